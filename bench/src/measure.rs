@@ -29,7 +29,7 @@ pub async fn calls(job: &Job, one: impl AsyncFn(usize) -> Result<Duration, Troub
 /// Turns that are timed together, since one of them is over before a clock has moved.
 const TOGETHER: usize = 100;
 
-/// The time of a turn, which `one` takes and which gives something that nobody needs.
+/// The time of a turn, which `one` takes; its result is dropped.
 #[must_use]
 pub fn turns<T>(count: usize, mut one: impl FnMut() -> T) -> Figures {
     let watch = Watch::start();

@@ -14,9 +14,9 @@
 //! # }
 //! ```
 //!
-//! A [`Snapshot`] is a choice of the tools of one moment. Each call of one of them goes through [`Host::call`] and nothing
-//! else, so the host's gate, asker and bounds hold for a Rig agent as for everybody. When the host's catalog changes, a
-//! new snapshot has the new tools: hand them to `ManagedToolSink::reconcile_managed_tools`.
+//! A [`Snapshot`] is a choice of the tools of one moment. Each call of one of them goes through [`Host::call`] and
+//! nothing else, so the host's gate, asker and bounds hold for a Rig agent as for every caller. When the host's catalog
+//! changes, a new snapshot has the new tools: hand them to `ManagedToolSink::reconcile_managed_tools`.
 
 mod said;
 

@@ -182,7 +182,7 @@ async fn a_tool_is_looked_up_in_the_catalog_of_its_snapshot() {
     spec.tools = ToolFilter::new(&[], &["echo".to_owned()]).unwrap();
     host.apply(Desired::from([(name("rooms"), spec)])).await;
     host.settled().await;
-    // No longer offered, and for whoever began when it was, still there.
+    // No longer offered, and still there for an agent that began when it was.
     assert!(host.catalog().get("mcp__rooms__echo").is_none() && !echo.is_live());
     let said = echo.execute(json!({"text": "hello"})).await.unwrap();
     assert_eq!(said.as_text(), Some("[data from rooms]\nhello"));

@@ -1,5 +1,5 @@
-//! Programs from Debian's packages, and only where nobody minds: root has its machine to itself in a container, and CI does
-//! everywhere.
+//! Installs programs from Debian's packages where that disturbs no user: as root, which has its machine to itself in a
+//! container, and everywhere in CI.
 
 use std::env;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Engines of containers: Podman, from Debian's package, and Docker's client where somebody has installed it.
+//! Engines of containers: Podman, from Debian's package, and Docker's client where it is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -16,9 +16,9 @@ const FLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
 
-/// How many inputs a target gets when nobody says how long. Such a run begins with the same number and the same seeds each
-/// time and ends after as many inputs, fast machine or slow: a gate has to say the same of the same tree. A run by the clock
-/// looks where nobody has looked.
+/// How many inputs a target gets when no time is given. Such a run begins with the same number and the same seeds each
+/// time and ends after as many inputs, fast machine or slow: a gate has to say the same of the same tree. A run by the
+/// clock looks at new inputs.
 const RUNS: u32 = 100_000;
 
 /// After how many seconds a target that is slow has done enough of them.
@@ -145,7 +145,7 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     judge(command.stdout(Stdio::null()).stderr(output), &log, target)
 }
 
-/// A folder for what a run learns that nobody goes on from.
+/// An empty folder for what a run learns and no later run uses.
 fn emptied(target: &str) -> Result<PathBuf, Stop> {
     let folder = root().join("target/fuzz/learned").join(target);
     if folder.exists() {

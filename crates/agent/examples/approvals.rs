@@ -1,5 +1,5 @@
-//! A turn whose calls wait for somebody's word: one runs without a question, one is let through, one is let through with
-//! other arguments, one is refused, and the model is told what came of each.
+//! A turn whose calls wait for approval: one runs without a question, one is let through, one is let through with other
+//! arguments, one is refused, and the model gets the result of each.
 //!
 //! `cargo run -p toolrack-agent --example approvals`
 //!
@@ -19,7 +19,7 @@ use toolrack_host::{
 };
 use toolrack_testkit::fake_server_path;
 
-/// Keeps a secret. In the place of this policy a person could be asked: the clocks of the call stand still meanwhile.
+/// Keeps a secret. Instead of this policy, a user could be asked: the clocks of the call stand still meanwhile.
 struct Careful;
 
 impl Asker for Careful {

@@ -1,4 +1,4 @@
-//! One turn: a model asks for a tool of an MCP server, gets its result and answers, and all of it is seen as it happens.
+//! One turn: a model asks for a tool of an MCP server, gets its result and answers, and the program prints each event.
 //!
 //! `cargo run -p toolrack-agent --example ask`
 //!

@@ -1,18 +1,18 @@
-//! What a model says, held back as far as it may be the beginning of a secret.
+//! Holds back the end of a model's text while it may be the beginning of a secret.
 
 use std::mem;
 
-/// Whom words of a model are for.
+/// The kinds of a model's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
-    /// For the person.
+    /// Text for the user.
     Text,
-    /// What the model thinks.
+    /// Thinking.
     Thinking,
 }
 
-/// A stream of pieces, in which secrets are cut anywhere, as pieces that have none cut: for a [`Front`](crate::Front) that hides
-/// secrets in what it shows. Does no IO.
+/// Turns a stream of pieces that cut secrets anywhere into pieces that cut none: for a [`Front`](crate::Front) that
+/// hides secrets in what it shows. Does no IO.
 #[derive(Debug, Default)]
 pub struct Held {
     words: String,
@@ -20,8 +20,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What can be shown once `piece` has come, in order. `whole` says how many bytes of a text can be shown whatever comes
-    /// next.
+    /// Takes `piece`, and returns what can be shown now, in order. `whole` returns how many bytes of a text can be
+    /// shown whatever comes next.
     pub fn push(&mut self, kind: Words, piece: &str, whole: impl Fn(&str) -> usize) -> Vec<(Words, String)> {
         // What is said next to each other is read next to each other.
         let before = if self.kind == Some(kind) { None } else { self.take() };
@@ -31,7 +31,7 @@ impl Held {
         before.into_iter().chain((!shown.is_empty()).then_some((kind, shown))).collect()
     }
 
-    /// What is left, when nothing more comes.
+    /// Returns what is left, when no more pieces come.
     pub fn take(&mut self) -> Option<(Words, String)> {
         let words = mem::take(&mut self.words);
         self.kind.take().filter(|_| !words.is_empty()).map(|kind| (kind, words))

@@ -1,6 +1,6 @@
 //! Conversations with any model over any MCP tools.
 //!
-//! [`message`] is what a conversation consists of, [`model`] is who answers: one trait, and the wires of the providers
+//! [`message`] has the parts of a conversation, and [`model`] has the models: one trait, and the wires of the providers
 //! behind it. [`turn`] decides what comes next in a conversation, and [`Agent`] does it. None of them knows files, the
 //! environment, a database or a terminal: keys and addresses come in as data, and a [`Front`] stores and shows.
 

@@ -1,4 +1,4 @@
-//! What a conversation consists of, the same for every provider.
+//! The parts of a conversation, the same for every provider.
 //!
 //! A message is text, the calls that a model wants made, or the result of one. What MCP has beyond text (pictures,
 //! sounds, resources) travels in [`Message::parts`] as it came, and each wire sends what its provider can take. What a
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolrack_host::Content;
 
-/// Who speaks.
+/// The speaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Whoever set the conversation up. Usually [`Request::system`](crate::Request::system) says it instead.
+    /// The program that set the conversation up. Usually [`Request::system`](crate::Request::system) says it instead.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -29,7 +29,7 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
-    /// Who speaks.
+    /// The speaker.
     pub role: Role,
     /// The text; empty if a model only makes calls.
     pub content: String,
@@ -42,11 +42,11 @@ pub struct Message {
     /// Of a tool's message: the call failed, and `content` says how.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_error: bool,
-    /// What comes with the text of a person or a tool: pictures, sounds, files. Text that stands in `content` already
-    /// is not repeated here; [`Message::with_parts`] sees to it.
+    /// What comes with the text of a user or a tool: pictures, sounds, files. Text that `content` has already is not
+    /// repeated here; [`Message::with_parts`] sees to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Content>,
-    /// Of a model's message: what its provider wants to see again as it came.
+    /// Of a model's message: the blocks that its provider wants back unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<ProviderBlocks>,
 }
@@ -70,12 +70,12 @@ impl Message {
         }
     }
 
-    /// What a tool gave to the call `id`.
+    /// The result of the call `id`.
     pub fn tool_result(id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { tool_call_id: Some(id.into()), ..Self::new(Role::Tool, content) }
     }
 
-    /// That the call `id` failed, and how.
+    /// The error of the call `id`.
     pub fn tool_error(id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::tool_result(id, content) }
     }
@@ -87,7 +87,7 @@ impl Message {
         self
     }
 
-    /// The same message with what of `parts` is not text: `content` has the text of a result already.
+    /// The same message with those of `parts` that are not text: `content` has the text of a result already.
     #[must_use]
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = Content>) -> Self {
         self.parts = parts.into_iter().filter(|part| !is_said(part)).collect();
@@ -140,7 +140,7 @@ impl ToolCallData {
     }
 }
 
-/// What a provider gave with an answer and wants to see again unchanged, and where in the answer it stood.
+/// Blocks that a provider sent with an answer and wants back unchanged, with their places in it.
 ///
 /// It is sent back only over the same wire and to the same model; any other gets the text and the calls alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,7 +148,7 @@ impl ToolCallData {
 pub struct ProviderBlocks {
     /// The wire that it came over; see [`Wire`](crate::model::Wire).
     pub wire: String,
-    /// The model that made it, as it was asked for.
+    /// The model that made it, as the request named it.
     pub model: String,
     /// The whole answer, in order. The text and the calls themselves stand in the message.
     pub blocks: Vec<Block>,
@@ -159,19 +159,19 @@ pub struct ProviderBlocks {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Block {
-    /// Something only its provider understands: JSON as it came.
+    /// A block that only its provider understands: JSON as it came.
     Raw(Value),
     /// Text: the next so many bytes of [`Message::content`].
     Text {
         /// How many.
         bytes: usize,
-        /// What stood beside it, such as a signature.
+        /// Members beside it, such as a signature.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         with: Map<String, Value>,
     },
     /// The next of [`Message::tool_calls`].
     Call {
-        /// What stood beside it, such as a signature.
+        /// Members beside it, such as a signature.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         with: Map<String, Value>,
     },

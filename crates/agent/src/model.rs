@@ -1,4 +1,4 @@
-//! Who answers: one trait for every model.
+//! Models: one trait for all of them.
 //!
 //! A [`Request`] is borrowed and written to the wire before the future or stream is made, so nothing of a conversation
 //! is copied, and the future borrows nothing. Dropping it cancels the request.
@@ -37,10 +37,10 @@ use crate::message::Message;
 
 /// A model that answers. Cheap to share: `Arc<dyn Model>`.
 pub trait Model: Send + Sync + fmt::Debug {
-    /// What people call it: `provider/name`.
+    /// Its name for people: `provider/name`.
     fn name(&self) -> &str;
 
-    /// How the tools of a request must be written for it.
+    /// The wire for which the tools of a request must be written.
     fn wire(&self) -> Wire;
 
     /// How many tokens fit into it, input and output together, where that is known.
@@ -49,16 +49,15 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// The whole answer at once.
     ///
     /// # Errors
-    /// [`ModelError`], after what may be tried again was tried again.
+    /// [`ModelError`], after every retry that was possible.
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>>;
 
-    /// The answer as it is made. The last item is [`Delta::Done`] with all of it, or an error; after either the stream
-    /// has ended. What was streamed is never taken back: only before the first byte of an answer is anything tried
-    /// again.
+    /// Streams the answer. The last item is [`Delta::Done`] with all of it, or an error; after either the stream has
+    /// ended. What was streamed is never taken back: a request is retried only before the first byte of an answer.
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>>;
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Request<'a> {
@@ -67,7 +66,7 @@ pub struct Request<'a> {
     /// The tools that it may call, in the shape of its [wire](Model::wire). Their bytes go into the request as they are;
     /// without any, tools are not mentioned.
     pub tools: Option<&'a ToolBlock>,
-    /// What stands before the conversation.
+    /// The system prompt.
     pub system: Option<&'a str>,
     /// The most tokens of the answer, thinking included; `None` leaves it to the provider, or where the provider leaves
     /// it to us, to the settings of the model.
@@ -98,10 +97,10 @@ pub enum Delta {
         /// What went wrong, safe to print.
         why: String,
     },
-    /// Text for the person. All of it together is the text of the answer, but where a provider mixes two texts: those are
-    /// told as they come, and kept one after the other.
+    /// Text for the user. All of it together is the text of the answer, unless a provider mixes two texts: those are
+    /// streamed as they come, and kept one after the other.
     Text(String),
-    /// What the model thinks, as far as its provider shows it.
+    /// Thinking, as far as the provider shows it.
     Thinking(String),
     /// A call begins. Its arguments follow, perhaps mixed with those of other calls.
     ToolCallBegin {
@@ -119,7 +118,7 @@ pub enum Delta {
         /// The piece.
         fragment: String,
     },
-    /// What was used up so far; each replaces the one before.
+    /// The usage so far; each replaces the one before.
     Usage(Usage),
     /// The whole answer. Nothing follows.
     Done(Box<Reply>),
@@ -129,18 +128,18 @@ pub enum Delta {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Reply {
-    /// What the model said, ready to be appended to the conversation.
+    /// The model's message, ready to be appended to the conversation.
     pub message: Message,
     /// Why it stopped.
     pub stop: Stop,
-    /// What it used up; all zero if the provider did not say.
+    /// Its usage; all zero if the provider did not report any.
     pub usage: Usage,
-    /// What that cost in US dollars, where the prices are known.
+    /// Its cost in US dollars, where the prices are known.
     pub cost: Option<f64>,
 }
 
 impl Reply {
-    /// An answer that ended by itself, for which nothing was used up.
+    /// An answer that ended by itself, without any usage.
     #[must_use]
     pub fn new(message: Message) -> Self {
         let stop = if message.calls().is_empty() { Stop::End } else { Stop::ToolCalls };
@@ -153,26 +152,26 @@ impl Reply {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stop {
-    /// It had said everything.
+    /// The answer is complete.
     End,
-    /// It waits for the results of its calls.
+    /// The model waits for the results of its calls.
     ToolCalls,
     /// The most tokens were reached, or the context is full: the answer is cut, the arguments of a call perhaps too.
     Length,
-    /// The model or a filter of its provider refused. What it said instead, if anything, is the text.
+    /// The model or a filter of its provider refused. The text has the words of the refusal, if there are any.
     Refusal,
     /// Something else, in the provider's word, safe to print.
     Other(String),
 }
 
-/// What was used up, in tokens.
+/// Usage, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Usage {
-    /// All that went in, what came from the cache included.
+    /// All input, tokens from the cache included.
     pub input: u64,
-    /// All that came out, thinking included.
+    /// All output, thinking included.
     pub output: u64,
     /// Of the input: read from the provider's cache.
     pub cached_read: u64,

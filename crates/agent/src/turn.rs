@@ -1,6 +1,6 @@
-//! One turn of a conversation: from what a person said to the answer, with the calls of tools in between.
+//! One turn of a conversation: from the user's message to the answer, with the calls of tools in between.
 //!
-//! A [`Turn`] does nothing itself. [`Turn::next`] says what is to be done, and whoever does it tells the turn how it went:
+//! A [`Turn`] does nothing itself. [`Turn::next`] says what to do, and the driver tells the turn how it went:
 //!
 //! ```
 //! use toolrack_agent::{Message, Reply, Role, turn::{Limits, Next, Turn}};
@@ -11,9 +11,9 @@
 //! assert!(matches!(turn.next(), Next::Done(_)));
 //! ```
 //!
-//! At every moment the messages are a history that every provider accepts, and [`Turn::state`] can be stored beside them:
-//! [`Turn::resume`] goes on after a crash. A call whose result was not known then is never made again by itself: the model
-//! is told that it may have run.
+//! At every moment the messages are a history that every provider accepts, and [`Turn::state`] can be stored beside
+//! them: [`Turn::resume`] continues after a crash. A call whose result was not known is never made again by itself: the
+//! model learns that it may have run.
 
 mod repeats;
 mod sending;
@@ -28,7 +28,7 @@ use crate::{
 use repeats::Repeats;
 pub use sending::Sending;
 
-/// How far a turn may go. What is passed ends the turn, or is asked about: see [`Question`].
+/// How far a turn may go. A limit that is reached ends the turn, or becomes a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -38,8 +38,8 @@ pub struct Limits {
     pub tokens: Option<u64>,
     /// US dollars of all answers together, where the prices are known. Default: none.
     pub cost: Option<f64>,
-    /// How often the same call with the same arguments is made; beyond that the model is told that nothing will change,
-    /// and after twice as many attempts the turn ends. Default 3.
+    /// How often the same call with the same arguments is made; beyond that the model gets the hint that nothing will
+    /// change, and after twice as many attempts the turn ends. Default 3.
     pub repeats: u32,
 }
 
@@ -49,14 +49,14 @@ impl Default for Limits {
     }
 }
 
-/// What is to be done.
+/// The next step of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next<'a> {
     /// Ask the model with all messages, then [`Turn::model_said`].
     CallModel,
     /// Make those of these calls that have no result, in any order or at once, and [`Turn::tool_said`] for each.
     CallTools(&'a [Pending]),
-    /// Ask whoever can answer, then [`Turn::answered`].
+    /// Put the question to the user, then [`Turn::answered`].
     Ask(&'a Question),
     /// Nothing.
     Done(&'a End),
@@ -67,7 +67,7 @@ pub enum Next<'a> {
 pub struct Pending {
     /// The call.
     pub call: ToolCallData,
-    /// What it gave, once that is known.
+    /// Its result, once that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ToolSaid>,
     /// Whether it was sent. Not stored: after a crash, a call without a result may have run.
@@ -75,7 +75,7 @@ pub struct Pending {
     pub sending: Sending,
 }
 
-/// What a call gave, as the model is told.
+/// The result of a call, for the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSaid {
     /// The text.
@@ -89,7 +89,7 @@ pub struct ToolSaid {
 }
 
 impl ToolSaid {
-    /// That the call failed, and how.
+    /// An error, with its text.
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, parts: Vec::new() }
     }
@@ -100,7 +100,7 @@ impl ToolSaid {
     }
 }
 
-/// What only a person, or a policy in their place, can decide. Without one, [`Answer::Stop`] is the answer.
+/// A decision for the user, or a policy in their place. Without either, it is [`Answer::Stop`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -127,7 +127,7 @@ pub enum End {
     Answered,
     /// The last message is as much of the answer as fits.
     Cut,
-    /// The model or its provider refused; the last message is what was said instead, if anything was.
+    /// The model or its provider refused; the last message has the words of the refusal, if there are any.
     Refused,
     /// [`Limits::rounds`].
     RoundLimit,
@@ -137,17 +137,17 @@ pub enum End {
     CostLimit,
     /// The model makes the same call again and again: [`Limits::repeats`].
     Repeating,
-    /// Somebody ended it.
+    /// The caller ended it.
     Cancelled,
 }
 
-/// Where a turn stands: what has to be stored, beside the messages, to [resume](Turn::resume) it.
+/// The state of a turn: stored beside the messages, to [resume](Turn::resume) it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
     step: Step,
     rounds: u32,
-    /// How often somebody let it go on beyond its limits.
+    /// How often an answer let it go on beyond its limits.
     extensions: u32,
     usage: Usage,
     cost: Option<f64>,
@@ -173,7 +173,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A turn that begins with these messages, the last of which is the person's.
+    /// A turn that begins with these messages, the last of which is the user's.
     #[must_use]
     pub fn new(messages: Vec<Message>, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state: State::default() };
@@ -181,7 +181,7 @@ impl Turn {
         turn
     }
 
-    /// Goes on with a turn that was stored. Calls that have no result are answered: they may have run.
+    /// Resumes a stored turn. Calls without a result are answered: they may have run.
     #[must_use]
     pub fn resume(messages: Vec<Message>, state: State, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state };
@@ -196,7 +196,7 @@ impl Turn {
         turn
     }
 
-    /// What is to be done.
+    /// The next step.
     #[must_use]
     pub fn next(&self) -> Next<'_> {
         match &self.state.step {
@@ -220,7 +220,7 @@ impl Turn {
         self.messages
     }
 
-    /// Where it stands.
+    /// Its state.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
@@ -232,19 +232,19 @@ impl Turn {
         self.state.rounds
     }
 
-    /// What all answers of this turn have used up.
+    /// The usage of all answers of this turn.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.state.usage
     }
 
-    /// What that cost in US dollars, as far as prices are known.
+    /// Their cost in US dollars, as far as prices are known.
     #[must_use]
     pub fn cost(&self) -> Option<f64> {
         self.state.cost
     }
 
-    /// The model answered. Ignored unless it was [asked](Next::CallModel).
+    /// Takes the model's answer. Ignored unless it was [asked](Next::CallModel).
     pub fn model_said(&mut self, reply: Reply) {
         if self.state.step != Step::Model {
             return;
@@ -273,7 +273,7 @@ impl Turn {
         self.gather();
     }
 
-    /// A call gave a result. Ignored for a call that is not waited for.
+    /// Takes the result of a call. Ignored for a call that is not open.
     pub fn tool_said(&mut self, id: &str, said: ToolSaid) {
         if let Step::Tools(pending) = &mut self.state.step {
             let open = pending.iter_mut().find(|open| open.call.id == id && open.result.is_none());
@@ -284,7 +284,7 @@ impl Turn {
         }
     }
 
-    /// Somebody decided. Ignored unless they were [asked](Next::Ask).
+    /// Takes the answer to a question. Ignored unless one was [asked](Next::Ask).
     pub fn answered(&mut self, answer: Answer) {
         let Step::Ask(Question::GoOn(limit)) = &self.state.step else {
             return;
@@ -298,7 +298,7 @@ impl Turn {
         };
     }
 
-    /// Gives up the calls that have no result, and returns them with what the model is told of each: whether it was run.
+    /// Gives up the calls without a result, and returns them with the text for the model: whether they were run.
     pub fn give_calls_up(&mut self) -> Vec<(ToolCallData, &'static str)> {
         let Step::Tools(pending) = &mut self.state.step else {
             return Vec::new();
@@ -313,8 +313,8 @@ impl Turn {
         given_up
     }
 
-    /// Ends the turn where it is, and leaves a history that can be gone on with. `partial` is what the model has said of
-    /// an answer that never came to its end.
+    /// Ends the turn where it is, and leaves a history that can be continued. `partial` is the beginning of an answer
+    /// that never came to its end.
     pub fn cancel(&mut self, partial: &str) {
         match &mut self.state.step {
             Step::Done(_) => return,
@@ -379,7 +379,7 @@ impl Turn {
         }
     }
 
-    /// Answers calls of the last messages that nothing answers, as a program leaves them that was killed.
+    /// Answers the calls of the last messages that have no result, as a killed program leaves them.
     fn close_calls(&mut self, why: &str) {
         let Some(at) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;
@@ -394,14 +394,14 @@ impl Turn {
     }
 }
 
-/// What the model is told of a call whose result was lost.
+/// The result of a call whose own was lost, for the model.
 const INTERRUPTED: &str = "the program was interrupted before the result was known: the call may have run, or not; find out \
                            before it is made again";
 
-/// What the model is told of a call that the person cancelled after it was sent.
+/// The result of a call that the user cancelled after it was sent.
 const CANCELLED: &str = "the person cancelled this call; it may have run in part";
 
-/// What the model is told of a call that the person cancelled before it was sent.
+/// The result of a call that the user cancelled before it was sent.
 const NOT_RUN: &str = "the person cancelled this call before it was made: it was not run";
 
 #[cfg(test)]

@@ -36,26 +36,26 @@ use crate::{
     wire::Wires,
 };
 
-/// A lease ends by itself after this; longer than anything that is done under one.
+/// How long a lease lasts at most; longer than any work under one.
 const LEASE: Duration = Duration::from_secs(120);
-/// How long somebody else's refresh is waited for.
+/// How long to wait for another process's refresh.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
-/// For all of what must not stop in the middle: a wait for the lease, and what is done under it.
+/// For work that must not stop in the middle: a wait for the lease, and what is done under it.
 const LONGEST: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE.as_secs());
-/// How long the end of a program may wait for it.
+/// How long the end of a program may wait for that work.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked whether somebody has signed in.
+/// How often the store is read while a server waits for a sign-in.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// What a person should do, in words: for this server, with these scopes if there are any.
+/// What the user should do, in words: for this server, with these scopes if there are any.
 type How = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
-/// Hears of every secret before it is used.
+/// Receives every secret before it is used.
 type Hears = dyn Fn(&str) + Send + Sync;
 
 /// Signs the requests of a host in. Cheap to clone.
 ///
-/// It renews a token before it expires, and once when a server refuses it. Of several tasks and processes that want to, one
-/// does, and the others use what it got. Without a [`Browser`] it asks nobody: a server that wants a person says so.
+/// It renews a token before it expires, and once when a server refuses it. Of several tasks and processes that want to,
+/// one does, and the others use its result. Without a [`Browser`] it asks no user: a server that wants one reports so.
 #[derive(Clone)]
 pub struct SignIn(pub(crate) Arc<Inner>);
 
@@ -69,9 +69,9 @@ pub(crate) struct Inner {
     hears: Box<Hears>,
     witness: Option<Arc<dyn Witness>>,
     pub(crate) wires: Wires,
-    /// One for each server and account that was ever asked about; no more than are configured.
+    /// One for each server and account that was ever used; no more than are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
-    /// What goes on to its end, whoever waits for it. Closed from the beginning, so that it can be waited for at any time.
+    /// Work that runs to its end, whichever task waits. Closed from the beginning: it can be waited for at any time.
     under_way: TaskTracker,
 }
 
@@ -79,31 +79,31 @@ pub(crate) struct Inner {
 pub(crate) struct Slot {
     pub(crate) key: TokenKey,
     known: Mutex<Known>,
-    /// What the server wants to see in proofs.
+    /// The nonce that the server wants in proofs.
     nonce: Mutex<Option<Nonce>>,
-    /// Why the last renewal failed, if it did: it is tried again with each request, and told once.
+    /// Why the last renewal failed, if it did: each request tries again, and a lasting failure is reported once.
     failing: Mutex<Option<&'static str>>,
-    /// Whoever has the permit looks into the store or renews; the others wait for what comes of it.
+    /// The task with the permit looks into the store or renews; the others wait for its result.
     turn: Arc<Semaphore>,
 }
 
-/// The turn of a slot, where somebody has it. It ends with the last copy.
+/// The turn of a slot, where a task has it. It ends with the last copy.
 type Turn = Option<Arc<OwnedSemaphorePermit>>;
 
-/// A request, or a person, that wants to be signed in somewhere.
+/// A request, or a user, that wants to be signed in somewhere.
 #[derive(Clone)]
 pub(crate) struct Errand {
     pub(crate) oauth: OAuth,
     pub(crate) slot: Arc<Slot>,
-    /// The server as it is known to authorization servers.
+    /// The server's URL as authorization servers know it.
     pub(crate) server: Url,
-    /// A request has it, which then keeps it until what was begun for it is done.
+    /// The turn of a request, which is kept until the work that it began is done.
     turn: Turn,
 }
 
 #[derive(Clone)]
 enum Known {
-    /// Nobody has looked yet.
+    /// The store was not read yet.
     Unknown,
     Nothing,
     Something(Arc<Credentials>),
@@ -121,7 +121,7 @@ impl Slot {
         };
     }
 
-    /// What can be used without asking anybody; `None` when somebody has to be asked.
+    /// What can be used without a look into the store or a refresh; `None` when one of them is needed.
     fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
         match &*self.known() {
             Known::Unknown => None,
@@ -149,27 +149,27 @@ impl fmt::Debug for SignIn {
 }
 
 impl Default for SignIn {
-    /// With tokens that are kept for as long as this process lives.
+    /// Keeps tokens for as long as this process lives.
     fn default() -> Self {
         Self::builder(Arc::new(MemoryTokens::default())).build()
     }
 }
 
-/// One sign-in, as it is kept. Untrusted: the issuer and the scopes are what servers say.
+/// One stored sign-in. Untrusted: servers choose the issuer and the scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Account {
     /// The server and the account.
     pub key: TokenKey,
-    /// Who gave the tokens.
+    /// The authorization server that issued the tokens.
     pub issuer: String,
-    /// What may be done with them.
+    /// The granted scopes.
     pub scopes: Vec<String>,
     /// When the access token ends, in seconds since 1970; `None` if that is not known.
     pub expires: Option<u64>,
-    /// Whether it can be renewed without a person.
+    /// Whether it can be renewed without the user.
     pub renewable: bool,
-    /// Whether there are tokens. Without any, only the registration at the issuer is kept.
+    /// Whether there are tokens. Otherwise only the registration at the issuer is kept.
     pub signed_in: bool,
 }
 
@@ -198,9 +198,9 @@ impl SignIn {
         Ok(accounts)
     }
 
-    /// Waits until no renewal, sign-in or sign-out is in the middle of something that must not stop there, at most for five
-    /// seconds: for the end of a program, after its hosts have ended. A renewal outlives the request that began it, because
-    /// the server may have spent the old refresh token already.
+    /// Waits until no renewal, sign-in or sign-out is at a point where it must not stop, at most for five seconds: for
+    /// the end of a program, after its hosts have ended. A renewal outlives the request that began it, because the
+    /// server may have spent the old refresh token already.
     pub async fn settled(&self) {
         if timeout(PATIENCE, self.0.under_way.wait()).await.is_err() {
             tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
@@ -242,7 +242,7 @@ impl Inner {
         Ok(kept)
     }
 
-    /// Keeps what was got while somebody has the lease.
+    /// Keeps new credentials, under the lease.
     async fn save(&self, slot: &Slot, lease: &dyn Lease, credentials: Credentials) -> Result<(), StoreError> {
         // Known first: a token that cannot be kept is still good for as long as this process lives.
         credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
@@ -251,7 +251,7 @@ impl Inner {
         lease.save(bytes).await
     }
 
-    /// Keeps what was got by signing in, which no renewal of what was there before overwrites.
+    /// Keeps the credentials of a new sign-in, which no renewal of the old ones overwrites.
     pub(crate) async fn keep(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
         let lease = self.lease(&slot.key).await?;
         let saved = self.save(slot, lease.as_ref(), credentials).await;
@@ -259,8 +259,8 @@ impl Inner {
         Ok(saved?)
     }
 
-    /// Begins `work`, which goes on to its end, also when nobody waits for it any more: an answer that is thrown away would be lost with the
-    /// token in it, and a lease that nobody gives back holds up everybody until it runs out.
+    /// Begins `work`, which runs to its end even when no task waits for it any more: a response that is thrown away
+    /// would be lost with the token in it, and a lease that is not released holds up every process until it runs out.
     pub(crate) fn whole<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
@@ -279,7 +279,7 @@ impl Inner {
         lease.map_err(AuthError::Store)
     }
 
-    /// What a request is signed with, renewed if it is time.
+    /// The signature for a request, with tokens renewed if it is time.
     async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
         let usable = match slot.at_hand() {
@@ -297,7 +297,7 @@ impl Inner {
         Ok(Some(Signature { authorization, proof }))
     }
 
-    /// What is kept, renewed if it is time.
+    /// The stored credentials, renewed if it is time.
     async fn usable(self: &Arc<Self>, to: Destination<'_>, slot: &Slot) -> Result<Option<Arc<Credentials>>, AuthError> {
         let turn = slot.turn().await;
         if let Some(usable) = slot.at_hand() {
@@ -334,7 +334,7 @@ impl Inner {
         })
     }
 
-    /// Renews what is stale, unless another process has done so meanwhile. The caller has the turn of the slot.
+    /// Renews stale credentials, unless another process has done so meanwhile. The caller has the turn of the slot.
     async fn renewed(self: &Arc<Self>, server: &ServerName, errand: &Errand, stale: Stale) -> Result<(), AuthError> {
         let (inner, server, errand) = (Arc::clone(self), server.clone(), errand.clone());
         let renewed = self.whole(async move {
@@ -352,7 +352,7 @@ impl Inner {
         renewed
     }
 
-    /// A failure that goes on is told once.
+    /// Reports a failure, once for as long as it lasts.
     fn tell_if_new(&self, server: &ServerName, slot: &Slot, error: Option<&AuthError>) {
         let code = error.map(AuthError::code);
         let before = {
@@ -364,7 +364,7 @@ impl Inner {
         }
     }
 
-    /// Has it written down, where somebody does.
+    /// Passes `fact` to the witness, where there is one.
     pub(crate) fn tell(&self, fact: Fact) {
         if let Some(witness) = &self.witness {
             witness.saw(fact);
@@ -432,7 +432,7 @@ impl Inner {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
             && kept.header().as_ref() != sent
         {
-            // Somebody has signed in or renewed since.
+            // The user has signed in, or another process has renewed, since.
             slot.knows(Some(Arc::clone(kept)));
             return Ok(());
         }
@@ -484,11 +484,11 @@ impl Inner {
     }
 }
 
-/// What has to be renewed, and why.
+/// The credentials to renew, and why.
 enum Stale {
-    /// It is old.
+    /// They are old.
     Old(Arc<Credentials>),
-    /// A server refused it, with this challenge.
+    /// A server refused them, with this challenge.
     Refused(Arc<Credentials>, Option<String>),
 }
 
@@ -509,7 +509,7 @@ impl Stale {
 
 /// Why there is no other token.
 enum Refused {
-    /// A person has to sign in, with these scopes if there are any.
+    /// The user has to sign in, with these scopes if there are any.
     SignIn(Vec<String>),
     Error(AuthError),
 }

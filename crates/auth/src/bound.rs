@@ -1,5 +1,5 @@
-//! What requests to a token endpoint carry beside what `rmcp` writes: a statement of who the client is, instead of a secret,
-//! and a proof of the key that tokens are to be bound to.
+//! Additions to the requests that `rmcp` sends to a token endpoint: a client assertion instead of a secret, and a proof
+//! of the key that tokens are to be bound to.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ const PROOF: HeaderName = HeaderName::from_static("dpop");
 const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const STATEMENT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// The client with its key, as one authorization server sees it.
+/// The client assertion: the client with its key, for one authorization server.
 #[derive(Debug)]
 pub(crate) struct Statement {
     key: SigningKey,
@@ -30,7 +30,7 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// `None` when no key is configured. It is for the authorization server `issuer`, and for nobody else.
+    /// `None` when no key is configured. It is for the authorization server `issuer`, and for no other.
     pub(crate) fn of(oauth: &OAuth, issuer: &str, metadata: &AuthorizationMetadata) -> Result<Option<Self>, AuthError> {
         let (Some(pem), Some(client)) = (&oauth.private_key.text, &oauth.client_id) else {
             return Ok(None);
@@ -45,7 +45,7 @@ impl Statement {
         }))
     }
 
-    /// Adds it to a form (RFC 7523, 2.2). Each time another one: it is good once.
+    /// Adds a new assertion to a form (RFC 7523, 2.2); each can be used once.
     pub(crate) fn add_to(&self, form: &mut Serializer<'_, String>) -> Result<(), AuthError> {
         let who = Who { client: &self.client, audience: &self.audience, key_id: self.key_id.as_deref() };
         let statement = self.key.statement(&who, self.offered.as_deref())?;
@@ -57,7 +57,7 @@ impl Statement {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    /// The one place that gets any of it.
+    /// The only URL that gets any of it.
     pub(crate) endpoint: Url,
     pub(crate) statement: Option<Statement>,
     pub(crate) proof: Option<ProofKey>,
@@ -69,7 +69,7 @@ impl Bound {
         request.method() == Method::POST && request.uri() == self.endpoint.as_str()
     }
 
-    /// The request as it is sent.
+    /// The request with the additions.
     pub(crate) fn dressed(&self, request: &Request<Vec<u8>>) -> Result<Request<Vec<u8>>, AuthError> {
         let mut dressed = request.clone();
         if let Some(statement) = &self.statement {
@@ -88,7 +88,7 @@ impl Bound {
         Ok(dressed)
     }
 
-    /// Hears of a nonce, and says whether the request is worth sending once more with it (RFC 9449, 8).
+    /// Takes a nonce from the response, and returns whether to send the request once more with it (RFC 9449, 8).
     pub(crate) fn wants_another(&self, answer: &Response<Vec<u8>>) -> bool {
         if self.proof.is_none() {
             return false;

@@ -1,13 +1,13 @@
-//! Where a person signs in.
+//! The browser in which a user signs in.
 
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use url::Url;
 
-/// Shows a page of an authorization server to a person, and learns where that sends them in the end.
+/// Shows a page of an authorization server to the user, and returns the URL to which the server redirects.
 pub trait Browser: Send + Sync {
-    /// Where the person is to be sent back to; the same until [`Self::visit`] has returned.
+    /// The redirect URI; the same until [`Self::visit`] has returned.
     fn redirect_uri(&self) -> String;
 
     /// Shows `page`, which is http or https, and waits for the URL that the browser was sent back to. Bounded in time.
@@ -17,25 +17,25 @@ pub trait Browser: Send + Sync {
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>>;
 }
 
-/// Nobody came back from the browser.
+/// Why the browser did not come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrowserError {
-    /// There is no address on which the browser could be waited for.
+    /// The local port for the redirect cannot be used.
     #[error("nothing can be waited for on 127.0.0.1, port {port}: {why}")]
     Port {
-        /// The port that was asked for; 0 is any.
+        /// The requested port; 0 is any.
         port: u16,
         /// What the system said.
         why: String,
     },
-    /// Nobody came back in time.
+    /// The browser did not come back in time.
     #[error("the browser did not come back within {} minutes", .after.as_secs() / 60)]
     TimedOut {
         /// How long was waited.
         after: Duration,
     },
-    /// The person gave up.
+    /// The user gave up.
     #[error("the sign-in was given up")]
     GivenUp,
 }

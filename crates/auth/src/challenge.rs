@@ -1,17 +1,17 @@
-//! What a server's `WWW-Authenticate` headers say.
+//! Reads the `WWW-Authenticate` headers of a server.
 
 use rmcp::transport::auth::WWWAuthenticateParams;
 use url::Url;
 
-/// The header that leads to a sign-in: the one that names metadata, else the first that is about bearer tokens, else the
-/// first of all.
+/// The header that leads to a sign-in: the one that names metadata, else the first for bearer tokens, else the first of
+/// all.
 pub(crate) fn leading(values: &[String]) -> Option<&str> {
     let names_metadata = values.iter().find(|value| value.contains("resource_metadata"));
     let is_bearer = |value: &&String| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
     names_metadata.or_else(|| values.iter().find(is_bearer)).or(values.first()).map(String::as_str)
 }
 
-/// Whether the server wants a nonce in the proof, and has nothing against the token (RFC 9449, 9).
+/// Whether the server wants a nonce in the proof, and accepts the token (RFC 9449, 9).
 pub(crate) fn wants_nonce(values: &[String]) -> bool {
     values.iter().any(|value| value.contains("use_dpop_nonce"))
 }
@@ -22,7 +22,7 @@ pub(crate) fn wants_bound(values: &[String]) -> bool {
     !values.is_empty() && values.iter().all(is_dpop)
 }
 
-/// The scopes that a server says are missing.
+/// The scopes that the server reports as missing.
 pub(crate) fn scopes(values: &[String], url: &Url) -> Vec<String> {
     let parsed = values.iter().map(|value| WWWAuthenticateParams::parse(value, url));
     let named = parsed.filter(WWWAuthenticateParams::is_insufficient_scope).find_map(|params| params.scope);

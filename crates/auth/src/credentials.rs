@@ -1,4 +1,4 @@
-//! What is kept of a sign-in.
+//! The stored credentials of a sign-in.
 
 use std::{
     fmt,
@@ -17,30 +17,30 @@ const AHEAD: u64 = 60;
 /// The longest token: it has to fit into a header.
 const TOKEN_BYTES: usize = 16 * 1024;
 
-/// Everything that is needed to stay signed in, with one issuer. Its `Debug` shows no secret.
+/// Everything that is needed to stay signed in with one issuer. Its `Debug` shows no secret.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Credentials {
     /// The authorization server. Nothing in here is ever sent to another.
     pub(crate) issuer: String,
-    /// What the tokens are for (RFC 8707), as the authorization server was told.
+    /// The resource of the tokens (RFC 8707), as the authorization server was told.
     pub(crate) resource: String,
     pub(crate) client: Client,
-    /// `None` when they were taken back; the client is still known there.
+    /// `None` when they were revoked; the client is still registered there.
     pub(crate) tokens: Option<Tokens>,
-    /// The scopes that were asked for last.
+    /// The scopes of the last request.
     pub(crate) asked: Vec<String>,
-    /// The key that the tokens are bound to; `None` where whoever has one can use it.
+    /// The key that the tokens are bound to; `None` for bearer tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<ProofKey>,
-    /// Where the authorization server is, so that it need not be found again for every refresh.
+    /// The metadata of the authorization server, so that a refresh need not fetch it again.
     pub(crate) metadata: AuthorizationMetadata,
 }
 
-/// How this program is known to an authorization server.
+/// The client as an authorization server knows it.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Client {
     pub(crate) id: String,
-    /// Of a client that was registered dynamically; that of a configured one is not kept.
+    /// The secret of a dynamically registered client; that of a configured one is not kept.
     pub(crate) secret: Option<String>,
     pub(crate) redirect_uri: String,
     /// Whether it was registered dynamically, and for that redirect URI.
@@ -104,15 +104,15 @@ impl Credentials {
 }
 
 impl Tokens {
-    /// Takes what a token endpoint gave to `rmcp`; see [`Self::in_answer`].
+    /// Takes the tokens that a token endpoint returned to `rmcp`; see [`Self::in_answer`].
     pub(crate) fn of(response: &OAuthTokenResponse, asked: &[String], is_bound: bool) -> Result<Self, AuthError> {
         let value = serde_json::to_value(response);
         let value = value.map_err(|_| AuthError::NoToken { why: "its answer cannot be read".to_owned() })?;
         Self::in_answer(&value, asked, is_bound)
     }
 
-    /// Takes what a token endpoint gave; scopes that it does not mention are those that were `asked` for (RFC 6749, 5.1).
-    /// `is_bound`: whether the token has to be bound to a key (RFC 9449, 5), or has to be none of those.
+    /// Takes the tokens that a token endpoint returned; without a `scope`, they have those that were `asked` for (RFC
+    /// 6749, 5.1). `is_bound`: whether the token must be bound to a key (RFC 9449, 5), or must not be.
     pub(crate) fn in_answer(value: &Value, asked: &[String], is_bound: bool) -> Result<Self, AuthError> {
         let refused = |why: &str| AuthError::NoToken { why: why.to_owned() };
         let text = |name: &str| value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -146,7 +146,7 @@ impl Tokens {
         })
     }
 
-    /// Whether it is time to renew it: ahead of its end if there is something to renew it with.
+    /// Whether it is time to renew it: ahead of its end if there is a refresh token.
     pub(crate) fn is_stale(&self, now: u64) -> bool {
         if self.refresh.is_some() { self.is_old(now) } else { self.has_expired(now) }
     }

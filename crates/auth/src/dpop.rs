@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key (RFC 9449): who steals one alone can do nothing with it.
+//! Tokens that are bound to a key (RFC 9449): a stolen token is worth nothing without the key.
 //!
 //! Each request carries a proof that its sender has the key: a JWT about this method and URL and this token, good once. A
 //! server can want a nonce of its own in it.
@@ -25,8 +25,8 @@ use crate::{
 /// The longest nonce: it goes into a header with each request.
 const NONCE_BYTES: usize = 1024;
 
-/// The key that tokens of one sign-in are bound to: P-256, for ES256 is what every server that knows DPoP takes. It is kept
-/// beside them, as PKCS#8 in base64. Its `Debug` shows nothing of it.
+/// The key that the tokens of one sign-in are bound to: P-256, since every server that knows DPoP takes ES256. It is
+/// kept beside them, as PKCS#8 in base64. Its `Debug` shows nothing of it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct ProofKey(Arc<Pair>);
@@ -34,7 +34,7 @@ pub(crate) struct ProofKey(Arc<Pair>);
 struct Pair {
     pair: EcdsaKeyPair,
     kept: String,
-    /// Of its public half: `x` and `y`.
+    /// The public half: `x` and `y`.
     point: [String; 2],
 }
 
@@ -44,7 +44,7 @@ impl fmt::Debug for ProofKey {
     }
 }
 
-/// What is kept is no key.
+/// The stored key cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the key of a sign-in cannot be read")]
 pub(crate) struct NoKey;
@@ -76,7 +76,7 @@ impl ProofKey {
         Self::try_from(kept).map_err(|_| failed())
     }
 
-    /// As it is kept: a secret.
+    /// The key as it is stored: a secret.
     pub(crate) fn secret(&self) -> &str {
         &self.0.kept
     }
@@ -86,15 +86,15 @@ impl ProofKey {
         json!({ "crv": "P-256", "kty": "EC", "x": x, "y": y })
     }
 
-    /// What a server knows the key by (RFC 7638): the hash of its members in alphabetical order.
+    /// The thumbprint of the key (RFC 7638): the hash of its members in alphabetical order.
     pub(crate) fn thumbprint(&self) -> String {
         let [x, y] = &self.0.point;
         let members = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
         URL_SAFE_NO_PAD.encode(digest(&SHA256, members.as_bytes()))
     }
 
-    /// That whoever sends this request has the key (RFC 9449, 4.2). `token` is the one that goes with it, `nonce` what the
-    /// server wants to see.
+    /// Proves that the sender of this request has the key (RFC 9449, 4.2). `token` is the one that goes with it,
+    /// `nonce` what the server wants to see.
     pub(crate) fn proof(
         &self,
         method: &str,
@@ -118,12 +118,12 @@ impl ProofKey {
     }
 }
 
-/// A URL without query and fragment (RFC 9449, 4.2), nor the user in it.
+/// The URL for a proof: without query and fragment (RFC 9449, 4.2), and without the user in it.
 fn target(url: &Url) -> String {
     crate::store::resource(url).into()
 }
 
-/// What a server wants to see in proofs.
+/// A nonce that a server wants in proofs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nonce(String);
 

@@ -1,4 +1,4 @@
-//! The conversation with an authorization server, spoken by `rmcp`.
+//! The requests to an authorization server, made with `rmcp`.
 
 use std::{
     sync::{Arc, Mutex},
@@ -23,13 +23,13 @@ use crate::{
     wire::Wire,
 };
 
-/// For everything that is asked of an authorization server in one go.
+/// For all requests of one operation.
 const OPERATION_TIME: Duration = Duration::from_secs(45);
-/// What this program calls itself where it registers.
+/// The name under which this program registers.
 const CLIENT_NAME: &str = "Toolrack";
 const OFFLINE_ACCESS: &str = "offline_access";
 
-/// An authorization server that was found, and the conversation with it.
+/// An authorization server that was found, and the means to talk to it.
 pub(crate) struct Found {
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
@@ -39,7 +39,7 @@ pub(crate) struct Found {
     has_pkce: bool,
 }
 
-/// A page to show, and what is needed when its answer comes.
+/// A page to show, and what is needed to take its answer.
 pub(crate) struct Asked {
     found: Found,
     client: Client,
@@ -49,7 +49,7 @@ pub(crate) struct Asked {
     pub(crate) page: Url,
 }
 
-/// Bounds an operation.
+/// Bounds the time of an operation.
 pub(crate) async fn within<T>(work: impl Future<Output = Result<T, AuthError>>) -> Result<T, AuthError> {
     let late = || AuthError::Unavailable {
         why: format!("the authorization server did not answer within {} s", OPERATION_TIME.as_secs()),
@@ -58,7 +58,7 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T, AuthError>>) 
 }
 
 impl Found {
-    /// Finds out who signs in to `server`, from the challenge of a request that it refused, if there was one.
+    /// Finds the authorization server of `server`, from the challenge of a request that it refused, if there was one.
     pub(crate) async fn out(wire: Arc<Wire>, server: &Url, challenge: Option<&str>) -> Result<Self, AuthError> {
         let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), wire.clone());
         let mut manager = manager.await.map_err(|error| discovery(&error))?;
@@ -79,7 +79,7 @@ impl Found {
         Ok(found)
     }
 
-    /// An endpoint that secrets may be sent to, or a person.
+    /// Checks an endpoint to which secrets or the user may be sent.
     fn endpoint(&self, what: &'static str, url: &str) -> Result<Url, AuthError> {
         checked(&self.wire, &self.server, what, url)
     }
@@ -104,7 +104,7 @@ impl Found {
         self.endpoint("token endpoint", &self.metadata.token_endpoint)
     }
 
-    /// From now on the token endpoint gets a statement of the client, if it has a key of its own, and proofs of `proof`.
+    /// From now on, token requests carry an assertion, if the client has a key of its own, and proofs of `proof`.
     pub(crate) fn binds(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
         let statement = Statement::of(oauth, &self.issuer, &self.metadata)?;
         self.wire.binds(Bound { endpoint: self.token_endpoint()?, statement, proof, nonce: Mutex::default() });
@@ -116,7 +116,7 @@ impl Found {
         self.wire.wants_bound()
     }
 
-    /// The key that tokens are to be bound to, if they are: as the entry says, or the server.
+    /// The key to bind tokens to, if the entry or the server wants that.
     pub(crate) fn key(&self, oauth: &OAuth) -> Result<Option<ProofKey>, AuthError> {
         (oauth.dpop || self.wants_bound()).then(ProofKey::generate).transpose()
     }
@@ -128,8 +128,8 @@ impl Found {
         }
     }
 
-    /// Prepares the page on which a person signs in. `scopes` are asked for if there are any, else what the server names;
-    /// `before` is what is known from the last time, and is used only if it is of the same issuer.
+    /// Prepares the page on which the user signs in. It asks for `scopes` if there are any, else for those that the
+    /// server names; `before` has the stored credentials, which are used only if they are of the same issuer.
     pub(crate) async fn ask(
         mut self,
         oauth: &OAuth,
@@ -155,7 +155,7 @@ impl Found {
         let page = self.manager.get_authorization_url(&wanted).await.map_err(|error| discovery(&error))?;
         let mut page = self.endpoint("authorization endpoint", &page)?;
         if let Some(key) = &key {
-            // So that nobody else can use the code (RFC 9449, 10).
+            // So that no other client can use the code (RFC 9449, 10).
             page.query_pairs_mut().append_pair("dpop_jkt", &key.thumbprint());
         }
         let resource = page.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
@@ -163,8 +163,8 @@ impl Found {
         Ok(Asked { found: self, client, scopes, resource, key, page })
     }
 
-    /// As MCP orders it: what the challenge named, or else the protected resource, or else none; and the wish to stay signed
-    /// in where that has a scope of its own.
+    /// The scopes in the order of MCP: those that the challenge named, or else the protected resource, or else none;
+    /// and the scope to stay signed in, where there is one.
     async fn scopes(&self, wanted: &[String]) -> Vec<String> {
         if wanted.is_empty() {
             return self.manager.select_initial_scopes(&[]).await;
@@ -174,7 +174,7 @@ impl Found {
         union(wanted, &stays)
     }
 
-    /// Who this program is there: as configured, by its metadata document, as registered before, or registered now.
+    /// The client: as configured, by its metadata document, as registered before, or registered now.
     async fn client(
         &mut self,
         oauth: &OAuth,
@@ -231,7 +231,7 @@ impl Found {
 }
 
 impl Asked {
-    /// Takes the URL that the browser was sent back to, and gets the tokens.
+    /// Takes the URL that the browser was sent back to, and exchanges its code for tokens.
     pub(crate) async fn answered(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
         let answer = Answer::of(back)?;
         self.is_from_the_issuer(&answer)?;
@@ -257,7 +257,7 @@ impl Asked {
         })
     }
 
-    /// Who answers, and to what: checked for refusals too (RFC 9207, 2.4), before anything of the answer is believed.
+    /// Checks state and issuer, of refusals too (RFC 9207, 2.4), before anything else in the answer is believed.
     fn is_from_the_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
         let asked = self.page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
         if asked.is_none() || asked != answer.state {
@@ -315,7 +315,7 @@ fn callback(why: &str) -> AuthError {
     AuthError::Callback { why: why.to_owned() }
 }
 
-/// Renews the tokens of `credentials`; `oauth` is what is configured of the client.
+/// Renews the tokens of `credentials`; `oauth` has the configuration of the client.
 pub(crate) async fn refresh(
     wire: Arc<Wire>,
     server: &Url,
@@ -362,7 +362,7 @@ pub(crate) async fn refresh(
     Ok(Credentials { tokens: Some(renewed), ..credentials.clone() })
 }
 
-/// An endpoint that secrets may be sent to, or a person.
+/// Checks an endpoint to which secrets or the user may be sent.
 pub(crate) fn checked(wire: &Wire, server: &Url, what: &'static str, url: &str) -> Result<Url, AuthError> {
     let refused = |why: &str| AuthError::Unsafe { what, why: why.to_owned() };
     let url = Url::parse(url).map_err(|_| refused("it is no URL"))?;
@@ -402,10 +402,10 @@ fn refusal(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> AuthEr
     }
 }
 
-/// What `rmcp` says of a request that got no answer, where it does not keep why.
+/// `rmcp`'s message for a request without a response, where it does not keep why.
 const UNANSWERED: &str = "Request failed";
 
-/// What went wrong, with its innermost cause, made safe. `unanswered` is why the last request got no answer, if it got none.
+/// The error with its innermost cause, made safe. `unanswered` is why the last request got no response, if it got none.
 fn said(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> String {
     let mut said = error.to_string();
     if let (Some(start), Some(why)) = (said.strip_suffix(UNANSWERED), unanswered) {

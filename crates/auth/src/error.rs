@@ -13,7 +13,7 @@ const QUOTE_BYTES: usize = 300;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// How to sign in to this server cannot be found out.
+    /// The way to sign in to this server cannot be found.
     #[error("how to sign in there cannot be found out: {why}")]
     Discovery {
         /// What is wrong, escaped.
@@ -22,7 +22,7 @@ pub enum AuthError {
     /// The authorization server does not say that it supports PKCE with S256, which MCP demands.
     #[error("its authorization server does not offer PKCE with S256, without which a code could be stolen")]
     NoPkce,
-    /// An address that is not used.
+    /// An address that must not be used.
     #[error("its {what} is not used: {why}")]
     Unsafe {
         /// Which one: `authorization endpoint`, …
@@ -39,7 +39,7 @@ pub enum AuthError {
         /// What is wrong, escaped.
         why: String,
     },
-    /// The person, or the authorization server, said no.
+    /// The user or the authorization server refused.
     #[error("the authorization server refused: {error}{}", Described(.description))]
     Refused {
         /// Its `error`, escaped: `access_denied`, …
@@ -47,7 +47,7 @@ pub enum AuthError {
         /// Its `error_description`, escaped.
         description: String,
     },
-    /// What the browser was sent back to is not the answer to what was asked.
+    /// The browser came back with a URL that is no answer to this sign-in.
     #[error("the answer of the browser cannot be used: {why}")]
     Callback {
         /// What is wrong with it.
@@ -58,19 +58,19 @@ pub enum AuthError {
     WrongIssuer {
         /// The one that was asked, escaped.
         expected: String,
-        /// The one that answered, escaped; empty if it did not say, but had promised to.
+        /// The one that answered, escaped; empty if it did not name itself, but had promised to.
         received: String,
     },
-    /// The authorization server gave no token.
+    /// The authorization server issued no token.
     #[error("the authorization server gave no token: {why}")]
     NoToken {
-        /// What it said, escaped.
+        /// Its message, escaped.
         why: String,
     },
-    /// The authorization server no longer takes the refresh token: somebody has to sign in again.
+    /// The authorization server no longer takes the refresh token: the user has to sign in again.
     #[error("the sign-in has ended: the authorization server no longer takes the refresh token")]
     Ended,
-    /// The authorization server cannot be reached, or fails; later it may work.
+    /// The authorization server cannot be reached, or fails; a later try may work.
     #[error("{why}")]
     Unavailable {
         /// What went wrong, escaped.
@@ -79,7 +79,7 @@ pub enum AuthError {
     /// The browser did not come back.
     #[error("{0}")]
     Browser(BrowserError),
-    /// Tokens cannot be kept, or be read.
+    /// Tokens cannot be stored or read.
     #[error("{0}")]
     Store(StoreError),
     /// The entry cannot be used.
@@ -123,7 +123,7 @@ impl AuthError {
         }
     }
 
-    /// What a person can do about it, where the error itself does not say it all.
+    /// What the user can do about it, where the error itself does not say so.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
@@ -158,12 +158,12 @@ impl From<BrowserError> for AuthError {
     }
 }
 
-/// Foreign text for the inside of an error: one safe, clipped line.
+/// Foreign text for an error: one safe, clipped line.
 pub(crate) fn quote(foreign: &str) -> String {
     text::for_line(&text::clip(foreign.trim(), QUOTE_BYTES)).into_owned()
 }
 
-/// As [`quote`], and without what nobody may see: a server can repeat what it was sent.
+/// As [`quote`], and without `secrets`: a server can repeat what it was sent.
 pub(crate) fn quote_without(foreign: &str, secrets: &[&str]) -> String {
     let mut foreign = foreign.to_owned();
     for secret in secrets.iter().filter(|secret| secret.len() >= 4) {

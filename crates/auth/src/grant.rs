@@ -1,6 +1,6 @@
-//! Signing in without a person: as the client itself, as a workload, or as somebody whom an enterprise knows.
+//! Signing in without a person: as the client itself, as a workload, or as a user whom an enterprise knows.
 //!
-//! `rmcp` knows the first of these, with a secret. All of them are one request with a form, or two, so they are asked here.
+//! `rmcp` knows the first of these, with a secret. All of them are one form, or two, so this crate sends them.
 
 use http::{Method, Request, header};
 use rmcp::transport::auth::AuthorizationMetadata;
@@ -30,7 +30,7 @@ struct Form<'a> {
     secret: Option<&'a str>,
     /// Whether the secret goes into the form, for a server that takes it nowhere else.
     in_body: bool,
-    /// What is not to be repeated in an error.
+    /// Secrets that an error must not repeat.
     secrets: Vec<&'a str>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
 }
 
 impl Found {
-    /// Signs in as what the grant of `oauth` says, and asks for these scopes, or else for what the server names.
+    /// Signs in with the grant of `oauth`, and asks for these scopes, or else for those that the server names.
     pub(crate) async fn without_a_person(
         self,
         oauth: &OAuth,
@@ -149,7 +149,7 @@ impl Found {
         })
     }
 
-    /// What the identity provider says a person may use there (draft-ietf-oauth-identity-assertion-authz-grant, 4.3).
+    /// The identity provider's assertion for that server (draft-ietf-oauth-identity-assertion-authz-grant, 4.3).
     async fn id_jag(&self, oauth: &OAuth, scopes: &[String], wires: &Wires) -> Result<String, AuthError> {
         let config = |why: &str| AuthError::Config { why: why.to_owned() };
         let idp = oauth.idp.as_ref().ok_or_else(|| config("`oauth.idp` is missing"))?;

@@ -1,7 +1,7 @@
-//! Signed JWTs (RFC 7515, RFC 7519), as far as a client makes them: it signs and never verifies.
+//! Signed JWTs (RFC 7515, RFC 7519), as far as a client needs them: it signs and never verifies.
 //!
-//! With the cryptography that TLS has brought along (`aws-lc-rs`): a library for all of JOSE would add half a megabyte to what is
-//! one line of text.
+//! They use the cryptography that TLS brings along (`aws-lc-rs`): a library for all of JOSE would add half a megabyte
+//! for one line of text.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{credentials::now, error::AuthError};
 
-/// How long a statement of who the client is can be used, in seconds.
+/// How long a client assertion is valid, in seconds.
 const LIFE: u64 = 60;
 
 /// The key of a client. Its `Debug` shows nothing of it.
@@ -63,7 +63,7 @@ impl SigningKey {
         })
     }
 
-    /// The algorithm (RFC 7518, 3.1; RFC 8037) that is used where these are `offered`; `None`: nobody said.
+    /// The algorithm (RFC 7518, 3.1; RFC 8037) that is used where these are `offered`; `None`: the server lists none.
     fn algorithm(&self, offered: Option<&[Value]>) -> Result<&'static str, AuthError> {
         let known: &[&'static str] = match self {
             Self::P256(_) => &["ES256"],
@@ -94,8 +94,8 @@ impl SigningKey {
         })
     }
 
-    /// The client's statement of who it is, to the authorization server `audience` (RFC 7523, 2.2 and 3). `offered` are the
-    /// algorithms that one takes.
+    /// The client assertion for the authorization server `audience` (RFC 7523, 2.2 and 3). `offered` are the algorithms
+    /// that the server takes.
     pub(crate) fn statement(&self, who: &Who<'_>, offered: Option<&[Value]>) -> Result<String, AuthError> {
         let algorithm = self.algorithm(offered)?;
         let mut header = json!({ "alg": algorithm, "typ": "JWT" });
@@ -111,7 +111,7 @@ impl SigningKey {
     }
 }
 
-/// Whose statement, and to whom.
+/// The subject and the audience of an assertion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who<'a> {
     pub(crate) client: &'a str,
@@ -135,7 +135,7 @@ pub(crate) fn compact(
     Ok(token)
 }
 
-/// A name that nothing else has: 128 random bits.
+/// A unique id: 128 random bits.
 pub(crate) fn unique() -> Result<String, AuthError> {
     let mut bytes = [0; 16];
     let filled = rand::fill(&mut bytes);

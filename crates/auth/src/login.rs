@@ -1,4 +1,4 @@
-//! What a person does: sign in, sign out.
+//! Signing in and out, as a user does it.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::{
     revoke::revoke,
 };
 
-/// A sign-in that worked. Untrusted: both are what the server says.
+/// A sign-in that worked. Untrusted: the server chooses the issuer and the scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signed {
-    /// Who gave the tokens.
+    /// The authorization server that issued the tokens.
     pub issuer: String,
-    /// What may be done with them.
+    /// The granted scopes.
     pub scopes: Vec<String>,
     /// When the access token ends, in seconds since 1970; `None` if that is not known.
     pub expires: Option<u64>,
-    /// Whether it can be renewed without a person.
+    /// Whether it can be renewed without the user.
     pub renewable: bool,
 }
 
@@ -41,11 +41,11 @@ impl Signed {
 }
 
 impl SignIn {
-    /// Signs in to a server, whether or not somebody is signed in already. `scopes` are asked for instead of what the entry
-    /// or else the server names. With a grant that needs no person, nobody is shown anything.
+    /// Signs in to a server, whether or not the user is signed in already. `scopes` are requested instead of those that
+    /// the entry or else the server names. With a grant that needs no person, no page is shown.
     ///
     /// # Errors
-    /// [`AuthError`]; who was signed in before still is.
+    /// [`AuthError`]; an earlier sign-in stays.
     pub async fn login(
         &self,
         to: Destination<'_>,
@@ -63,8 +63,8 @@ impl SignIn {
         inner.signed(to.server, &errand, Wanted { scopes, challenge: None, before: before.as_ref() }, browser).await
     }
 
-    /// Revokes the tokens for a server, where its authorization server can, and forgets them in any case. `None` when nobody
-    /// was signed in; else whether they were revoked.
+    /// Revokes the tokens for a server, where its authorization server can, and forgets them in any case. `None` when
+    /// there were none; else whether they were revoked.
     ///
     /// # Errors
     /// [`AuthError::Store`] when they cannot be forgotten.
@@ -88,18 +88,18 @@ impl SignIn {
     }
 }
 
-/// What to ask for.
+/// The request of a sign-in.
 pub(crate) struct Wanted<'a> {
     /// These scopes, if there are any.
     pub(crate) scopes: &'a [String],
-    /// What the server said when it refused.
+    /// The challenge of the refused request.
     pub(crate) challenge: Option<&'a str>,
-    /// What is known from the last time.
+    /// The stored credentials of an earlier sign-in.
     pub(crate) before: Option<&'a Credentials>,
 }
 
 impl Inner {
-    /// Shows the page on which somebody signs in, and keeps what comes of it.
+    /// Shows the page on which the user signs in, and keeps the tokens.
     pub(crate) async fn signed(
         self: &Arc<Self>,
         name: &ServerName,
@@ -119,7 +119,7 @@ impl Inner {
         signed.await
     }
 
-    /// Signs in with a grant that needs no person, and keeps what comes of it.
+    /// Signs in with a grant that needs no user, and keeps the tokens.
     pub(crate) async fn by_itself(
         self: &Arc<Self>,
         name: &ServerName,
@@ -150,7 +150,7 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Has it written down how a sign-in went.
+    /// Records how a sign-in went.
     fn recorded(&self, server: &ServerName, signed: Result<Signed, AuthError>) -> Result<Signed, AuthError> {
         match &signed {
             Ok(signed) => self.tell(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
@@ -159,7 +159,7 @@ impl Inner {
         signed
     }
 
-    /// Sends a person to the page: what was asked there, and where they came back to.
+    /// Sends the user to the page; returns what was asked there, and the URL that the browser came back with.
     async fn ask(&self, errand: &Errand, wanted: Wanted<'_>, browser: &dyn Browser) -> Result<(Asked, Url), AuthError> {
         let Errand { oauth, server, .. } = errand;
         let wire = self.wires.to(server)?;
@@ -174,7 +174,7 @@ impl Inner {
         Ok((asked, back))
     }
 
-    /// Gets tokens for the code that somebody came back with, and keeps them.
+    /// Exchanges the code that the browser came back with for tokens, and keeps them.
     async fn exchanged(&self, errand: &Errand, asked: Asked, back: &Url) -> Result<Signed, AuthError> {
         let Errand { oauth, slot, .. } = errand;
         let fresh = within(asked.answered(back, oauth.client_secret.as_deref())).await?;
@@ -183,10 +183,10 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Forgets the tokens, and revokes them where that can be done.
+    /// Forgets the tokens, and revokes them where the server can.
     async fn leave(&self, errand: &Errand) -> Result<Option<Result<bool, AuthError>>, AuthError> {
         let Errand { oauth, slot, server, .. } = errand;
-        // Nobody renews meanwhile and keeps what was just forgotten.
+        // So that no other process renews meanwhile and keeps what was just forgotten.
         let lease = self.lease(&slot.key).await?;
         let forgotten = async {
             let Some(kept) = self.load(&slot.key).await? else {
@@ -206,7 +206,7 @@ impl Inner {
     }
 }
 
-/// Refuses a page that no person must be sent to.
+/// Refuses a page to which no user must be sent.
 fn judge(page: &Url) -> Result<(), AuthError> {
     page::judge(page).map_err(|why| AuthError::Unsafe { what: "page to sign in on", why: why.to_string() })
 }

@@ -20,7 +20,7 @@ const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// Connections at once; more wait.
 const CONNECTIONS: usize = 16;
 
-/// A place on 127.0.0.1 that a browser can be sent back to, for one sign-in.
+/// An address on 127.0.0.1 that a browser can be sent back to, for one sign-in.
 #[derive(Debug)]
 pub struct Loopback {
     listener: TcpListener,
@@ -28,7 +28,7 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Listens on `port`, or on any that is free if it is 0.
+    /// Listens on `port`, or on any free one if it is 0.
     ///
     /// # Errors
     /// [`BrowserError::Port`] when it is in use.
@@ -45,8 +45,8 @@ impl Loopback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits until a browser comes that was asked with `page`, for at most `longest`. Whoever comes with another `state`, or
-    /// under another name of this machine, is sent away, and the right one is still waited for.
+    /// Waits until a browser comes that was asked with `page`, for at most `longest`. A request with another `state`,
+    /// or under another name of this machine, is refused, and the right one is still waited for.
     ///
     /// # Errors
     /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system takes the port away.
@@ -71,7 +71,7 @@ impl Loopback {
         }
     }
 
-    /// Hears one request, and answers it.
+    /// Reads one request, and answers it.
     async fn visit(&self, mut stream: TcpStream, state: Option<&str>) -> io::Result<Option<Url>> {
         let mut head = Vec::new();
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {

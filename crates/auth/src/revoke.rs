@@ -1,4 +1,4 @@
-//! Telling an authorization server that its tokens are no longer wanted (RFC 7009).
+//! Revokes tokens at their authorization server (RFC 7009).
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use url::{Url, form_urlencoded::Serializer};
 
 use crate::{bound::Statement, credentials::Credentials, engine::checked, error::AuthError, wire::Wire};
 
-/// Revokes the refresh token, and the access token with it where the server does not do so itself. `false` when the server
-/// has no way to.
+/// Revokes the refresh token, and the access token with it where the server does not do so itself. `false` when the
+/// server has no revocation endpoint.
 pub(crate) async fn revoke(
     wire: Arc<Wire>,
     server: &Url,

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
-/// Whose credentials for what: everything that must be the same for a token to be used.
+/// The key of credentials: everything that must be the same for a token to be used.
 ///
-/// The issuer stands with the credentials, not here: a server can move to another one, and what came from the first is then
-/// dropped, never used with the second.
+/// The issuer stands with the credentials, not here: a server can move to another one, and the credentials of the first
+/// are then dropped, never used with the second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenKey {
-    /// The tenant of a hosted program, or the profile of a person's; empty for the only one.
+    /// The tenant of a hosted program, or a user's profile; empty for the only one.
     pub tenant: String,
     /// The user within it; empty for the only one.
     pub user: String,
@@ -28,7 +28,7 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// The key of nobody in particular for the server at `url`.
+    /// The key for the server at `url`, without a tenant, user or account.
     #[must_use]
     pub fn of(url: &Url) -> Self {
         let (tenant, user, account) = Default::default();
@@ -41,7 +41,7 @@ impl TokenKey {
         serde_json::json!([self.tenant, self.user, self.resource, self.account]).to_string()
     }
 
-    /// The key that was written by [`Self::to_text`].
+    /// The key of a text that [`Self::to_text`] wrote.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let (tenant, user, resource, account) = serde_json::from_str(text).ok()?;
@@ -49,7 +49,7 @@ impl TokenKey {
     }
 }
 
-/// A server's URL as its identity: no query and no user in it, which may be secrets, and no fragment.
+/// A server's URL as its identity: without query, user and fragment, which may hold secrets.
 pub(crate) fn resource(url: &Url) -> Url {
     let mut resource = url.clone();
     resource.set_query(None);
@@ -60,11 +60,11 @@ pub(crate) fn resource(url: &Url) -> Url {
     resource
 }
 
-/// Keeps credentials, for all processes of a person.
+/// Stores credentials, for all processes of a user.
 ///
 /// The bytes are secrets: an implementation keeps them where only their owner reads them, and prints them nowhere.
 pub trait TokenStore: Send + Sync {
-    /// What is kept under `key`.
+    /// The credentials under `key`.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
@@ -76,37 +76,37 @@ pub trait TokenStore: Send + Sync {
     /// [`StoreError`] when they cannot be read.
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>>;
 
-    /// Waits until nobody else has the lease of `key`, in any process, and takes it. A refresh token is good for one use:
-    /// whoever renews has the lease meanwhile, and only whoever has it changes what is kept. It ends with
-    /// [`Lease::release`], and by itself after `longest`, so that a process that dies blocks nobody. The caller bounds the
-    /// wait.
+    /// Waits until no other task, in any process, has the lease of `key`, and takes it. A refresh token is good for one
+    /// use: the process that renews has the lease meanwhile, and only its holder changes what is kept. It ends with
+    /// [`Lease::release`], and by itself after `longest`, so that a process that dies blocks no other. The caller
+    /// bounds the wait.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be had.
+    /// [`StoreError`] when the store fails.
     fn lease<'a>(&'a self, key: &'a TokenKey, longest: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>>;
 }
 
-/// The right to change what is kept under one key; see [`TokenStore::lease`].
+/// The right to change the credentials under one key; see [`TokenStore::lease`].
 ///
-/// Neither method does anything once the lease has run out: by then somebody else may have written what is newer.
+/// Neither method does anything once the lease has run out: by then another process may have written newer credentials.
 pub trait Lease: Send + Sync {
-    /// Keeps `credentials`, instead of what was there.
+    /// Stores `credentials`, instead of the old ones.
     ///
     /// # Errors
-    /// [`StoreError`] when that fails, or the lease has run out; what was there is then still there.
+    /// [`StoreError`] when that fails, or the lease has run out; the old ones are then still there.
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Forgets what is kept.
+    /// Deletes the credentials.
     ///
     /// # Errors
     /// As [`Self::save`].
     fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Gives it back.
+    /// Returns the lease.
     fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// Tokens cannot be kept, or be read.
+/// Tokens cannot be stored or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct StoreError {
@@ -121,7 +121,7 @@ impl StoreError {
     }
 }
 
-/// Keeps tokens for as long as this process lives. For embedders and tests. Its `Debug` shows none.
+/// Stores tokens for as long as this process lives. For embedders and tests. Its `Debug` shows none.
 #[derive(Default)]
 pub struct MemoryTokens {
     kept: Arc<Mutex<BTreeMap<TokenKey, Vec<u8>>>>,
@@ -157,7 +157,7 @@ impl TokenStore for MemoryTokens {
     }
 }
 
-/// A holder in the same process cannot die alone: no time limit is needed.
+/// The lease of [`MemoryTokens`]. A holder in the same process cannot die alone: no time limit is needed.
 struct Permit {
     kept: Arc<Mutex<BTreeMap<TokenKey, Vec<u8>>>>,
     key: TokenKey,

@@ -22,11 +22,11 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const REQUEST_TIME: Duration = Duration::from_secs(20);
 /// The largest answer.
 const BODY_BYTES: usize = 256 * 1024;
-/// Requests of one operation: metadata can name more places to look at than anybody has.
+/// Requests of one operation: metadata can name more places to look at than any server has.
 const REQUESTS: u32 = 32;
 
-/// One pooled client for each set of allowed addresses, made when first needed. What a server's metadata names is a
-/// stranger's wish: see [`toolrack_host::egress`].
+/// One pooled client for each set of allowed addresses, made when first needed. The addresses in a server's metadata
+/// are untrusted: see [`toolrack_host::egress`].
 #[derive(Debug, Default)]
 pub(crate) struct Wires {
     egress: Egress,
@@ -77,15 +77,15 @@ pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
     left: AtomicU32,
-    /// What the token endpoint gets, once it is known.
+    /// The additions for the token endpoint, once they are known.
     bound: OnceLock<Bound>,
-    /// The metadata of a resource said that its tokens must be bound to a key. `rmcp` does not keep that.
+    /// Whether the metadata of a resource said that its tokens must be bound to a key. `rmcp` does not keep that.
     wants_bound: AtomicBool,
-    /// Why the last request got no answer. Of some of its errors `rmcp` keeps only that a request failed.
+    /// Why the last request got no response. Of some of its errors `rmcp` keeps only that a request failed.
     unanswered: Mutex<Option<String>>,
 }
 
-/// Why a request to an authorization server got no answer.
+/// Why a request to an authorization server got no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("{0}")]
@@ -100,7 +100,7 @@ pub(crate) enum WireError {
     Unsigned(AuthError),
 }
 
-/// The cause that says most, without a URL, which may hold a secret.
+/// The most telling cause, without a URL, which may hold a secret.
 fn innermost(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return match error.is_connect() {
@@ -116,28 +116,28 @@ fn innermost(error: &reqwest::Error) -> String {
 }
 
 impl Wire {
-    /// From now on the token endpoint gets this. The first time counts: a wire is for one operation.
+    /// Sets the additions for the token endpoint. The first call counts: a wire is for one operation.
     pub(crate) fn binds(&self, bound: Bound) {
         let _ = self.bound.set(bound);
     }
 
-    /// What the token endpoint gets.
+    /// The additions for the token endpoint.
     pub(crate) fn bound(&self) -> Option<&Bound> {
         self.bound.get()
     }
 
-    /// Whether metadata that was fetched here says that a resource wants bound tokens. A document that is refused later counts
-    /// too: more than was wanted is no harm.
+    /// Whether metadata that was fetched here wants bound tokens for a resource. A document that is refused later
+    /// counts too: a bound token does no harm.
     pub(crate) fn wants_bound(&self) -> bool {
         self.wants_bound.load(Ordering::Relaxed)
     }
 
-    /// Why the last request got no answer; `None` when it got one.
+    /// Why the last request got no response; `None` when it got one.
     pub(crate) fn unanswered(&self) -> Option<String> {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// As [`Self::send`], and keeps why there was no answer.
+    /// As [`Self::send`], and keeps why there was no response.
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let answer = self.send(request).await;
         let unanswered = answer.as_ref().err().map(ToString::to_string);
@@ -145,7 +145,7 @@ impl Wire {
         answer
     }
 
-    /// Asks, and where the token endpoint wants a nonce, once more with it.
+    /// Sends the request, and where the token endpoint wants a nonce, once more with it.
     pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let Some(bound) = self.bound().filter(|bound| bound.is_for(&request)) else {
             return self.send_once(request).await;

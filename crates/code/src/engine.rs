@@ -21,7 +21,7 @@ use crate::{
     watch::Seen,
 };
 
-/// What a script finds beside the language.
+/// The world of a script beside the language.
 const PRELUDE: &str = include_str!("prelude.js");
 /// How deep calls may nest, in bytes of the thread's stack, of which there are 2 MiB.
 const STACK: usize = 512 * 1024;
@@ -44,8 +44,8 @@ type Language = (
     intrinsic::WeakRef,
 );
 
-/// Runs `code` to its end, which is there when nothing that it began is under way any more. Gives what prevented that, for
-/// the model that wrote it; `seen` has what was printed.
+/// Runs `code` to its end, which comes when nothing that it began is under way any more. Returns what prevented that,
+/// in words for the model; `seen` has the output.
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
@@ -68,7 +68,7 @@ pub(crate) fn run(
     })
 }
 
-/// Why a script was ended that did not end by itself, for the model.
+/// Why a script was ended that computed for too long, in words for the model.
 pub(crate) fn too_long(bounds: Bounds) -> String {
     format!("the script was ended: it computed for more than {} s", bounds.compute.as_secs_f32())
 }
@@ -82,7 +82,7 @@ enum Why {
 
 struct Script {
     clock: Rc<Clock>,
-    /// What was asked and not answered yet.
+    /// Calls that have no answer yet.
     under_way: Rc<Cell<usize>>,
     lost: Rc<RefCell<Lost>>,
     ask: mpsc::Sender<Asked>,
@@ -140,7 +140,7 @@ impl Script {
         }
     }
 
-    /// Puts what a script finds into its world; gives what settles its promises.
+    /// Adds the globals of a script; returns the function that settles its promises.
     fn furnish<'js>(self, ctx: &Ctx<'js>) -> Result<Function<'js>, Error> {
         let seen = Arc::clone(&self.clock.seen);
         let print = Function::new(ctx.clone(), move |line: String| seen.print(&line))?;
@@ -174,7 +174,7 @@ impl Script {
     }
 }
 
-/// What is thrown, in words, and where.
+/// The thrown error, in words, and where.
 fn why(ctx: &Ctx<'_>, error: &Error) -> Why {
     if matches!(error, Error::Allocation) {
         return Why::OutOfMemory;
@@ -197,7 +197,7 @@ fn why(ctx: &Ctx<'_>, error: &Error) -> Why {
     Why::Threw(lines.fold(said, |said, line| said + "\n  " + line))
 }
 
-/// Failures that the script has not looked at: most often those of calls that were not awaited.
+/// Rejected promises that the script has not handled: most often calls without `await`.
 #[derive(Default)]
 struct Lost {
     failures: usize,
@@ -205,7 +205,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// A promise failed that nobody waits for, or somebody waits for it after all.
+    /// Counts a failed promise that the script does not await, or takes it back once the script does.
     fn note(&mut self, reason: &Value<'_>, is_handled: bool) {
         if is_handled {
             self.failures = self.failures.saturating_sub(1);

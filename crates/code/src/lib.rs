@@ -1,8 +1,8 @@
 //! Scripts of models, run in a sandbox.
 //!
-//! [`QuickJs`] is the [`Interpreter`] for a server that [`Host::scripts`](toolrack_host::Host::scripts) makes: JavaScript
-//! that calls tools as functions, several at once where it wants, and of which a model sees only what it prints. A script
-//! has the language and its tools: no files, no network, no modules, no timers, no other thread.
+//! [`QuickJs`] is the [`Interpreter`] for a server that [`Host::scripts`](toolrack_host::Host::scripts) makes:
+//! JavaScript that calls tools as functions, several at once where it wants, and shows the model only what it prints. A
+//! script has the language and its tools: no files, no network, no modules, no timers, no other thread.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -34,7 +34,7 @@ use toolrack_host::{Interpreter, Printed, ScriptTools};
 
 use crate::watch::Lost;
 
-/// What one script may use.
+/// The bounds of one script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
@@ -47,7 +47,7 @@ pub struct Bounds {
     pub calls: NonZeroUsize,
     /// How many of them are made at once; the others wait. Default 8.
     pub parallel: NonZeroUsize,
-    /// What it may print, in bytes; what is more is left out, and the model is told. Default 200,000.
+    /// What it may print, in bytes; the rest is left out, and the model learns of that. Default 200,000.
     pub output: usize,
 }
 
@@ -65,10 +65,10 @@ impl Default for Bounds {
 
 /// JavaScript in QuickJS: a fresh interpreter for each script, on a thread of its own.
 ///
-/// A script whose time is over, or for which nobody waits any more, ends at its next step. There are steps that take very
-/// long, such as to compare long texts again and again: who waits is answered all the same, and the thread goes on until its
-/// step is done. While four threads of one `QuickJs` and its clones are left behind in this way, further scripts are refused.
-/// Neither a runtime that is dropped nor the end of the process waits for them.
+/// A script whose time is over, or whose caller waits no more, ends at its next step. Some steps take very long, such
+/// as comparing long texts again and again: the caller gets an answer all the same, and the thread goes on until its
+/// step is done. While four threads of one `QuickJs` and its clones are left behind in this way, further scripts are
+/// refused. Neither a runtime that is dropped nor the end of the process waits for them.
 #[derive(Clone, Debug)]
 pub struct QuickJs {
     bounds: Bounds,

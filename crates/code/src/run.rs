@@ -1,4 +1,4 @@
-//! One script: the thread that runs it, and the calls that it asks for.
+//! One script: the thread that runs it, and the calls that it makes.
 
 use std::{sync::Arc, thread};
 
@@ -15,7 +15,7 @@ use crate::{
 /// The stack of the thread of a script, in bytes.
 const THREAD: usize = 2 * 1024 * 1024;
 
-/// Something that a script wants from outside.
+/// A request of a script to the host.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// Its number in this script.
@@ -23,7 +23,7 @@ pub(crate) struct Asked {
     pub(crate) what: What,
 }
 
-/// What there is to want.
+/// The kinds of requests.
 #[derive(Debug)]
 pub(crate) enum What {
     Call { selector: String, arguments: Map<String, Value> },
@@ -31,7 +31,7 @@ pub(crate) enum What {
     Details { selector: String },
 }
 
-/// What came of it: JSON, or why there is none.
+/// The response: JSON, or why there is none.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) number: u32,

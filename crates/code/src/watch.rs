@@ -1,8 +1,8 @@
-//! A script as it is seen from outside of its thread.
+//! A script as seen from outside of its thread.
 //!
-//! QuickJS looks at its clock between steps of a script, and there are steps that take as long as they like: to look for one
-//! long text in another, to compare them ten thousand times. So whoever waits for a script has a clock of their own, and
-//! goes when it is over; the thread is left behind until its step is done, and counted as long as it is there.
+//! QuickJS looks at its clock between steps of a script, and a step can take as long as it likes: to look for one long
+//! text in another, to compare them ten thousand times. So the task that waits for a script has a clock of its own, and
+//! leaves when it is over; the thread is left behind until its step is done, and counted as long as it is there.
 
 use std::{
     sync::{
@@ -17,14 +17,14 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-/// How long after the end of its time a script is waited for, so that it can say itself how it ended.
+/// How long to wait for a script after the end of its time, so that it can report itself how it ended.
 const GRACE: Duration = Duration::from_millis(250);
-/// How many threads may be left behind before no script is begun any more.
+/// How many threads may be left behind before no more scripts are run.
 const MOST_LOST: usize = 4;
-/// How long a script waits for one of them to come back. Most do at once, for they were merely cancelled.
+/// How long a script waits for one of them to end. Most do at once, for they were merely cancelled.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the thread of a script and whoever waits for it both know.
+/// What the thread of a script shares with the task that waits for it.
 #[derive(Debug)]
 pub(crate) struct Seen {
     stopped: AtomicBool,
@@ -43,7 +43,7 @@ impl Seen {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// It computes, and may do so until then; with `None` it waits, or may do so for ever.
+    /// Marks that the script computes until `end`, or with `None` waits, or computes without a bound.
     pub(crate) fn computes_until(&self, end: Option<Instant>) {
         self.until.send_replace(end);
     }
@@ -57,7 +57,7 @@ impl Seen {
         std::mem::take(&mut self.output().text)
     }
 
-    /// Returns when it has computed for longer than it may and is not ended.
+    /// Returns when the script has computed for longer than it may and has not ended.
     pub(crate) async fn overdue(&self) {
         let mut until = self.until.subscribe();
         loop {
@@ -81,12 +81,12 @@ impl Seen {
     }
 }
 
-/// How many threads still compute though nobody waits for them.
+/// How many threads still compute though no task waits for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lost(watch::Sender<usize>);
 
 impl Lost {
-    /// Waits a little while there are too many. Fails if that does not change: says so, for the model.
+    /// Waits a little while too many are left behind; if that does not change, fails with words for the model.
     pub(crate) async fn room(&self) -> Result<(), String> {
         match timeout(PATIENCE, self.0.subscribe().wait_for(|lost| *lost < MOST_LOST)).await {
             Ok(_) => Ok(()),
@@ -94,7 +94,7 @@ impl Lost {
         }
     }
 
-    /// For who waits for a script, and for its thread.
+    /// The two ends of a script: for the task that waits for it, and for its thread.
     pub(crate) fn both_ends(&self, seen: &Arc<Seen>) -> (Waiting, Running) {
         let one_is_gone = Arc::new(AtomicBool::new(false));
         let waiting = Waiting { seen: Arc::clone(seen), lost: self.clone(), one_is_gone: Arc::clone(&one_is_gone) };
@@ -102,7 +102,7 @@ impl Lost {
     }
 }
 
-/// Somebody waits for the script. Dropping it ends the script at its next step.
+/// A task that waits for the script. Dropping it ends the script at its next step.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     seen: Arc<Seen>,
@@ -122,7 +122,7 @@ impl Drop for Waiting {
     }
 }
 
-/// The thread of the script is there.
+/// The thread of the script, as long as it exists.
 #[derive(Debug)]
 pub(crate) struct Running {
     lost: Lost,
@@ -139,7 +139,7 @@ impl Drop for Running {
     }
 }
 
-/// What was printed.
+/// The output of a script.
 #[derive(Debug)]
 struct Output {
     text: String,

@@ -1,4 +1,4 @@
-//! The dialects people have: where in a file the servers stand.
+//! The dialects of configuration files: where in each the servers stand.
 //!
 //! | file | servers |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | Codex | `[mcp_servers.name]` in TOML |
 //! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …`, and `[[agents.mcp]]` below `[[agents]]` with `id = …` |
 //!
-//! JSON may have comments and trailing commas. What an entry means is the same everywhere (see [`crate::entry`]), but for
-//! one field: in `.gemini/settings.json`, `url` is an address of SSE.
+//! JSON may have comments and trailing commas. An entry means the same everywhere (see [`crate::entry`]), but for one
+//! field: in `.gemini/settings.json`, `url` is an address of SSE.
 
 pub(crate) mod json;
 pub(crate) mod toml;
@@ -23,7 +23,7 @@ use crate::{
     problem::Problem,
 };
 
-/// One server as a file has it.
+/// A server as a file has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Raw {
     pub(crate) name: String,
@@ -37,7 +37,7 @@ impl From<&Member> for Raw {
     }
 }
 
-/// The servers of one file, in its order, and what is wrong around them.
+/// The servers of one file, in its order, and the problems around them.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     pub(crate) raw: Vec<Raw>,
@@ -45,14 +45,14 @@ pub(crate) struct Servers {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// The servers that one agent has beside or instead of those that all have.
+/// The servers that one agent has beside the shared ones, or instead of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
     pub(crate) id: String,
     pub(crate) raw: Vec<Raw>,
 }
 
-/// Finds the servers of `document`. TOML is known by the name of the file; everything else is JSON.
+/// Finds the servers of `document`. The name of the file says whether it is TOML; everything else is JSON.
 ///
 /// # Errors
 /// The file cannot be parsed, or holds something else where its servers should be.
@@ -73,7 +73,7 @@ pub(crate) fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
 
-/// Messages of parsers, in the form of ours.
+/// The message of a parser, in the form of ours.
 fn lower_first(message: &str) -> String {
     let mut chars = message.chars();
     match chars.next() {

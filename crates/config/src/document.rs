@@ -1,4 +1,4 @@
-//! The text of one file, and what its offsets mean to a person.
+//! The text of one file, with lines and columns for its offsets.
 
 mod lines;
 
@@ -29,9 +29,9 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Which kinds of file may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Regular files only: a pipe that a repository brings would block whoever opens it.
+    /// Regular files only: opening a pipe that a repository brings would block the reader.
     Regular,
-    /// Whatever the person named, such as the pipe of `<(command)`.
+    /// Any file that the user named, such as the pipe of `<(command)`.
     Any,
 }
 
@@ -128,7 +128,7 @@ impl Document {
     }
 }
 
-/// `line` with its `marked` characters behind the first `from` pointed at.
+/// The snippet of `line` that points at `marked` characters behind the first `from`.
 fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
     let masked = &line.masked;
     let skip = if masked.len() > MAX_SHOWN { from.saturating_sub(SHOWN_BEFORE) } else { 0 };

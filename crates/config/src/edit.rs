@@ -1,12 +1,12 @@
-//! Changes a configuration file, and nothing in it but one entry.
+//! Changes one entry of a configuration file and nothing else in it.
 //!
 //! An edit is a splice: the text before and after the entry is copied byte for byte, with its comments, its unknown
 //! keys, its indentation and its line ends. (jsonc-parser's own editor rewrites the lines around a change, and
 //! toml_edit's the line ends of the whole file.) Before anything is written, the new text is read again, and an edit
 //! after which another entry reads differently is refused.
 //!
-//! A lock on the file's folder keeps two of us apart, and the file is replaced in one step, so that neither a crash nor
-//! a reader ever sees half of it. New files are for their owner only (0600): they often hold tokens.
+//! A lock on the file's folder keeps two processes apart, and the file is replaced in one step, so that neither a crash
+//! nor a reader ever sees half of it. New files are for their owner only (0600): they often hold tokens.
 
 mod diff;
 mod foreign;
@@ -59,16 +59,16 @@ pub struct Edited {
     pub created: bool,
     /// The change in the form of a unified diff, with secrets hidden. Empty when nothing changed.
     pub diff: String,
-    /// What looks like a mistake in a new entry.
+    /// Warnings about a new entry.
     pub warnings: Vec<Problem>,
-    /// The [hash](crate::Entry::hash) of the entry as it was in the file until then; `None` where there was none.
+    /// The [hash](crate::Entry::hash) of the entry before the edit; `None` where there was none.
     pub before: Option<String>,
-    /// The same as it is now, or would be. Who agrees to run what was written agrees to this, and to nothing that somebody
-    /// else has written since.
+    /// The same as it is now, or would be. A user who agrees to run what was written agrees to this, and to nothing
+    /// that another process has written since.
     pub after: Option<String>,
 }
 
-/// Why a file was not edited. It is as it was.
+/// Why a file was not edited. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The entry has errors in it.
@@ -91,7 +91,7 @@ pub enum EditError {
         /// The file.
         path: PathBuf,
     },
-    /// The entry is not the one that was seen.
+    /// The entry changed since it was read.
     #[error(
         "`{}` in {} was changed meanwhile: look at it again, and repeat the change",
         for_line(name),
@@ -110,7 +110,7 @@ pub enum EditError {
         name: String,
         /// The file.
         path: PathBuf,
-        /// A name that may have been meant.
+        /// A similar name that exists.
         near: Option<String>,
     },
     /// The file has two entries of this name, so that neither can be meant.
@@ -184,10 +184,10 @@ fn shown_path(path: &Path) -> String {
     for_line(&path.display().to_string()).into_owned()
 }
 
-/// Adds the entry `name` to the file at `path`, which is made, with its folders, when there is none.
+/// Adds the entry `name` to the file at `path`, creating it and its folders when there is none.
 ///
-/// The file of another program gets the entry in that program's words, or is left alone when it has none for it. An entry
-/// that was shown with its secrets hidden is refused: `***` is no value. Blocks up to 5 s while another process edits the file.
+/// The file of another program gets the entry in that program's words, or an error when it has none for it. A hidden
+/// secret is refused: `***` is no value. Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
 /// [`EditError`]; the file is then as it was.
@@ -219,7 +219,7 @@ pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditE
     })
 }
 
-/// Switches the entry `name` on or off. Where the file has no such entry, a lone `enabled` is added, which switches the
+/// Switches the entry `name` on or off. Where the file has no such entry, it adds a lone `enabled`, which switches the
 /// entry of a weaker layer.
 ///
 /// Blocks up to 5 s while another process edits the file.
@@ -248,7 +248,7 @@ fn check(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
     Ok(problems)
 }
 
-/// What is wrong with `text`, were it a configuration file called `name`, and the servers that it has. Reads no file.
+/// Parses `text` as a configuration file called `name`; returns its servers and its problems. Reads no file.
 #[must_use]
 pub fn validate(name: &str, text: &str) -> (Vec<String>, Vec<Problem>) {
     let document = Document::new(Some(PathBuf::from(name)), text);
@@ -276,7 +276,7 @@ fn missing(file: &dyn File, name: &str) -> EditError {
     }
 }
 
-/// A file that is being edited. Every change gives back the whole new text, without the byte order mark.
+/// A file that is being edited. Every change returns the whole new text, without the byte order mark.
 trait File {
     fn document(&self) -> &Document;
 
@@ -306,8 +306,8 @@ trait File {
     /// Puts `entry`, in the words of the file, in the place of the one that is called `name`.
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError>;
 
-    /// Gives one member of the entry `name`, or of an object in it, another value; without one, the member goes. `None` where
-    /// the member has a form in which it cannot be changed alone.
+    /// Sets one member of the entry `name`, or of an object in it; without a value, removes it. `None` where the member
+    /// has a form in which it cannot be changed alone.
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String>;
 
     /// Takes the entry `name` out.
@@ -341,7 +341,7 @@ fn put(parts: &mut Parts, place: &'static str, value: Json) {
     }
 }
 
-/// Makes `new` of what the entry `name` says, where that is `old`, and touches nothing that is the same in both.
+/// Changes the entry `name` from `old` to `new`, and touches nothing that is the same in both.
 fn amend(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Result<String, EditError> {
     let differences = merge::differences(old, new.as_object().unwrap_or(&Map::new()));
     let mut text = file.text().to_owned();
@@ -412,13 +412,13 @@ fn written(file: &dyn File, name: &str) -> Result<Option<Raw>, EditError> {
     Ok(servers.raw.into_iter().rfind(|raw| raw.name == name))
 }
 
-/// What [`Entry::hash`](crate::Entry::hash) is of the entry `name`, once the file is loaded.
+/// The [`Entry::hash`](crate::Entry::hash) that the entry `name` has once the file is loaded.
 fn hash_of(file: &dyn File, name: &str) -> Option<String> {
     let raw = written(file, name).ok().flatten()?;
     Some(hash(&raw.node))
 }
 
-/// What a change is shown as; see [`fuzzing`](crate::fuzzing).
+/// The diff of a change; see [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
 pub(crate) use diff::of as diff;
 
@@ -429,7 +429,7 @@ pub(crate) fn toml_of(value: &Json) -> Option<String> {
     Some(toml_edit::DocumentMut::from(value.as_inline_table()?.clone().into_table()).to_string())
 }
 
-/// Adds an entry to a file, switches it, replaces it and takes it out again, and switches those that were there; see
+/// Adds an entry to a file, switches, replaces and removes it, and switches those that were there; see
 /// [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
 pub(crate) fn every_edit(path: &str, text: &str) {

@@ -1,6 +1,6 @@
-//! What one entry of a file means: a [`ServerSpec`], or everything that is wrong with it.
+//! The meaning of one entry of a file: a [`ServerSpec`], or everything that is wrong with it.
 //!
-//! The same for every dialect. Names of fields are compared without regard to `camelCase`, `kebab-case` and
+//! Every dialect has the same. Names of fields are compared without regard to `camelCase`, `kebab-case` and
 //! `snake_case`, and the names that other programs use for the same thing are accepted, so that a shared file can be
 //! read as it is. Unknown fields are warnings and are kept when the file is edited; a field of the other transport is
 //! an error, because it shows that the entry does not do what its author thinks.
@@ -61,7 +61,7 @@ const COMMON: &[&str] = &[
 /// Fields that only describe.
 const NOTES: &[&str] = &["description", "name", "title"];
 
-/// What an entry turned out to be.
+/// The result of reading an entry.
 #[derive(Debug)]
 pub(crate) enum Decoded {
     /// A server.
@@ -72,18 +72,18 @@ pub(crate) enum Decoded {
     Broken,
 }
 
-/// Collects what is wrong with one entry.
+/// Collects the problems of one entry.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
     document: Option<&'a Document>,
     entry: &'a str,
     problems: Vec<Problem>,
-    /// The names of the fields that nobody took.
+    /// The names of the fields that were not taken.
     untaken: Vec<String>,
 }
 
 impl<'a> Report<'a> {
-    /// For an entry of `document`, or for one that stands in no file.
+    /// A report on an entry of `document`, or on one that stands in no file.
     pub(crate) fn new(document: Option<&'a Document>, entry: &'a str) -> Self {
         Self { document, entry, problems: Vec::new(), untaken: Vec::new() }
     }
@@ -151,8 +151,8 @@ pub(crate) fn decode(raw: &Raw, report: &mut Report<'_>) -> Decoded {
     }
 }
 
-/// Complains of every name that an object in `node` has twice, be it with `null`: which of the two counts would be a matter of
-/// who reads it, and what a person has agreed to must be what runs.
+/// Reports every name that an object in `node` has twice, even with `null`: which of the two counts would depend on the
+/// reader, and what a user agreed to must be what runs.
 fn twins(node: &Node, report: &mut Report<'_>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| twins(node, report)),
@@ -259,7 +259,7 @@ fn invisible(fields: &mut Fields<'_, '_, '_>) -> Option<Invisible> {
     mode
 }
 
-/// What nobody took: fields of the other transport, and unknown ones.
+/// Reports the fields that were not taken: those of the other transport, and unknown ones.
 fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     let (own, foreign) = kind.fields();
     for (key, field) in fields.rest() {
@@ -288,7 +288,7 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     }
 }
 
-/// Programs that write out their defaults leave empty fields of the other transport behind.
+/// Whether a field has no content: programs that write out their defaults leave empty fields of the other transport.
 fn is_empty(node: &Node) -> bool {
     match &node.value {
         Value::Text(text) => text.is_empty(),

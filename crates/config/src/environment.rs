@@ -11,8 +11,8 @@ use toolrack_host::spec::{InheritEnv, passes_to_the_client};
 
 /// A snapshot of environment variables.
 ///
-/// Handed around as data, so that nothing else reads the process's own and tests need none. Its `Debug` shows names
-/// only.
+/// It is passed around as data, so that no other code reads the process's own and tests need none. Its `Debug` shows
+/// names only.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
@@ -37,7 +37,7 @@ impl Environment {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Takes `name` out: nobody who gets this snapshot, or a part of it, sees it.
+    /// Takes `name` out of this snapshot and all parts of it that are handed on later.
     pub fn take(&mut self, name: &str) -> Option<OsString> {
         self.variables.remove(OsStr::new(name))
     }
@@ -64,7 +64,7 @@ impl Environment {
         self.inherited(&InheritEnv::Safe)
     }
 
-    /// The variables that a child process sees whose entry says so.
+    /// The variables that a child process inherits under this setting.
     pub(crate) fn inherited<'a>(&'a self, inherit: &'a InheritEnv) -> impl Iterator<Item = (&'a OsStr, &'a OsStr)> {
         self.iter().filter(|(name, value)| inherit.passes(name, value))
     }

@@ -1,6 +1,6 @@
 //! One function per fuzz target, for the crate `fuzz/` alone; no part of the library's interface.
 //!
-//! Each takes any bytes, and panics when something does not hold that must hold of every file.
+//! Each takes any bytes, and panics when a property fails that must hold of every file.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::{
 /// The names that files can have: each decides a dialect.
 const FILES: &[&str] = &["mcp.json", "toolrack.toml", "opencode.json", "config.toml"];
 
-/// What must not be seen.
+/// The text that no output may show.
 const CANARY: &str = "cAnArY7";
 
 /// The first byte chooses one of `choices`; the rest is text.
@@ -70,7 +70,7 @@ pub fn editor(data: &[u8]) {
     edit::every_edit(path, &text);
 }
 
-/// What is shown of files and entries. Lines of text: names, and what stands around a secret.
+/// Redacted files and entries. Lines of text: names, and what stands around a secret.
 pub fn redaction(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.split('\n');
@@ -104,7 +104,7 @@ pub fn redaction(data: &[u8]) {
     }
 }
 
-/// The entry in files of all kinds, and put aside in a comment.
+/// The entry in files of all kinds, and commented out.
 fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
     let json = json!({ "mcpServers": { server: entry } });
     let aside = |marker: &str, text: &str| format!("{marker} {entry}\n{text}");
@@ -127,7 +127,7 @@ fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
     files
 }
 
-/// Whether the canary stands in what is a literal, and not in the name of a placeholder, which may be seen.
+/// Whether the canary stands in a literal, and not in the name of a placeholder, which may be shown.
 fn is_secret(text: &str) -> bool {
     let Ok(pieces) = placeholder::pieces(text, Bare::Names) else { return true };
     pieces.iter().all(|piece| match piece {

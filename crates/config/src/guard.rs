@@ -1,4 +1,4 @@
-//! A gate that looks for secrets in what is sent.
+//! A gate that looks for secrets in the arguments of calls.
 
 use std::{fmt, sync::Arc};
 
@@ -6,11 +6,11 @@ use toolrack_host::{Gate, GateRequest, Verdict};
 
 use crate::Interpolate;
 
-/// Says what another gate says, but for a call in whose arguments a secret stands that [`Interpolate`] handed out, and not to
-/// the server of the tool: a person decides about that, whatever is allowed, and where nobody can be asked it does not run.
+/// Decides as another gate does, but has the user asked about a call whose arguments hold a secret that [`Interpolate`]
+/// handed out, and not to the server of the tool, even if it is allowed; where no user can be asked it does not run.
 ///
-/// A model that was shown a secret somewhere, or was told to fetch one, would take it from one server to another this way.
-/// It is found in JSON, base64 and percent-encoded too; cut up, encoded otherwise or shorter than 8 bytes it is not.
+/// A model that was shown a secret, or told to fetch one, would take it from one server to another this way. It is
+/// found in JSON, base64 and percent-encoding too; cut up, encoded otherwise or shorter than 8 bytes it is not.
 #[derive(Clone)]
 pub struct SecretGate {
     gate: Arc<dyn Gate>,
@@ -18,7 +18,7 @@ pub struct SecretGate {
 }
 
 impl SecretGate {
-    /// What `gate` says, with an eye on what `secrets` knows.
+    /// Wraps `gate`, and looks for the secrets that `secrets` knows.
     #[must_use]
     pub fn new(gate: Arc<dyn Gate>, secrets: Arc<Interpolate>) -> Self {
         Self { gate, secrets }

@@ -1,12 +1,12 @@
-//! What other programs on this machine have configured, in our own form.
+//! Imports what other programs on this machine have configured, in our own form.
 //!
 //! [`look()`] reads the files of eight programs and offers every server that it finds, ready for
-//! [`edit::add`](crate::edit::add). Reading is all that it does: no placeholder is looked up, nothing is started, and
-//! special files such as pipes are left alone.
+//! [`edit::add`](crate::edit::add). It only reads: it looks no placeholder up, starts nothing, and leaves special files
+//! such as pipes alone.
 //!
-//! What a field means is what it means to the program that owns the file: `timeout` is in milliseconds for one and in
-//! seconds for another, `url` is SSE for a third. Whatever cannot be carried over is left out and said so in
-//! [`Offer::notes`]. One bad entry costs that entry, one bad file that file; both are a [`Problem`].
+//! A field means what it means to the program that owns the file: `timeout` is in milliseconds for one and in seconds
+//! for another, `url` is SSE for a third. What cannot be carried over is left out and listed in [`Offer::notes`]. One
+//! bad entry costs that entry, one bad file that file; both are a [`Problem`].
 
 mod client;
 mod places;
@@ -47,7 +47,7 @@ pub struct Offer {
     pub path: PathBuf,
     /// The line of the entry in that file, from 1.
     pub line: Option<usize>,
-    /// The name, changed where it could not be one here; a note says so.
+    /// The name, changed where it would be invalid here; a note says so.
     pub name: String,
     /// The entry in our own form, ready for [`edit::add`](crate::edit::add). Placeholders are ours and are not looked
     /// up.
@@ -56,18 +56,18 @@ pub struct Offer {
     pub view: Json,
     /// The [`content_hash`](crate::trust::content_hash) of [`Self::entry`].
     pub hash: String,
-    /// Whether a file inside the project has it. It is a proposal then, and not the user's own.
+    /// Whether a file inside the project has it, which makes it a proposal and not the user's own.
     pub from_project: bool,
-    /// The one folder that the user has it for; `None` when it is for every folder, or the project's.
+    /// The one folder for which the user has it; `None` when it is for every folder, or the project's.
     pub private_to: Option<PathBuf>,
-    /// What was translated, and what could not be. For a person; safe to print, and without secrets.
+    /// Notes for the user on what was translated, and what could not be. Safe to print, and without secrets.
     pub notes: Vec<String>,
 }
 
 /// What [`look()`] found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The servers: in the order of the programs asked for, and of each program the stronger first.
+    /// The servers: in the order of `clients`, and for each program the stronger first.
     pub offers: Vec<Offer>,
     /// What could not be read or used.
     pub problems: Vec<Problem>,
@@ -84,8 +84,8 @@ impl Found {
 
 /// Reads what `clients` have configured for the user whose `environment` this is, and for the project of `cwd`.
 ///
-/// The files are those that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
-/// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`. A project's `.mcp.json` is not among them: Toolrack reads that by itself. Never
+/// It reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
+/// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`, but not a project's `.mcp.json`, which Toolrack reads by itself. Never
 /// fails: what cannot be used is left out and reported. Files beyond 64 MiB are not read.
 #[must_use]
 pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found {
@@ -185,7 +185,7 @@ impl Found {
 #[derive(Debug)]
 struct Origin<'a> {
     file: &'a File,
-    /// What VS Code asks for: the identifier, and its description.
+    /// The inputs that VS Code asks for: the identifier, and its description.
     inputs: Vec<(&'a str, &'a str)>,
     /// The names that the file switches off, and the setting that says so.
     off: Vec<(&'a str, &'static str)>,
@@ -240,7 +240,7 @@ fn inputs(root: &Node) -> Vec<(&str, &str)> {
     inputs.iter().filter_map(|input| Some((input.text("id")?, input.text("description").unwrap_or_default()))).collect()
 }
 
-/// The servers that a file has and keeps from running, and the setting that says so.
+/// The servers that a file has and switches off, and the setting that does so.
 fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)> {
     match file.client {
         Client::ClaudeCode => {

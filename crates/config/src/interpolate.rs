@@ -1,4 +1,4 @@
-//! Placeholders become values, at the moment the host connects.
+//! Replaces placeholders by values, at the moment the host connects.
 
 mod client;
 mod container;
@@ -31,7 +31,7 @@ use crate::{
     placeholder::{self, Bare, TemplateError, Wanted, expand},
 };
 
-/// What a variable without a value means.
+/// What to do about a variable without a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unset {
     /// An error that names variable and field. The default.
@@ -43,10 +43,10 @@ pub enum Unset {
 
 /// Where `${secret:NAME}` comes from.
 ///
-/// Asked each time that a value is needed, so that a changed secret counts from the next connection, or the next request.
+/// It is asked each time that a value is needed, so that a changed secret counts from the next connection or request.
 pub trait Secrets: Send + Sync {
-    /// The secret of this name; `None` when it is not set. An error says in words for a person why it cannot be read, and
-    /// never what it is.
+    /// The secret of this name; `None` when it is not set. An error says why it cannot be read, in words for the user,
+    /// and never what it is.
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
 }
 
@@ -92,7 +92,7 @@ pub fn is_secret_word(name: &str) -> bool {
 /// | `$$` | one `$` |
 /// | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
 ///
-/// Every answer is made afresh from the variables as they are at that moment. Values appear in no error and no `Debug`.
+/// Every answer is made afresh from the current variables. Values appear in no error and no `Debug`.
 pub struct Interpolate {
     source: RwLock<Source>,
     stored: Option<Arc<dyn Secrets>>,
@@ -100,7 +100,7 @@ pub struct Interpolate {
     homes: Option<PathBuf>,
     /// Where servers have their working folders.
     own_folders: Option<PathBuf>,
-    /// The values that were handed out and are somebody's business only: see [`Self::conceal`].
+    /// The secrets that were handed out: see [`Self::conceal`].
     secrets: RwLock<Known>,
 }
 
@@ -126,43 +126,43 @@ impl Interpolate {
         self
     }
 
-    /// Gives each confined server a home of its own below `folder`; without it, it has the person's, and sees nothing of that.
+    /// Gives each confined server a home below `folder`; without it, it has the user's home, and sees nothing in it.
     #[must_use]
     pub fn with_homes(mut self, folder: PathBuf) -> Self {
         self.homes = Some(folder);
         self
     }
 
-    /// Makes the working folders of servers below `folder`, which is [`Places::own_folders`](crate::Places::own_folders). Without
-    /// it they must be there.
+    /// Creates the working folders of servers below `folder`, which is
+    /// [`Places::own_folders`](crate::Places::own_folders). Without it they must exist.
     #[must_use]
     pub fn with_own_folders(mut self, folder: PathBuf) -> Self {
         self.own_folders = Some(folder);
         self
     }
 
-    /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header or
-    /// a placeholder whose name says that it is a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and what
-    /// [`redact()`](crate::redact()) hides in arguments, values and URLs; also where it stands in JSON, and from 8 bytes on
-    /// in base64, hex or percent-encoded, also where the encoder broke its lines.
+    /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header
+    /// or a placeholder whose name says that it is a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and what
+    /// [`redact()`](crate::redact()) hides in arguments, values and URLs. It is found in JSON as well, and from 8 bytes
+    /// on in base64, hex or percent-encoding, even where the encoder broke its lines.
     ///
-    /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found. What it
-    /// costs goes by the length of `text`, not by how many secrets there are. 10,000 of them are known, of 16 MiB at most: of
-    /// more, those are forgotten that were handed out the longest time ago, [renewed](Self::keep_secret) ones first.
+    /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found. The
+    /// cost grows with the length of `text`, not with the number of secrets. It knows 10,000 secrets, of 16 MiB at
+    /// most; beyond that, it forgets those handed out the longest time ago, [renewed](Self::keep_secret) ones first.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.known().conceal(text)
     }
 
-    /// How many bytes of `text`, which goes on, can be [concealed](Self::conceal) and shown now: whatever comes next, no
-    /// secret begins before there and ends behind it.
+    /// How many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now: no secret
+    /// crosses that point, whatever comes next.
     #[must_use]
     pub fn whole(&self, text: &str) -> usize {
         self.known().whole(text)
     }
 
-    /// The value of a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. A
-    /// secret is concealed from now on, whatever its variable is called.
+    /// Resolves a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. With
+    /// `is_secret`, its value is concealed from now on, whatever its variable is called.
     ///
     /// # Errors
     /// [`ResolveError`] names the field and the variable that has no value.
@@ -174,19 +174,19 @@ impl Interpolate {
         Ok(value)
     }
 
-    /// Conceals `secret` from now on: one that did not come from a placeholder, such as a token, and will be renewed.
+    /// Conceals `secret` from now on: one that comes from no placeholder and will be renewed, such as a token.
     pub fn keep_secret(&self, secret: &str) {
         self.remember_as(Life::Passing, None, [secret.to_owned()]);
     }
 
-    /// Whether a secret stands in `arguments` that was handed out, and not to `server`: somebody is taking it from one to
-    /// the other. It is looked for as [`Self::conceal`] does, from 8 bytes on.
+    /// Whether `arguments` hold a secret that was handed out, but not to `server`: the call would take it from one
+    /// server to another. It is looked for as [`Self::conceal`] does, from 8 bytes on.
     #[must_use]
     pub fn knows_secret_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
         self.known().is_in(arguments, server)
     }
 
-    /// Counts `found` as secrets from now on, which `server` was given; `None`: no server was.
+    /// Remembers `found` as secrets that `server` was given; `None`: no server was.
     fn remember(&self, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
         self.remember_as(Life::Lasting, server, found);
     }
@@ -200,7 +200,7 @@ impl Interpolate {
         self.secrets.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, with other variables, and with no secrets to conceal yet.
+    /// A copy with other variables, and with no secrets to conceal yet.
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
         let source = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -221,7 +221,7 @@ impl Interpolate {
         self.source.write().unwrap_or_else(PoisonError::into_inner).environment = Arc::new(environment);
     }
 
-    /// What a variable without a value means from now on.
+    /// Sets what a variable without a value means from now on.
     pub fn set_unset(&self, unset: Unset) {
         self.source.write().unwrap_or_else(PoisonError::into_inner).unset = unset;
     }
@@ -250,8 +250,8 @@ impl fmt::Debug for Interpolate {
     }
 }
 
-/// The name of a folder for what this command keeps under this name: two projects may have a server of one name. A test holds it:
-/// under another name, the server would not find its files.
+/// The name of the folder for a server's command: two projects may have servers of the same name. A test pins it: under
+/// another name, the server would not find its files.
 fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let mut words = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
@@ -273,7 +273,7 @@ struct Values {
     unset: Unset,
     /// The stored secrets that are named in what is filled in.
     stored: BTreeMap<String, Result<Option<String>, String>>,
-    /// What of it all is a secret.
+    /// The secrets among these values.
     secrets: Mutex<Vec<String>>,
 }
 
@@ -340,7 +340,7 @@ impl Values {
 }
 
 impl Values {
-    /// What a sandbox says, with its paths filled in.
+    /// The confinement of a sandbox, with its paths filled in.
     fn confinement(&self, sandbox: &Sandbox) -> Result<Confinement, ResolveError> {
         let home = self.environment.get("HOME").map(PathBuf::from);
         let paths = |field: &str, paths: &[String]| {
@@ -352,7 +352,7 @@ impl Values {
         Ok(Confinement { read, write, home, ..sandbox.confinement() })
     }
 
-    /// A path in which `~` is the person's home.
+    /// A path in which `~` is the user's home.
     fn path(&self, field: &str, path: &str) -> Result<PathBuf, ResolveError> {
         let path = self.text(field, path, Bare::Nothing)?;
         let home = self.environment.get("HOME").map(PathBuf::from);
@@ -374,8 +374,8 @@ fn paths_of(stdio: &Stdio) -> impl Iterator<Item = &str> {
 }
 
 impl Interpolate {
-    /// Gives a confined child a home of its own, in which package managers can keep what they fetch: the person's it can
-    /// neither see nor change.
+    /// Gives a confined child a home of its own, in which package managers can keep what they fetch: it can neither see
+    /// nor change the user's.
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
         if let Some(homes) = &self.homes {
             // The folder of its own says no more than its name.

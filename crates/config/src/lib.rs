@@ -5,12 +5,12 @@
 //! from and what it hides, and every [`Problem`] names its file, line and column. One bad entry costs that entry, one
 //! bad file that layer, and both are visible.
 //!
-//! The same question can be asked again at any time: [`reload()`] gives a whole new world or a report, so that nothing half
-//! written ever replaces what runs.
+//! [`reload()`] loads the configuration again at any time: it returns a whole new world or a report, so that nothing
+//! half written ever replaces what runs.
 //!
-//! Values are never looked up while loading: placeholders such as `${TOKEN}` stay as they are written, and
-//! [`Interpolate`] resolves them when the host connects. What a project's file brings waits for a person
-//! ([`trust`]). [`edit`] changes a file without touching a byte outside the changed entry.
+//! Loading looks no value up: placeholders such as `${TOKEN}` stay as they are written, and [`Interpolate`] resolves
+//! them when the host connects. What a project's file brings waits for the user's agreement ([`trust`]). [`edit`]
+//! changes a file without touching a byte outside the changed entry.
 //!
 //! This crate has no network, no database, and starts nothing.
 //!

@@ -1,4 +1,4 @@
-//! Layers of files become one world.
+//! Merges the layers of files into one world.
 
 mod agreed;
 mod ground;
@@ -39,7 +39,7 @@ use told::Told;
 
 pub use reload::{Rejected, reload};
 
-/// Servers that one file may have. Nobody has a tenth of it; a file that was written to be a burden has.
+/// Servers that one file may have. No user has a tenth of it; a file that was written to be a burden has.
 const MAX_SERVERS: usize = 1_000;
 
 /// A layer of configuration. A later one replaces whole entries of an earlier one.
@@ -87,14 +87,14 @@ pub struct Request {
     pub cwd: PathBuf,
     /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
     pub mcp_config: Vec<PathBuf>,
-    /// Use only the servers of [`Self::mcp_config`] and what is built in (`--strict-mcp-config`). Rules about calls, and which
-    /// model answers, count as ever.
+    /// Use only the servers of [`Self::mcp_config`] and the built-in ones (`--strict-mcp-config`). Rules about calls,
+    /// and which model answers, still count.
     pub strict: bool,
     /// Servers that the program carries: the lowest layer, which files can replace or switch off.
     pub built_in: Desired,
     /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. One that no file knows is an error.
     pub agent: Option<String>,
-    /// Says whether a text names a model. Without it, any text is taken for one.
+    /// Checks whether a text names a model. Without it, every text does.
     pub check_model: Option<CheckName>,
 }
 
@@ -113,7 +113,7 @@ impl Request {
     }
 }
 
-/// What the configuration says, and what is wrong with it.
+/// The loaded configuration, with its problems.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The world for [`Host::apply`](toolrack_host::Host::apply). Disabled and pending servers are in it, broken ones are
@@ -121,7 +121,7 @@ pub struct Loaded {
     pub desired: Desired,
     /// Every name that is configured, broken ones too, by name.
     pub entries: Vec<Entry>,
-    /// What is wrong, file by file from the weakest layer to the strongest.
+    /// The problems, file by file from the weakest layer to the strongest.
     pub problems: Vec<Problem>,
     /// The files that count, existing or not, from the weakest layer to the strongest. A watcher watches their folders.
     pub files: Vec<ConfigFile>,
@@ -131,9 +131,9 @@ pub struct Loaded {
     pub agents: Vec<String>,
     /// The project's root.
     pub project: PathBuf,
-    /// Files that are there and have no text at all, not even `{}`.
+    /// Files that exist and have no text at all, not even `{}`.
     pub(crate) blank: Vec<PathBuf>,
-    /// Whether every file could be read. When not, a running world is better left as it is.
+    /// Whether every file could be read. If not, a running world is better left as it is.
     pub is_whole: bool,
 }
 
@@ -144,21 +144,21 @@ impl Loaded {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// Whether a file that had servers in it is not there any more. An editor may be about to write it anew.
+    /// Whether a file that had servers in it is gone. An editor may be about to write it anew.
     #[must_use]
     pub fn lacks_a_file(&self) -> bool {
         let files = self.entries.iter().filter_map(|entry| entry.source.path.as_deref());
         files.collect::<BTreeSet<_>>().into_iter().any(|file| file.symlink_metadata().is_err())
     }
 
-    /// What is wrong with asking for the agent called `chosen`, if no file knows one of that name.
+    /// The problem with the agent `chosen`, if no file knows one of that name.
     #[must_use]
     pub fn unknown_agent(&self, chosen: &str) -> Option<Problem> {
         unknown_agent(chosen, &self.agents)
     }
 
-    /// Rules of `[policy]` that can be about no tool of any server that is configured, each with its place: a name was
-    /// misspelt, or its server is configured elsewhere.
+    /// Rules of `[policy]` that match no tool of any configured server, each with its place: a name is misspelt, or its
+    /// server is configured elsewhere.
     #[must_use]
     pub fn idle_rules(&self) -> Vec<Problem> {
         let servers: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
@@ -173,7 +173,7 @@ impl Loaded {
         problems.collect()
     }
 
-    /// What is wrong enough that something was left out.
+    /// The problems because of which something was left out.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.is_error())
     }
@@ -205,23 +205,23 @@ pub struct Entry {
     pub is_valid: bool,
     /// Whether it may run, as far as the configuration goes.
     pub enabled: bool,
-    /// What it says of itself about that, whatever another layer says.
+    /// The same by the entry's own word, whatever another layer says.
     pub enabled_itself: bool,
     /// The file of another layer that switched it on or off with a lone `enabled`.
     pub switched_by: Option<Source>,
-    /// Whether a person agreed to run it.
+    /// Whether the user agreed to run it.
     pub trust: Trust,
     /// For an entry that needs an agreement, the folder that the agreement is for: of a project's entry, the folder of its
     /// file; of the user's own entry that [depends on the working folder](Self::depends_on), that folder.
     pub project: Option<PathBuf>,
-    /// The word of one of the user's own entries that means something else in each folder, such as `.`.
+    /// The word that makes one of the user's own entries depend on the working folder, such as `.`.
     pub depends_on: Option<String>,
     /// The files in the project that the entry runs, which are a part of what is agreed to.
     pub files: Vec<PathBuf>,
-    /// With folder and name, what an approval is for: [`Self::hash`], and what is in the files that the entry runs.
+    /// What an agreement covers, with folder and name: [`Self::hash`] and the content of the files that the entry runs.
     pub agreement: String,
-    /// The [`content_hash`](crate::trust::content_hash) of the entry without `enabled` and `disabled`: what stays when it is only
-    /// switched.
+    /// The [`content_hash`](crate::trust::content_hash) of the entry without `enabled` and `disabled`, which stays when
+    /// it is only switched.
     pub hash_unswitched: String,
     /// The [`content_hash`](crate::trust::content_hash) of the entry as it is written.
     pub hash: String,
@@ -229,9 +229,9 @@ pub struct Entry {
     pub shadows: Vec<Shadowed>,
     /// The entry as it can be shown; see [`redact()`](crate::redact). `null` for a broken one.
     pub view: Json,
-    /// What a person is asked to agree to: the entry with every value as it is written, secrets that somebody wrote there
-    /// included, and by `files` what the files that it runs are known by. It comes from a project's file, so it is not safe to
-    /// print before it is escaped. `null` for a broken entry, and for one that needs no agreement.
+    /// What the user is asked to agree to: the entry with every value as it is written, including secrets, and by
+    /// `files` what the files that it runs are known by. It comes from a project's file, so it is not safe to print
+    /// before it is escaped. `null` for a broken entry, and for one that needs no agreement.
     pub proposal: Json,
 }
 
@@ -244,7 +244,7 @@ pub struct Shadowed {
     pub source: Source,
 }
 
-/// Loads the configuration as it is now. `ledger` knows what was approved of what projects bring.
+/// Loads the current configuration. `ledger` knows what the user approved of what projects bring.
 ///
 /// Looks no placeholder up and starts nothing. Never fails: what cannot be used is left out and reported.
 #[must_use]
@@ -326,8 +326,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Everything in `settings` but what is said of servers and agents, and what is wrong with it. What the audit log keeps, for
-    /// example, must not depend on which servers a command was typed for.
+    /// Adds everything in `settings` but servers and agents, and its problems. What the audit log keeps, for example,
+    /// must not depend on which servers a command was typed for.
     fn add_settings_alone(&mut self, settings: Settings, problems: Vec<Problem>) {
         self.settings = Settings { unset: Unset::default(), role: Role::default(), ..settings };
         let is_of_servers = |problem: &Problem| {
@@ -397,8 +397,8 @@ impl<'a> World<'a> {
         self.settings.policy = section.onto(policy, layer.whose());
     }
 
-    /// Puts the servers of the agent `chosen` on top. Those of the others are read, so that what is wrong with them is
-    /// known before somebody needs them.
+    /// Puts the servers of the agent `chosen` on top. Those of the other agents are read too, so that errors in them
+    /// are known before they are needed.
     fn add_agents(&mut self, chosen: Option<&str>) {
         let files = std::mem::take(&mut self.agents);
         let agents =
@@ -459,7 +459,7 @@ impl<'a> World<'a> {
         self.problems.extend(report.into_problems());
     }
 
-    /// Replaces whatever has this name.
+    /// Replaces any entry of this name.
     fn put(&mut self, place: &Place<'_>, raw: &Raw, mut spec: Option<ServerSpec>) {
         let layer = place.layer;
         let source = Source::file(layer.scope.as_str(), &layer.path);
@@ -516,8 +516,8 @@ impl<'a> World<'a> {
         if self.ledger.approves(&Candidate { project, name, hash }) { Trust::Trusted } else { Trust::Pending }
     }
 
-    /// Switches the entry of a weaker layer. A project may switch off what the user has, and never on: that would be
-    /// starting something that nobody agreed to.
+    /// Switches the entry of a weaker layer. A project may switch off what the user has, and never on: that would start
+    /// something that the user did not agree to.
     fn switch(&mut self, layer: &Layer, raw: &Raw, enabled: bool, report: &mut Report<'_>) {
         let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
             let problem = Problem::warning("there is nothing of this name to switch on or off");

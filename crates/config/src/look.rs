@@ -1,13 +1,13 @@
-//! What a person should look at in an entry before they agree to run it. Words for a person, and no defence: an entry in
-//! which nothing is found can do just as much.
+//! Points out what a user should look at in an entry before they agree to run it. This is advice and no defence: an
+//! entry without any points can do just as much.
 
 use serde_json::Value;
 use toolrack_host::text;
 
-/// Points that are told of one entry.
+/// The most points that are listed for one entry.
 const MOST: usize = 20;
 
-/// Bytes of one value that is quoted.
+/// The most bytes of a value that are quoted.
 const QUOTED: usize = 60;
 
 /// Programs that run a command line which is one of their arguments.
@@ -58,8 +58,8 @@ const SOURCES: &[&str] = &[
     "UV_INDEX_URL",
 ];
 
-/// What a person should look at in `proposal`, which is an entry [as it is agreed to](crate::trust). Each point is one line
-/// and safe to print.
+/// What a user should look at in `proposal`, which is an entry [as it is agreed to](crate::trust). Each point is one
+/// line and safe to print.
 #[must_use]
 pub fn points(proposal: &Value) -> Vec<String> {
     let mut points = Vec::new();
@@ -94,7 +94,7 @@ fn program(word: &str) -> String {
     name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
 }
 
-/// How the program is started.
+/// Points out how the program is started.
 fn run(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
     let all: Vec<_> = command.iter().chain(arguments).copied().collect();
     for (at, word) in all.iter().enumerate() {
@@ -126,7 +126,7 @@ fn joined(word: &str) -> bool {
     })
 }
 
-/// What stands in a word, which may be a whole command line.
+/// Points out what stands in a word, which may be a whole command line.
 fn in_text(word: &str, points: &mut Vec<String>) {
     let parts: Vec<String> = word
         .split(|c: char| c.is_whitespace() || "|;&(){}`\"'$<>".contains(c))
@@ -153,7 +153,7 @@ fn in_text(word: &str, points: &mut Vec<String>) {
     }
 }
 
-/// A long run of base64: text that a person cannot read.
+/// Whether this is a long run of base64: text that a user cannot read.
 fn is_encoded(word: &str) -> bool {
     let is_of = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
     word.split(|c| !is_of(c)).any(|run| {

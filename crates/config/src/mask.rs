@@ -1,6 +1,6 @@
-//! Hides what could be a secret.
+//! Hides values that could be secrets.
 //!
-//! Two jobs: [`line()`] hides every value of a line that nobody could parse, so that it can be shown in a message;
+//! Two jobs: [`line()`] hides every value of a line that cannot be parsed, so that it can be shown in a message;
 //! [`argument`] hides the secret parts of text that is otherwise worth reading, such as a program's argument. What it
 //! hides is what [`secrets_of`] finds, so that a value that is hidden where it is configured is hidden everywhere.
 
@@ -16,7 +16,7 @@ use crate::{
     redact::{literal, split_scheme},
 };
 
-/// What stands for a hidden value.
+/// Stands for a hidden value.
 pub(crate) const HIDDEN: &str = "***";
 
 /// Bare words that are shown: they are grammar, not values.
@@ -27,7 +27,7 @@ const MAX_KEY: usize = 32;
 
 /// `line` of a JSON or TOML file with all values replaced by asterisks, character by character, so that columns stay.
 ///
-/// Keys, punctuation, short numbers and the words of the grammar remain. What is neither is taken for a value.
+/// Keys, punctuation, short numbers and the words of the grammar remain; everything else is taken for a value.
 pub(crate) fn line(line: &str) -> String {
     let chars: Vec<char> = line.chars().collect();
     let mut out = String::with_capacity(line.len());
@@ -204,8 +204,8 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     !is_harmless && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || is_key(&words))
 }
 
-/// Whether what stands under this name is a secret: all that has the [name](is_secret_name) of one, but for the path of a
-/// file under the name of a key. (A last part with a dot tells a path from base64.)
+/// Whether the value of this name is a secret: under every [name](is_secret_name) of one, except the path of a file
+/// under the name of a key. (A last part with a dot tells a path from base64.)
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let begins = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
     let is_path = begins && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
@@ -258,12 +258,12 @@ pub(crate) fn secrets_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a s
     spans_of_arguments(arguments).flat_map(|(text, spans)| parts(text, spans)).collect()
 }
 
-/// The same of what stands under `name`: all of it, or its secret parts.
+/// The same for the value of `name`: all of it, or its secret parts.
 pub(crate) fn secrets_under(name: &str, value: &str) -> Vec<String> {
     if is_secret(name, value) { vec![value.to_owned()] } else { secrets_of(value) }
 }
 
-/// The same of one text on its own.
+/// The same for one text on its own.
 pub(crate) fn secrets_of(text: &str) -> Vec<String> {
     parts(text, spans(text))
 }
@@ -279,7 +279,7 @@ fn hide(text: &str, spans: Spans) -> String {
     out + &text[at..]
 }
 
-/// What stands there, as it is and as whoever takes a URL or JSON apart has it.
+/// The texts of `spans`, as they are and as a parser of URLs or JSON decodes them.
 fn parts(text: &str, spans: Spans) -> Vec<String> {
     let mut found = Vec::new();
     for span in spans {
@@ -375,7 +375,7 @@ fn spans_of_json(text: &str) -> Option<Spans> {
     Some(spans)
 }
 
-/// Adds what is secret in `node`, which stands under `name`.
+/// Adds the secrets in `node`, which stands under `name`.
 fn walk(node: &Node, name: &str, text: &str, spans: &mut Spans) {
     match &node.value {
         Value::Text(value) => {
@@ -395,8 +395,8 @@ fn walk(node: &Node, name: &str, text: &str, spans: &mut Spans) {
     }
 }
 
-/// Where the secret value of `name=value` stands, or of a header: `Name: value`. Where somebody says that a header comes, it
-/// needs no space.
+/// Where the secret value of `name=value` stands, or of a header: `Name: value`. Where a header is sure to come
+/// (`is_header`), it needs no space.
 fn named(text: &str, is_header: bool) -> Option<Range<usize>> {
     let header = text.split_once(':').filter(|(name, value)| {
         let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
@@ -433,7 +433,7 @@ fn spans_of_urls(text: &str) -> Spans {
     spans
 }
 
-/// What ends before the name of a pair, beside white space.
+/// Characters that end before the name of a pair begins, beside white space.
 const BEFORE_NAMES: &[char] = &[';', '&', '?', '#', '=', '/', ':', ',', '|', '(', '{', '<', '>', '"', '\'', '`'];
 
 /// Where the secret values of `name=value` pairs stand, between white space, `;` or `&`: of parameters of URLs, of connections
@@ -461,7 +461,7 @@ fn spans_of_pairs(text: &str) -> Spans {
     spans
 }
 
-/// Where the value stands that `rest` begins with: between quotes, or up to what ends a pair.
+/// The range of the value at the beginning of `rest`: between quotes, or up to what ends a pair.
 fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
     if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\''))
         && let Some(length) = rest[1..].find(quote)

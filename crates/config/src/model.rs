@@ -1,4 +1,4 @@
-//! What `toolrack.toml` says of the model that answers: `[model]`, and `[agents.model]` for one agent.
+//! The model settings of `toolrack.toml`: `[model]`, and `[agents.model]` for one agent.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -34,11 +34,11 @@ const KEYS: &[&str] = &[
 /// The keys of `price`.
 const PRICES: &[&str] = &["cached_read", "cache_write", "input", "output"];
 
-/// Says whether a text names a model, and if not, why: only those who talk with providers know. The flag tells that an
-/// address is given beside the name.
+/// Checks whether a text names a model, and if not, says why: only the code that talks to providers knows. The flag
+/// says whether the file gives an address beside the name.
 pub type CheckName = fn(name: &str, has_base_url: bool) -> Result<(), String>;
 
-/// Which model answers, how it is reached and how far one turn of it may go; `None` where nothing is said.
+/// The model that answers, how it is reached and how far one turn of it may go; `None` where the file sets nothing.
 ///
 /// Its `Debug` is [`view`](Self::view), which shows no secret.
 #[derive(Clone, PartialEq)]
@@ -46,15 +46,15 @@ pub type CheckName = fn(name: &str, has_base_url: bool) -> Result<(), String>;
 pub struct ModelChoice {
     /// `provider/name` (`name`).
     pub name: Option<String>,
-    /// Where it is, if not at its provider's; may hold placeholders (`base_url`).
+    /// Its address, if it is not the provider's; may hold placeholders (`base_url`).
     pub base_url: Option<String>,
-    /// How it is spoken to, if not in its provider's usual way (`wire`).
+    /// The wire that it speaks, if it is not the provider's usual one (`wire`).
     pub wire: Option<Wire>,
     /// Its key: placeholders and nothing that could be a key itself (`key`).
     pub key: Option<String>,
     /// How many tokens fit into it, input and output together (`context_tokens`).
     pub context_tokens: Option<NonZeroU64>,
-    /// What it costs (`price`).
+    /// Its price (`price`).
     pub price: Option<PriceChoice>,
     /// The most tokens of one answer (`max_tokens`).
     pub max_tokens: Option<NonZeroU32>,
@@ -64,16 +64,16 @@ pub struct ModelChoice {
     pub max_total_tokens: Option<NonZeroU64>,
     /// The most US dollars of all answers of one turn; more than 0 (`max_cost`).
     pub max_cost: Option<f64>,
-    /// Whether it writes scripts that call tools (`code`).
+    /// Whether it may write scripts that call tools (`code`).
     pub code: Option<bool>,
     /// Members for the body of every request (`extra_body`).
     pub extra_body: Map<String, Json>,
-    /// Whether nothing of it is wrong. Where something is, no model should be asked: what was meant to bound its costs, or
-    /// to choose where a conversation goes, may be what is missing.
+    /// Whether it has no errors. With errors, no model should be asked: what was meant to bound its costs, or to choose
+    /// where a conversation goes, may be missing.
     pub is_valid: bool,
 }
 
-/// What a million tokens cost, in US dollars; each 0 or more.
+/// The price of a million tokens, in US dollars; each 0 or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PriceChoice {
@@ -96,7 +96,7 @@ impl PriceChoice {
 }
 
 impl Default for ModelChoice {
-    /// Nothing is said.
+    /// No setting.
     fn default() -> Self {
         Self {
             name: None,
@@ -124,12 +124,12 @@ impl std::fmt::Debug for ModelChoice {
 }
 
 impl ModelChoice {
-    /// That nothing is known of what was meant.
+    /// The settings of a file that cannot be read: invalid.
     pub(crate) fn unreadable() -> Self {
         Self { is_valid: false, ..Self::default() }
     }
 
-    /// What `node` says, and what is wrong with it. `place` is where it stands: `model`, or `agents.model`.
+    /// Reads `node`, and returns its problems. `place` is where it stands: `model`, or `agents.model`.
     pub(crate) fn read(
         document: &Document,
         place: &str,
@@ -157,8 +157,8 @@ impl ModelChoice {
         (choice, table.problems)
     }
 
-    /// This with what `over` says. Where `over` names a model or an address, how to reach one is not taken from here:
-    /// the key of one provider must not go to another.
+    /// These settings with those of `over` on top. Where `over` names another model or address, how to reach it is not
+    /// taken from here: the key of one provider must not go to another.
     #[must_use]
     pub fn overlaid(self, over: Self) -> Self {
         let below = if over.name.is_some() || over.base_url.is_some() { self.without_way(&over) } else { self };
@@ -181,7 +181,7 @@ impl ModelChoice {
         }
     }
 
-    /// This without how its model is reached, unless `over` means the same model at the same place.
+    /// These settings without how the model is reached, unless `over` means the same model at the same place.
     fn without_way(self, over: &Self) -> Self {
         let same = |given: &Option<String>, own: &Option<String>| given.is_none() || given == own;
         if same(&over.name, &self.name) && same(&over.base_url, &self.base_url) {
@@ -192,7 +192,7 @@ impl ModelChoice {
         Self { name, base_url, wire, key, context_tokens, price, extra_body: Map::new(), ..self }
     }
 
-    /// What is said, by key, safe to print; `null` when nothing is.
+    /// The settings by key, safe to print; `null` when there are none.
     #[must_use]
     pub fn view(&self) -> Json {
         let price = |price: &PriceChoice| {
@@ -220,7 +220,7 @@ impl ModelChoice {
     }
 }
 
-/// `value` with what stands under the name of a secret hidden.
+/// `value` with everything under the name of a secret hidden.
 fn masked(value: &Json) -> Json {
     match value {
         Json::Object(members) => members
@@ -239,7 +239,7 @@ fn masked(value: &Json) -> Json {
     }
 }
 
-/// A table under way, and what is wrong with it.
+/// A table that is being read, and its problems.
 struct Table<'a> {
     document: &'a Document,
     /// What it is called.
@@ -249,14 +249,14 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Tells of a value that is none.
+    /// Reports an invalid value.
     fn wrong(&mut self, key: &str, must: &str, at: &Node) {
         let field = if key.is_empty() { self.place.to_owned() } else { format!("{}.{key}", self.place) };
         let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
         self.problems.push(self.document.locate(problem.hint("until then, no model is asked"), at.at.clone()));
     }
 
-    /// Tells of keys that are none. What is misspelt may have been a bound, so that it is an error.
+    /// Reports unknown keys. A misspelt one may have been a bound, so it is an error.
     fn only(&mut self, known: &[&str]) {
         let Some(members) = self.node.members() else {
             return self.wrong("", "a table", self.node);
@@ -319,7 +319,7 @@ impl Table<'_> {
         }
     }
 
-    /// A file is read by more people and programs than a variable is, and is copied.
+    /// A key must be a placeholder: a file is read by more people and programs than a variable is, and is copied.
     fn key(&mut self) -> Option<String> {
         let (key, at) = self.text("key")?;
         let pieces = placeholder::pieces(&key, placeholder::Bare::Nothing);

@@ -56,7 +56,7 @@ impl Node {
         self.get(name)?.node.as_text()
     }
 
-    /// The value without places. Of duplicate members, the last remains: what was agreed to is [`hash`](crate::trust::hash).
+    /// The value without places. Of duplicate members, the last remains; [`hash`](crate::trust::hash) covers all.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
@@ -90,7 +90,7 @@ impl Node {
         Self { at: 0..0, value }
     }
 
-    /// What it is, for a message.
+    /// The kind of value, for a message.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "null",

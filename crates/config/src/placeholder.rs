@@ -145,7 +145,7 @@ pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// What stands between braces, when it is a placeholder.
+/// The piece between braces, when it is a placeholder.
 fn braced(inner: &str) -> Option<Piece<'_>> {
     if let Some(name) = inner.strip_prefix("secret:") {
         return Some(Piece::Secret(name));
@@ -189,7 +189,7 @@ fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// The names of the stored secrets that `text` may need, defaults included; nothing of a text that is not well-formed.
+/// The names of the stored secrets that `text` may need, defaults included; none for a malformed text.
 pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
     // Nearly every text has none.
     if text.contains("${secret:") {
@@ -209,7 +209,7 @@ fn secrets_at(text: &str, found: &mut BTreeSet<String>, depth: usize) {
     }
 }
 
-/// What stands in a placeholder and is to be looked up.
+/// A name in a placeholder that is to be looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted<'a> {
     /// An environment variable.
@@ -218,7 +218,7 @@ pub(crate) enum Wanted<'a> {
     Secret(&'a str),
 }
 
-/// `text` with every placeholder replaced. `lookup` answers for what stands in them; `None` is "not set".
+/// `text` with every placeholder replaced by what `lookup` returns; `None` is "not set".
 pub(crate) fn expand(
     text: &str,
     bare: Bare,

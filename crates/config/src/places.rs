@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::environment::Environment;
 
-/// The folders and files that belong to one person.
+/// The folders and files that belong to one user.
 ///
 /// | | default | with `TOOLRACK_HOME` |
 /// |---|---|---|
@@ -21,7 +21,7 @@ pub struct Places {
     user_file: Option<PathBuf>,
 }
 
-/// Nothing says where the user's files are.
+/// The environment does not say where the user's files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no home folder is known: set `HOME`, or `TOOLRACK_HOME` to a folder for configuration and data")]
 pub struct NoHome;
@@ -93,7 +93,7 @@ impl Places {
         self.user_file.clone().unwrap_or_else(|| self.config.join("mcp.json"))
     }
 
-    /// Whether `TOOLRACK_MCP_CONFIG` chose [`Self::user_file`], so that its absence is worth a word.
+    /// Whether `TOOLRACK_MCP_CONFIG` chose [`Self::user_file`], so that its absence is worth a warning.
     #[must_use]
     pub fn user_file_is_chosen(&self) -> bool {
         self.user_file.is_some()
@@ -101,7 +101,7 @@ impl Places {
 
     /// The user's private servers for the project at `root`.
     ///
-    /// It lies with the user's own files and not in the project: what a repository can bring is never private.
+    /// It lies with the user's own files and not in the project: what a repository brings is never private.
     #[must_use]
     pub fn local_file(&self, root: &Path) -> PathBuf {
         let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());

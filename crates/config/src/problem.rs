@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! Problems of a configuration, and their places.
 
 use std::{fmt, path::PathBuf};
 
@@ -24,11 +24,10 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing that is wrong with one file.
+/// One problem of one file.
 ///
-/// Its `Display` is for a person: place and message on the first line, then the line of the file with a caret below,
-/// then the next step. `{:#}` gives the first line alone. Neither ever holds a configured value that could be a
-/// secret.
+/// Its `Display` is for the user: place and message on the first line, then the line of the file with a caret below,
+/// then the next step. `{:#}` gives the first line alone. Neither ever holds a configured value that could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// Whether something was lost.
@@ -56,7 +55,7 @@ pub struct Problem {
     /// The line of the file, values hidden.
     #[serde(skip)]
     pub snippet: Option<Snippet>,
-    /// Whether it is worth a word only where the configuration is written or checked, and not whenever it is read.
+    /// Whether to report it only where the configuration is written or checked, and not whenever it is read.
     #[serde(skip)]
     pub is_minor: bool,
 }
@@ -88,7 +87,7 @@ impl Problem {
         }
     }
 
-    /// Something that is wrong enough for something to be left out.
+    /// A problem because of which something is left out.
     #[must_use]
     pub fn error(message: impl Into<String>) -> Self {
         Self::new(Severity::Error, message)
@@ -129,7 +128,7 @@ impl Problem {
         self.severity == Severity::Error
     }
 
-    /// Where it is, as `file:line:column` as far as that is known; empty for what stands in no file. Not made safe to
+    /// Its place, as `file:line:column` as far as that is known; empty for an entry that stands in no file. Not safe to
     /// print: a path can hold anything.
     #[must_use]
     pub fn place(&self) -> String {

@@ -1,5 +1,5 @@
-//! Configuration that can be shown: placeholders stay, literal secrets do not. Who is to agree to an entry is shown
-//! [everything](proposal).
+//! Configuration that can be shown: placeholders stay, literal secrets do not. A user who is asked to agree to an entry
+//! sees [everything](proposal).
 
 mod container;
 mod file;
@@ -24,11 +24,11 @@ use crate::{
 };
 pub(crate) use file::file;
 
-/// Words before a credential that are none themselves (RFC 9110, 11.1).
+/// Words before a credential that are no part of it (RFC 9110, 11.1).
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
-/// The text of the configuration file at `path`, safe to print: as it is, with what is a secret hidden; all values are
-/// where it cannot be parsed. `None` when there is no such file.
+/// The text of the configuration file at `path`, safe to print, with secrets hidden; where it cannot be parsed, with
+/// all values hidden. `None` when there is no such file.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -36,16 +36,16 @@ pub fn show(path: &Path) -> Result<Option<String>, Box<Problem>> {
     Ok(Document::read(path, Kind::Regular)?.as_ref().map(file))
 }
 
-/// `spec` as an entry of a configuration file, safe to print: what is said in `env` and `headers` is hidden except for
-/// its placeholders, and so are the secret parts of arguments and URLs. Defaults are left out.
+/// `spec` as an entry of a configuration file, safe to print: it hides the values of `env` and `headers` except for
+/// their placeholders, and the secret parts of arguments and URLs. Defaults are left out.
 #[must_use]
 pub fn redact(spec: &ServerSpec) -> Json {
     entry(spec, Values::Hidden)
 }
 
-/// The same with every value as it is written: what each part of what is shown stands for, and what a person is shown who
-/// is to agree to it. What a project's file says is no secret of whoever opens the project, and a value that looks like one
-/// may be half of a command.
+/// The same with every value as it is written: what each hidden part stands for, and what a user is shown who is asked
+/// to agree to it. A project's file holds no secrets from the user who opens the project, and a value that looks like
+/// one may be half of a command.
 pub(crate) fn proposal(spec: &ServerSpec) -> Json {
     entry(spec, Values::Written)
 }
@@ -163,7 +163,7 @@ fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
     entry
 }
 
-/// With its ports and processes even where they are the usual ones: whoever agrees to the entry should see them.
+/// With its ports and processes even where they are the usual ones: a user who agrees to the entry should see them.
 fn of_sandbox(sandbox: &Sandbox) -> Json {
     let ports = |ports: &Ports| match ports {
         Ports::Any => json!("any"),

@@ -1,4 +1,4 @@
-//! What `toolrack.toml` says beside its servers.
+//! The settings of `toolrack.toml` beside its servers.
 
 mod audit;
 mod egress;
@@ -27,25 +27,25 @@ pub use tools::{Refresh, ToolSettings};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// What a variable without a value means (`unset`).
+    /// What to do about a variable without a value (`unset`).
     pub unset: Unset,
     /// How long conversations are kept (`[sessions]`).
     pub sessions: KeepSessions,
     /// Where requests may go (`egress`).
     pub egress: EgressRules,
-    /// What is kept of calls (`[audit]`).
+    /// What the audit log keeps of calls (`[audit]`).
     pub audit: Audit,
     /// Bounds of the connections that a daemon takes (`[serve]`).
     pub serve: ServeSettings,
-    /// What happens to tools that are not as they were first seen (`pins`), of servers whose entry does not say it.
+    /// What happens to tools that differ from their pins (`pins`), for servers whose entry does not set it.
     pub pins: PinMode,
-    /// Which model answers (`[model]`), with what the agent that was asked for says instead (`[agents.model]`).
+    /// The model that answers (`[model]`), overlaid with the settings of the chosen agent (`[agents.model]`).
     pub model: ModelChoice,
-    /// Which calls run, which a person decides about, and which never run (`[policy]`, of every `toolrack.toml` that counts).
+    /// The calls that run, that need approval, and that never run (`[policy]`, of every `toolrack.toml` that counts).
     pub policy: Policy,
-    /// How tools are named and called (`[tools]`), with what the agent that was asked for says instead (`[agents.tools]`).
+    /// How tools are named and called (`[tools]`), overlaid with the settings of the chosen agent (`[agents.tools]`).
     pub tools: ToolSettings,
-    /// Whether the agent that was asked for carries out tasks itself (`role` in `[[agents]]`).
+    /// Whether the chosen agent carries out tasks itself (`role` in `[[agents]]`).
     pub role: Role,
 }
 
@@ -62,17 +62,17 @@ pub enum Role {
 /// Whose settings are wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted<'a> {
-    /// The agent whose own count on top of everybody's.
+    /// The agent whose own settings count on top of the shared ones.
     pub(crate) agent: Option<&'a str>,
     /// Knows the names of models.
     pub(crate) check: Option<CheckName>,
 }
 
-/// How long conversations are kept; for ever where nothing is said.
+/// How long conversations are kept; for ever by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeepSessions {
-    /// Days since something was last added to one (`keep_days`), 1 or more.
+    /// Days since the last addition to one (`keep_days`), 1 or more.
     pub days: Option<u32>,
     /// How many, the newest (`keep`), 1 or more.
     pub number: Option<u32>,
@@ -98,7 +98,7 @@ const AGENT: &[&str] = &["id", "mcp", "model", "role", "tools"];
 const SESSIONS: &[&str] = &["keep", "keep_days"];
 
 impl Settings {
-    /// What `document` says, and what is wrong with it. Nothing of it costs a server.
+    /// Reads the settings of `document`, and returns its problems, none of which costs a server.
     pub(crate) fn read(document: &Document, wanted: Wanted<'_>) -> (Self, Vec<Problem>) {
         let mut settings = Self::default();
         let mut problems = Vec::new();
@@ -186,7 +186,7 @@ impl Settings {
         (settings, problems)
     }
 
-    /// Of a file, at `place`, that may say anything.
+    /// The settings of a file, at `place`, that cannot be read and may say anything.
     pub(crate) fn unreadable(place: String) -> Self {
         let policy = Section::unreadable().onto(Policy::default(), Whose::Own);
         let egress = EgressRules::strictest(place);
@@ -199,8 +199,8 @@ fn place(document: &Document) -> String {
     document.path.as_deref().map(|path| text::for_line(&path.display().to_string()).into_owned()).unwrap_or_default()
 }
 
-/// Everybody's `[model]`, and over it what the agent that is wanted says. Those of the others are read, so that what is
-/// wrong with them is known before somebody needs them.
+/// The shared `[model]`, and over it that of the wanted agent. Those of the other agents are read too, so that errors
+/// in them are known before they are needed.
 fn model(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut read = |place: &str, node: &Node| {
@@ -219,7 +219,7 @@ fn model(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ModelChoice, 
     (model, problems)
 }
 
-/// `[tools]` of the file, and over it what the chosen agent says.
+/// The shared `[tools]`, and over it those of the chosen agent.
 fn tools(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ToolSettings, Vec<Problem>) {
     let (mut tools, mut problems) = match root.get("tools") {
         Some(member) => ToolSettings::default().overlaid(document, "tools", &member.node),
@@ -236,7 +236,7 @@ fn tools(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ToolSettings,
     (tools, problems)
 }
 
-/// What the agent that is wanted is for. One whose role cannot be read gets no tools: too few of them do no harm.
+/// The role of the chosen agent. One whose role cannot be read gets no tools: too few of them do no harm.
 fn role(document: &Document, root: &Node, wanted: Wanted<'_>) -> (Role, Vec<Problem>) {
     let (mut role, mut problems) = (Role::default(), Vec::new());
     for agent in agents(root) {
@@ -274,7 +274,7 @@ impl Wanted<'_> {
 }
 
 impl KeepSessions {
-    /// What is wrong keeps everything: nothing is deleted by mistake.
+    /// An invalid value keeps everything: nothing is deleted by mistake.
     fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut wrong = |field: &str, must: &str, at: &Node| {

@@ -1,8 +1,8 @@
-//! Whether a person has agreed to run what a project's file says.
+//! Whether a user has agreed to run what a project's file says.
 //!
 //! What a repository brings is a proposal. An approval is for one entry, by its project, its name and the hash of its
-//! content: when a byte of its meaning changes, it waits again. Comments and the order of fields mean nothing. The files of the
-//! project that the entry runs are a part of its content.
+//! content: when a byte of its meaning changes, it waits again. Comments and the order of fields mean nothing. The
+//! files of the project that the entry runs are a part of its content.
 
 mod files;
 
@@ -21,11 +21,11 @@ pub struct Candidate<'a> {
     pub project: &'a Path,
     /// The entry's name.
     pub name: &'a str,
-    /// [`content_hash`] of the entry; with files that it runs, the hash of that and of them.
+    /// [`content_hash`] of the entry; if it runs files, the hash of that and of them.
     pub hash: &'a str,
 }
 
-/// Who knows what was approved.
+/// The record of approvals.
 pub trait Ledger {
     /// Whether exactly this was approved.
     fn approves(&self, candidate: &Candidate<'_>) -> bool;
@@ -37,7 +37,7 @@ impl<F: Fn(&Candidate<'_>) -> bool> Ledger for F {
     }
 }
 
-/// Nothing was ever approved.
+/// A ledger without any approvals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLedger;
 
@@ -53,7 +53,7 @@ pub fn content_hash(entry: &Json) -> String {
     hash(&Node::from_json(entry))
 }
 
-/// What an agreement is for: the entry of this hash, with `files` known by these words.
+/// The hash that an agreement is for: of the entry's `hash`, and of `files` with their fingerprints.
 pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String {
     if files.is_empty() {
         return hash.to_owned();
@@ -63,8 +63,8 @@ pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String 
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The [`content_hash`] of an entry as a file has it. Members of one name all count, in their order: an entry that has such
-/// is refused, and if it ever were not, nothing of it could be exchanged behind the back of whoever agreed to it.
+/// The [`content_hash`] of an entry as a file has it. Members of one name all count, in their order: an entry that has
+/// such is refused, and if it ever were not, none of them could be exchanged without the user's agreement.
 pub(crate) fn hash(entry: &Node) -> String {
     let mut canonical = String::from("toolrack entry 1\n");
     write_canonical(entry, &mut canonical);

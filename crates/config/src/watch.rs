@@ -1,4 +1,4 @@
-//! Hears of changes of files.
+//! Watches files for changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,26 +18,26 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 /// Editors write a file in several steps; what happens within this time is one change.
 const SETTLE: Duration = Duration::from_millis(150);
 
-/// How often the files are looked at though nothing was heard of them: not everything is told of, such as that a folder far
-/// above them was exchanged, and a folder that cannot be watched tells of nothing.
+/// How often to check the files without any event: not every change causes one (a folder far above them was exchanged),
+/// and a folder that cannot be watched causes none.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// How often it is tried to watch folders that come and go meanwhile. After that, the next look finds them.
+/// How often to try to watch folders that come and go meanwhile. After that, the next check finds them.
 const TRIES: usize = 3;
 
-/// Files that cannot be watched. They can still be read when somebody asks.
+/// Files that cannot be watched. They can still be read on request.
 #[derive(Debug, thiserror::Error)]
 #[error("changes of configuration files cannot be noticed: {why}")]
 pub struct WatchError {
     why: String,
 }
 
-/// Hears of changes of files until it is dropped.
+/// Watches files for changes until it is dropped.
 ///
-/// It is folders that are watched, since editors put a new file in the place of the old one; and what is above a folder, since
-/// it can be exchanged as well. Of a file whose folder does not exist, the nearest folder above that does is watched, so that
-/// both can be made later. Where a file is a symbolic link, so is the file that it leads to. Whenever one of them changes, it
-/// is found out anew what there is to be watched. Beside that, all of them are looked at every ten seconds.
+/// It watches folders, since editors put a new file in the place of the old one; and what is above a folder, since it
+/// can be exchanged as well. Of a file whose folder does not exist, it watches the nearest folder above that does, so
+/// that both can be made later. Where a file is a symbolic link, it watches the file that it leads to as well. Whenever
+/// one of them changes, it finds out anew what to watch. Beside that, it looks at all of them every ten seconds.
 pub struct Watch {
     followed: Arc<Mutex<Followed>>,
 }
@@ -49,8 +49,8 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// `changed` is called, on a thread of its own, 150 ms after one of the files has changed. It should do no more than tell
-    /// somebody: reading the configuration again finds out whether anything is different.
+    /// Calls `changed`, on a thread of its own, 150 ms after one of the files has changed. It should only notify
+    /// another thread: reading the configuration again finds out whether anything is different.
     ///
     /// # Errors
     /// When the system has no way to watch files, or none left.
@@ -59,7 +59,7 @@ impl Watch {
     }
 
     fn looking_every(pause: Duration, changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
-        // One word is enough: whoever hears it looks at everything.
+        // One message is enough: the thread that receives it looks at everything.
         let (wake, woken) = sync_channel(1);
         let paths = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
         let watched = Arc::clone(&paths);
@@ -72,7 +72,7 @@ impl Watch {
         let watcher = notify::recommended_watcher(heard).map_err(|error| unusable(&error))?;
         let (files, folders) = (BTreeMap::new(), BTreeMap::new());
         let followed = Arc::new(Mutex::new(Followed { watcher, paths, files, folders }));
-        // It ends when the watch is dropped: then nothing is left to look at, and nobody who could wake it.
+        // The thread ends when the watch is dropped: then nothing is left to look at, and no sender can wake it.
         let seen = Arc::downgrade(&followed);
         thread::Builder::new()
             .name("toolrack-watch".to_owned())
@@ -81,7 +81,8 @@ impl Watch {
         Ok(Self { followed })
     }
 
-    /// Watches these files in place of the ones before. One whose folder cannot be watched is only looked at every ten seconds.
+    /// Watches these files in place of the ones before. One whose folder cannot be watched is checked every ten
+    /// seconds.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
         let mut followed = locked(&self.followed);
         let mut before = std::mem::take(&mut followed.files);
@@ -93,7 +94,7 @@ impl Watch {
     }
 }
 
-/// Tells of changes until the watch is gone.
+/// Reports changes until the watch is gone.
 fn look(followed: &Weak<Mutex<Followed>>, woken: &Receiver<()>, pause: Duration, changed: &impl Fn()) {
     loop {
         let is_heard = match woken.recv_timeout(pause) {
@@ -116,25 +117,25 @@ fn look(followed: &Weak<Mutex<Followed>>, woken: &Receiver<()>, pause: Duration,
     }
 }
 
-/// What is followed, and how.
+/// The files that are followed, and how.
 struct Followed {
     watcher: RecommendedWatcher,
-    /// What is worth telling of, among all that happens in the folders: a database may lie beside.
+    /// The paths whose events count: the folders may hold other files, such as a database.
     paths: Arc<Mutex<BTreeSet<PathBuf>>>,
     files: BTreeMap<PathBuf, Print>,
-    /// What is watched, and what it was then.
+    /// The folders that are watched, as they were then.
     folders: BTreeMap<PathBuf, Print>,
 }
 
 impl Followed {
-    /// Whether a file is another one than when it was last looked at, or a folder than the one that is watched.
+    /// Whether a file has changed since the last check, or a folder is another one than the one that is watched.
     fn is_changed(&self) -> bool {
         self.files.iter().any(|(file, known)| Print::of(file) != *known)
             || self.folders.iter().any(|(folder, known)| !Print::of(folder).is_of(known))
     }
 
-    /// Watches every folder again: one that was put in the place of another is not watched yet, whatever its name. What happens
-    /// before it is watched, whoever is told afterwards sees.
+    /// Watches every folder again: one that was put in the place of another is not watched yet, whatever its name. A
+    /// reader that is notified afterwards sees what happened before it was watched.
     fn begin_anew(&mut self) {
         for folder in std::mem::take(&mut self.folders).into_keys() {
             // It may not exist any longer.
@@ -146,7 +147,7 @@ impl Followed {
         }
     }
 
-    /// Watches what is not watched yet, and nothing that need not be.
+    /// Watches the folders that are not watched yet, and no more than needed.
     fn watch(&mut self) {
         for _ in 0..TRIES {
             let wanted: BTreeSet<PathBuf> = self.files.keys().flat_map(|file| watched(file)).collect();
@@ -171,7 +172,7 @@ impl Followed {
         // First what it is: if it is exchanged before it is watched, it is seen later not to be the one that was meant.
         let print = Print::of(&folder);
         if let Err(error) = self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
-            // The rest, such as a folder above the others that is closed to us, is nobody's to mend.
+            // Other errors, such as a folder above the others that is closed to us, cannot be mended.
             if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) {
                 tracing::warn!("{}", unusable(&error));
             }
@@ -180,7 +181,7 @@ impl Followed {
     }
 }
 
-/// By what a file or folder is known to be another one. All of it is absent where there is none.
+/// The fingerprint of a file or folder. All of it is absent where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Print {
     identity: Option<(u64, u64)>,
@@ -216,13 +217,13 @@ fn identity(_: &Metadata) -> Option<(u64, u64)> {
     None
 }
 
-/// Whether it is more than that somebody has read a file: whoever reads because of that would never come to an end.
+/// Whether it is more than a read: a reader that is woken by its own reads would never come to an end.
 fn is_change(event: &Event, watched: &BTreeSet<PathBuf>) -> bool {
     !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| watched.contains(path)))
 }
 
-/// What to look at for a change of `file`: itself, or what has to be made first; what it leads to; and the folders of both,
-/// which can be exchanged.
+/// The paths to watch for a change of `file`: itself, or what has to be made first; what it leads to; and the folders
+/// of both, which can be exchanged.
 fn watched(file: &Path) -> Vec<PathBuf> {
     let mut watched = Vec::new();
     if let Some(seen) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
@@ -238,7 +239,7 @@ fn watched(file: &Path) -> Vec<PathBuf> {
     watched
 }
 
-/// `path` with its folder, and nothing but that, by its real path.
+/// `path` with its folder, and only that, by its real path.
 fn placed(path: &Path) -> Option<PathBuf> {
     let folder = path.parent()?;
     Some(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(path.file_name()?))

@@ -1,4 +1,4 @@
-//! Answers what servers ask: forms, URLs, roots, and whether a call may run.
+//! Answers the questions of servers: forms, URLs, roots, and whether a call may run.
 //!
 //! `cargo run -p toolrack-host --example asker -- npx -y @modelcontextprotocol/server-everything`
 
@@ -14,11 +14,11 @@ use toolrack_host::{
     spec::Transport,
 };
 
-/// Tells what it is asked, and agrees.
+/// Prints each question, and agrees.
 struct Agreeable;
 
 impl Asker for Agreeable {
-    // Servers are told of these and of no others.
+    // Servers learn of these and of no others.
     fn abilities(&self) -> Abilities {
         Abilities { confirm: true, forms: true, roots: true, ..Abilities::NONE }
     }

@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         true => ServerSpec::http(command),
         false => ServerSpec::stdio(command, words),
     };
-    // A host reads no environment. Of what it is given, a server gets what its spec says: here PATH and a few others.
+    // A host reads no environment. A server gets the given variables that its spec selects: here PATH and a few others.
     let host = Host::builder().environment(env::vars_os()).build();
     host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
     host.settled().await;

@@ -37,7 +37,7 @@ impl ServerHandler for Calculator {}
 async fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::builder().build();
     let native = Native::new("calculator", |io, stop| async move {
-        // The host sees a failed handshake at its own end, and tells why.
+        // The host sees a failed handshake at its own end, and reports why.
         if let Ok(service) = serve_server_with_ct(Calculator, split(io), stop).await {
             let _ = service.waiting().await;
         }

@@ -1,8 +1,8 @@
-//! Questions that only somebody outside can answer: a person, a front end, a policy of the embedder.
+//! Questions that only the outside can answer: a person, a front end, a policy of the embedding program.
 //!
 //! One [`Asker`] serves them all: may this call run, fill in this form, open this URL, let your model answer this
-//! (sampling), which folders may the server know of (roots). A server is told only of the abilities that the asker
-//! declares, so that none offers tools that nobody could serve.
+//! (sampling), which folders may the server know of (roots). A server learns only of the abilities that the asker
+//! declares, so that it offers no tools that need the others.
 
 use std::{fmt, sync::Arc};
 
@@ -57,21 +57,21 @@ pub trait Asker: Send + Sync {
         Abilities::NONE
     }
 
-    /// Whether what it cannot answer is answered by nobody. Otherwise, what a server asks while a call of somebody who can answer
-    /// nothing runs goes to the asker of the host.
+    /// Whether the host's asker never stands in for this one. By default, a question that a server asks during a call
+    /// whose asker cannot answer it goes to the asker of the host.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// Who answers the question that its server calls `name`: questions of the input rounds of 2026-07-28 have names, and
-    /// whoever passes them on may want to keep those. `None`, the default, is this asker itself.
+    /// The asker for the question that its server calls `name`. Questions of the input rounds of 2026-07-28 have names,
+    /// and an asker that passes them on may want to keep those. `None`, the default, is this asker itself.
     fn named(&self, name: &str) -> Option<SharedAsker> {
         let _ = name;
         None
     }
 
-    /// Who answers what comes up during a call of `caller`, where that is to be told to the person who is asked: an
-    /// [elicitation](Self::elicit) does not say in whose call the server asks. Asked for only once there is a question.
+    /// The asker for questions during a call of `caller`, for askers that tell the person who calls: an
+    /// [elicitation](Self::elicit) does not say in whose call the server asks. Called only once there is a question.
     /// `None`, the default, is this asker itself. A [confirmation](Confirm::caller) names the caller in any case.
     fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
         let _ = caller;
@@ -104,7 +104,7 @@ pub trait Asker: Send + Sync {
     }
 }
 
-/// Answers nothing: the asker of a program without anybody to ask.
+/// Answers nothing: the asker of a program that has no person to ask.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAsker;
 
@@ -129,9 +129,9 @@ pub struct Confirm {
     pub tool: String,
     /// Exactly what would be sent.
     pub arguments: Map<String, Value>,
-    /// Why it is asked: the rule that said so.
+    /// The rule that asks.
     pub why: String,
-    /// Who wants the call.
+    /// The caller.
     pub caller: Caller,
     /// The server claims that the tool changes nothing.
     pub read_only: bool,
@@ -139,11 +139,11 @@ pub struct Confirm {
     pub destructive: bool,
     /// What the server says of the tool; untrusted.
     pub description: Option<String>,
-    /// What a person should look at in the definition of the tool, by itself.
+    /// Findings in the definition of the tool alone, without regard to other tools.
     pub findings: Vec<Finding>,
     /// For how long an answer can count.
     pub lasting: Lasting,
-    /// Who knows more of the call.
+    /// Knows more of the call.
     pub(crate) review: Option<Reviewer>,
 }
 
@@ -159,7 +159,7 @@ pub enum Lasting {
     Always,
 }
 
-/// What is known of a call that is asked about.
+/// Answers an asker's questions about a call under review.
 pub(crate) trait Review: Send + Sync {
     fn is_answered(&self) -> bool;
     fn check(self: Arc<Self>, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>>;
@@ -175,7 +175,7 @@ impl fmt::Debug for Reviewer {
 }
 
 impl Confirm {
-    /// A question about a tool of which its server says nothing.
+    /// A question about a tool without description or hints.
     #[must_use]
     pub fn new(
         server: ServerName,
@@ -203,15 +203,15 @@ impl Confirm {
         Self { review: Some(Reviewer(review)), ..self }
     }
 
-    /// Whether another question was meanwhile answered in a way that answers this one too: whoever asks one question after
-    /// the other need not ask it.
+    /// Whether the answer to another question meanwhile answers this one too. An asker that asks one question after the
+    /// other can then skip it.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.review.as_ref().is_some_and(|review| review.0.is_answered())
     }
 
-    /// Whether the call could be made with these arguments instead. It is looked at again before they are sent, so this is
-    /// for whoever wants to say so to the person at once.
+    /// Whether the call could be made with these arguments instead. The host checks again before it sends them, so this
+    /// only lets an asker tell the person at once.
     ///
     /// # Errors
     /// A rule that forbids it, or what the tool does not take, in words for a person.
@@ -230,8 +230,8 @@ pub enum Confirmed {
     Yes,
     /// Run it with these arguments instead. They are checked and judged again before they are sent.
     Edited(Map<String, Value>),
-    /// Run it, and calls like it from now on, as far as [that is possible](Confirm::lasting). Only of tools with the definitions
-    /// that they have now: a tool that changes is asked about again.
+    /// Run it, and calls like it from now on, as far as [that is possible](Confirm::lasting). It covers only tools with
+    /// their current definitions: a tool that changes is asked about again.
     Kept {
         /// Which calls, and for how long.
         keep: Keep,
@@ -272,7 +272,7 @@ pub enum Elicitation {
     Url {
         /// The server's text; untrusted.
         message: String,
-        /// An `https` URL, or `http` on loopback; everything else is refused before anybody is asked.
+        /// An `https` URL, or `http` on loopback; the host refuses every other URL without asking.
         url: String,
         /// The server's name for this exchange, when it gave one.
         id: Option<String>,

@@ -1,4 +1,4 @@
-//! The one door: route, gate, send, ask, shape, tell. There is no other way to run a tool.
+//! The one door: route, gate, send, ask, shape, report. There is no other way to run a tool.
 
 mod approve;
 mod error;
@@ -84,10 +84,10 @@ pub(crate) enum Named {
     Written(String),
 }
 
-/// Whether a call that was allowed is to be sent.
+/// Whether a call that was allowed should still be sent.
 pub type StillWanted = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Returns a text without what must not be seen in it.
+/// Returns a text without the parts that must stay hidden.
 pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 impl fmt::Debug for Call {
@@ -102,8 +102,7 @@ impl Call {
         Self::named_so(Named::Written(selector.into()), arguments)
     }
 
-    /// A call of the tool `tool` of `server`, as the server lists it: for callers who know which one they mean. Nothing is
-    /// looked for in the name.
+    /// A call of the tool `tool` of `server`, as the server lists it. Neither name is parsed.
     pub fn of(server: ServerName, tool: impl Into<String>, arguments: Map<String, Value>) -> Self {
         Self::named_so(Named::Tool(server, tool.into()), arguments)
     }
@@ -126,7 +125,7 @@ impl Call {
         }
     }
 
-    /// The tool as it was given.
+    /// The tool as the caller named it.
     #[must_use]
     pub fn selector(&self) -> Cow<'_, str> {
         match &self.named {
@@ -157,7 +156,7 @@ impl Call {
         Self { named: Named::Tool(tool.server.clone(), tool.tool().name.clone()), arguments, ..self }
     }
 
-    /// Who answers what comes up during this call; default: the asker of the host.
+    /// The asker for questions during this call; default: the asker of the host.
     #[must_use]
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
@@ -171,23 +170,23 @@ impl Call {
         self
     }
 
-    /// The silence allowed, in place of the server's [`Timeouts::call`](crate::Timeouts::call).
+    /// The longest silence, in place of the server's [`Timeouts::call`](crate::Timeouts::call).
     #[must_use]
     pub fn timeout(mut self, idle: Duration) -> Self {
         self.timeout = Some(idle);
         self
     }
 
-    /// Cuts no text of the result: for whoever asked for this one call and is no model. What a server may send at all is bounded
-    /// all the same ([`Limits::message_bytes`](crate::Limits::message_bytes) and its like).
+    /// Cuts no text of the result: for a caller that wants this one result and is no model. The bounds on what a server
+    /// may send still hold ([`Limits::message_bytes`](crate::Limits::message_bytes) and its like).
     #[must_use]
     pub fn whole(mut self) -> Self {
         self.whole = true;
         self
     }
 
-    /// Hides in what tools give to a [script](crate::Host::scripts) what no model may see: a script could spell it so that
-    /// nobody would find it in what it prints. Results of other calls are as they came.
+    /// Hides what no model may see in results that tools return to a [script](crate::Host::scripts): the script could
+    /// print it in another spelling, which no filter would find. Results of other calls are as they came.
     #[must_use]
     pub fn conceal(mut self, conceal: Conceal) -> Self {
         self.conceal = Some(conceal);
@@ -201,42 +200,42 @@ impl Call {
         self
     }
 
-    /// Where in a trace the call belongs; the server is told. Calls of a script have no trace.
+    /// Where in a trace the call belongs; sent to the server. Calls of a script have no trace.
     #[must_use]
     pub fn trace(mut self, context: Option<TraceContext>) -> Self {
         self.trace = context;
         self
     }
 
-    /// Who wants it, for the [witness](crate::Witness). Default: the program that embeds this library.
+    /// Who calls, for the [witness](crate::Witness). Default: the program that embeds this library.
     #[must_use]
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
     }
 
-    /// A person has approved this call already, with these arguments: where the gate wants a person to decide, no one is asked again,
-    /// and the call runs. What the gate denies is denied all the same. It says nothing of calls that a script makes.
+    /// A person has approved this call already, with these arguments: where the gate wants a person to decide, the call
+    /// runs without a question. The gate can still deny it. Calls that a script makes are not approved by this.
     #[must_use]
     pub fn approved(mut self) -> Self {
         self.is_approved = true;
         self
     }
 
-    /// Asked once, after the gate let the call pass and before anything is sent: where the answer is `false`, the call is refused
-    /// and nothing is sent. So a caller that gives a call up knows whether it was sent. Must not block.
+    /// Called once, after the gate let the call pass and before anything is sent: on `false`, the call is refused and
+    /// nothing is sent. So a caller that gives a call up knows whether it was sent. Must not block.
     #[must_use]
     pub fn still_wanted(mut self, still_wanted: StillWanted) -> Self {
         self.still_wanted = Some(still_wanted);
         self
     }
 
-    /// The result is wanted as it came, to be passed on to somebody else's client.
+    /// The caller wants the result as it came, to pass it on to a client of its own.
     ///
     /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then
-    /// [`verbatim`](field@ToolOutcome::verbatim) and nothing else: not decoded, and not checked against the tool's output schema, which
-    /// that client does, unless the server's is to be [enforced](crate::spec::OutputSchema::Reject). A larger one is decoded and cut
-    /// as ever.
+    /// [`verbatim`](field@ToolOutcome::verbatim) and nothing else: not decoded, and not checked against the tool's
+    /// output schema, which that client does, unless the server's is to be
+    /// [enforced](crate::spec::OutputSchema::Reject). A larger one is decoded and cut as usual.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
         self.verbatim = true;
@@ -252,16 +251,16 @@ pub(crate) struct Door {
     pub(crate) events: Events,
     pub(crate) witness: Option<Arc<dyn Witness>>,
     pub(crate) tracer: Arc<dyn Tracer>,
-    /// Shared by all who go through doors of the same host: each call has a number of its own.
+    /// Shared by all doors of the same host: each call has a number of its own.
     pub(crate) calls: Arc<AtomicU64>,
-    /// What was answered for good, by anybody.
+    /// Answers that count for good, from all askers.
     pub(crate) answers: Option<Arc<dyn Answers>>,
-    /// What was answered for as long as the program runs, by whom this door asks.
+    /// Answers that count until the program ends, from the asker of this door.
     pub(crate) answered: Arc<Answered>,
 }
 
 impl Door {
-    /// The same door, where `asker` answers what comes up unless a call brings somebody, and `gate` decides.
+    /// The same door, where `asker` answers questions unless a call brings its own asker, and `gate` decides.
     pub(crate) fn with(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         Self {
             gate,
@@ -299,7 +298,7 @@ impl Door {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         let mut running = Running::new(self, number, tool, call.caller.clone());
-        // The usual answer costs nothing.
+        // The common case costs nothing.
         if server.may_hold(&tool.tool().name)
             && let Some(cause) = Box::pin(server.is_held(&tool.tool().name)).await
         {
@@ -324,7 +323,7 @@ impl Door {
         })
     }
 
-    /// The gate: gives the arguments to send, or why nothing is sent.
+    /// The gate: returns the arguments to send, or why nothing is sent.
     async fn pass(
         &self,
         running: &mut Running<'_>,
@@ -339,7 +338,7 @@ impl Door {
                 Ok(mem::take(&mut call.arguments))
             }
             Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
-            // By itself: most calls need no room for it.
+            // Boxed: most calls need no room for it.
             Verdict::Confirm { why, lasting } => {
                 Box::pin(self.confirm(running, (call, server), asker, (why, lasting))).await
             }
@@ -373,7 +372,7 @@ impl Door {
             caller: call.caller.clone(),
             on_progress: Some(self.on_progress(number, call.on_progress.clone())),
             idle,
-            // Waiting for the server was part of the call's time.
+            // The wait for the server was part of the call's time.
             total: server.spec.timeouts.call_total.max(idle).saturating_sub(began.elapsed()),
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
             trace: call.trace.clone(),
@@ -403,7 +402,7 @@ impl Door {
         Ok(outcome)
     }
 
-    /// How what `server` gives under `name` is cut to what a model can use.
+    /// How results of `server` under `name` are cut to what a model can use.
     pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, of: &Server) -> Shape<'a> {
         Shape {
             server,
@@ -430,7 +429,7 @@ impl Door {
         outcome
     }
 
-    /// Progress is told to the caller, all of it, and is an event of the host now and then.
+    /// Reports all progress to the caller, and some of it as events of the host.
     fn on_progress(&self, number: u64, told: Option<OnProgress>) -> OnProgress {
         let (events, last) = (self.events.clone(), Mutex::new(None::<Instant>));
         Arc::new(move |progress| {
@@ -452,7 +451,7 @@ impl Door {
     }
 }
 
-/// Why `arguments` do not fit the input schema of `tool`, where that is for certain.
+/// Why `arguments` certainly do not fit the input schema of `tool`.
 async fn misfit(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
     match unmet(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
         Unmet::Broken(why) => Some(why),
@@ -461,7 +460,7 @@ async fn misfit(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<St
     }
 }
 
-/// Who carries a call of `run_code` out.
+/// Carries out a call of `run_code`.
 pub(crate) struct Script {
     pub(crate) scripts: Arc<Scripts>,
     pub(crate) host: Host,
@@ -479,13 +478,13 @@ struct Passed<'a> {
     asker: SharedAsker,
 }
 
-/// Between two events about the progress of one call: a flood of them would wash other events away.
+/// The shortest time between two progress events of one call: a flood of them would wash other events away.
 const PROGRESS_EVENTS: Duration = Duration::from_millis(100);
 
-/// A server that something is wanted from.
+/// The server of a request.
 pub(crate) struct Target<'a> {
     pub(crate) name: &'a ServerName,
-    /// What is wanted, for errors.
+    /// The tool, prompt or resource, for errors.
     pub(crate) what: &'a str,
     pub(crate) server: &'a Server,
 }
@@ -501,7 +500,7 @@ impl Target<'_> {
         Err(self.not_ready(snapshot))
     }
 
-    /// That the server, as it is in `snapshot`, has no link.
+    /// The error for a server that, as `snapshot` shows, has no link.
     pub(crate) fn not_ready(&self, snapshot: Snapshot) -> CallError {
         CallError::NotReady {
             server: self.name.clone(),

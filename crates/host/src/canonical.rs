@@ -1,8 +1,8 @@
-//! JSON in one form, whatever order its members came in: for hashes, and for everything else that is compared as text.
+//! JSON in one form, whatever the order of its members: for hashes, and for everything else that is compared as text.
 //!
-//! Maps of JSON keep the order in which their members were written, because people and models read them in that order. Two
-//! maps with the same members in different orders are equal, but their texts differ. Nothing that is stored, or held against what
-//! is stored, may depend on that order.
+//! Maps of JSON keep the order in which their members were written, because people and models read them in that order.
+//! Two maps with the same members in different orders are equal, but their texts differ. Stored text, and text that is
+//! compared with it, must not depend on that order.
 
 use serde::{
     Serialize, Serializer,
@@ -10,8 +10,8 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// Serializes a value with the members of each object in the order of their names (as bytes), and nothing else changed. Written by
-/// `serde_json` without spaces, equal values have equal texts.
+/// Serializes a value with the members of each object in the order of their names (as bytes), otherwise unchanged.
+/// Written by `serde_json` without spaces, equal values have equal texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Canonical<'a>(pub &'a Value);
 

@@ -1,4 +1,4 @@
-//! An immutable, versioned picture of every callable tool. Readers load it; nobody locks it.
+//! An immutable, versioned picture of every callable tool. Readers load it without a lock.
 //!
 //! It maps the model-visible name to server and tool, so that routing never parses a name. A run that pins a catalog
 //! keeps seeing the same tools under the same names, whatever servers do meanwhile.
@@ -42,11 +42,11 @@ use crate::{
     text,
 };
 
-/// Suggestions for an unknown name.
+/// Most suggestions for an unknown name.
 const SUGGESTIONS: usize = 3;
 
-/// Longest name that a tool can have, as `server/tool`; what models see is shorter. What is longer is not looked for, since
-/// that takes longer than in proportion.
+/// Longest name that a tool can have, as `server/tool`; what models see is shorter. Longer names are not looked up: the
+/// time for that grows faster than their length.
 const LONGEST_SELECTOR: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
 
 /// The tools of all servers at one moment.
@@ -56,19 +56,19 @@ pub struct Catalog {
     cap: NameCap,
     /// By model-visible name, in order: the tool array of a model request stays byte for byte the same.
     tools: Vec<CatalogTool>,
-    /// Tools in quarantine: nobody is offered them, and who calls one is told why that is not done.
+    /// Tools in quarantine: offered to no client, and a call of one fails with the reason.
     held: Box<[CatalogTool]>,
     places: Places,
     blocks: block::Blocks,
-    /// The tools as their servers list them, by the servers' names: what is searched.
+    /// The tools as their servers list them, by the servers' names, for search.
     shelves: Vec<Shelf>,
 }
 
-/// The tools of one server, as they are searched.
+/// The tools of one server, for search.
 #[derive(Clone, Debug)]
 struct Shelf {
     server: ServerName,
-    /// Those of its name.
+    /// The words of its name.
     words: Box<[String]>,
     set: Arc<ToolSet>,
 }
@@ -84,41 +84,41 @@ pub struct CatalogTool {
 }
 
 impl CatalogTool {
-    /// The tool as models, clients and people are told of it: as its server describes it, without characters that are not
-    /// seen unless its entry [keeps](crate::spec::Invisible::Keep) them.
+    /// The tool as it is shown to models, clients and people: as its server describes it, without invisible characters
+    /// unless its entry [keeps](crate::spec::Invisible::Keep) them.
     #[must_use]
     pub fn tool(&self) -> &Tool {
         self.listed.shown()
     }
 
-    /// The tool as it came, for those who judge what its server says. Its name is the same.
+    /// The tool as it came, to judge what its server says. Its name is the same.
     #[must_use]
     pub fn as_listed(&self) -> &Tool {
         &self.listed.tool
     }
 
-    /// What its definition costs a model, in tokens; an estimate, made when it is first asked for.
+    /// What its definition costs a model, in tokens; an estimate, made on first use.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.listed.tokens()
     }
 
-    /// What names its definition: two tools with the same one say the same of themselves. Made when it is first asked for
-    /// (some ten microseconds, more for large schemas) and kept.
+    /// The hash of its definition: equal for two tools that say the same of themselves. Made on first use (some ten
+    /// microseconds, more for large schemas) and kept.
     #[must_use]
     pub fn definition(&self) -> DefinitionHash {
         self.listed.definition()
     }
 
-    /// Whether [`Self::mirrored`] can give anything; told at a glance, and sometimes wrongly so.
+    /// Whether [`Self::mirrored`] may return anything: cheap, with false positives.
     #[must_use]
     pub fn may_mirror(&self) -> bool {
         ParamHeaders::may_be_in(self.tool().input_schema.get())
     }
 
-    /// The HTTP headers that mirror arguments of this tool (MCP 2026-07-28, `x-mcp-header`), and the values that they have
-    /// with these arguments; `None` for an argument that is not there. For those who offer the tool over HTTP and must
-    /// check them. None at all for a tool whose marks break the rules: clients do not call it over HTTP.
+    /// The HTTP headers that mirror arguments of this tool (MCP 2026-07-28, `x-mcp-header`), and their values for these
+    /// arguments; `None` for an argument that is absent. For programs that offer the tool over HTTP and must check
+    /// them. Empty for a tool whose marks break the rules: clients do not call it over HTTP.
     #[must_use]
     pub fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         let schema = serde_json::from_str(self.tool().input_schema.get());
@@ -126,7 +126,7 @@ impl CatalogTool {
         marks.map(|marks| marks.mirrored(arguments)).unwrap_or_default()
     }
 
-    /// How people and policies write it: `server/tool`.
+    /// Its name as people and policies write it: `server/tool`.
     #[must_use]
     pub fn selector(&self) -> String {
         format!("{}/{}", self.server, self.listed.tool.name)
@@ -171,7 +171,7 @@ impl Catalog {
         catalog
     }
 
-    /// The same catalog without what other servers have than `of`. Names stay: they depend on nothing but their own pair.
+    /// The same catalog, reduced to the servers `of` accepts. Names stay: they depend on nothing but their own pair.
     pub(crate) fn excerpt(&self, of: impl Fn(&ServerName) -> bool) -> Self {
         let tools: Vec<_> = self.tools.iter().filter(|tool| of(&tool.server)).cloned().collect();
         Self {
@@ -185,7 +185,7 @@ impl Catalog {
         }
     }
 
-    /// The same catalog with the tools of `other` among them, whose servers are others.
+    /// The same catalog with the tools of `other` added, whose servers are others.
     pub(crate) fn with(mut self, other: Self) -> Self {
         self.tools.extend(other.tools);
         self.tools.sort_by(|one, other| one.name.cmp(&other.name));
@@ -206,13 +206,13 @@ impl Catalog {
         self.tools.iter()
     }
 
-    /// Tools in quarantine, because they are not as they are [pinned](crate::pins). They are in nothing else here: no model
-    /// is offered them, no search finds them. Each has the name that it had before, or would have.
+    /// Tools in quarantine, because they are not as they are [pinned](crate::pins). Nothing else here has them: no
+    /// model is offered them, no search finds them. Each has the name that it had before, or would have.
     pub fn quarantined(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
         self.held.iter()
     }
 
-    /// The tool in quarantine that `selector` means, written as for [`Self::select`]. A call of it says why it is not made.
+    /// The tool in quarantine that `selector` names, as for [`Self::select`]. A call of it fails with the reason.
     #[must_use]
     pub fn in_quarantine(&self, selector: &str) -> Option<&CatalogTool> {
         let means = |tool: &&CatalogTool| {
@@ -223,8 +223,7 @@ impl Catalog {
         self.held.iter().find(means)
     }
 
-    /// The tool `tool` of `server`, in quarantine or not: for callers who know which one they mean. Nothing is looked for in
-    /// the name.
+    /// The tool `tool` of `server`, in quarantine or not: for callers who know both. Neither name is parsed.
     #[must_use]
     pub fn tool_of(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
         let is_it = |held: &&CatalogTool| held.server == *server && held.listed.tool.name == tool;
@@ -239,7 +238,7 @@ impl Catalog {
         }
     }
 
-    /// Whether [`Self::meant`] gives one.
+    /// Whether [`Self::meant`] returns one.
     pub(crate) fn has(&self, named: &Named) -> bool {
         self.meant(named).is_some()
     }
@@ -250,8 +249,8 @@ impl Catalog {
         self.places.named(&self.tools, name)
     }
 
-    /// Tool definitions as a provider takes them, ordered by name. Made when a kind is first asked for (a few microseconds
-    /// for each tool, more for large schemas) and kept for whoever asks again, up to 16 kinds: that copies nothing.
+    /// Tool definitions as a provider takes them, ordered by name. Made on first use of a kind (a few microseconds for
+    /// each tool, more for large schemas) and kept, up to 16 kinds; later callers share it without a copy.
     ///
     /// The tools that have not changed since an earlier catalog keep their cleaned schemas, and if none of the selected
     /// has changed the bytes are the same.
@@ -260,15 +259,15 @@ impl Catalog {
         self.blocks.get(kind, || ToolBlock::of(self.tools.iter(), kind))
     }
 
-    /// The tool that people call so: `server/tool`, `server.tool` or a model-visible name.
+    /// The tool that `selector` names: `server/tool`, `server.tool` or a model-visible name.
     ///
     /// # Errors
-    /// [`Unknown`], with similar names; without any where it is longer than a name can be.
+    /// [`Unknown`], with similar names; without any when `selector` is longer than a name can be.
     pub fn select(&self, selector: &str) -> Result<&CatalogTool, Unknown> {
         self.find(selector).ok_or_else(|| self.unknown(selector))
     }
 
-    /// That no tool is called `selector`, with similar names.
+    /// The error that no tool is called `selector`, with similar names.
     #[must_use]
     pub fn unknown(&self, selector: &str) -> Unknown {
         Unknown {
@@ -277,7 +276,7 @@ impl Catalog {
         }
     }
 
-    /// As [`Self::select`], among the tools of `selection`: of the others nothing is said.
+    /// As [`Self::select`], among the tools of `selection`; reveals nothing about other tools.
     ///
     /// # Errors
     /// [`Unknown`], with similar names of that selection.
@@ -319,8 +318,8 @@ impl Catalog {
     /// The only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever the style
     /// of this catalog; `None` where it could be several.
     ///
-    /// For a person who types a name as another program shows it. Not for a name that a model made up: whichever
-    /// server has a tool called so would get the call.
+    /// For a person who types a name as another program shows it. Not for a name that a model made up: any server with
+    /// a tool of that name would get the call.
     #[must_use]
     pub fn by_usual_name(&self, name: &str) -> Option<&CatalogTool> {
         let mut found: Option<&CatalogTool> = None;

@@ -1,14 +1,14 @@
-//! Where this program may send requests: one guard for servers, for what their metadata names, and for pages that they ask a
-//! person to open.
+//! Where this program may send requests: one guard for servers, for the addresses in their metadata, and for pages that
+//! they ask a person to open.
 //!
-//! Two things decide. The *profile* is what the operator chose: [`Profile::Local`] trusts what a person configured, as a
-//! program on that person's machine must; [`Profile::Hosted`] lets nothing out but HTTPS to public addresses. And who *named*
-//! the address: what a person configured is that person's wish, what a server names (metadata, a page) is a stranger's, who
-//! could name the router, a cloud's credentials or another program of this machine.
+//! Two things decide. The *profile* is what the operator chose: [`Profile::Local`] trusts what a person configured, as
+//! a program on that person's machine must; [`Profile::Hosted`] lets nothing out but HTTPS to public addresses. And the
+//! *source* of the address: a person configures what that person wants, but a server (in metadata, in a page) is a
+//! stranger and could name the router, a cloud's credentials or another program of this machine.
 //!
-//! A name is looked up once, by the client that connects, and what it leads to is judged then: the address that was checked
-//! is the address that is dialled, so a name that changes its mind leads nowhere else. An address that stands in the URL is
-//! judged before anything is sent.
+//! A name is resolved once, by the client that connects, and its addresses are judged then: the address that was
+//! checked is the address that is dialled, so a name that resolves differently the next time gains nothing. An address
+//! in the URL is judged before anything is sent.
 
 mod lookup;
 mod special;
@@ -34,14 +34,14 @@ use special::Kind;
 /// The port of HTTPS, which is always allowed.
 const HTTPS: u16 = 443;
 
-/// How much is let out.
+/// What may be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// What a person configured may be anywhere; what a server names must be public, or as near as that server. The default.
+    /// What a person configured may be anywhere; what a server names must be public, or as near as it is. The default.
     #[default]
     Local,
-    /// HTTPS to public addresses, on ports that are named, and what [`EgressRules::allow`] names.
+    /// HTTPS to public addresses, on 443 and [`EgressRules::ports`], and to [`EgressRules::allow`].
     Hosted,
 }
 
@@ -54,23 +54,23 @@ impl fmt::Display for Profile {
     }
 }
 
-/// Through which proxy requests go.
+/// The proxy for requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Proxy {
-    /// The one that the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name. In [`Profile::Hosted`], none:
-    /// an environment is not where an operator says whom to trust.
+    /// The proxies in the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`. In [`Profile::Hosted`],
+    /// none: an operator does not express trust through an environment.
     #[default]
     ///
-    /// Its name leads where it likes if [`Egress::with_proxies_of_environment`] has been told of it.
+    /// The proxy's own name may resolve to any address if [`Egress::with_proxies_of_environment`] knows it.
     Environment,
     /// None, whatever the environment says.
     Off,
-    /// This one, for everything. It looks names up in this program's place, so it must itself refuse what nobody may reach;
-    /// here, only what stands in URLs is judged.
+    /// This one, for everything. It resolves names in this program's place, so it must itself refuse forbidden
+    /// addresses; here, only what stands in URLs is judged.
     At(Url),
 }
 
-/// What is neither the URL of a proxy, `environment` nor `off`.
+/// The text is neither the URL of a proxy, `environment` nor `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("neither the http or https URL of a proxy, nor `environment` or `off`")]
 pub struct BadProxy;
@@ -90,22 +90,22 @@ impl std::str::FromStr for Proxy {
     }
 }
 
-/// What an operator says of egress.
+/// An operator's rules for egress.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct EgressRules {
-    /// How much is let out.
+    /// What may be reached.
     pub profile: Profile,
     /// Ports beside 443, for [`Profile::Hosted`].
     pub ports: BTreeSet<u16>,
-    /// What is trusted as the operator's own, whatever its scheme, port and address.
+    /// Destinations that are trusted as the operator's own, whatever their scheme, port and address.
     pub allow: Vec<Allowed>,
-    /// Through which proxy requests go.
+    /// The proxy for requests.
     pub proxy: Proxy,
-    /// Where this was said, for messages; empty where nobody said anything.
+    /// Where these rules were set, for messages; empty where they were not set.
     pub source: String,
 }
 
-/// Does not show the proxy, whose URL may hold a password.
+/// Hides the proxy, whose URL may hold a password.
 impl fmt::Debug for EgressRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EgressRules")
@@ -117,18 +117,18 @@ impl fmt::Debug for EgressRules {
     }
 }
 
-/// One thing that an operator trusts.
+/// A destination that an operator trusts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Allowed {
     /// A network, or one address.
     Net(IpNet),
-    /// A host by its name, wherever that leads but to a cloud's credentials.
+    /// A host by its name, at any address but those of a cloud's credentials.
     Host(String),
     /// Every host below this name (`*.example.com`), not the name itself.
     Below(String),
 }
 
-/// What is neither a network, an address nor the name of a host.
+/// The text is neither a network, an address nor the name of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("neither a host such as `mcp.example.com` or `*.example.com`, nor an address or network such as `10.1.0.0/16`")]
 pub struct BadAllowed;
@@ -155,7 +155,7 @@ impl std::str::FromStr for Allowed {
 }
 
 impl EgressRules {
-    /// Nothing but public HTTPS: for settings that cannot be understood.
+    /// Public HTTPS only: for settings that cannot be understood.
     #[must_use]
     pub fn strictest(source: impl Into<String>) -> Self {
         Self { profile: Profile::Hosted, source: source.into(), ..Self::default() }
@@ -186,12 +186,12 @@ impl EgressRules {
     }
 }
 
-/// A name as it is compared.
+/// A name in the form for comparison.
 fn plain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Whether a name always is this machine (RFC 6761).
+/// Whether a name always means this machine (RFC 6761).
 fn is_localhost(name: &str) -> bool {
     let name = plain(name);
     name == "localhost" || name.ends_with(".localhost")
@@ -214,7 +214,7 @@ impl fmt::Debug for Egress {
     }
 }
 
-/// [`Profile::Local`], with the names of the system.
+/// [`Profile::Local`], with names resolved by the system.
 impl Default for Egress {
     fn default() -> Self {
         Self::new(EgressRules::default(), Arc::new(SystemLookup))
@@ -222,17 +222,17 @@ impl Default for Egress {
 }
 
 impl Egress {
-    /// `rules`, and who looks names up.
+    /// `rules`, with names resolved by `lookup`.
     #[must_use]
     pub fn new(rules: EgressRules, lookup: Arc<dyn Lookup>) -> Self {
         Self(Arc::new(Shared { rules: ArcSwap::from_pointee(rules), lookup, proxies: Arc::default() }))
     }
 
-    /// The same rules, knowing the proxies that the environment names, as the values of its variables are written
-    /// (`http://proxy.example:3128`, `proxy.example:3128`). While [`Proxy::Environment`] is what holds, their names lead where
-    /// they like, and no server may name them. What comes to no host is left out.
+    /// The same rules, with the proxies that the environment names, as the values of its variables are written
+    /// (`http://proxy.example:3128`, `proxy.example:3128`). While [`Proxy::Environment`] applies, their names may
+    /// resolve to any address, and no server may name them. Values without a host are left out.
     ///
-    /// Nothing here looks at the environment. Clones that were made before do not share the rules of this one.
+    /// This does not read the environment. Clones that were made before do not share the rules of this one.
     #[must_use]
     pub fn with_proxies_of_environment<'a>(&self, proxies: impl IntoIterator<Item = &'a str>) -> Self {
         let host = |text: &str| {
@@ -244,28 +244,28 @@ impl Egress {
         Self(Arc::new(Shared { rules, lookup, proxies }))
     }
 
-    /// From now on, connections are made by `rules`. What is connected stays until it is connected anew.
+    /// Makes later connections by `rules`. Existing connections stay until they are made anew.
     pub fn set(&self, rules: EgressRules) {
         if **self.0.rules.load() != rules {
             self.0.rules.store(Arc::new(rules));
         }
     }
 
-    /// The rules of this moment.
+    /// The current rules.
     #[must_use]
     pub fn rules(&self) -> Arc<EgressRules> {
         self.0.rules.load_full()
     }
 
-    /// For what a person configured.
+    /// The guard for addresses that a person configured.
     #[must_use]
     pub fn configured(&self) -> Guard {
         self.guard(Reach::Anywhere)
     }
 
-    /// For what the server at `server` names. One that is configured at an address of this machine, or of a private network,
-    /// may name others of that kind: they are no further away than it is. A name says nothing of where it leads, but
-    /// `localhost` does.
+    /// The guard for addresses that the server at `server` names. A server that is configured at an address of this
+    /// machine, or of a private network, may name others of that kind: they are as near as it is. A name proves nothing
+    /// about its addresses, except `localhost`.
     #[must_use]
     pub fn named_by(&self, server: &Url) -> Guard {
         self.guard(match kind_of_host(server) {
@@ -275,7 +275,7 @@ impl Egress {
         })
     }
 
-    /// For what a program names that runs on this machine anyway.
+    /// The guard for addresses that a program on this machine names: it can reach them anyway.
     #[must_use]
     pub fn named_by_a_program(&self) -> Guard {
         self.guard(Reach::Inside)
@@ -288,7 +288,7 @@ impl Egress {
     }
 }
 
-/// Which addresses are allowed beside those that the rules name.
+/// The addresses that are allowed in addition to the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reach {
     Public,
@@ -298,7 +298,7 @@ enum Reach {
     Private,
     /// And both.
     Inside,
-    /// All, but that no name leads to a cloud's credentials.
+    /// All, except that no name resolves to a cloud's credentials.
     Anywhere,
 }
 
@@ -313,7 +313,7 @@ impl Reach {
     }
 }
 
-/// Judges addresses, by the rules of the moment at which it was had. Equal guards judge equally.
+/// Judges addresses, by the rules at the time when it was made. Equal guards judge equally.
 #[derive(Clone)]
 pub struct Guard {
     rules: Arc<EgressRules>,
@@ -343,8 +343,8 @@ impl Hash for Guard {
 }
 
 impl Guard {
-    /// Whether `url` may be asked, as far as it can be told without looking its name up; what that leads to is judged when it
-    /// is dialled, by a client that was made with [`Self::client`].
+    /// Whether a request may go to `url`, as far as that is known before its name is resolved; the addresses are judged
+    /// when they are dialled, by a client that was made with [`Self::client`].
     ///
     /// # Errors
     /// [`Refused`] says why not.
@@ -367,7 +367,7 @@ impl Guard {
         }
         match kind_of_host(url) {
             Some(kind) if !self.reach.covers(kind) => refused(Why::Kind(kind)),
-            // What goes around the proxy would be let in there, wherever its name leads.
+            // The proxy's own name may resolve to any address, so a server must not name it.
             None if self.reach != Reach::Anywhere
                 && url.host_str().is_some_and(|name| self.is_of_environment(name)) =>
             {
@@ -377,8 +377,8 @@ impl Guard {
         }
     }
 
-    /// Why `url` cannot be an endpoint that secrets are sent to, or a person: as [`Self::check`], and nothing goes in the clear
-    /// unless it stays where the server at `server` is, and that is in the clear itself.
+    /// Whether secrets, or a person, may be sent to `url`: as [`Self::check`], and in the clear only where `url` stays
+    /// at the host of `server` or on loopback, and `server` is in the clear itself.
     ///
     /// # Errors
     /// [`Refused`] says why not.
@@ -392,13 +392,13 @@ impl Guard {
         Err(self.refused(place(url), Why::Clear))
     }
 
-    /// The addresses of `found`, which is what `name` leads to, that may be dialled.
+    /// The addresses in `found`, to which `name` resolves, that may be dialled.
     ///
     /// # Errors
-    /// When there are some, and none may be.
+    /// When there are some, and none may be dialled.
     pub(crate) fn allowed_of(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
         let is_proxy = match &self.rules.proxy {
-            // Its own is the only name that is looked up here.
+            // With a fixed proxy, only its own name is resolved here.
             Proxy::At(proxy) => proxy.host_str() == Some(name),
             Proxy::Environment | Proxy::Off => self.is_of_environment(name),
         };
@@ -416,17 +416,17 @@ impl Guard {
         }
     }
 
-    /// Whether `name` is that of a proxy which requests go through because the environment says so.
+    /// Whether `name` is that of a proxy that the environment sets.
     fn is_of_environment(&self, name: &str) -> bool {
         matches!(self.proxy(), Proxy::Environment) && self.proxies.contains(&plain(name))
     }
 
-    /// Who looks names up.
+    /// The resolver of names.
     pub(crate) fn lookup(&self) -> &dyn Lookup {
         &*self.lookup
     }
 
-    /// Through which proxy requests go.
+    /// The proxy for requests.
     pub(crate) fn proxy(&self) -> &Proxy {
         match (&self.rules.proxy, self.rules.profile) {
             (Proxy::Environment, Profile::Hosted) => &Proxy::Off,
@@ -434,16 +434,16 @@ impl Guard {
         }
     }
 
-    /// Whether `other` was had under the same rules.
+    /// Whether `other` has the same rules.
     #[must_use]
     pub fn is_by_the_same_rules(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.rules, &other.rules) || self.rules == other.rules
     }
 
-    /// Whether `name`, which led to `address`, may be dialled there.
+    /// Whether `name`, which resolved to `address`, may be dialled there.
     fn judge(&self, name: &str, address: IpAddr) -> Result<(), Why> {
         let kind = special::kind(address);
-        // Nobody has a name for these by accident.
+        // No host has such a name by accident.
         let by_name = kind != Kind::Metadata && (self.reach.covers(kind) || self.rules.trusts_name(name));
         if by_name || self.rules.trusts_address(address) { Ok(()) } else { Err(Why::LeadsTo(address, kind)) }
     }
@@ -453,7 +453,7 @@ impl Guard {
     }
 }
 
-/// What a URL says of itself; `None` for a name.
+/// The kind of the address in a URL; `None` for a name.
 fn kind_of_host(url: &Url) -> Option<Kind> {
     match url.host()? {
         Host::Ipv4(address) => Some(special::kind(address.into())),
@@ -462,7 +462,7 @@ fn kind_of_host(url: &Url) -> Option<Kind> {
     }
 }
 
-/// Something that is not asked, and why. Its `Display` is one safe line without secrets: of a URL it names the origin alone.
+/// A refused request, and why. Its `Display` is one safe line without secrets: of a URL it names the origin alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     to: String,
@@ -483,7 +483,7 @@ enum Why {
 
 impl std::error::Error for Refused {}
 
-/// Where a URL leads, without what could be a secret in it: its origin, or the scheme where it has none, as `file:///x`.
+/// The destination of a URL, without its possible secrets: its origin, or the scheme where it has none, as `file:///x`.
 pub(crate) fn place(url: &Url) -> String {
     match url.origin() {
         Origin::Tuple(..) => url.origin().ascii_serialization(),
@@ -508,10 +508,10 @@ impl fmt::Display for Refused {
 }
 
 impl Refused {
-    /// The stable code of this case for programs.
+    /// The stable code of this error for programs.
     pub const CODE: &'static str = "EGRESS_REFUSED";
 
-    /// What an operator who means it can do.
+    /// How an operator can allow it.
     #[must_use]
     pub fn hint(&self) -> String {
         let file = if self.rules.source.is_empty() { "toolrack.toml" } else { &self.rules.source };

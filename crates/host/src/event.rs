@@ -1,4 +1,4 @@
-//! What happened, for whoever watches: one closed enum with stable names.
+//! What happens in a host, for its observers: one closed enum with stable names.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use crate::{pins::Quarantined, server::State, spec::ServerName};
 
-/// Something happened. The serialised `event` tag is stable; fields may be added. The server of the four events that Qbit has
-/// as well (connected, disconnected, error, tools updated) is serialised twice: as `server`, as in all others, and as `server_name`.
+/// An event. The serialised `event` tag is stable; fields may be added. The server of the four events that Qbit has as
+/// well (connected, disconnected, error, tools updated) is serialised twice: as `server`, as in all others, and as
+/// `server_name`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,14 +36,14 @@ pub enum Event {
         /// Why, made safe to print.
         reason: Option<String>,
     },
-    /// A server could not be connected, or answered a call with a protocol error (a JSON-RPC error, or what is no answer of MCP).
+    /// A server could not be connected, or answered a call with a protocol error (JSON-RPC error or invalid response).
     McpServerError {
         /// Which.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
         /// What went wrong, made safe to print.
         error: String,
-        /// The call that it answered so; `None` where the connection is at fault.
+        /// The call that failed with it; `None` for an error of the connection.
         #[serde(skip_serializing_if = "Option::is_none")]
         call: Option<u64>,
     },
@@ -58,25 +59,25 @@ pub enum Event {
     McpToolQuarantined {
         /// Which server's.
         server: ServerName,
-        /// The tool, and what is the matter.
+        /// The tool, and why.
         #[serde(flatten)]
         quarantined: Quarantined,
     },
-    /// A server says that its prompts have changed. They are listed when somebody asks for them.
+    /// A server's prompts have changed. They are listed on the next request for them.
     McpPromptsChanged {
         /// Which.
         server: ServerName,
     },
-    /// A server says that its resources, or their templates, have changed. They are listed when somebody asks for them.
+    /// A server's resources, or their templates, have changed. They are listed on the next request for them.
     McpResourcesChanged {
         /// Which.
         server: ServerName,
     },
-    /// Something odd that broke nothing: noise on stdout, a dropped tool, a muted flood.
+    /// Something odd without consequences: noise on stdout, a dropped tool, a muted flood.
     McpServerWarning {
         /// Which.
         server: ServerName,
-        /// What, made safe to print.
+        /// The warning, made safe to print.
         warning: String,
     },
     /// A log message of the server (`notifications/message`), made safe to print.
@@ -137,7 +138,7 @@ pub enum Event {
         server: ServerName,
         /// Which tool.
         tool: String,
-        /// Why it is asked.
+        /// The rule that asks.
         why: String,
     },
     /// The gate refused a call.
@@ -185,7 +186,7 @@ pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result
     to.serialize_u64(duration.as_millis() as u64)
 }
 
-/// The server of an event by the name that all events have for it, and by Qbit's.
+/// Writes the server of an event under the name that all events use, and under Qbit's.
 fn by_both_names<S: Serializer>(server: &ServerName, serializer: S) -> Result<S::Ok, S::Error> {
     let mut names = serializer.serialize_map(Some(2))?;
     names.serialize_entry("server", server)?;

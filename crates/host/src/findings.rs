@@ -1,9 +1,9 @@
 //! What a person should look at in the definitions of tools. Warnings, and no defence.
 //!
-//! Text that is written to mislead a model can be put in more ways than any list knows, and harmless text can look the same:
-//! what is found here stops nothing, and that nothing is found proves nothing. It is shown where somebody decides.
+//! Text that is written to mislead a model can be put in more ways than any list knows, and harmless text can look the
+//! same: a finding stops nothing, and no finding proves nothing. Findings are shown where a person decides.
 //!
-//! Four things are looked for: words that speak to the model rather than about the tool; characters that are not seen; names
+//! The search is for four things: words that speak to the model rather than about the tool; invisible characters; names
 //! that look like others (Unicode Technical Standard 39, section 4); the name of another server's tool.
 
 use std::{
@@ -25,16 +25,16 @@ use crate::{
 
 mod phrases;
 
-/// Findings that are told of one tool.
+/// Most findings that are reported of one tool.
 const MOST: usize = 20;
 
-/// Bytes of one text that are looked at.
+/// Most bytes of one text that are searched.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// Bytes of a place, about.
+/// Most bytes of a place, about.
 const MOST_PLACE: usize = 300;
 
-/// How long a tool's name must be to be recognised in somebody else's text, unless it stands there with its server.
+/// How long a tool's name must be to be recognised in another server's text, unless it stands there with its server.
 const TELLING_NAME: usize = 6;
 
 /// Something that a person should look at.
@@ -45,7 +45,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// Where in the definition, such as `description` or `inputSchema.properties.path.description`. Safe to print.
     pub place: String,
-    /// What stands there, in words. Safe to print.
+    /// The text found there, in words. Safe to print.
     pub what: String,
 }
 
@@ -56,7 +56,7 @@ pub struct Finding {
 pub enum FindingKind {
     /// Text that tells a model what to do.
     Instructions,
-    /// Characters that are not seen.
+    /// Invisible characters.
     Hidden,
     /// A name that looks like another one.
     LookAlike,
@@ -64,10 +64,10 @@ pub enum FindingKind {
     OtherServer,
 }
 
-/// What was found in the tools of a catalog, by server and tool.
+/// Findings in the tools of a catalog, by server and tool.
 pub type Findings = BTreeMap<(ServerName, String), Vec<Finding>>;
 
-/// What is found in a definition by itself. `definition` is a tool as JSON, as [`Tool`] serialises or a pin keeps it.
+/// Findings in a definition alone. `definition` is a tool as JSON, as [`Tool`] serialises or a pin keeps it.
 #[must_use]
 pub fn in_definition(definition: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -81,14 +81,14 @@ pub fn in_definition(definition: &Value) -> Vec<Finding> {
     findings
 }
 
-/// What is found in `tool` by itself.
+/// Findings in `tool` alone.
 #[must_use]
 pub fn in_tool(tool: &Tool) -> Vec<Finding> {
     in_definition(&serde_json::from_str(&canonical(tool)).unwrap_or_default())
 }
 
 impl Catalog {
-    /// What a person should look at in all tools, those in quarantine included. Reads each definition: not for every call.
+    /// Findings in all tools, those in quarantine included. Reads each definition: too slow for every call.
     #[must_use]
     pub fn findings(&self) -> Findings {
         let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
@@ -103,7 +103,7 @@ impl Catalog {
         findings
     }
 
-    /// What a person should look at in `tool`, beside all others. Reads their names: not for every call.
+    /// Findings in `tool`, compared with all others. Reads their names: too slow for every call.
     #[must_use]
     pub fn findings_of(&self, tool: &CatalogTool) -> Vec<Finding> {
         let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
@@ -132,7 +132,7 @@ fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
     }
 }
 
-/// A place inside of another. Deep down, the beginning is all that is told.
+/// A place inside another. Deep down, only the beginning is kept.
 fn below<'a>(place: &'a str, part: &str) -> Cow<'a, str> {
     if place.len() >= MOST_PLACE { Cow::Borrowed(place) } else { Cow::Owned(format!("{place}{part}")) }
 }
@@ -157,7 +157,7 @@ fn hidden(place: &str, found: &str) -> Option<Finding> {
     if *visible == *found {
         return None;
     }
-    // What is escaped there and is no plain line end.
+    // Characters that the sanitiser escapes and that are no plain line ends.
     let unseen: Vec<char> = found.chars().filter(|c| is_unseen(*c)).collect();
     if unseen.is_empty() {
         return None;
@@ -183,14 +183,15 @@ fn hidden(place: &str, found: &str) -> Option<Finding> {
     Some(finding(FindingKind::Hidden, place, &what))
 }
 
-/// Whether this character alone would be spelled out for a person, but for line ends and tabs.
+/// Whether the sanitiser would escape this character alone, line ends and tabs excepted.
 fn is_unseen(c: char) -> bool {
     let mut bytes = [0; 4];
     let alone: &str = c.encode_utf8(&mut bytes);
     !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(alone), Cow::Owned(_))
 }
 
-/// Says of each finding of hidden characters whether models and clients get these. `told` is what is found in what they get.
+/// Adds to each finding of hidden characters whether models and clients get them. `told` has the findings that they
+/// get.
 fn say_who_gets_them(found: &mut [Finding], told: &[Finding]) {
     for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
         let is_told = told.iter().any(|left| left.kind == FindingKind::Hidden && left.place == finding.place);
@@ -203,12 +204,12 @@ fn say_who_gets_them(found: &mut [Finding], told: &[Finding]) {
 
 /// The names of all tools and servers, as they look and as they are written.
 struct Names<'a> {
-    /// By look: the names that look so, with a server that has each.
+    /// By look: the names with that look, each with a server that has it.
     tools: BTreeMap<String, BTreeMap<&'a str, &'a ServerName>>,
     servers: BTreeMap<String, BTreeSet<&'a str>>,
-    /// By what stands in a text: who is meant.
+    /// By the text that names it: the tool.
     written: BTreeMap<String, &'a CatalogTool>,
-    /// The names that each server has itself.
+    /// The names of each server's own tools.
     own: BTreeSet<(&'a str, &'a str)>,
 }
 
@@ -234,7 +235,7 @@ impl<'a> Names<'a> {
                 }
             }
         }
-        // What several servers have belongs to none of them.
+        // A name that several servers have belongs to none of them.
         names.written.retain(|name, _| !ambiguous.contains(name));
         names
     }
@@ -296,12 +297,12 @@ impl<'a> Names<'a> {
     }
 }
 
-/// What a name looks like: names of the same look can be taken for each other.
+/// The look of a name: names with the same look can be taken for each other.
 fn look(name: &str) -> String {
     skeleton(name).collect::<String>().to_lowercase().replace('-', "_")
 }
 
-/// Whether a name is so much of one that it is no word of a sentence.
+/// Whether a name is too distinctive to be a word of a sentence.
 fn is_telling(name: &str) -> bool {
     let mut inner = name.chars().skip(1);
     name.len() >= TELLING_NAME && inner.any(|c| matches!(c, '_' | '-' | '.' | '/') || c.is_uppercase())

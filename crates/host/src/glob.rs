@@ -1,4 +1,4 @@
-//! Globs over tool names: which tools of a server are shown, and which calls a policy rule speaks of.
+//! Globs over tool names: which tools of a server are shown, and which calls a policy rule covers.
 //!
 //! In every glob `*` stands for any text, `?` for one byte, `[a-z]` for one of a set, `{a,b}` for one of several, and
 //! `\` takes the meaning from the next character. Everything else, `-`, `.` and `/` included, means itself; case
@@ -44,12 +44,12 @@ pub struct ToolFilter {
     deny: Globs,
 }
 
-/// What a [`ToolFilter`] says of a tool, and by which glob.
+/// A [`ToolFilter`]'s verdict on a tool, with the glob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown<'f> {
     /// The tool is shown.
     Yes,
-    /// A glob of the deny list matches; the first such is given.
+    /// A glob of the deny list matches; this is the first.
     Denied(&'f str),
     /// There is an allow list and nothing on it matches.
     NotAllowed,
@@ -96,7 +96,7 @@ impl ToolFilter {
     }
 }
 
-/// By what was written.
+/// By the written globs.
 impl PartialEq for ToolFilter {
     fn eq(&self, other: &Self) -> bool {
         self.allow.written == other.allow.written && self.deny.written == other.deny.written
@@ -144,33 +144,34 @@ impl Globs {
 /// the tool alone, on any server: `create_*`, and `*` for everything. So `github` is a tool of that name and not a
 /// server. The first `/` divides; a tool with a `/` in its name is written with its server, `*/a/b`.
 ///
-/// A pattern without a `/` may also be in another of the spellings that people see: `server.tool`, a model-visible name of one
-/// of the [presets](crate::NameStyle::PRESETS), and `mcp__server` for every tool of a server. Such a text can mean several
-/// pairs: `a_b_c` is a tool of any server, `b_c` of the server `a`, and `c` of the server `a_b`. What forbids or asks takes it in
-/// [every way](Self::every_reading), what allows [only where one is meant](Self::certain_readings).
+/// A pattern without a `/` may also be in another of the spellings that people see: `server.tool`, a model-visible name
+/// of one of the [presets](crate::NameStyle::PRESETS), and `mcp__server` for every tool of a server. Such a text can
+/// mean several pairs: `a_b_c` is a tool of any server, `b_c` of the server `a`, and `c` of the server `a_b`. A rule
+/// that forbids or asks covers [every reading](Self::every_reading), a rule that allows [only certain
+/// ones](Self::certain_readings).
 #[derive(Debug, Clone)]
 pub struct Pattern {
     written: String,
     server: Option<Glob>,
     tool: Glob,
-    /// Both parts were taken out of a name in which characters may have been replaced.
+    /// Both parts come from a name in which characters may have been replaced.
     is_folded: bool,
 }
 
 impl Pattern {
-    /// Whether the pattern speaks of this tool of this server.
+    /// Whether the pattern matches this tool of this server.
     pub fn matches(&self, server: &str, tool: &str) -> bool {
         let fits = |glob: &Glob, part: &str| glob.is_match(part) || (self.is_folded && glob.is_match_folded(part));
         self.server.as_ref().is_none_or(|glob| fits(glob, server)) && fits(&self.tool, tool)
     }
 
-    /// How much it says of the tool, and then of the server.
+    /// How specific it is about the tool, and then about the server.
     pub(crate) fn says(&self) -> (Says, Says) {
         (self.tool.says(), self.server.as_ref().map_or(Says::default(), Glob::says))
     }
 
-    /// Whether the pattern, being one without a server part, matches this model-visible name. So a rule may be written
-    /// in the spelling that a model sees (`mcp__github__*`).
+    /// Whether the pattern, if it has no server part, matches this model-visible name. So a rule may be written in the
+    /// spelling that a model sees (`mcp__github__*`).
     pub fn matches_name(&self, name: &str) -> bool {
         self.server.is_none() && self.tool.is_match(name)
     }
@@ -204,7 +205,7 @@ impl PartialEq for Pattern {
 
 impl Eq for Pattern {}
 
-/// One glob over one text. The usual ones, a name, a beginning, an end or anything, are matched without an automaton.
+/// One glob over one text. The usual ones, a name, a prefix, a suffix or anything, match without an automaton.
 #[derive(Debug, Clone)]
 pub(crate) struct Glob {
     kind: GlobKind,
@@ -220,8 +221,8 @@ enum GlobKind {
     Automaton(Box<GlobMatcher>),
 }
 
-/// How much a glob says: a whole name says more than any other glob, and of those, one with more characters that stand for
-/// themselves outside of `[…]` and `{…}` says more.
+/// How specific a glob is: a whole name is more specific than any other glob, and of those, the one with more literal
+/// characters outside of `[…]` and `{…}`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Says {
     is_whole: bool,
@@ -229,7 +230,7 @@ pub(crate) struct Says {
 }
 
 impl Glob {
-    /// Reads one glob, `written` being what the user wrote and must find in the error.
+    /// Reads one glob; `written` is what the user wrote, for the error.
     pub(crate) fn read(glob: &str, written: &str) -> Result<Self, BadGlob> {
         let checked = read(glob, written)?;
         let plain = |text: &str| !text.contains(['*', '?', '[', ']', '{', '}', '\\']);
@@ -253,7 +254,8 @@ impl Glob {
         }
     }
 
-    /// As [`Self::is_match`], with `_` in the text for all that cannot stand in a name that a model sees, and for `-`.
+    /// As [`Self::is_match`], with `_` in the text for `-` and for every character that model-visible names cannot
+    /// have.
     fn is_match_folded(&self, text: &str) -> bool {
         let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
         !text.chars().all(is_kept) && {
@@ -285,7 +287,7 @@ impl Says {
     }
 }
 
-/// Reads one glob, `written` being what the user wrote and must find in the error.
+/// Reads one glob; `written` is what the user wrote, for the error.
 fn read(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
     if glob.is_empty() {
         return Err(bad(written, &"it is empty, or empty beside the /; write * for any name"));
@@ -336,7 +338,7 @@ mod tests {
         written.parse().unwrap()
     }
 
-    /// What `*` and `?` mean, written down plainly.
+    /// The meaning of `*` and `?`, written plainly.
     fn reference(glob: &[u8], name: &[u8]) -> bool {
         match (glob.split_first(), name.split_first()) {
             (None, None) => true,

@@ -1,4 +1,4 @@
-//! Servers in, tools out: the face of this library.
+//! Servers in, tools out: the entry point of this library.
 
 mod builder;
 mod finding;
@@ -54,7 +54,7 @@ use crate::{
 /// The longest wait for an index of any size.
 const SEARCH: Duration = Duration::from_secs(10);
 
-/// Nothing that ends takes longer, whatever it is.
+/// The longest shutdown, whatever servers do.
 const SHUTDOWN: Duration = Duration::from_secs(25);
 
 /// Connections to a set of MCP servers and the one door to their tools.
@@ -68,14 +68,14 @@ pub struct Host {
     catalog: Arc<ArcSwap<Catalog>>,
     events: broadcast::Sender<Event>,
     door: Arc<Door>,
-    /// The resources that somebody listens to.
+    /// The resources that have subscribers.
     watched: Arc<Watched>,
     naming: Arc<ArcSwap<Naming>>,
-    /// That there may be another catalog.
+    /// Notified when the catalog may change.
     changed: Arc<Notify>,
     /// Every task of this host.
     tasks: TaskTracker,
-    /// Whether it was shut down; shared with what is made of it.
+    /// Whether it was shut down; shared with excerpts.
     shut: Arc<AtomicBool>,
 }
 
@@ -92,8 +92,8 @@ impl Host {
         self.naming.load_full()
     }
 
-    /// From the next catalog on, names are made so. If that changes any, there soon is one; runs that have pinned a catalog keep
-    /// its names.
+    /// Makes names this way from the next catalog on. If that changes any, a new catalog follows soon; runs that have
+    /// pinned a catalog keep its names.
     pub fn set_naming(&self, naming: impl Into<Naming>) {
         let naming = naming.into();
         if **self.naming.load() != naming {
@@ -102,15 +102,15 @@ impl Host {
         }
     }
 
-    /// A host is built, then told what to run with [`apply`](Self::apply).
+    /// Builds a host; [`apply`](Self::apply) then sets what it runs.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 
-    /// Makes the world as desired: starts what is new, stops what is gone, restarts what changed, and leaves everything
+    /// Makes the world as desired: starts new servers, stops removed ones, restarts changed ones, and leaves everything
     /// else alone, calls in flight included. Start-up, hot reload, enabling, disabling and removal are all this one
-    /// call. Idempotent; returns when the steps are taken, not when servers are connected. After [`Self::shutdown`] it does
-    /// nothing.
+    /// call. Idempotent; returns when the steps are taken, not when servers are connected. Does nothing after
+    /// [`Self::shutdown`].
     pub async fn apply(&self, desired: Desired) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
@@ -127,7 +127,7 @@ impl Host {
         self.publish().await;
     }
 
-    /// Has the catalog be as new as the servers are.
+    /// Publishes a catalog as new as the servers are.
     async fn publish(&self) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Publish(done)).await.is_ok() {
@@ -135,14 +135,14 @@ impl Host {
         }
     }
 
-    /// The tools of this moment. Never waits.
+    /// The current tools. Never waits.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
 
-    /// The tools that fit `query` best, as [`Catalog::search`] finds them in the catalog of this moment. Never holds up the
-    /// thread; waits for the index if that is still being made, at most 10 seconds, and finds nothing after that.
+    /// The tools that fit `query` best, as [`Catalog::search`] finds them in the current catalog. Never blocks the
+    /// thread; waits up to 10 seconds for an index that is still being made, and finds nothing after that.
     pub async fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let (catalog, query, selection) = (self.catalog(), query.to_owned(), selection.clone());
         let found = spawn_blocking(move || catalog.search(&query, limit, &selection));
@@ -156,23 +156,23 @@ impl Host {
         servers.iter().map(|(name, server)| ServerStatus::of(name, server)).collect()
     }
 
-    /// The state of every server, by name, as its word ([`State::word`](crate::State::word)): for whoever only counts them.
-    /// Never waits, and copies nothing else of them.
+    /// The state of every server, by name, as its word ([`State::word`](crate::State::word)): for callers that only
+    /// count them. Never waits, and copies nothing else of them.
     #[must_use]
     pub fn states(&self) -> Vec<(ServerName, &'static str)> {
         let servers = self.servers.load();
         servers.iter().map(|(name, server)| (name.clone(), server.word())).collect()
     }
 
-    /// What happens from now on. A reader that falls more than 1,024 events behind is told how many it missed.
+    /// Events from now on. A reader that falls more than 1,024 events behind learns how many it missed.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
 
-    /// Calls a tool: the only way to run one. Never repeats a call by itself; never waits behind another call of
-    /// another server. Bounded by the server's time-outs; a server that waits to reconnect is woken up first, and one
-    /// that is starting for the first time is waited for, if the tool can be one of its own.
+    /// Calls a tool: the only way to run one. Never repeats a call by itself; never waits behind a call of another
+    /// server. Bounded by the server's time-outs; a server that waits to reconnect is woken up first, and a call waits
+    /// for one that is starting for the first time, if the tool can be one of its own.
     ///
     /// Dropping the future cancels the call at the server.
     ///
@@ -195,7 +195,7 @@ impl Host {
         self.door.call(call, &tool, &server, None).await
     }
 
-    /// What runs the script, if that is what the call is.
+    /// The interpreter and context of the script, if the call runs one.
     fn script(&self, call: &Call, tool: &CatalogTool, server: &Server) -> Option<Script> {
         let Transport::Native(native) = &server.spec.transport else {
             return None;
@@ -204,7 +204,7 @@ impl Host {
         Some(Script { scripts, host: self.clone(), catalog: call.catalog().unwrap_or_else(|| self.catalog()) })
     }
 
-    /// What [`ScriptTools::search`](crate::ScriptTools::search) finds.
+    /// The result of [`ScriptTools::search`](crate::ScriptTools::search).
     pub(crate) async fn found(
         &self,
         catalog: Arc<Catalog>,
@@ -218,26 +218,26 @@ impl Host {
     }
 
     /// A server, to be put into the world as `name`, through which a model finds and calls the tools of `selection`
-    /// without being shown their definitions: `search_tools`, `get_tool_details` and `call_tool`.
+    /// without seeing their definitions: `search_tools`, `get_tool_details` and `call_tool`.
     ///
-    /// For the gate, in events and in everything else a call of `call_tool` is the call of the tool that it names. Its
-    /// own tools belong to no selection of its own. It holds on to the catalog only, so that it does not keep the host
-    /// alive. Two servers that this makes are different ones: keep the spec, lest the next [`Self::apply`] starts it anew.
+    /// For the gate, in events and everywhere else a call of `call_tool` is the call of the tool that it names. The
+    /// server's own tools are never in its selection. It holds only the catalog, so it does not keep the host alive.
+    /// Each call of this makes a different server: keep the spec, or the next [`Self::apply`] restarts it.
     #[must_use]
     pub fn discovery(&self, name: &ServerName, selection: Selection) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
         ServerSpec::native(Discovery::server(&self.catalog, selection))
     }
 
-    /// A server, to be put into the world as `name`, with one tool, `run_code`: a model writes a script that calls the tools
-    /// of `selection`, `interpreter` runs it, and what the script prints is the result.
+    /// A server, to be put into the world as `name`, with one tool, `run_code`: a model writes a script that calls the
+    /// tools of `selection`, `interpreter` runs it, and the result is what the script prints.
     ///
-    /// The gate is asked about the call of `run_code` and about each call in the script, as the call of the tool that it is;
-    /// the asker, the catalog and what is to be [concealed](Call::conceal) are those of the former. Its own time-outs are not
-    /// for it: a script waits for people and tools as long as each call may, and computes as long as `interpreter` lets it.
-    /// A script cannot call `run_code`, this one or another. The description lists the tools there are, and is listed anew
-    /// when they change: make it last, when the others are [settled](Self::settled), if a model is asked right away.
-    /// As with [`Self::discovery`], keep the spec.
+    /// The gate judges the call of `run_code` and each call in the script, as a call of its own tool; calls in the
+    /// script share the asker, the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs
+    /// do not apply: a script waits for people and tools as long as each call may, and computes as long as
+    /// `interpreter` allows. A script cannot call `run_code`, this one or another. The description lists the available
+    /// tools, and is listed anew when they change: make it last, when the others are [settled](Self::settled), if a
+    /// model needs it right away. As with [`Self::discovery`], keep the spec.
     #[must_use]
     pub fn scripts(&self, name: &ServerName, selection: Selection, interpreter: Arc<dyn Interpreter>) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
@@ -292,9 +292,9 @@ impl Host {
         self.decoded(server, name, decode::prompt_result(&result))
     }
 
-    /// Fits what `server` gave under `name` (a resource it was read as, a prompt it was a message of) into what a model can
-    /// use, within the same bounds as results of tools: text is cut to the server's `max_output_bytes`, and what can be
-    /// neither said nor shown is kept as an artifact and named.
+    /// Fits content that `server` returned under `name` (the URI of a resource, the name of a prompt) into what a model
+    /// can use, within the same bounds as results of tools: text is cut to the server's `max_output_bytes`, and what is
+    /// neither text nor displayable is kept as an artifact and named.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -304,15 +304,15 @@ impl Host {
         Ok(shaped(&self.door.shape(&server, name, &of), content).await)
     }
 
-    /// Explains why a tool, `server/tool`, is there or is not; of a server alone, how far its connection came.
+    /// Explains why a tool, `server/tool`, is available or not; for a server alone, how far its connection came.
     #[must_use]
     pub fn why(&self, selector: &str) -> Why {
         let servers = self.servers.load();
         status::why(selector, &servers, &self.catalog.load())
     }
 
-    /// As [`Self::why`], for callers who know which server they mean, and which tool of it (empty: the server alone). Nothing is
-    /// looked for in the name; `selector` is only what the answer calls it.
+    /// As [`Self::why`], for callers who know the server and the tool (empty: the server alone). Neither name is
+    /// parsed; `selector` only names it in the answer.
     #[must_use]
     pub fn why_of(&self, server: &ServerName, tool: &str, selector: &str) -> Why {
         status::why_of((server.as_str(), tool), selector, &self.servers.load(), &self.catalog.load())
@@ -326,7 +326,7 @@ impl Host {
         self.server(server).map(|server| server.reconnect())
     }
 
-    /// Pins of a server's tools have changed: what was approved is used at once, and not only when it is looked for.
+    /// Reads the pins of a server again at once, because they changed: approved tools become usable without a wait.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -334,11 +334,11 @@ impl Host {
         self.server(server).map(|server| server.pins_changed())
     }
 
-    /// Some of the servers, as they are configured at this moment, for somebody who is to see nothing else: their tools are
-    /// its whole catalog, `asker` answers what comes up, and `gate` decides. They are the same servers, with the same
-    /// connections, and what happens is told as an event of this host.
+    /// Some of the servers, as they are configured at this moment, for a caller that may see nothing else: their tools
+    /// are the whole catalog, `asker` answers questions, and `gate` decides. They are the same servers, with the same
+    /// connections, and their events are events of this host.
     ///
-    /// What is configured or listed later does not change it. It starts and stops nothing: [`Self::apply`],
+    /// Later changes to configuration or lists do not change it. It starts and stops nothing: [`Self::apply`],
     /// [`Self::settled`] and [`Self::shutdown`] do nothing there.
     pub async fn excerpt(&self, of: impl Fn(&ServerName) -> bool, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         // A server that is connected by now has its tools in the catalog.
@@ -354,11 +354,11 @@ impl Host {
         self.apart(servers, catalog, Arc::new(self.door.with(asker, gate)))
     }
 
-    /// This host as it is at this moment, with one more server, `name`: the one of [`Self::discovery`], for a model that cannot
-    /// be shown all tools of `selection`. It is in no world, nobody else sees it, and it ends with the last clone of what is
-    /// given. For the rest, it is an [excerpt](Self::excerpt) in which nothing is missing: the same servers, gate and asker.
+    /// This host as it is at this moment, with one more server, `name`: the one of [`Self::discovery`], for a model
+    /// that cannot be shown all tools of `selection`. That server is in no world and no other host, and ends with the
+    /// last clone of the returned host. Otherwise this is an [excerpt](Self::excerpt) of everything.
     ///
-    /// `name` must be that of no other server. When this host is shutting down, the tools of discovery are missing.
+    /// No other server may be called `name`. When this host is shutting down, the tools of discovery are missing.
     pub async fn discovering(&self, name: &ServerName, selection: Selection) -> Self {
         let spec = Box::new(self.discovery(name, selection));
         let (done, told) = oneshot::channel();
@@ -376,7 +376,7 @@ impl Host {
         self.apart(servers, catalog, self.door.clone())
     }
 
-    /// Some servers of this host, and others that it does not know, as a host that changes no more.
+    /// A host with these servers and this catalog that changes no more.
     fn apart(&self, servers: Servers, catalog: Catalog, door: Arc<Door>) -> Self {
         let nothing = TaskTracker::new();
         nothing.close();
@@ -397,10 +397,10 @@ impl Host {
     /// Stops every server and waits until nothing of this host runs any more: no child process, no task. Calls in
     /// flight fail. At most 25 seconds, in practice a few milliseconds for servers that end when they are asked to.
     ///
-    /// It is for good: a host that was shut down, and all its clones, have no servers and start none. Calls and other requests
-    /// fail with [`CallError::ShutDown`].
+    /// A shutdown is final: the host and all its clones have no servers and start none. Calls and other requests fail
+    /// with [`CallError::ShutDown`].
     pub async fn shutdown(&self) {
-        // An excerpt has nobody to tell, and says nothing of the host that it was made of.
+        // An excerpt has no keeper to stop, and must not mark the host that it was made of as shut down.
         if !self.inbox.is_closed() {
             self.shut.store(true, Ordering::Relaxed);
         }
@@ -414,8 +414,8 @@ impl Host {
         }
     }
 
-    /// Why nothing can be asked of the server `name` at this moment; `None` when it is connected, or is started when it is
-    /// called. Unlike a call it never waits, and wakes no server up that waits before its next attempt.
+    /// Why the server `name` takes no request at this moment; `None` when it is connected, or starts on a call. Unlike
+    /// a call it never waits, and wakes up no server that waits before its next attempt.
     #[must_use]
     pub fn not_ready(&self, name: &ServerName) -> Option<CallError> {
         let server = match self.server(name.as_str()) {
@@ -435,12 +435,12 @@ impl Host {
         })
     }
 
-    /// Why nothing is found here any more, if that is so.
+    /// The error of every lookup after a shutdown.
     fn gone(&self) -> Option<CallError> {
         self.shut.load(Ordering::Relaxed).then_some(CallError::ShutDown)
     }
 
-    /// A list, as the entry of the server wants it told.
+    /// A list, with invisible characters handled as the entry says.
     async fn list<T: serde::de::DeserializeOwned + Offered + Send>(
         &self,
         server: &str,
@@ -461,9 +461,9 @@ impl Host {
         Ok(items)
     }
 
-    /// Does something harmless on a server's link; once more on a fresh one if the session was lost.
+    /// Does something without side effects on a server's link; once more on a fresh one if the session was lost.
     ///
-    /// (Not an `AsyncFn`: of its futures it cannot be said that they are `Send`.)
+    /// (Not an `AsyncFn`: the compiler cannot require its futures to be `Send`.)
     async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(
         &self,
         name: &str,

@@ -15,12 +15,13 @@
 //! # }
 //! ```
 //!
-//! [`Host::apply`] takes the desired world; [`Host::catalog`] is a picture of all tools; [`Host::call`] is the one door,
-//! where the [`Gate`] decides, the [`Asker`] is asked and every bound holds. See `examples/` for askers, native tools and
-//! the supervisor of child processes.
+//! [`Host::apply`] takes the desired world; [`Host::catalog`] is a picture of all tools; [`Host::call`] is the one
+//! door, where the [`Gate`] decides, the [`Asker`] answers and every bound holds. See `examples/` for askers, native
+//! tools and the supervisor of child processes.
 //!
-//! This crate touches no files, no environment, no database and no terminal: what it needs of them comes through
-//! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and [`Witness`].
+//! This crate touches no files, no environment, no database and no terminal; it reaches them only through
+//! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and
+//! [`Witness`].
 
 pub mod ask;
 mod call;

@@ -1,11 +1,11 @@
-//! MCP's nouns as plain data, as this host hands them out. Server text in them is as it came: escape it before it
-//! reaches a terminal, a log or HTML ([`text`](crate::text)).
+//! MCP's types as plain data, as this host returns them. Server text in them is as it came: escape it before it reaches
+//! a terminal, a log or HTML ([`text`](crate::text)).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-/// A member of `_meta` of a tool's result. If it is `true`, the text of the result says in words all that its structured content
-/// says, and a model is given the text alone ([`ToolOutcome::text`](crate::ToolOutcome::text)).
+/// A member of `_meta` of a tool's result. If it is `true`, the text of the result covers all of its structured
+/// content, and a model gets the text alone ([`ToolOutcome::text`](crate::ToolOutcome::text)).
 pub const TEXT_IS_WHOLE: &str = "toolrack/textIsWhole";
 
 /// A tool as its server describes it.
@@ -31,15 +31,15 @@ pub struct Tool {
     /// Whether it runs as a task (2025-11-25, experimental).
     #[serde(skip)]
     pub task: TaskSupport,
-    /// Pictures for it (`icons`), byte for byte as they came, for whoever offers the tool to others.
+    /// Pictures for it (`icons`), byte for byte as they came, for programs that offer the tool to others.
     #[serde(skip)]
     pub icons: Option<Box<RawValue>>,
-    /// What else its server says of it (`_meta`), byte for byte as it came; likewise.
+    /// Further metadata from its server (`_meta`), byte for byte as it came; likewise.
     #[serde(skip)]
     pub meta: Option<Box<RawValue>>,
 }
 
-/// Byte for byte.
+/// Compares byte for byte.
 impl PartialEq for Tool {
     fn eq(&self, other: &Self) -> bool {
         fn text(raw: &Option<Box<RawValue>>) -> Option<&str> {
@@ -141,7 +141,7 @@ pub enum Content {
         #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
     },
-    /// A kind of block that is not known here, kept as it came.
+    /// A block of an unknown kind, kept as it came.
     #[serde(untagged)]
     Other(Value),
 }
@@ -215,7 +215,7 @@ pub struct Prompt {
     /// What it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it takes.
+    /// Its arguments.
     #[serde(default)]
     pub arguments: Vec<PromptArgument>,
 }
@@ -248,11 +248,11 @@ pub struct PromptResult {
 pub struct PromptMessage {
     /// `user` or `assistant`.
     pub role: String,
-    /// What is said.
+    /// Its content.
     pub content: Content,
 }
 
-/// What a server says of itself. Never an identity.
+/// A server's description of itself. Never an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerInfo {
     /// Its name.
@@ -279,7 +279,7 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-/// What a server can do, as far as it matters here.
+/// The capabilities of a server that matter here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
@@ -312,7 +312,7 @@ impl Capabilities {
         section.as_ref().and_then(|section| section.get("listChanged")).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// Whether the server tells of changes of single resources.
+    /// Whether the server announces changes of single resources.
     pub(crate) fn resources_subscribe(&self) -> bool {
         let subscribe = self.resources.as_ref().and_then(|resources| resources.get("subscribe"));
         subscribe.and_then(Value::as_bool).unwrap_or(false)

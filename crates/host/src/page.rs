@@ -11,7 +11,7 @@ pub enum BadPage {
     /// It is a file, a script, a command, or something else that is no page.
     #[error("it is neither http nor https")]
     Scheme,
-    /// It does not say where it is.
+    /// It has no host.
     #[error("it names no host")]
     NoHost,
     /// It has a name or a password before its host, which a person would take for the host:

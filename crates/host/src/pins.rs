@@ -1,13 +1,13 @@
-//! Tools are pinned as they were when they were first seen; one that is another by now waits until somebody has looked.
+//! Pins a tool as it was first seen; a tool that has changed since waits for approval.
 //!
-//! A person agrees to tools by what they say of themselves. A server can say something else later (a "rug pull"), or take a
-//! tool away and offer the same one under another name, which no rule speaks of. So the first list of a server that a host with
-//! [`Pins`] gets is written down, trusted on first use as host keys are by SSH. From then on each list is held against
-//! that: what has changed is in *quarantine*, is in no catalog, and is not called until the new definition is approved.
-//! A tool that is new, and resembles none that has gone, is pinned as it is.
+//! A person agrees to tools by what they say of themselves. A server can say something else later (a "rug pull"), or
+//! take a tool away and offer the same one under another name, which no rule covers. So a host with [`Pins`] stores the
+//! first list that it gets of a server: trust on first use, as SSH does with host keys. It compares each later list
+//! with the pins: a tool that has changed is in *quarantine*, in no catalog, and not called until the new definition is
+//! approved. A tool that is new, and resembles none that has gone, is pinned as it is.
 //!
-//! Pins belong to a name in a file, and not to a command line: whoever moves a server to its next version wants to hear
-//! what its tools say differently.
+//! Pins belong to a name in a file, and not to a command line: an operator who moves a server to its next version wants
+//! to see how its tools differ.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -30,9 +30,9 @@ pub(crate) use judge::{Judged, judge};
 pub enum PinMode {
     /// Nothing is pinned, nothing is compared.
     Off,
-    /// It is told, and the tool can be used.
+    /// A warning is reported, and the tool can be used.
     Warn,
-    /// It is told, and the tool is in quarantine. The default.
+    /// A warning is reported, and the tool is in quarantine. The default.
     #[default]
     Enforce,
 }
@@ -55,18 +55,17 @@ impl PinMode {
     }
 }
 
-/// Whose tools are pinned: a name, in a file.
+/// The owner of pins: a server's name, in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PinnedServer {
     /// The name in the configuration.
     pub server: ServerName,
-    /// The file that it is configured in; of a server that no file has, its
-    /// [fingerprint](crate::ServerSpec::fingerprint).
+    /// The file that it is configured in; without one, its [fingerprint](crate::ServerSpec::fingerprint).
     pub source: String,
 }
 
 impl PinnedServer {
-    /// Under which the tools of `server` are pinned.
+    /// The owner of the pins of the tools of `server`.
     #[must_use]
     pub fn of(server: &ServerName, spec: &ServerSpec) -> Self {
         let source = match &spec.source.path {
@@ -80,10 +79,10 @@ impl PinnedServer {
 /// A definition as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// What names it.
+    /// Its hash.
     pub hash: DefinitionHash,
-    /// The definition itself: JSON, to be shown and compared. A keeper may hide secrets in it; [`Self::hash`] is of the text
-    /// without that.
+    /// The definition itself: JSON, to be shown and compared. A keeper may hide secrets in it; [`Self::hash`] is of the
+    /// original text.
     pub text: String,
 }
 
@@ -92,14 +91,14 @@ pub struct Definition {
 pub struct Pin {
     /// The tool as it is trusted.
     pub definition: Definition,
-    /// The name under which it is offered now, if somebody approved that.
+    /// The name under which it is offered now, if a person approved that.
     pub renamed_to: Option<String>,
 }
 
-/// What is known of a server's tools.
+/// The stored pins of a server's tools.
 #[derive(Clone, Debug)]
 pub enum Recalled {
-    /// This very list was held against the pins, and nothing was found.
+    /// This exact list was compared with the pins before, and nothing was found.
     AsBefore,
     /// The pins, by the tools' names; none when the server was never listed.
     Pins {
@@ -110,14 +109,14 @@ pub enum Recalled {
     },
 }
 
-/// What a list of tools turned out to be, to be written down.
+/// The result of comparing a list of tools with its pins, to be stored.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// What names the list: SHA-256 of all that it says of the tools.
+    /// The hash of the list: SHA-256 of everything that it says of the tools.
     pub list: [u8; 32],
-    /// Of the [`Recalled`] that it was held against.
+    /// The generation of the [`Recalled`] pins that it was compared with.
     pub generation: u64,
-    /// Tools to be pinned, by name: those that were never seen.
+    /// Tools to be pinned, by name: those that are new.
     pub new: Vec<(String, Definition)>,
     /// All tools that are not as they are pinned.
     pub strange: Vec<Strange>,
@@ -128,9 +127,9 @@ pub struct Seen {
 pub struct Strange {
     /// Its name.
     pub tool: String,
-    /// What it says of itself now.
+    /// Its definition now.
     pub definition: Definition,
-    /// What is the matter.
+    /// Why it is in quarantine.
     pub cause: Cause,
 }
 
@@ -139,14 +138,14 @@ pub struct Strange {
 #[serde(tag = "cause", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// Its definition is another than the one that is pinned.
+    /// Its definition differs from the pinned one.
     Changed,
     /// It came when another tool went, and says the same, or nearly.
     Renamed {
         /// The name of that tool; untrusted.
         was: String,
     },
-    /// Its server has had more tools than are pinned.
+    /// Its server has had more tools than may be pinned.
     TooMany,
     /// The pins could not be read.
     Unchecked {
@@ -169,29 +168,29 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Pins that are kept for one server. A server that goes on inventing tools does not fill the disk.
+/// Most pins that are kept for one server. A server that goes on inventing tools does not fill the disk.
 pub const MAX_PINS: usize = 20_000;
 
 /// Keeps pins.
 ///
-/// Must be quick: it is asked whenever a server has listed its tools.
+/// Must be quick: it is called whenever a server has listed its tools.
 pub trait Pins: Send + Sync {
-    /// What is pinned of `server`, whose list of tools has this hash.
+    /// The pins of `server`, whose list of tools has this hash.
     ///
     /// # Errors
-    /// When it cannot be read. The server's tools are then in quarantine until it can.
+    /// When they cannot be read. The server's tools are then in quarantine until they can.
     fn recall<'a>(
         &'a self,
         server: &'a PinnedServer,
         list: &'a [u8; 32],
     ) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>>;
 
-    /// The [generation](Recalled::Pins) of the pins of `server`, which is 0 before there are any; `None` when it cannot be read.
-    /// Asked every two seconds while one of its tools is in quarantine.
+    /// The [generation](Recalled::Pins) of the pins of `server`, which is 0 before there are any; `None` when it cannot
+    /// be read. Called every two seconds while one of its tools is in quarantine.
     fn generation<'a>(&'a self, server: &'a PinnedServer) -> BoxFuture<'a, Option<u64>>;
 
-    /// Writes down what was seen of `server`. A tool that was pinned meanwhile keeps its pin. Best effort: what goes wrong is
-    /// its own to log, and the list is looked at again next time.
+    /// Stores what was seen of `server`. A tool that was pinned meanwhile keeps its pin. Best effort: a failure is its
+    /// own to log, and the list is compared again next time.
     fn saw<'a>(&'a self, server: &'a PinnedServer, seen: Seen) -> BoxFuture<'a, ()>;
 }
 
@@ -209,15 +208,15 @@ pub struct PinsUnreadable {
     pub why: String,
 }
 
-/// A tool that is not as it is pinned, and what became of it.
+/// A tool that is not as it is pinned, and whether it can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {
     /// The server's own name for it; untrusted.
     pub tool: String,
-    /// What names its definition as it is now.
+    /// The hash of its definition now.
     pub definition: DefinitionHash,
-    /// What is the matter.
+    /// Why it is in quarantine.
     #[serde(flatten)]
     pub cause: Cause,
     /// Whether it can be used all the same, because pins only warn.

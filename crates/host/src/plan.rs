@@ -1,4 +1,4 @@
-//! The desired world against the actual one. Pure, so that all of hot reload can be tested as data.
+//! Compares the desired world with the actual one. Pure, so that all of hot reload can be tested as data.
 
 use std::collections::BTreeMap;
 

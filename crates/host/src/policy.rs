@@ -1,20 +1,19 @@
 //! Rules about calls: which run, which a person decides about, and which never run.
 //!
-//! The order of rules means nothing. Of those that speak of a call:
+//! The order of rules does not matter. Of those that cover a call:
 //!
 //! 1. one that denies wins, whatever else there is;
 //! 2. of the others the most specific wins, as [`Rule::specificity`] defines it;
 //! 3. of several that are as specific, one that confirms wins.
 //!
-//! Where none speaks of a call, a tool that only reads runs if [`Policy::allow_read_only`] says so, and
-//! [`Policy::otherwise`] decides about the rest. A call that a person [typed](Way::Cli) needs no other confirmation than a
-//! rule that asks for one.
+//! If none covers a call, a tool that only reads runs if [`Policy::allow_read_only`] is set, and [`Policy::otherwise`]
+//! decides about the rest. A call that a person [typed](Way::Cli) needs confirmation only where a rule asks for it.
 //!
-//! A pattern that is no `server/tool` may be in another spelling that people see, as [`Pattern`] says. A rule that denies or
-//! confirms is then about every tool that could be meant, one that allows only about those that are meant without a doubt.
+//! A pattern that is no `server/tool` may be in another spelling that people see; see [`Pattern`]. A rule that denies
+//! or confirms then covers every tool that it could mean, one that allows only tools that it certainly means.
 //!
-//! What somebody else brings, such as a project, is [judged by itself](Policy::stricter), and the stricter of two verdicts
-//! counts: so it can forbid and ask, and never allow.
+//! The rules of another source, such as a project, are [judged by themselves](Policy::stricter), and the stricter of
+//! two verdicts counts: so it can forbid and ask, and never allow.
 
 mod argument;
 mod explained;
@@ -40,9 +39,9 @@ const TYPED: &str = "who typed it wants it";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     own: Layer,
-    /// Those of others, which only make it stricter.
+    /// Layers from other sources, which only make it stricter.
     stricter: Vec<Layer>,
-    /// Why nothing runs: it is not known what the rules are.
+    /// Why nothing runs: the rules are unknown.
     broken: Option<String>,
     agent: Option<Arc<str>>,
     tenant: Option<Arc<str>>,
@@ -51,13 +50,13 @@ pub struct Policy {
 /// Rules that are judged together.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Layer {
-    /// The one that wins over others is before them.
+    /// Ordered by precedence: the first that covers a call wins.
     rules: Vec<Arc<Rule>>,
     allow_read_only: bool,
     otherwise: Otherwise,
 }
 
-/// Who is meant by conditions that are not about the call itself.
+/// The agent and tenant that conditions are about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Whom<'a> {
     agent: Option<&'a str>,
@@ -65,13 +64,13 @@ pub(crate) struct Whom<'a> {
 }
 
 impl Policy {
-    /// No rules yet: `otherwise` decides.
+    /// A policy without rules: `otherwise` decides.
     #[must_use]
     pub fn new(otherwise: Otherwise) -> Self {
         Self { own: Layer { otherwise, ..Layer::default() }, ..Self::default() }
     }
 
-    /// Nothing runs, and this is why: rules that cannot be read could forbid anything.
+    /// Nothing runs, for this reason: rules that cannot be read could forbid anything.
     #[must_use]
     pub fn broken(why: impl Into<String>) -> Self {
         Self { broken: Some(why.into()), ..Self::default() }
@@ -105,7 +104,7 @@ impl Policy {
         self.rule(Rule::new(Effect::Deny, pattern))
     }
 
-    /// Whether calls that no rule speaks of run without a question where the server claims that the tool changes nothing.
+    /// Whether calls that no rule covers run without a question where the server claims that the tool changes nothing.
     /// Off by default: it is the server's claim.
     #[must_use]
     pub fn allow_read_only(mut self, allow: bool) -> Self {
@@ -113,15 +112,15 @@ impl Policy {
         self
     }
 
-    /// What happens to calls that no rule speaks of.
+    /// What happens to calls that no rule covers.
     #[must_use]
     pub fn otherwise(mut self, otherwise: Otherwise) -> Self {
         self.own.otherwise = otherwise;
         self
     }
 
-    /// With the rules of somebody who may only make it stricter: rules that allow are left out, and so is every word about
-    /// tools that only read.
+    /// Adds the rules of a source that may only make the policy stricter: rules that allow are left out, and so is
+    /// `allow_read_only`.
     #[must_use]
     pub fn stricter(mut self, other: &Self, otherwise: Otherwise) -> Self {
         let rules = other.own.rules.iter().filter(|rule| rule.effect() != Effect::Allow).cloned().collect();
@@ -132,27 +131,27 @@ impl Policy {
         self
     }
 
-    /// For an agent that is called so, whom rules may name.
+    /// For the agent of this name, which rules may name.
     #[must_use]
     pub fn of_agent(mut self, agent: Option<impl Into<Arc<str>>>) -> Self {
         self.agent = agent.map(Into::into);
         self
     }
 
-    /// For a tenant that is called so, whom rules may name. There is none unless an embedder says so.
+    /// For the tenant of this name, which rules may name. None by default.
     #[must_use]
     pub fn of_tenant(mut self, tenant: Option<impl Into<Arc<str>>>) -> Self {
         self.tenant = tenant.map(Into::into);
         self
     }
 
-    /// Takes back what was said while the program ran: rules of this effect and these words that stand in no file.
+    /// Removes rules that were added at run time: those of this effect and this pattern alone that stand in no file.
     pub fn take_back(&mut self, effect: Effect, pattern: &Pattern) {
         let is_meant = |rule: &Rule| rule.effect() == effect && rule.is_only(pattern) && rule.origin().is_none();
         self.own.rules.retain(|rule| !is_meant(rule));
     }
 
-    /// Whether it says nothing that the [default](Otherwise) would not.
+    /// Whether it decides as the [default](Otherwise) does.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { own, stricter, broken, agent: _, tenant: _ } = self;
@@ -160,17 +159,17 @@ impl Policy {
         *own == nothing && broken.is_none() && stricter.iter().all(|layer| layer.says_nothing())
     }
 
-    /// Every rule, in the order in which they win: its own, then those that only make it stricter.
+    /// Every rule, in order of precedence: its own, then those that only make it stricter.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.layers().flat_map(|layer| layer.rules.iter().map(|rule| &**rule)).filter(|rule| !rule.is_reading())
     }
 
-    /// The rules that can be about no tool of these servers, in any spelling: most likely a mistake.
+    /// The rules that can cover no tool of these servers, in any spelling: most likely a mistake.
     pub fn idle<'p>(&'p self, servers: &'p [&str]) -> impl Iterator<Item = &'p Rule> {
         self.rules().filter(|rule| !servers.iter().any(|server| rule.pattern().may_be_of(server)))
     }
 
-    /// What happens to calls that no rule speaks of, and whether tools that only read are excepted.
+    /// What happens to calls that no rule covers, and whether tools that only read are excepted.
     #[must_use]
     pub fn rest(&self) -> (Otherwise, bool) {
         let strictest = self.layers().map(|layer| layer.otherwise).max().unwrap_or_default();
@@ -217,7 +216,7 @@ impl Layer {
         }
     }
 
-    /// What happens to a call that no rule speaks of.
+    /// What happens to a call that no rule covers.
     fn rest(&self, request: &GateRequest<'_>) -> Verdict {
         if self.allow_read_only && request.annotations.read_only == Some(true) {
             return Verdict::allow("its server says that it only reads");

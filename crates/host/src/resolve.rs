@@ -1,6 +1,6 @@
-//! The seams to the world outside: what a child process is started with, what a request carries, what is remembered.
+//! The traits through which a host reaches the outside: values for child processes and requests, and storage.
 //!
-//! The host reads no environment, no files and no database. It asks these traits, at the moment it needs an answer.
+//! The host reads no environment, no files and no database. It calls these traits, at the moment it needs an answer.
 
 mod inheriting;
 
@@ -22,10 +22,10 @@ use crate::{
 
 /// Turns placeholders into values, at the last moment.
 ///
-/// The default takes everything as written, as [`Verbatim`] does, and passes on what there is of
+/// The default takes everything as written, as [`Verbatim`] does, and passes on the variables of
 /// [`HostBuilder::environment`](crate::HostBuilder::environment).
 pub trait Resolver: Send + Sync {
-    /// What to start. Called before each spawn, so that a changed environment takes effect on reconnect.
+    /// The child process to start. Called before each spawn, so that a changed environment takes effect on reconnect.
     ///
     /// # Errors
     /// [`ResolveError`] names the field and the variable that has no value.
@@ -44,14 +44,14 @@ pub trait Resolver: Send + Sync {
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>>;
 
-    /// A program of this server's entry has printed these as values of headers: they are secrets from now on. The default
-    /// ignores it.
+    /// A program of this server's entry has printed these values of headers: treat them as secrets from now on. The
+    /// default ignores it.
     fn given(&self, server: &ServerName, secrets: Vec<String>) {
         let _ = (server, secrets);
     }
 
-    /// What is known in advance of signing in. For whoever implements [`Authorizer`]; the host does not ask for it. The
-    /// default takes everything as written.
+    /// The OAuth settings of an entry. For implementors of [`Authorizer`]; the host does not call this. The default
+    /// takes everything as written.
     ///
     /// # Errors
     /// As [`Self::stdio`].
@@ -72,9 +72,9 @@ pub struct ChildPlan {
     pub env: Vec<(OsString, OsString)>,
     /// Working folder; default: that of the host.
     pub cwd: Option<PathBuf>,
-    /// What it may do, if not everything.
+    /// Its sandbox, if there is one.
     pub sandbox: Option<Box<Confinement>>,
-    /// What it runs in, if not on this system. `env` is that of the engine's client then.
+    /// Its container, if there is one. `env` is then that of the engine's client.
     pub container: Option<Box<ContainerPlan>>,
 }
 
@@ -83,7 +83,7 @@ pub struct ChildPlan {
 pub struct ContainerPlan {
     /// The container.
     pub container: Container,
-    /// Which variables of the client's environment are given to the server in it, by name.
+    /// Which variables of the client's environment the server in the container gets, by name.
     pub variables: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ impl ResolveError {
     }
 }
 
-/// Takes every string as it is written; children inherit nothing but what their entry says.
+/// Takes every string as it is written; children inherit only what their entry names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verbatim;
 
@@ -148,15 +148,14 @@ impl Resolver for Verbatim {
     }
 }
 
-/// Signs requests in: gives them their `Authorization` header, and a proof where the token is bound to a key; says what to do
-/// when a server refuses one.
+/// Authorizes requests: gives them their `Authorization` header, and a proof where the token is bound to a key; decides
+/// what to do when a server refuses one.
 ///
-/// It is asked about HTTP servers whose entry has no `Authorization` header of its own. Without one, the default, such
-/// servers get no such header, and one that wants it waits as [`State::NeedsAuth`](crate::State::NeedsAuth).
+/// The host calls it for HTTP servers whose entry has no `Authorization` header of its own. Without one, the default,
+/// such servers get no such header, and one that wants it waits as [`State::NeedsAuth`](crate::State::NeedsAuth).
 pub trait Authorizer: Send + Sync {
-    /// What a request with this method that is about to be sent to the URL of `to` is signed with; `None` when nobody has
-    /// signed in. Asked for every request, and again when one is sent again: it must be quick while there is a token that
-    /// can be used.
+    /// The signature for a request with this method to the URL of `to`; `None` when there is no sign-in. Called for
+    /// every request, and again when one is sent again: it must be quick while there is a usable token.
     ///
     /// # Errors
     /// [`NotAuthorized::Unavailable`] fails this request alone, [`NotAuthorized::SignIn`] the connection.
@@ -166,21 +165,20 @@ pub trait Authorizer: Send + Sync {
         method: &'a Method,
     ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>>;
 
-    /// A request was refused. `Ok` when it is worth sending once more: there is another token, one with more scopes, or a
-    /// nonce for its proof.
+    /// Handles the refusal of a request. `Ok` when it is worth sending once more: there is another token, one with more
+    /// scopes, or a nonce for its proof.
     ///
     /// # Errors
     /// As [`Self::sign`].
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>>;
 
-    /// The server named the nonce that proofs are to hold from now on (RFC 9449, 8.2 and 9). Told of answers to requests that
-    /// had a proof, and before [`Self::challenged`] is asked about the same answer. The value is as it came. The default
-    /// ignores it.
+    /// The server named the nonce for later proofs (RFC 9449, 8.2 and 9). Called for responses to requests with a
+    /// proof, before [`Self::challenged`] for the same response. The value is as it came. The default ignores it.
     fn nonce(&self, to: Destination<'_>, nonce: &HeaderValue) {
         let _ = (to, nonce);
     }
 
-    /// Waits until somebody has signed in to a server that waits for that; the server is then connected again. The default
+    /// Waits until the user has signed in to a server that waits for that; the host then connects it again. The default
     /// waits for ever.
     fn signed_in<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, ()> {
         let _ = to;
@@ -188,18 +186,18 @@ pub trait Authorizer: Send + Sync {
     }
 }
 
-/// What one request is signed with. Its `Debug` shows neither.
+/// The signature of one request. Its `Debug` shows no values.
 #[derive(Clone)]
 pub struct Signature {
     /// The header `Authorization`.
     pub authorization: HeaderValue,
-    /// The header `DPoP`: that whoever sends the request has the key which the token is bound to (RFC 9449). Good for this
+    /// The header `DPoP`: proof that the sender has the key to which the token is bound (RFC 9449). Good for this
     /// request alone.
     pub proof: Option<HeaderValue>,
 }
 
 impl From<HeaderValue> for Signature {
-    /// With a token that whoever has it can use.
+    /// With a bearer token.
     fn from(authorization: HeaderValue) -> Self {
         Self { authorization, proof: None }
     }
@@ -228,14 +226,14 @@ impl fmt::Debug for Destination<'_> {
     }
 }
 
-/// How a server refused a request. Its `Debug` does not show what was sent.
+/// A server's refusal of a request. Its `Debug` does not show the `Authorization` header.
 #[derive(Clone)]
 pub struct Challenge {
     /// 401 or 403.
     pub status: u16,
     /// The values of its `WWW-Authenticate` headers, as they came; at most eight of at most 8 KiB.
     pub www_authenticate: Vec<String>,
-    /// The `Authorization` header that the request had.
+    /// The `Authorization` header of the request.
     pub sent: Option<HeaderValue>,
 }
 
@@ -249,7 +247,7 @@ impl fmt::Debug for Challenge {
     }
 }
 
-/// A request cannot be signed in. Neither text holds a secret; both are made safe to print by the host.
+/// A request cannot be authorized. Neither text holds a secret; the host makes both safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAuthorized {
@@ -259,7 +257,7 @@ pub enum NotAuthorized {
         /// What that person should do, such as `toolrack login sentry`.
         how: String,
     },
-    /// No token can be had at the moment.
+    /// No token is available at the moment.
     #[error("{why}")]
     Unavailable {
         /// What went wrong.
@@ -267,37 +265,36 @@ pub enum NotAuthorized {
     },
 }
 
-/// What outlives a connection: the era that worked with a server, and the tools of servers that are started when they are
-/// needed.
+/// Storage that outlives a connection: the last era of a server, and the tools of servers that start on demand.
 ///
 /// Every method is best effort and must be quick; a failure is its own to log.
 pub trait Memory: Send + Sync {
-    /// The era that worked last with the server of this [fingerprint](crate::ServerSpec::fingerprint).
+    /// The last era that worked with the server of this [fingerprint](crate::ServerSpec::fingerprint).
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>>;
     /// Remembers it.
     fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()>;
-    /// The tools of a server as they were given to [`Self::remember_tools`]. The default remembers none.
+    /// The tools of a server as [`Self::remember_tools`] stored them. The default remembers none.
     fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
         let _ = fingerprint;
         Box::pin(async { None })
     }
-    /// Remembers them. What the bytes mean is the host's business.
+    /// Stores them. The bytes are opaque, in the host's own format.
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
         drop((fingerprint, tools));
         Box::pin(async {})
     }
 }
 
-/// What people answered for good when they were asked whether a call may run.
+/// Answers that count for good, to questions whether a call may run.
 ///
-/// Asked each time before somebody would be asked, so that what is taken back counts no more at the next call.
+/// Consulted before each question, so that a revoked answer counts no more at the next call.
 pub trait Answers: Send + Sync {
-    /// The answer that lets calls like this run, in a few words with its date; `None` when somebody has to be asked. Must be
-    /// quick. A failure is its own to log, and no answer.
+    /// The answer that lets calls like this run, in a few words with its date; `None` when a person has to be asked.
+    /// Must be quick. A failure is its own to log, and no answer.
     fn recall<'a>(&'a self, about: AnswerAbout<'a>) -> BoxFuture<'a, Option<String>>;
 
-    /// Remembers an answer, in the place of earlier ones about the same tools. Whether that could be done; a failure is its own
-    /// to log.
+    /// Stores an answer, in place of earlier ones about the same tools. Returns whether that worked; a failure is its
+    /// own to log.
     fn remember<'a>(&'a self, answer: NewAnswer<'a>) -> BoxFuture<'a, bool>;
 }
 
@@ -307,37 +304,37 @@ impl fmt::Debug for dyn Answers {
     }
 }
 
-/// What an answer has to be about.
+/// The call that an answer must cover.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerAbout<'a> {
     /// The server's name.
     pub server: &'a ServerName,
-    /// [What](crate::ServerSpec::fingerprint) is configured under that name: another command or URL is another server.
+    /// The [fingerprint](crate::ServerSpec::fingerprint) of its entry: another command or URL is another server.
     pub fingerprint: &'a str,
     /// The tool's own name; untrusted.
     pub tool: &'a str,
-    /// What the tool is: another definition is another tool.
+    /// The hash of its definition: another definition is another tool.
     pub definition: DefinitionHash,
 }
 
-/// An answer to be remembered.
+/// An answer to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAnswer<'a> {
     /// The server's name.
     pub server: &'a ServerName,
-    /// What is configured under that name.
+    /// The fingerprint of its entry.
     pub fingerprint: &'a str,
-    /// The tools that it is about, with what they are now.
+    /// The tools that it covers, with the hashes of their definitions.
     pub tools: &'a [(String, DefinitionHash)],
-    /// It was given for all that the server has.
+    /// It covers all tools of the server.
     pub of_server: bool,
-    /// How the call came in that was asked about.
+    /// The way in of the call in question.
     pub by: Way,
 }
 
-/// Keeps what is too long for a model.
+/// Keeps results that are too long for a model.
 pub trait Artifacts: Send + Sync {
-    /// Keeps `bytes` and returns a handle that leads back to them, such as a path or an id.
+    /// Keeps `bytes` and returns a handle to them, such as a path or an id.
     fn keep<'a>(
         &'a self,
         server: &'a ServerName,

@@ -1,8 +1,8 @@
-//! Scripts that call tools: a model writes one, and only what it prints comes back.
+//! Scripts that call tools: a model writes one, and gets only its output back.
 //!
-//! [`Host::scripts`](crate::Host::scripts) makes a server with one tool, `run_code`. An [`Interpreter`] runs what the model
-//! wrote; all that it gets of the world is a [`ScriptTools`], and each call that this makes goes through the one door: the
-//! gate judges it, the asker of the call of `run_code` is asked, and events tell of it.
+//! [`Host::scripts`](crate::Host::scripts) makes a server with one tool, `run_code`. An [`Interpreter`] runs the
+//! model's script; the script reaches the world only through a [`ScriptTools`], whose calls go through the one door:
+//! the gate judges each, the asker of the call of `run_code` answers questions, and events report it.
 
 use std::{
     borrow::Cow,
@@ -27,28 +27,27 @@ use crate::{
 
 /// Runs scripts that call tools.
 ///
-/// What it runs was written by a model, which may have been talked into anything by what it read: a script must reach
-/// no files, no network and nothing else of this process but its [`ScriptTools`], and must end within bounds of time,
-/// memory and output whatever it does.
+/// A model wrote the script, and its input may have misled it: a script must reach no files, no network and nothing
+/// else of this process but its [`ScriptTools`], and must always end within bounds of time, memory and output.
 pub trait Interpreter: Send + Sync {
-    /// For the model: which language, what it lacks, how to print, what bounds there are, and how what cannot be called by
-    /// a signature is found. Signatures follow it.
+    /// For the model: which language, what it lacks, how to print, which bounds there are, and how to find tools that
+    /// have no signature here. Signatures follow it.
     fn manual(&self) -> &str;
 
     /// How a call of the tool `tool` of `server` is written. `parameters` are written as in a
-    /// [`signature`](crate::signature()); `gives` is what the tool gives, likewise.
+    /// [`signature`](crate::signature()); `gives` is the type of the result, likewise.
     fn signature(&self, server: &str, tool: &str, parameters: &[String], gives: &str) -> String;
 
     /// Runs a script. Dropping the future ends it.
     fn run(&self, code: String, tools: ScriptTools) -> BoxFuture<'_, Printed>;
 }
 
-/// What came of a script.
+/// The output of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed {
     /// All that it printed, within the bounds of the [`Interpreter`].
     pub text: String,
-    /// Why it did not come to its end, for the model that wrote it.
+    /// Why it did not finish, for the model that wrote it.
     pub error: Option<String>,
 }
 
@@ -56,15 +55,15 @@ pub struct Printed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ScriptCall {
-    /// The tool as `server/tool`; if there is none, what the script called it, safe to print.
+    /// The tool as `server/tool`; for an unknown tool, the script's name for it, safe to print.
     pub tool: String,
-    /// Why it gave nothing: a code as that of [`CallError::code`], or `TOOL_ERROR`, or `CANCELLED` if the script ended
+    /// Why it has no result: a code as that of [`CallError::code`], or `TOOL_ERROR`, or `CANCELLED` if the script ended
     /// before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
 }
 
-/// A call gave no result; scripts can catch it.
+/// A call without a result; scripts can catch it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -77,7 +76,7 @@ pub struct ScriptCallError {
 
 /// The tools of one run of a script.
 ///
-/// Its clones are the same: who runs the script may call several at once, and bounds how many.
+/// Its clones share the run: an interpreter may make several calls at once, and bounds how many.
 #[derive(Clone)]
 pub struct ScriptTools(Arc<Run>);
 
@@ -88,7 +87,7 @@ struct Run {
     made: Mutex<Vec<ScriptCall>>,
 }
 
-/// What the calls of a script have from the call of `run_code`.
+/// Settings that the calls of a script share with the call of `run_code`.
 pub(crate) struct Around {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) asker: SharedAsker,
@@ -108,8 +107,8 @@ impl ScriptTools {
         Self(Arc::new(Run { host, around, selection, made: Mutex::default() }))
     }
 
-    /// Calls a tool, named as [`Call::new`] takes it, and gives its result as JSON: structured content where there is any,
-    /// else the text. Pictures and sound are left out.
+    /// Calls a tool, named as [`Call::new`] takes it, and returns its result as JSON: structured content where there is
+    /// any, else the text. Pictures and sound are left out.
     ///
     /// # Errors
     /// [`ScriptCallError`], for a tool's own error as well.
@@ -153,7 +152,7 @@ impl ScriptTools {
     }
 
     /// The tools that fit `query` best, at most `limit` (and 20), as JSON: an array of name, server, description and
-    /// arguments. That is no call: it only looks into the catalog.
+    /// arguments. This is no call: it only looks into the catalog.
     pub async fn search(&self, query: &str, limit: usize) -> String {
         let Run { host, around, selection, .. } = &*self.0;
         host.found(Arc::clone(&around.catalog), Arc::clone(selection), query, limit).await
@@ -172,13 +171,13 @@ impl ScriptTools {
         })
     }
 
-    /// The calls that were made until now, in the order in which they began.
+    /// The calls so far, in the order in which they began.
     #[must_use]
     pub fn made(&self) -> Vec<ScriptCall> {
         self.0.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives the place of the call among those that were made.
+    /// Records a call and returns its place among the calls so far.
     fn begins(&self, tool: &str) -> usize {
         let number = {
             let mut made = self.0.made.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,12 +29,12 @@ pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
 pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
 pub use setting::Setting;
 
-/// The world as it should be. Handed to [`Host::apply`](crate::Host::apply).
+/// The desired world, for [`Host::apply`](crate::Host::apply).
 pub type Desired = BTreeMap<ServerName, ServerSpec>;
 
-/// The name a server has in the configuration: the only name of it that people, policies and the catalog use.
+/// The name of a server in the configuration: the only name that people, policies and the catalog use.
 ///
-/// It is never what the server says of itself (`serverInfo` is not an identity).
+/// It never comes from the server (`serverInfo` is not an identity).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ServerName(Arc<str>);
@@ -112,7 +112,7 @@ pub struct ServerSpec {
     pub source: Source,
     /// Which protocol eras may be spoken. Default [`Protocol::Auto`].
     pub protocol: Protocol,
-    /// Which of its tools exist for us.
+    /// Which of its tools the host offers.
     pub tools: ToolFilter,
     /// Time bounds.
     pub timeouts: Timeouts,
@@ -122,17 +122,17 @@ pub struct ServerSpec {
     pub retry: Retry,
     /// When it is started. Default [`Start::Eager`].
     pub start: Start,
-    /// It is stopped when nobody has used it for this long, twice that at the latest, and started again when it is called.
-    /// Default `None`: never.
+    /// It is stopped when unused for this long, twice that at the latest, and started again by a call. Default `None`:
+    /// never.
     pub idle_stop: Option<Duration>,
-    /// What happens to a tool that is not as it was first seen, where the host has [`Pins`](crate::Pins). Default `None`: it is
-    /// in quarantine. Means nothing for a server in this process, which is part of the program.
+    /// What happens to a tool that changes after it was first seen, where the host has [`Pins`](crate::Pins). Default
+    /// `None`: it is in quarantine. Ignored for a server in this process, which is part of the program.
     pub pins: Option<PinMode>,
-    /// What becomes of a result that breaks the output schema of its tool. Default [`OutputSchema::Warn`].
+    /// What happens to a result that breaks the output schema of its tool. Default [`OutputSchema::Warn`].
     pub output_schema: OutputSchema,
-    /// What becomes of arguments that do not fit the input schema of their tool. Default `None`: nothing, the server judges.
+    /// What happens to arguments that do not fit the tool's input schema. Default `None`: nothing, the server judges.
     pub validate_args: Option<ValidateArgs>,
-    /// What becomes of characters that are not seen in what it says of itself. Default `None`: they are left out.
+    /// What happens to invisible characters in the server's texts. Default `None`: they are removed.
     pub invisible: Option<Invisible>,
 }
 
@@ -143,8 +143,8 @@ pub enum Start {
     /// At once.
     #[default]
     Eager,
-    /// When one of its tools is called, as long as the host's [`Memory`](crate::Memory) knows which tools it has; to find that
-    /// out it is started at once.
+    /// When one of its tools is called, as long as the host's [`Memory`](crate::Memory) knows its tools; otherwise it
+    /// starts at once, to list them.
     Lazy,
 }
 
@@ -191,10 +191,10 @@ impl ServerSpec {
         Self::new(Transport::Native(server))
     }
 
-    /// A stable hash of what decides which program answers, with placeholders unresolved: command, arguments, variables,
-    /// working folder and image of a child process; address, headers and account of an endpoint. The key under which the era
-    /// of a server, its tools and what was answered for good are remembered: another command or URL is another server, other
-    /// time-outs or limits are not.
+    /// A stable hash of everything that decides which program answers, with placeholders unresolved: command,
+    /// arguments, variables, working folder and image of a child process; address, headers and account of an endpoint.
+    /// The key for the remembered era of a server, its tools and answers that count for good: another command or URL is
+    /// another server, other time-outs or limits are not.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         identity::of(&self.transport)
@@ -234,23 +234,23 @@ pub struct Stdio {
     pub command: String,
     /// Its arguments; no shell is involved.
     pub args: Vec<String>,
-    /// Added to, and overriding, what is inherited.
+    /// Added to the inherited variables, and overriding them.
     pub env: BTreeMap<String, String>,
     /// Working folder; default: that of the host.
     pub cwd: Option<PathBuf>,
-    /// Which variables of the environment that the host was given the child sees. A host that was given none has none to pass
-    /// on: see [`HostBuilder::environment`](crate::HostBuilder::environment).
+    /// Which variables of the host's environment the child inherits. By default a host has no environment: see
+    /// [`HostBuilder::environment`](crate::HostBuilder::environment).
     pub inherit_env: InheritEnv,
-    /// What it may do, if not everything that the person may. Default: everything.
+    /// Its sandbox. Default: none; it may do everything that the user may.
     pub sandbox: Option<Box<Sandbox>>,
-    /// A container that it runs in. `command` and `cwd` are in the image then (an empty `command` is what the image says),
-    /// nothing is inherited but what is named, and there is no `sandbox`. Default: none.
+    /// Its container. `command` and `cwd` are then in the image (an empty `command` is the image's own), only named
+    /// variables are inherited, and there is no `sandbox`. Default: none.
     pub container: Option<Box<Container>>,
 }
 
-/// What a child process may do, with everything that it starts. Beside what is named here, it may read and run what every
-/// program needs of its system ([`Confinement::SYSTEM`](crate::Confinement::SYSTEM)) and what it is installed with, and change
-/// its working folder, unless that is the person's home or holds it.
+/// What a child process, with everything that it starts, may do. Beyond the settings here, it may read and run what
+/// every program needs of its system ([`Confinement::SYSTEM`](crate::Confinement::SYSTEM)) and its own installation,
+/// and change its working folder, unless that is the user's home or holds it.
 ///
 /// Linux only, from 6.7 on (6.2 without ports). Elsewhere the server is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,10 +271,11 @@ pub struct Sandbox {
     pub files: Option<u64>,
     /// Processor time of each process. Default: no bound.
     pub cpu: Option<Duration>,
-    /// What this system cannot enforce is left out, instead of the server. Default `false`.
+    /// Leaves out what this system cannot enforce, instead of refusing to start. Default `false`.
     pub best_effort: bool,
-    /// Datagrams of the internet (UDP) to and from everywhere, and the list of network interfaces. Without them, names are looked up over TCP
-    /// port 53, if `connect` has it and the program's resolver can (the GNU C library and Go can, musl cannot). Default `false`.
+    /// Datagrams of the internet (UDP) to and from everywhere, and the list of network interfaces. Without them, names
+    /// are resolved over TCP port 53, if `connect` has it and the program's resolver can (the GNU C library and Go can,
+    /// musl cannot). Default `false`.
     pub udp: bool,
 }
 
@@ -305,7 +306,7 @@ pub enum Ports {
 }
 
 impl Sandbox {
-    /// This, with every path taken as it is written and no home known.
+    /// This sandbox as a confinement, with every path taken as it is written and no home known.
     #[must_use]
     pub fn confinement(&self) -> crate::Confinement {
         let ports = |ports: &Ports| match ports {
@@ -337,20 +338,21 @@ pub struct Http {
     pub url: String,
     /// Sent with every request; their values are secrets.
     pub headers: BTreeMap<String, String>,
-    /// A program that prints headers as a JSON object, for requests of a connection; what it gives goes before `headers`, and
-    /// with it nobody is asked to sign in. See `docs/sign-in.md`.
+    /// A program that prints headers as a JSON object, for requests of a connection. Its headers win over `headers`,
+    /// and with it there is no sign-in. See `docs/sign-in.md`.
     pub headers_helper: Option<Box<Stdio>>,
-    /// How its requests are signed in, if the server wants that and no `Authorization` header is configured.
+    /// How its requests are authorized, if the server wants that and no `Authorization` header is configured.
     pub oauth: OAuth,
     /// For TCP and TLS together. Configured as `open_timeout`. Default 5 s.
     pub open_timeout: Duration,
-    /// Silence allowed between two pieces of a JSON body. Configured as `read_timeout`. Default 30 s. Event streams have the call's own clock.
+    /// Silence allowed between two pieces of a JSON body. Configured as `read_timeout`. Default 30 s. Event streams
+    /// have the call's own clock.
     pub read_timeout: Duration,
-    /// For the answer to the first request of a server whose era is not known; then it is taken for one of the older era.
+    /// For the answer to the first request of a server whose era is unknown; after that, the older era is assumed.
     /// Configured as `probe_timeout`. Default 3 s.
     pub probe_timeout: Duration,
-    /// For posting a message that has no answer, such as a cancellation or our answer to a question of the server. Configured as
-    /// `post_timeout`. Default 5 s.
+    /// For posting a message without an answer, such as a cancellation or an answer to the server's question.
+    /// Configured as `post_timeout`. Default 5 s.
     pub post_timeout: Duration,
     /// Reconnects of one broken event stream, over its whole life. Default 20.
     pub sse_max_reconnects: u32,
@@ -372,36 +374,35 @@ impl Default for Http {
     }
 }
 
-/// What is known in advance of signing in with OAuth 2.1. Nothing has to be: a server says what it needs.
+/// Settings for signing in with OAuth 2.1. All are optional: a server says what it needs.
 ///
-/// The host does nothing with it but hand it to its [`Authorizer`](crate::Authorizer). The client's strings may hold
-/// placeholders.
+/// The host only passes them to its [`Authorizer`](crate::Authorizer). The client's strings may hold placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OAuth {
     /// A client that was registered by hand at the authorization server.
     pub client_id: Option<String>,
     /// Its secret, if it has one.
     pub client_secret: Option<String>,
-    /// The key with which it says who it is, instead of a secret (`private_key_jwt`: RFC 7523, OpenID Connect Core 9): PEM,
-    /// of a P-256, P-384, Ed25519 or RSA key.
+    /// The key that authenticates it, instead of a secret (`private_key_jwt`: RFC 7523, OpenID Connect Core 9): PEM, of
+    /// a P-256, P-384, Ed25519 or RSA key.
     pub private_key: KeptText,
     /// The `kid` under which the authorization server knows that key, if it wants one.
     pub key_id: Option<String>,
-    /// Where a Client ID Metadata Document of this program can be read; used where the authorization server understands it
-    /// and no `client_id` is given.
+    /// The URL of a Client ID Metadata Document of this program; used where the authorization server supports it and no
+    /// `client_id` is given.
     pub client_metadata_url: Option<String>,
     /// The scopes to ask for. Default: those that the server names.
     pub scopes: Vec<String>,
-    /// Which of several accounts at this URL is meant. Default: the one without a name.
+    /// Which of several accounts at this URL to use. Default: the one without a name.
     pub account: Option<String>,
-    /// How a token is had.
+    /// How to get a token.
     pub grant: Grant,
-    /// What somebody else says of who this is, as a JWT: the workload's own with [`Grant::JwtBearer`], a person's ID token
-    /// with [`Grant::EnterpriseManaged`].
+    /// A statement by another party about who this is, as a JWT: the workload's own with [`Grant::JwtBearer`], a
+    /// person's ID token with [`Grant::EnterpriseManaged`].
     pub assertion: KeptText,
-    /// Who gives ID-JAGs for ID tokens, with [`Grant::EnterpriseManaged`].
+    /// The issuer of ID-JAGs for ID tokens, with [`Grant::EnterpriseManaged`].
     pub idp: Option<IdentityProvider>,
-    /// Whether tokens must be bound to a key that is proved to be here with each request (RFC 9449).
+    /// Whether each request must prove that it has the key to which the token is bound (RFC 9449).
     pub dpop: bool,
 }
 
@@ -410,12 +411,12 @@ pub struct OAuth {
 pub struct KeptText {
     /// The text itself, which is a secret.
     pub text: Option<String>,
-    /// An absolute path. The file is read each time that the text is needed: what is mounted there can be renewed.
+    /// An absolute path. The file is read on each use: a mounted secret can be renewed.
     pub file: Option<String>,
 }
 
 impl KeptText {
-    /// Whether nothing is said of it.
+    /// Whether neither is set.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.text.is_none() && self.file.is_none()
@@ -427,43 +428,43 @@ impl KeptText {
 pub struct IdentityProvider {
     /// Its token endpoint.
     pub token_url: String,
-    /// As what this program is known there.
+    /// This program's client id there.
     pub client_id: Option<String>,
-    /// With which secret.
+    /// The secret for it.
     pub client_secret: Option<String>,
 }
 
-/// How a token is had.
+/// How to get a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grant {
     /// A person signs in with a browser.
     #[default]
     AuthorizationCode,
-    /// The client itself, with its secret or its key; nobody is asked.
+    /// The client itself, with its secret or its key; no person takes part.
     ClientCredentials,
     /// A workload, with a JWT that its platform gives it (RFC 7523, 2.1; workload identity federation).
     JwtBearer,
-    /// A person who has signed in to an enterprise, whose identity provider says what they may use: their ID token becomes
-    /// an ID-JAG there, and that a token (RFC 8693, and MCP's extension `enterprise-managed-authorization`).
+    /// A person who has signed in to an enterprise, whose identity provider decides what they may use: their ID token
+    /// becomes an ID-JAG there, and that a token (RFC 8693, and MCP's extension `enterprise-managed-authorization`).
     EnterpriseManaged,
 }
 
 impl Grant {
-    /// Whether somebody has to look at a browser.
+    /// Whether a person has to sign in with a browser.
     #[must_use]
     pub fn needs_a_person(self) -> bool {
         self == Self::AuthorizationCode
     }
 }
 
-/// Whether somebody agreed to run an entry.
+/// Whether an entry may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Configured by the user or a program.
     Trusted,
-    /// Brought by a file of a project, or dependent on the folder where it is used; waits for approval and is neither started
-    /// nor resolved.
+    /// Configured by a file of a project, or dependent on the folder where it is used; waits for approval and is
+    /// neither started nor resolved.
     Pending,
 }
 
@@ -502,7 +503,7 @@ impl fmt::Display for Source {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// Find out, remember, fall back.
+    /// Detect the era, remember it, fall back.
     #[default]
     Auto,
     /// 2025-11-25 and older, opened by `initialize`.

@@ -1,15 +1,15 @@
-//! Work that goes on by itself while the future that waits for it is not polled.
+//! Work that goes on while the future that waits for it is not polled.
 
 use std::{future, panic};
 
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-/// Runs `work` in a task of its own from the first poll on, and gives what comes of it. Dropping the future cancels `work`.
+/// Runs `work` in a task of its own from the first poll on, and returns its output. Dropping the future cancels `work`.
 ///
-/// A future that waits in a collection (`FuturesUnordered`, `buffer_unordered`) or in a branch of a loop stands still while
-/// its task awaits something else. What it holds then (a permit, a database connection) is missing to all others, and for
-/// ever where the task awaits just that. Work that holds such things is run by this function.
+/// A future that waits in a collection (`FuturesUnordered`, `buffer_unordered`) or in a branch of a loop stands still
+/// while its task awaits something else. Other tasks then miss what it holds (a permit, a database connection), for
+/// ever if its own task awaits just that. Run work that holds such things by this function.
 ///
 /// # Panics
 /// Where `work` panics. Outside of a tokio runtime.

@@ -1,14 +1,13 @@
 //! The one place that makes untrusted text safe to show.
 //!
-//! Whatever a server says (names, descriptions, results, error texts, its stderr) can hold terminal escapes that
-//! hide or fake lines, bidi controls that reorder them, and characters nobody sees. Text goes through one of these
-//! functions at the sink: [`for_terminal`] and [`for_line`] for people at a terminal, [`for_log`] for logs,
-//! [`for_html`] for pages, [`Safe`] inside a `format!`. Models and programs are given text [without what is not
-//! seen](without_unseen).
+//! Whatever a server says (names, descriptions, results, error texts, its stderr) can hold terminal escapes that hide
+//! or fake lines, bidi controls that reorder them, and invisible characters. Text goes through one of these functions
+//! at the sink: [`for_terminal`] and [`for_line`] for people at a terminal, [`for_log`] for logs, [`for_html`] for
+//! pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible characters](without_unseen).
 //!
-//! What would act on the display instead of showing becomes a visible escape such as `\u{1b}`; nothing is silently
-//! dropped, except the carriage return of a CRLF line end. Text without such characters is returned borrowed.
-//! Escaping is for showing, not for storing: a backslash is left alone, so it cannot be undone.
+//! A character that would act on the display becomes a visible escape such as `\u{1b}`; nothing is silently dropped,
+//! except the carriage return of a CRLF line end. Text without such characters is returned borrowed. Escaping is for
+//! display, not for storage: a backslash is left alone, so it cannot be undone.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -64,17 +63,17 @@ pub fn for_html(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Lines, html: true })
 }
 
-/// Text for models and programs: without the characters that are not seen or act on a display, and for the rest as it is.
+/// Text for models and programs: without characters that are invisible or act on a display, otherwise unchanged.
 ///
-/// Left out are tag characters, zero-width characters, bidi controls, soft hyphens, fillers, variation selectors, control
-/// characters and their like. Kept are line feed, tab and carriage return; a joiner between letters of scripts that are
-/// spelled with joiners, and inside of an emoji; a selector that turns a character into an emoji or back. Other ends of lines
-/// and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds. Idempotent.
+/// Removed are tag characters, zero-width characters, bidi controls, soft hyphens, fillers, variation selectors,
+/// control characters and their like. Kept are line feed, tab and carriage return; a joiner between letters of scripts
+/// that are spelled with joiners, and inside an emoji; a selector that turns a character into an emoji or back. Other
+/// ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds. Idempotent.
 pub fn without_unseen(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Model, html: false })
 }
 
-/// Changes every text in `value`, names of members included: with a function that hides secrets, none is left in it.
+/// Changes every text in `value`, names of members included: a function that hides secrets leaves none in it.
 pub fn change_in(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) {
     match value {
         Value::String(text) => {
@@ -108,26 +107,26 @@ pub fn clip(text: &str, max_bytes: usize) -> Cow<'_, str> {
     }
 }
 
-/// Where the text goes, and whether markup must be neutralised too.
+/// The kind of output, and whether markup must be neutralised too.
 #[derive(Clone, Copy)]
 struct Sink {
     kind: Kind,
     html: bool,
 }
 
-/// What is done with lines, and with what is not plain text.
+/// How line ends, and characters that are no plain text, are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Lines stay, the rest is escaped.
     Lines,
     /// All of it is escaped, line ends too.
     Line,
-    /// Lines stay, the rest is left out.
+    /// Lines stay, the rest is removed.
     Model,
 }
 
 impl Sink {
-    /// What an ordinary byte of ASCII must be for [`escape`] to return the text as it is.
+    /// The condition for an ASCII byte that lets [`escape`] return the text unchanged.
     fn keeps_byte(self, byte: u8) -> bool {
         match byte {
             b'\n' | b'\t' => self.kind != Kind::Line,
@@ -166,7 +165,7 @@ fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// What stands in for a character that does not stay as it is.
+/// The replacement of a character that does not stay as it is.
 enum Replacement {
     Nothing,
     Fixed(&'static str),
@@ -213,7 +212,7 @@ fn push_replacement(out: &mut String, replacement: &Replacement) -> Option<char>
 const ZWNJ: char = '\u{200c}';
 const ZWJ: char = '\u{200d}';
 
-/// Characters that act on the display or are not seen at all. A table, so that what is covered can be read off.
+/// Characters that act on the display or are invisible. A table, so that its coverage is easy to read.
 fn is_unsafe(c: char) -> bool {
     matches!(c,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'               // C0, DEL, C1: escapes, bells, cursor movement

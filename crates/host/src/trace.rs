@@ -1,10 +1,11 @@
-//! What follows one piece of work through several programs: W3C Trace Context (<https://www.w3.org/TR/trace-context/>) and
-//! Baggage, as MCP carries them in `_meta` (SEP-414: `traceparent`, `tracestate`, `baggage`).
+//! Context that follows one piece of work through several programs: W3C Trace Context
+//! (<https://www.w3.org/TR/trace-context/>) and Baggage, as MCP carries them in `_meta` (SEP-414: `traceparent`,
+//! `tracestate`, `baggage`).
 
 use serde_json::{Map, Value};
 use tracing::Span;
 
-/// The longest `tracestate`, in bytes: what everybody must pass on.
+/// The longest `tracestate`, in bytes, that every hop must pass on.
 const MAX_STATE: usize = 512;
 /// The longest `baggage`, in bytes: likewise.
 const MAX_BAGGAGE: usize = 8_192;
@@ -24,29 +25,28 @@ impl TraceContext {
         is_parent(traceparent).then(|| Self { traceparent: traceparent.to_owned(), tracestate: None, baggage: None })
     }
 
-    /// With what tracing systems say of it to each other (`tracestate`). Left out if it is longer than 512 bytes or not
-    /// printable ASCII.
+    /// Adds the state of tracing systems (`tracestate`). Left out if it is longer than 512 bytes or not printable
+    /// ASCII.
     #[must_use]
     pub fn state(mut self, tracestate: &str) -> Self {
         self.tracestate = passable(tracestate, MAX_STATE);
         self
     }
 
-    /// With what programs say of it to each other (`baggage`). Left out if it is longer than 8,192 bytes or not printable
-    /// ASCII.
+    /// Adds the state of applications (`baggage`). Left out if it is longer than 8,192 bytes or not printable ASCII.
     #[must_use]
     pub fn baggage(mut self, baggage: &str) -> Self {
         self.baggage = passable(baggage, MAX_BAGGAGE);
         self
     }
 
-    /// The one in the `_meta` of a request, if there is any.
+    /// The context in the `_meta` of a request, if there is any.
     #[must_use]
     pub fn of_meta(meta: &Map<String, Value>) -> Option<Self> {
         Self::from_fields(|name| meta.get(name)?.as_str())
     }
 
-    /// The one in fields of these names: `traceparent`, `tracestate` and `baggage`, as in HTTP.
+    /// The context in fields of these names: `traceparent`, `tracestate` and `baggage`, as in HTTP.
     pub fn from_fields<'a>(field: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         let mut context = Self::new(field("traceparent")?)?;
         context.tracestate = field("tracestate").and_then(|state| passable(state, MAX_STATE));
@@ -54,7 +54,7 @@ impl TraceContext {
         Some(context)
     }
 
-    /// Its fields by name, those that it has.
+    /// Its fields by name, as far as they are set.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let state = self.tracestate.as_deref().map(|state| ("tracestate", state));
         let baggage = self.baggage.as_deref().map(|baggage| ("baggage", baggage));
@@ -70,14 +70,15 @@ impl TraceContext {
 
 /// Ties the spans of this library to the traces of others.
 ///
-/// A host makes a [`tracing`] span for each call (`call`) and each attempt to connect (`connect`). Whoever exports them gives
-/// servers the context of the span, so that theirs go on from it.
+/// A host makes a [`tracing`] span for each call (`call`) and each attempt to connect (`connect`). An exporter sends
+/// the context of the span to servers, so that their spans continue the trace.
 pub trait Tracer: std::fmt::Debug + Send + Sync {
-    /// What the server is told. Called once for each call, before `span` is entered; `from` is what came with the call.
+    /// The context to send to the server. Called once for each call, before `span` is entered; `from` is that of the
+    /// call.
     fn follow(&self, span: &Span, from: Option<&TraceContext>) -> Option<TraceContext>;
 }
 
-/// Exports nothing, and passes on what came with a call.
+/// Exports nothing, and passes on the context of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassOn;
 

@@ -1,9 +1,9 @@
-//! What servers say of themselves, without the characters that are not seen ([`text::without_unseen`]).
+//! The texts of servers, without invisible characters ([`text::without_unseen`]).
 //!
-//! A person reads a description and agrees to it; a model reads what is hidden in it as well. So both are given the same.
-//! Left as they came are names, and what a call has to send back or is held against word for word: members of objects, values
-//! of `enum`, `const`, `default` and `examples`, patterns, references. What is hidden there is told as a
-//! [finding](crate::findings).
+//! A person approves a description as it is displayed; a model also reads the characters hidden in it. So both get the
+//! same text. Names stay as they came, and so does all that a call has to send back or match word for word: members of
+//! objects, values of `enum`, `const`, `default` and `examples`, patterns, references. Hidden characters there are
+//! reported as a [finding](crate::findings).
 
 use std::borrow::Cow;
 
@@ -17,11 +17,11 @@ use crate::{
     text::without_unseen,
 };
 
-/// Members of a schema whose members are names of the tool's own, with a schema each.
+/// Members of a schema whose members are the tool's own names, with a schema each.
 const NAMED: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Members of a schema that hold no words for a reader.
+/// Members of a schema that hold no prose.
 const EXACT: [&str; 16] = [
     "enum",
     "const",
@@ -41,7 +41,7 @@ const EXACT: [&str; 16] = [
     "propertyOrdering",
 ];
 
-/// The tool without them; `None` when it has none.
+/// The tool without invisible characters; `None` when it has none.
 pub(crate) fn without(tool: &Tool) -> Option<Tool> {
     let title = changed(tool.title.as_deref());
     let description = changed(tool.description.as_deref());
@@ -60,7 +60,7 @@ pub(crate) fn without(tool: &Tool) -> Option<Tool> {
     Some(told)
 }
 
-/// The text without them, where it has any.
+/// The text without invisible characters; `None` when it has none.
 fn changed(text: Option<&str>) -> Option<String> {
     match without_unseen(text?) {
         Cow::Owned(text) => Some(text),
@@ -74,10 +74,10 @@ fn change(text: &mut String) {
     }
 }
 
-/// The schema without them, where it has any.
+/// The schema without invisible characters; `None` when it has none.
 fn schema(raw: &RawValue) -> Option<Box<RawValue>> {
     let written = raw.get();
-    // Most schemas hold none, and no escape that could stand for one: they need not be read.
+    // Most schemas hold none, and no escape that could stand for one: they need not be parsed.
     let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| written.contains(escape));
     if is_plain && matches!(without_unseen(written), Cow::Borrowed(_)) {
         return None;
@@ -89,7 +89,7 @@ fn schema(raw: &RawValue) -> Option<Box<RawValue>> {
     to_raw_value(&schema).ok()
 }
 
-/// Takes them out of the words of a schema; tells whether there were any.
+/// Removes them from the prose of a schema; returns whether there were any.
 fn in_schema(schema: &mut Value) -> bool {
     match schema {
         Value::String(words) => {
@@ -120,7 +120,7 @@ fn in_member(name: &str, value: &mut Value) -> bool {
 
 /// Something that a server lists beside tools.
 pub(crate) trait Offered {
-    /// Takes them out of what people and models read of it.
+    /// Removes them from the prose for people and models.
     fn take_out(&mut self);
 }
 
@@ -151,7 +151,7 @@ impl Offered for Prompt {
     }
 }
 
-/// An item as it came. Its `name` is what a prompt is asked for by, and stays; so do addresses.
+/// An item as it came. Its `name` identifies a prompt, and stays; so do addresses.
 impl Offered for Map<String, Value> {
     fn take_out(&mut self) {
         let is_resource = self.contains_key("uri") || self.contains_key("uriTemplate");

@@ -1,5 +1,5 @@
-//! Who wants to hear of changes of resources. A server is asked once for each resource, however many listen, and again
-//! whenever it is connected anew.
+//! Subscriptions to changes of resources. The host subscribes at a server once for each resource, however many
+//! listeners there are, and again whenever the server is connected anew.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,18 +14,18 @@ use tokio::sync::{Notify, watch};
 
 use crate::{call::CallError, host::Host, link::LinkError, spec::ServerName};
 
-/// Resources of one server that somebody listens to.
+/// Most resources of one server with subscribers.
 const MOST_OF_A_SERVER: usize = 1_000;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The resources that one listener wants to hear of (MCP `resources/subscribe`, `resourceSubscriptions`). Dropping it ends
-/// its subscriptions.
+/// The resources of one listener (MCP `resources/subscribe`, `resourceSubscriptions`). Dropping it ends its
+/// subscriptions.
 ///
-/// A server is told once of a resource that several listen to, and again when it is connected anew: what may have been
-/// missed meanwhile counts as an update. A server with a subscription does not become idle.
+/// The host subscribes once to a resource that several listen to, and again when the server is connected anew: updates
+/// may have been missed meanwhile, so that counts as one. A server with a subscription does not become idle.
 #[derive(Debug)]
 pub struct Subscriptions {
     heard: Arc<Heard>,
@@ -33,7 +33,7 @@ pub struct Subscriptions {
     most: usize,
 }
 
-/// A resource was not subscribed to.
+/// Why a resource was not subscribed to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscribeError {
@@ -49,14 +49,14 @@ pub enum SubscribeError {
 }
 
 impl Subscriptions {
-    /// For a listener that may subscribe to `most` resources.
+    /// A listener that may subscribe to `most` resources.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { heard: Arc::default(), held: Mutex::default(), most }
     }
 
-    /// Wants to hear of a resource of `server`, by its URI there. Waits until the server has agreed, as long as a call may
-    /// take; starts it if it is idle. Once more of the same is no change.
+    /// Subscribes to a resource of `server`, by its URI there. Waits until the server has agreed, as long as a call may
+    /// take; starts it if it is idle. A repeated subscription changes nothing.
     ///
     /// # Errors
     /// [`SubscribeError`].
@@ -84,13 +84,13 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Does not want to hear of a resource any more; tells whether it did. The server is told by and by.
+    /// Ends a subscription; returns whether there was one. The server learns of it later.
     pub fn unsubscribe(&self, server: &ServerName, uri: &str) -> bool {
         locked(&self.held).remove(&(server.clone(), uri.to_owned())).is_some()
     }
 
-    /// Waits for the next resource that has changed, by its server and the URI that was subscribed to, also where the server
-    /// names something below it. Any number of changes until it is asked for is one. Can be dropped and asked again.
+    /// Waits for the next resource that has changed, and returns its server and the subscribed URI, also where the
+    /// server names something below it. Several changes before a call of this count as one. Cancel safe.
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
             let rung = self.heard.bell.notified();
@@ -104,7 +104,7 @@ impl Subscriptions {
     }
 }
 
-/// What one listener has not taken yet; never more than it has subscribed to.
+/// The changes that one listener has not taken yet; never more than its subscriptions.
 #[derive(Debug, Default)]
 struct Heard {
     pending: Mutex<BTreeSet<(ServerName, String)>>,
@@ -154,23 +154,23 @@ impl Drop for Interest {
     }
 }
 
-/// What is listened to, of all servers of a host.
+/// The topics of all servers of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Mutex<BTreeMap<ServerName, Arc<Topics>>>);
 
 impl Watched {
-    /// What is listened to of this server.
+    /// The topics of this server.
     fn of(&self, server: &ServerName) -> Arc<Topics> {
         locked(&self.0).entry(server.clone()).or_default().clone()
     }
 
-    /// The same, if anybody listens.
+    /// The same, if there are subscribers.
     pub(crate) fn now(&self, server: &ServerName) -> Option<Arc<Topics>> {
         locked(&self.0).get(server).filter(|topics| !locked(&topics.all).is_empty()).cloned()
     }
 }
 
-/// How a subscription stands with the server, on the connection that there is.
+/// The state of a subscription at the server, on the current connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Standing {
     Wanted,
@@ -178,11 +178,11 @@ pub(crate) enum Standing {
     Refused(LinkError),
 }
 
-/// The resources of one server that are listened to.
+/// The resources of one server that have listeners.
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     all: Mutex<BTreeMap<String, Topic>>,
-    /// Others are wanted now. One connection at a time waits for it.
+    /// The wanted resources may have changed. One connection at a time waits for it.
     changed: Notify,
     numbers: AtomicU64,
 }
@@ -237,24 +237,24 @@ impl Topics {
         }
     }
 
-    /// All that is wanted now. The number tells a subscription from an earlier one to the same resource.
+    /// All wanted resources. The number distinguishes a subscription from an earlier one to the same resource.
     pub(crate) fn wanted(&self) -> BTreeSet<(String, u64)> {
         locked(&self.all).iter().map(|(uri, topic)| (uri.clone(), topic.number)).collect()
     }
 
-    /// Ends when something else may be wanted than when [`Self::wanted`] was asked last.
+    /// Ends when the wanted resources may differ from the last answer of [`Self::wanted`].
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// The server knows of nothing any more.
+    /// The server has forgotten all subscriptions.
     pub(crate) fn forgotten(&self) {
         for topic in locked(&self.all).values() {
             topic.standing.send_replace(Standing::Wanted);
         }
     }
 
-    /// What the server said of a subscription. What may have been missed before it agreed again counts as an update.
+    /// The server's answer to a subscription. A renewed one counts as an update, for updates may have been missed.
     pub(crate) fn stands(&self, uri: &str, answer: Result<(), LinkError>) {
         if let Some(topic) = locked(&self.all).get_mut(uri) {
             let standing = match answer {

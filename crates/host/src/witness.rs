@@ -1,7 +1,7 @@
 //! What must not go unrecorded: each call with who made it and why it ran or did not, and how connections went.
 //!
-//! [Events](crate::Event) are for whoever watches, and a slow reader misses some. A [`Witness`] is told of everything, in
-//! order, by whoever does it.
+//! [Events](crate::Event) are for observers, and a slow one misses some. A [`Witness`] receives everything, in order,
+//! on the task that does it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,15 +11,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{canonical::CanonicalMap, catalog::DefinitionHash, event::CallEnd, spec::ServerName, text};
 
-/// Is told of everything that must not go unrecorded.
+/// Receives everything that must not go unrecorded.
 ///
-/// Must not block: it is called on the way of calls.
+/// Must not block: it is called in the course of calls.
 pub trait Witness: Send + Sync {
-    /// Something happened.
+    /// Records a fact.
     fn saw(&self, fact: Fact);
 
-    /// Whether calls are to be told with their arguments in full, and not only with what
-    /// [identifies](Evidence::sha256) them. The default is not: arguments are what people work on.
+    /// Whether [`Called::arguments`] has the arguments in full, and not only their [hash](Evidence::sha256). The
+    /// default is not: arguments are people's work.
     fn wants_arguments(&self) -> bool {
         false
     }
@@ -31,7 +31,7 @@ impl fmt::Debug for dyn Witness {
     }
 }
 
-/// Something that must not go unrecorded.
+/// A fact that must not go unrecorded.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fact {
@@ -43,9 +43,9 @@ pub enum Fact {
         server: ServerName,
         /// Which tool.
         tool: String,
-        /// Who wanted the call.
+        /// The caller.
         caller: Caller,
-        /// What of it.
+        /// The answer.
         decision: Decision,
         /// The rule that asked.
         why: String,
@@ -75,14 +75,14 @@ pub enum Fact {
     SignedIn {
         /// Which server.
         server: ServerName,
-        /// Who gave the tokens; untrusted.
+        /// The issuer of the tokens; untrusted.
         issuer: String,
     },
     /// A person signed out of a server.
     SignedOut {
         /// Which server.
         server: ServerName,
-        /// What became of the tokens, which are forgotten in any case; made safe to print.
+        /// What happened to the tokens, which are deleted here in any case; made safe to print.
         outcome: String,
     },
     /// Signing in to a server failed, or a token could not be renewed.
@@ -94,7 +94,7 @@ pub enum Fact {
         /// A stable word for it.
         code: &'static str,
     },
-    /// A process asked a daemon for something through a door of its machine, and was not let in.
+    /// A daemon refused a request of a process at one of its local doors.
     TurnedAway {
         /// Which door.
         door: &'static str,
@@ -102,7 +102,7 @@ pub enum Fact {
         process: String,
         /// Why.
         why: String,
-        /// How many were turned away before it that no fact tells of.
+        /// How many earlier refusals have no fact of their own.
         untold: usize,
     },
 }
@@ -115,13 +115,13 @@ pub struct Called {
     pub server: ServerName,
     /// The tool's own name; untrusted.
     pub tool: String,
-    /// Who wanted it.
+    /// The caller.
     pub caller: Caller,
     /// The tool's definition at that moment.
     pub definition: DefinitionHash,
-    /// What was sent, or would have been.
+    /// The arguments that were sent, or would have been.
     pub arguments: Evidence,
-    /// Whether it ran, and who said so.
+    /// Whether it ran, and by whose decision.
     pub decision: Decision,
     /// The rule or the answer behind the decision; untrusted.
     pub why: String,
@@ -135,11 +135,11 @@ pub struct Called {
     pub bytes: usize,
 }
 
-/// What the arguments of a call were, without telling them.
+/// Evidence of the arguments of a call, without their text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Evidence {
-    /// SHA-256 of the arguments as JSON without spaces, members in the order of their names. Whoever can guess the arguments
-    /// can find out that they were these.
+    /// SHA-256 of the arguments as JSON without spaces, members in the order of their names. A reader who can guess the
+    /// arguments can confirm the guess.
     pub sha256: [u8; 32],
     /// The size of that JSON.
     pub bytes: usize,
@@ -163,7 +163,7 @@ impl Evidence {
     }
 }
 
-/// Takes bytes and keeps none.
+/// Measures bytes and keeps none.
 struct Measured {
     hash: Sha256,
     bytes: usize,
@@ -181,14 +181,14 @@ impl std::io::Write for Measured {
     }
 }
 
-/// Whether a call ran, and who said so.
+/// Whether a call ran, and by whose decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
     /// A rule let it run.
     Allowed,
-    /// A person let calls like it run, some time before.
+    /// A person's earlier answer let calls like it run.
     Remembered,
     /// A person let it run as it was asked.
     Confirmed,
@@ -198,14 +198,14 @@ pub enum Decision {
     Denied,
     /// A person said no.
     Declined,
-    /// A person would have had to be asked, and nobody was there.
+    /// The policy asks for a person, and no asker could ask one.
     Unasked,
-    /// It was given up before anybody answered.
+    /// The call was given up before it was answered.
     Unanswered,
 }
 
 impl Decision {
-    /// Those with which a call runs.
+    /// The decisions with which a call runs.
     pub const YES: [Self; 4] = [Self::Allowed, Self::Remembered, Self::Confirmed, Self::Edited];
 
     /// Whether the call ran.
@@ -233,18 +233,18 @@ impl Decision {
 /// Bytes of a name in a [`Caller`]; a longer one is cut.
 const MAX_NAME: usize = 200;
 
-/// Who wants a call: the way it came in, and what is known of the client on that way.
+/// Who calls: the way in, and the known facts about the client on that way.
 ///
 /// Plain data that each door makes in one place and that travels with the call: to the gate, to the
-/// [asker](crate::Asker), to the [witness](Witness). Everything but [`Self::client`] is what the door itself knows.
+/// [asker](crate::Asker), to the [witness](Witness). Everything but [`Self::client`] is the door's own knowledge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     way: Way,
-    /// Shared, so that a caller of whom nothing is known costs nothing, and a copy of any other no allocation.
+    /// Shared, so that an unknown caller costs nothing, and a copy of any other no allocation.
     known: Option<Arc<Known>>,
 }
 
-/// What is known of a caller beside its way.
+/// The known facts about a caller beside its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
     client: Option<Arc<str>>,
@@ -259,7 +259,7 @@ impl Caller {
     /// The program that embeds this library.
     pub(crate) const UNKNOWN: Self = Self { way: Way::Program, known: None };
 
-    /// Whoever comes this way.
+    /// A caller of which only the way in is known.
     #[must_use]
     pub fn by(way: Way) -> Self {
         Self { way, known: None }
@@ -270,7 +270,7 @@ impl Caller {
         self
     }
 
-    /// What the client calls itself; untrusted. At most 200 bytes of it are kept.
+    /// The client's own name for itself; untrusted. At most 200 bytes of it are kept.
     #[must_use]
     pub fn client(self, client: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.client = Some(bounded(client.into())))
@@ -282,26 +282,26 @@ impl Caller {
         self.knowing(|known| known.over = Some(over))
     }
 
-    /// What tells this client from others of its name. Never a whole session id that opens something: the person
-    /// who answers a question reads it.
+    /// Distinguishes this client from others of its name. Never a whole session id that grants access: the person who
+    /// answers a question reads it.
     #[must_use]
     pub fn session(self, session: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.session = Some(bounded(session.into())))
     }
 
-    /// The name that the client gave to this one request; untrusted.
+    /// The client's id of this one request; untrusted.
     #[must_use]
     pub fn request(self, request: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.request = Some(bounded(request.into())))
     }
 
-    /// The conversation with a model in whose turn the call is made.
+    /// The conversation with a model whose turn makes the call.
     #[must_use]
     pub fn conversation(self, conversation: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.conversation = Some(bounded(conversation.into())))
     }
 
-    /// The agent of `toolrack.toml` in whose world the call is made.
+    /// The agent of `toolrack.toml` whose world the call is in.
     #[must_use]
     pub fn agent(self, agent: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.agent = Some(bounded(agent.into())))
@@ -313,7 +313,7 @@ impl Caller {
         self.way
     }
 
-    /// What the client calls itself; untrusted.
+    /// The client's own name for itself; untrusted.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.known.as_ref()?.client.as_deref()
@@ -325,25 +325,25 @@ impl Caller {
         self.known.as_ref()?.over
     }
 
-    /// What tells this client from others of its name.
+    /// Distinguishes this client from others of its name.
     #[must_use]
     pub fn in_session(&self) -> Option<&str> {
         self.known.as_ref()?.session.as_deref()
     }
 
-    /// The name that the client gave to this one request; untrusted.
+    /// The client's id of this one request; untrusted.
     #[must_use]
     pub fn in_request(&self) -> Option<&str> {
         self.known.as_ref()?.request.as_deref()
     }
 
-    /// The conversation with a model in whose turn the call is made.
+    /// The conversation with a model whose turn makes the call.
     #[must_use]
     pub fn in_conversation(&self) -> Option<&str> {
         self.known.as_ref()?.conversation.as_deref()
     }
 
-    /// The agent in whose world the call is made.
+    /// The agent whose world the call is in.
     #[must_use]
     pub fn of_agent(&self) -> Option<&str> {
         self.known.as_ref()?.agent.as_deref()
@@ -358,7 +358,7 @@ fn bounded(name: Arc<str>) -> Arc<str> {
     }
 }
 
-/// In words for a person, on one line, with nothing in it that could be taken for more than text.
+/// Text for a person, on one line, safe to print.
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let client = self.name().map(|name| format!("a client that calls itself `{}`", text::for_line(name)));

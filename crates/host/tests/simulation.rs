@@ -142,7 +142,7 @@ fn healthy() -> ServerSpec {
 fn shaky(seed: u64, executed: &Executed) -> ServerSpec {
     let (random, executed) = (Arc::new(Mutex::new(StdRng::seed_from_u64(seed))), executed.clone());
     spec(Native::new("shaky", move |io, _| {
-        // Each connection has a temper of its own.
+        // Each connection draws its own faults.
         let random = StdRng::from_rng(&mut *random.lock().unwrap());
         let executed = executed.clone();
         let (read, write) = split(io);
@@ -150,7 +150,7 @@ fn shaky(seed: u64, executed: &Executed) -> ServerSpec {
     }))
 }
 
-/// What a good server answers.
+/// The answer of a good server.
 fn answer(message: &Value, legacy: bool) -> Option<Value> {
     let id = message.get("id")?;
     let result = match message["method"].as_str()? {
@@ -255,7 +255,7 @@ impl Shaky {
         self.say(good).await
     }
 
-    /// Progress that keeps a call alive for longer than it may be silent, and at times than it may take.
+    /// Progress that keeps a call alive beyond its idle time-out, and at times beyond its whole time.
     async fn progress(&mut self, message: &Value) -> bool {
         let token = &message["params"]["_meta"]["progressToken"];
         for step in 0..self.random.random_range(1..8) {

@@ -1,8 +1,8 @@
-//! Sends the spans of turns (`turn`, `model`), calls (`call`) and connects (`connect`) to an OpenTelemetry collector, and
-//! lets servers go on with the trace of a call ([`Tracer`]).
+//! Sends the spans of turns (`turn`, `model`), calls (`call`) and connects (`connect`) to an OpenTelemetry collector,
+//! and passes the trace of a call on to its server ([`Tracer`]).
 //!
-//! OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>). Where to, with which headers, and which traces,
-//! `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and their kin say, as everywhere.
+//! OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>). `OTEL_EXPORTER_OTLP_ENDPOINT`,
+//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and their kin configure it.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -37,29 +37,29 @@ use tracing::{Span, Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 
-/// How long the last spans may take to leave.
+/// How long the last spans may take to be sent.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// What the spans that are sent come from: those of this workspace.
+/// The target of the spans that are sent: those of this workspace.
 const OURS: &str = "toolrack";
 
-/// Why nothing can be sent.
+/// Why an exporter cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the traces cannot be sent: check what the variables OTEL_EXPORTER_OTLP_… say")]
 pub struct ExporterError(#[source] opentelemetry_otlp::ExporterBuildError);
 
-/// Sends spans in batches, from a thread of its own. What a collector does not take is lost, and nothing waits for it but
-/// [`Self::close`].
+/// Sends spans in batches, from a thread of its own. Spans that a collector does not take are lost, and only
+/// [`Self::close`] waits for it.
 #[derive(Debug)]
 pub struct Exporter {
     provider: SdkTracerProvider,
 }
 
 impl Exporter {
-    /// Sends as `service`, to `endpoint` (the whole URL, with its path) where the environment should not say it.
+    /// Sends as `service`, to `endpoint` (the whole URL, with its path) if there is one, else as the environment says.
     ///
     /// # Errors
-    /// What it was told, or what the environment says, makes no sense. Whether anybody listens is not looked at.
+    /// If `endpoint` or the environment makes no sense. Whether a collector listens is not checked.
     pub fn new(service: &str, endpoint: Option<&str>) -> Result<Self, ExporterError> {
         let exporter = SpanExporter::builder().with_http();
         let exporter = match endpoint {
@@ -76,7 +76,7 @@ impl Exporter {
         Ok(Self { provider })
     }
 
-    /// What a subscriber needs, so that spans are sent.
+    /// The layer for a subscriber, so that spans are sent.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -85,13 +85,13 @@ impl Exporter {
         tracing_opentelemetry::layer().with_tracer(self.provider.tracer(OURS)).with_filter(ours)
     }
 
-    /// What a [`Host`](toolrack_host::Host) needs, so that its servers go on with the traces.
+    /// The tracer for a [`Host`](toolrack_host::Host), so that its servers continue the traces.
     #[must_use]
     pub fn tracer(&self) -> Tracer {
         Tracer { propagator: TraceContextPropagator::new() }
     }
 
-    /// Sends what has not left yet, for three seconds at most; blocks meanwhile.
+    /// Sends the spans that are left, for three seconds at most; blocks meanwhile.
     pub fn close(self) {
         if let Err(error) = self.provider.shutdown_with_timeout(FAREWELL) {
             tracing::warn!(%error, "the last spans were not sent");
@@ -99,7 +99,7 @@ impl Exporter {
     }
 }
 
-/// Gives the servers of a host the context of the span of each call.
+/// Passes the context of each call's span to the servers of a host.
 #[derive(Debug)]
 pub struct Tracer {
     propagator: TraceContextPropagator,
@@ -120,7 +120,7 @@ impl toolrack_host::Tracer for Tracer {
         let mut fields = HashMap::new();
         self.propagator.inject_context(&context, &mut fields);
         let own = TraceContext::from_fields(|name| fields.get(name).map(String::as_str))?;
-        // Baggage is nobody's but the caller's.
+        // Baggage is the caller's alone.
         let baggage = from.and_then(|from| from.fields().find(|(name, _)| *name == "baggage"));
         Some(baggage.map_or(own.clone(), |(_, baggage)| own.baggage(baggage)))
     }

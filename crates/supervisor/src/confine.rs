@@ -32,7 +32,7 @@ use crate::seccomp::{self, Calls};
 const FILES: ABI = ABI::V3;
 /// Where TCP ports are known.
 const PORTS: ABI = ABI::V4;
-/// What is shut as well where the kernel can, though nobody asks for it by name: devices, signals to processes outside, and
+/// What is shut as well where the kernel can, though no setting names it: devices, signals to processes outside, and
 /// sockets that have no file.
 const EXTRAS: ABI = ABI::V6;
 

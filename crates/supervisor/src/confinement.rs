@@ -12,7 +12,7 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// Files and folders that it may change as well. They must exist.
     pub write: Vec<PathBuf>,
-    /// A folder of its own, which is made with a folder `tmp` in it, for nobody else to read.
+    /// A folder of its own, which is made with a folder `tmp` in it, for no other user to read.
     pub own: Option<PathBuf>,
     /// The home of the person: a working folder that holds it is not the server's to change.
     pub home: Option<PathBuf>,
@@ -49,8 +49,8 @@ impl Confinement {
         "/nix/store",
         "/nix/var/nix/profiles",
         "/opt",
-        // Not all of /proc: the environment of every process of this user is there, with its secrets, and Landlock keeps
-        // nobody from reading that. `self` is the process that the server begins as.
+        // Not all of /proc: the environment of every process of this user is there, with its secrets, and Landlock does
+        // not protect that. `self` is the process that the server begins as.
         "/proc/cpuinfo",
         "/proc/filesystems",
         "/proc/loadavg",

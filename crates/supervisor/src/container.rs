@@ -1,8 +1,8 @@
 //! A container that must not outlive its server's client.
 //!
-//! What runs in a container is no descendant of the program that started it: `docker run` asks a daemon, and `podman run`
-//! leaves it to a process of its own. To kill that program, which is all that signals can do, is exactly how a container is
-//! left behind. So whoever ends the program asks the engine as well.
+//! What runs in a container is no descendant of the program that started it: `docker run` asks a daemon, and `podman
+//! run` leaves it to a process of its own. Killing that program, which is all that signals can do, leaves the container
+//! behind. So the process that ends the program asks the engine as well.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -148,7 +148,7 @@ fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
         match child.try_wait() {
             Ok(Some(status)) => return status.success(),
             Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK),
-            // Ended by now, or collected by somebody else.
+            // Ended by now, or collected elsewhere.
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The supervisor does not touch the three streams: it hands them on and then closes its own copies, so that their end
-//! of file tells about the server alone. It ends when the last process below it has ended, whoever ended it:
+//! of file tells about the server alone. It ends when the last process below it has ended, for whatever reason:
 //!
 //! | what happens | what the supervisor does |
 //! |---|---|

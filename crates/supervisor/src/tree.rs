@@ -109,7 +109,7 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     tree.exit_code()
 }
 
-/// Writes one report. Nobody may listen any more: then there is nobody to tell.
+/// Writes one report. The host may be gone: then no process reads it.
 fn tell(reports: &mut File, report: Report) {
     let _ = reports.write_all(format!("{report}\n").as_bytes());
 }
@@ -329,8 +329,8 @@ impl Tree {
         if table::descendants_of(std::process::id()).len() <= (most + helpers) as usize {
             return;
         }
-        // Its group first, and at once: the kernel lets nobody in it start another meanwhile. Whoever has left the group is
-        // stopped before any of them is killed: a stopped process starts no other.
+        // Its group first, and at once: the kernel lets no process in it start another meanwhile. Processes that have
+        // left the group are stopped before any of them is killed: a stopped process starts no other.
         let _ = killpg(self.server, Signal::SIGKILL);
         let stopped_by = Instant::now() + STOP_LIMIT;
         let mut stopped = HashSet::new();
@@ -390,7 +390,7 @@ impl Tree {
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.server => {
                     self.server_ended(Exit::Signal(signal as i32));
                 }
-                // Somebody was collected whose signal has no name here: a real-time signal.
+                // The signal of the collected process has no name here: a real-time signal.
                 Err(Errno::EINVAL) if self.exit.is_none() && kill(self.server, None) == Err(Errno::ESRCH) => {
                     self.server_ended(Exit::Unknown);
                 }

@@ -34,7 +34,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Only for tests: nobody's dependency but a dev-dependency.
+/// Only for tests: a dev-dependency at most.
 const ONLY_FOR_TESTS: &str = "toolrack-testkit";
 
 /// Crates from outside that only some rooms may use, tests included.

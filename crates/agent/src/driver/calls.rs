@@ -1,4 +1,4 @@
-//! The calls of one answer: several at once, each through the one door.
+//! The calls of one answer: several at once, each through `Host::call`.
 
 use std::{
     future, panic,
@@ -121,7 +121,7 @@ impl Agent {
         self.host.call(request).await
     }
 
-    /// Refuses a name that a model has from elsewhere: of a tool that it was neither shown nor lets itself be found here.
+    /// Refuses the name of a tool that the model was neither shown nor can find here: it has the name from elsewhere.
     fn has(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
         let findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
@@ -133,7 +133,7 @@ impl Agent {
         }
     }
 
-    /// What the model is told: which server says it, and what.
+    /// The result for the model: which server says it, and what.
     fn said(&self, outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
         let mut said = said(outcome);
         if let Some(conceal) = &self.conceal {
@@ -153,7 +153,7 @@ struct Making {
     report: mpsc::Sender<Report>,
 }
 
-/// A call that was made, and what came of it.
+/// A call that was made, and its outcome.
 struct Made {
     call: ToolCallData,
     outcome: Result<ToolOutcome, CallError>,
@@ -170,7 +170,7 @@ impl Making {
     }
 }
 
-/// What a task gave. Where it panicked, this one does too.
+/// The result of a task. If the task panicked, this one panics too.
 async fn unless_panicked<T>(ended: Result<T, JoinError>) -> T {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(done) => done,
@@ -180,7 +180,7 @@ async fn unless_panicked<T>(ended: Result<T, JoinError>) -> T {
     }
 }
 
-/// Hides secrets in what a server says beside text. Pictures, sounds and bytes are what they are.
+/// Hides secrets in the text beside a result. Pictures, sounds and bytes stay as they are.
 fn hide_in(part: &mut Content, conceal: &Conceal) {
     match part {
         Content::Resource { resource } => resource.uri = conceal(&resource.uri),

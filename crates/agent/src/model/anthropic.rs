@@ -20,11 +20,11 @@ use super::{
 };
 use crate::message::{Message, Role};
 
-/// The API wants a bound; where nobody says one, the largest that every model still in service takes.
+/// The API wants a bound; by default, the largest that every model still in service takes.
 const MAX_TOKENS: u32 = 8_192;
 /// The longest id of a call.
 const LONGEST_ID: usize = 64;
-/// Put behind what a cache shall reach up to.
+/// Marks the end of what the provider should cache.
 const CACHE: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 #[derive(Debug)]
@@ -85,8 +85,8 @@ impl Speak for Anthropic {
 type Turn<'a> = (&'static str, Vec<Value>);
 
 impl Anthropic {
-    /// The conversation as turns of user and assistant. All results of one answer stand in one user turn, before
-    /// anything that the person says.
+    /// The conversation as turns of user and assistant. All results of one answer stand in one user turn, before the
+    /// text of the user.
     fn messages(&self, messages: &[Message]) -> Vec<Value> {
         let mut turns: Vec<Turn<'_>> = Vec::new();
         // What cannot stand inside of a result follows after the last of them.
@@ -166,7 +166,7 @@ fn id(id: &str) -> Cow<'_, str> {
     body::fitting_id(id, fits, 24)
 }
 
-/// What the person says.
+/// The blocks of a user's message.
 fn said(message: &Message) -> Vec<Value> {
     let text = (!message.content.trim().is_empty()).then(|| text_block(&message.content));
     text.into_iter().chain(message.parts.iter().map(|part| part_block(&body::media(part)))).collect()
@@ -189,7 +189,7 @@ fn part_block(media: &Media<'_>) -> Value {
     }
 }
 
-/// The result of one call. Beside an error only text may stand: its pictures follow after all results.
+/// The result of one call. Beside an error only text is allowed: its pictures follow after all results.
 fn result(message: &Message, after_results: &mut Vec<Value>) -> Value {
     let mut content = Vec::new();
     if !message.content.trim().is_empty() {
@@ -237,7 +237,7 @@ struct Listener {
     ended: bool,
 }
 
-/// A block of which more may come.
+/// A block that may grow.
 struct OpenBlock {
     index: u64,
     at: At,
@@ -374,7 +374,7 @@ impl Listener {
         }
     }
 
-    /// The last word counts, number by number: the end of a stream repeats some of them and leaves others out.
+    /// Takes the newest numbers, one by one: the end of a stream repeats some of them and leaves others out.
     fn usage(&mut self, heard: Option<HeardUsage>, told: &mut Told) {
         let Some(heard) = heard else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;

@@ -1,4 +1,4 @@
-//! The body of a request: written in one go, the tools spliced in as the bytes that they are.
+//! The body of a request: written in one go, with the tools spliced in as bytes.
 
 use std::borrow::Cow;
 
@@ -77,14 +77,14 @@ pub(super) fn tools<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
     request.tools.filter(|tools| !tools.is_empty()).map(|tools| &**tools.json())
 }
 
-/// What the conversation's system messages and the request's say, in that order of weight: the request's first.
+/// The system prompt in its parts: the request's first, then the conversation's system messages.
 pub(super) fn system_texts<'a>(request: &Request<'a>) -> Vec<&'a str> {
     let of_messages =
         request.messages.iter().filter(|message| message.role == Role::System).map(|m| m.content.as_str());
     request.system.into_iter().chain(of_messages).filter(|text| !text.trim().is_empty()).collect()
 }
 
-/// Whether a provider has a use for the message: an answer that was cut before its first word says nothing.
+/// Whether to send the message: an answer that was cut before its first word is empty.
 pub(super) fn says_something(message: &Message) -> bool {
     message.role != Role::Assistant
         || !message.content.trim().is_empty()
@@ -92,8 +92,8 @@ pub(super) fn says_something(message: &Message) -> bool {
         || message.blocks.is_some()
 }
 
-/// The arguments of a call as an object. What was no object goes back as an empty one: providers refuse the whole
-/// conversation otherwise, and the result of the call says what was wrong.
+/// The arguments of a call as an object. Anything else goes back as an empty one: providers would refuse the whole
+/// conversation otherwise, and the result of the call reports the error.
 pub(super) fn arguments(call: &ToolCallData) -> Cow<'_, Map<String, Value>> {
     call.arguments().map_or_else(|| Cow::Owned(Map::new()), Cow::Borrowed)
 }
@@ -103,8 +103,7 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
     call.arguments().map_or_else(|| "{}".to_owned(), |_| call.input.to_string())
 }
 
-/// An id that another provider made, as this one takes it: unchanged if it `fits`, else a hash of it, the same each
-/// time.
+/// An id of another provider in the form of this one: unchanged if it `fits`, else a hash of it, the same each time.
 pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -> Cow<'_, str> {
     if fits(id) {
         return Cow::Borrowed(id);
@@ -113,7 +112,7 @@ pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -
     Cow::Owned(hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..length.min(64)].to_owned())
 }
 
-/// What a part is to a wire.
+/// A part as a wire sees it.
 pub(super) enum Media<'a> {
     /// Bytes that a wire may take: Base64 and media type.
     Image(&'a str, &'a str),
@@ -124,7 +123,7 @@ pub(super) enum Media<'a> {
     Text(Cow<'a, str>),
 }
 
-/// What a part is.
+/// The kind of a part.
 pub(super) fn media(part: &Content) -> Media<'_> {
     match part {
         Content::Image { data, mime_type } if !data.is_empty() => Media::Image(data, mime_type),

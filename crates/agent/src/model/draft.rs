@@ -1,4 +1,4 @@
-//! An answer while it is being made: pieces in whatever order a wire brings them, told as they come and put together at
+//! An answer while it comes in: pieces in whatever order a wire brings them, streamed as they come and put together at
 //! the end.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use crate::message::{Block, Message, ProviderBlocks, Role, ToolCallData};
 /// The most pieces (texts, calls, blocks) of one answer.
 const MOST_PIECES: usize = 2_048;
 
-/// Where the pieces of an answer are told.
+/// The stream that the pieces of an answer go to.
 pub(super) type Told = VecDeque<Delta>;
 
 /// The answer so far.
@@ -20,11 +20,11 @@ pub(super) struct Draft {
     pieces: Vec<Piece>,
     /// How many calls there are among the pieces.
     calls: usize,
-    /// Ids for calls that have none begin so.
+    /// The beginning of ids for calls that have none.
     id_prefix: String,
     pub(super) usage: Usage,
     pub(super) stop: Option<Stop>,
-    /// As the provider says, in US dollars.
+    /// The cost that the provider reports, in US dollars.
     pub(super) cost: Option<f64>,
 }
 
@@ -39,7 +39,7 @@ enum Piece {
 struct Call {
     number: usize,
     id: String,
-    /// Whether anybody was told that it begins, which waits for its name.
+    /// Whether its beginning was reported, which waits for its name.
     is_told: bool,
     name: String,
     arguments: String,
@@ -103,7 +103,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Something only the provider understands. What is `null` at the end is left out.
+    /// Adds a block that only the provider understands. A block that is `null` at the end is left out.
     pub(super) fn raw(&mut self, value: Value) -> Result<At, ModelErrorKind> {
         self.add(Piece::Raw(value))
     }
@@ -116,7 +116,7 @@ impl Draft {
         }
     }
 
-    /// What stands beside a text or a call.
+    /// The members beside a text or a call.
     pub(super) fn with_at(&mut self, at: At) -> Option<&mut Map<String, Value>> {
         match self.pieces.get_mut(at.0)? {
             Piece::Text { with, .. } => Some(with),
@@ -178,7 +178,7 @@ impl Draft {
         }
     }
 
-    /// The whole answer. What the provider wants to see again is kept only if there is any of it.
+    /// The whole answer. Blocks that the provider wants back are kept only if there are any.
     pub(super) fn finish(self, wire: Wire, model: &str) -> Reply {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());
@@ -218,7 +218,7 @@ impl Draft {
     }
 }
 
-/// An answer that stands in a message, as the pieces in which its wire sends it.
+/// The pieces of an answer in a message, as its wire sends them.
 pub(super) enum Sent<'a> {
     /// As it came.
     Raw(&'a Value),

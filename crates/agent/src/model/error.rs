@@ -1,8 +1,8 @@
-//! What goes wrong between us and a model.
+//! Errors of models.
 
 use std::{fmt, time::Duration};
 
-/// Why there is no answer.
+/// Why a model gave no answer.
 ///
 /// Displays as one safe line that names the model, what went wrong and what to do next. A key is never in it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,10 +24,10 @@ pub enum ModelErrorKind {
     /// The settings of the model cannot be used.
     #[error("{why}")]
     Settings {
-        /// What is wrong with them.
+        /// The reason.
         why: String,
     },
-    /// Nobody answers there.
+    /// No server answers there.
     #[error("cannot reach {origin}: {why}; check the base URL and the network")]
     Unreachable {
         /// Scheme, host and port.
@@ -48,7 +48,7 @@ pub enum ModelErrorKind {
     /// The conversation does not fit into the model.
     #[error("the conversation is too long for the model{}; start a new one, or take a model with a larger context", Quote(.message))]
     ContextOverflow {
-        /// The status; `None` if it was said inside of a stream.
+        /// The status; `None` if the error came inside of a stream.
         status: Option<u16>,
         /// The provider's words.
         message: String,
@@ -71,7 +71,7 @@ pub enum ModelErrorKind {
         /// The provider's words.
         message: String,
     },
-    /// Any other status that means no.
+    /// Any other status that is an error.
     #[error("the provider refused the request (HTTP {status}){}", Quote(.message))]
     Refused {
         /// The status.
@@ -90,7 +90,7 @@ pub enum ModelErrorKind {
     /// The connection ended in the middle of an answer.
     #[error("the answer was cut off before its end: {why}")]
     Cut {
-        /// What is known of it.
+        /// The reason.
         why: String,
     },
     /// Too long a silence, or too long an answer.
@@ -106,17 +106,17 @@ pub enum ModelErrorKind {
     /// More bytes than an answer may have.
     #[error("{what} is larger than {limit} bytes ({setting})")]
     TooLarge {
-        /// What is.
+        /// The thing that is too large.
         what: &'static str,
         /// The bound.
         limit: usize,
         /// The setting to change.
         setting: &'static str,
     },
-    /// Something else than a model's API answers there.
+    /// The address answers with something else than a model's API.
     #[error("the answer is no answer of a model: {why}; is the base URL right?")]
     Unreadable {
-        /// What it is instead.
+        /// What came instead.
         why: String,
     },
 }
@@ -139,7 +139,7 @@ impl ModelErrorKind {
 }
 
 impl ModelError {
-    /// What a model of your own says when it does not answer.
+    /// The error of a model of your own.
     pub fn new(model: impl Into<String>, attempts: u32, kind: ModelErrorKind) -> Self {
         Self { model: model.into(), attempts, kind }
     }

@@ -1,4 +1,4 @@
-//! What providers say when they say no.
+//! Error responses of providers.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::{error::ModelErrorKind, settings::Key};
 
 /// The longest quote of a provider, in bytes.
 const QUOTE_BYTES: usize = 600;
-/// A word that begins as the key does for so long is taken for a part of it.
+/// A word with this many first characters of the key is taken for a part of it.
 const KEY_BEGINNING: usize = 8;
 
-/// An answer that is none.
+/// A response that is an error.
 pub(super) struct Words<'a> {
     /// `None` if it came inside of a stream that had begun well.
     pub(super) status: Option<u16>,
@@ -25,13 +25,13 @@ pub(super) struct Words<'a> {
     pub(super) key_advice: &'a str,
 }
 
-/// The provider's own account of an error, in any of the shapes that are about.
+/// The provider's own account of an error, in any of the known shapes.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Account {
-    /// A stable word for it.
+    /// Its stable code.
     pub(super) code: String,
     pub(super) message: String,
-    /// How long to wait, if that stands in the body (Gemini).
+    /// How long to wait, if the body says so (Gemini).
     pub(super) wait: Option<Duration>,
 }
 
@@ -79,14 +79,14 @@ fn words_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// What an error status means, in the usual words.
+/// The kind of error that a status usually means.
 pub(super) fn judge(words: &Words<'_>) -> ModelErrorKind {
     let account = serde_json::from_slice::<Value>(words.body).ok().and_then(|value| Account::read(&value));
     let account = account.unwrap_or_else(|| Account { message: plain(words), ..Account::default() });
     told(words, &account)
 }
 
-/// What an account means, with the status if there is one.
+/// The kind of error of an account, with the status if there is one.
 pub(super) fn told(words: &Words<'_>, account: &Account) -> ModelErrorKind {
     let message = quote(&account.message, words.key);
     if is_overflow(words.status, account) {
@@ -129,7 +129,7 @@ pub(super) fn may_retry(words: &Words<'_>, kind: &ModelErrorKind) -> bool {
     }
 }
 
-/// Whether the provider says that the conversation is too long. Each has its own words for it.
+/// Whether the provider reports that the conversation is too long. Each has its own words for it.
 fn is_overflow(status: Option<u16>, account: &Account) -> bool {
     if !matches!(status, None | Some(400 | 413 | 422 | 500)) {
         return false;
@@ -177,7 +177,7 @@ fn plain(words: &Words<'_>) -> String {
     if is_html(&text) { "an HTML page".to_owned() } else { text.into_owned() }
 }
 
-/// Whether a text is a page for people.
+/// Whether a text is an HTML page.
 pub(super) fn is_html(text: &str) -> bool {
     let start: String = text.trim_start_matches('\u{feff}').trim_start().chars().take(15).collect();
     let start = start.to_ascii_lowercase();
@@ -195,7 +195,7 @@ pub(super) fn safe(foreign: &str) -> String {
     text::for_line(foreign).into_owned()
 }
 
-/// Providers quote the key that they refuse, whole or with its middle starred out.
+/// Hides the key: providers quote the key that they refuse, whole or with its middle starred out.
 fn without_key(text: &str, key: &str) -> String {
     let Some(beginning) = key.get(..KEY_BEGINNING) else { return text.to_owned() };
     let mut out = String::with_capacity(text.len());

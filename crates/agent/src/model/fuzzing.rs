@@ -1,4 +1,4 @@
-//! What must hold of any bytes that a provider sends, for the crate `fuzz/` and for a test; no part of the interface.
+//! Properties that hold for any bytes of a provider, for the crate `fuzz/` and for a test; no part of the interface.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::message::{Message, Role, ToolCallData};
 
-/// As little as a few answers of the real size have.
+/// A limit as small as a few answers of the real size.
 const LIMIT: usize = 64 * 1024;
 const MODEL: &str = "some-model";
 
@@ -44,7 +44,7 @@ fn speaker(wire: Wire) -> Box<dyn Speak> {
     online::speaker(&Arc::new(settings), provider::dialect("custom"))
 }
 
-/// What is heard of a stream that comes in these pieces.
+/// The result of a stream that comes in these pieces.
 fn stream<'a>(
     speaker: &dyn Speak,
     wire: Wire,
@@ -79,7 +79,7 @@ fn told_in_words(told: &[Delta]) -> String {
     format!("{told:?}")
 }
 
-/// What must hold of an answer and of what was told of it.
+/// Checks an answer and what was streamed of it.
 fn check(wire: Wire, told: &[Delta], reply: Result<Reply, Trouble>) {
     let reply = match reply {
         Ok(reply) => reply,

@@ -1,6 +1,6 @@
-//! Which local model servers run here, for an error message that can say how to use one.
+//! Finds local model servers, for an error message that says how to use one.
 //!
-//! Never for use unasked: any program of this machine can own one of these ports, and would get every prompt and every
+//! Never use them unasked: any program of this machine can own one of these ports, and would get every prompt and every
 //! result of a tool.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -14,7 +14,7 @@ use toolrack_host::text;
 
 use super::provider::PROVIDERS;
 
-/// For all that is asked of all of them.
+/// The time for all requests to all servers.
 const PROBE_TIME: Duration = Duration::from_millis(800);
 /// A port of this machine answers at once or not at all.
 const CONNECT_TIME: Duration = Duration::from_millis(300);
@@ -80,7 +80,7 @@ struct Shown {
     capabilities: Vec<String>,
 }
 
-/// Everybody's `/v1/models`.
+/// `/v1/models`, which all local servers have.
 #[derive(Deserialize)]
 struct Listed {
     data: Vec<ListedModel>,

@@ -1,4 +1,4 @@
-//! A model behind HTTP: what its wire writes is sent, what comes back is heard by the wire, piece by piece.
+//! A model behind HTTP: sends what its wire writes, and has the wire read the response, piece by piece.
 
 use std::{collections::VecDeque, fmt, mem, sync::Arc};
 
@@ -20,7 +20,7 @@ use super::{
     transport::{self, Attempts, Body, Failed, Transport},
 };
 
-/// How a provider is spoken to.
+/// The wire of a provider: writes requests.
 pub(super) trait Speak: Send + Sync + fmt::Debug {
     /// Where a request goes.
     fn url(&self, base: &Url, streamed: bool) -> Url;
@@ -28,11 +28,11 @@ pub(super) trait Speak: Send + Sync + fmt::Debug {
     /// The body of a request.
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes;
 
-    /// Someone to hear the answer to a conversation of so many messages.
+    /// A reader for the answer to a conversation of so many messages.
     fn listener(&self, messages: usize) -> Box<dyn Listen>;
 }
 
-/// Hears one answer.
+/// The reader of one answer.
 pub(super) trait Listen: Send {
     /// One event of a stream.
     fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble>;
@@ -40,7 +40,7 @@ pub(super) trait Listen: Send {
     /// An answer that came whole.
     fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble>;
 
-    /// What was heard; nothing more will come.
+    /// The draft of the answer, once nothing more comes.
     ///
     /// # Errors
     /// The answer is not finished.
@@ -54,12 +54,12 @@ pub(super) enum Heard {
     End,
 }
 
-/// Why an answer is none.
+/// Why an answer is an error.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The provider says so.
+    /// The provider reports an error.
     Said(Account),
-    /// We say so.
+    /// The wire finds an error.
     Found(ModelErrorKind),
 }
 
@@ -70,12 +70,12 @@ impl From<ModelErrorKind> for Trouble {
 }
 
 impl Trouble {
-    /// The answer ended before its end.
+    /// The answer broke off.
     pub(super) fn cut() -> Self {
         Self::Found(ModelErrorKind::Cut { why: "the connection was closed".into() })
     }
 
-    /// The answer is nothing that this wire knows.
+    /// The answer is in no form that this wire knows.
     pub(super) fn unreadable(why: impl fmt::Display) -> Self {
         Self::Found(ModelErrorKind::Unreadable { why: failure::quote(&why.to_string(), None) })
     }
@@ -134,7 +134,7 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
     Ok(Arc::new(Online { name, settings, speak, transport: Arc::new(transport), base }))
 }
 
-/// Whoever speaks the wire of these settings.
+/// The implementation of the wire in these settings.
 pub(super) fn speaker(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dyn Speak> {
     match settings.wire {
         Wire::Anthropic => Box::new(anthropic::Anthropic::new(settings.clone())),
@@ -204,7 +204,7 @@ impl Online {
         Attempts::new(self.transport.clone(), url, self.speak.body(request, streamed), failure::judge)
     }
 
-    /// Tools that are written for another wire would be refused, in words that help nobody.
+    /// Tools that are written for another wire would be refused, in words that help no user.
     fn misfit(&self, request: &Request<'_>) -> Option<ModelErrorKind> {
         let tools = request.tools.filter(|tools| !tools.is_empty() && tools.wire() != self.settings.wire)?;
         let why = format!("the tools are written for {}, but this model speaks {}", tools.wire(), self.settings.wire);
@@ -259,7 +259,7 @@ impl Model for Online {
     }
 }
 
-/// An answer being heard.
+/// An answer that is being read.
 struct Hearing {
     listener: Option<Box<dyn Listen>>,
     told: Told,
@@ -281,7 +281,7 @@ impl Hearing {
         self.listener.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "the listener is gone".into() }.into())
     }
 
-    /// An answer that does not come as a stream.
+    /// Reads an answer that does not come as a stream.
     async fn hear_whole(&mut self, body: Body) -> Result<(), Failed> {
         let bytes = body.whole().await?;
         let answer = serde_json::from_slice(&bytes).map_err(|error| {
@@ -302,7 +302,7 @@ impl Hearing {
         heard.map_err(|trouble| self.failed(trouble))
     }
 
-    /// One event.
+    /// Reads one event.
     fn hear(&mut self, data: &str) -> Result<Heard, Failed> {
         let mut told = mem::take(&mut self.told);
         let heard = self.listener()?.event(data, &mut told);
@@ -351,13 +351,13 @@ enum Stage {
         events: Box<SseParser>,
         heard_any: bool,
     },
-    /// What was heard before is told first.
+    /// The error comes after what was read before it.
     Failed(Option<Failed>),
     Ended,
 }
 
 impl Run {
-    /// The next thing to tell.
+    /// The next delta.
     async fn next(&mut self) -> Result<Delta, Failed> {
         loop {
             if let Some(delta) = self.hearing.told.pop_front() {
@@ -390,7 +390,7 @@ impl Run {
 
     async fn begin(&mut self, body: Body) -> Result<(), Failed> {
         match body.media_type().as_str() {
-            // Not everybody streams who is asked to.
+            // Not every server streams when asked to.
             "application/json" => {
                 self.hearing.hear_whole(body).await?;
                 self.stage = Stage::Ended;
@@ -407,7 +407,7 @@ impl Run {
         Ok(())
     }
 
-    /// Reads on until something can be told or the answer ends.
+    /// Reads on until there is a delta or the answer ends.
     async fn read(&mut self) -> Result<(), Failed> {
         let Stage::Reading { body, events, heard_any } = &mut self.stage else { return Ok(()) };
         let Some(chunk) = body.chunk().await? else {

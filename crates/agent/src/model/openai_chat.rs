@@ -24,7 +24,7 @@ use crate::message::{Message, Role};
 
 /// The longest id of a call that OpenAI takes.
 const LONGEST_ID: usize = 40;
-/// Mistral takes exactly so many letters and digits.
+/// Mistral takes exactly this many letters and digits.
 const SHORT_ID: usize = 9;
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ struct Said<'a> {
     tool_calls: Vec<SaidCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
-    /// What the provider wants to see again.
+    /// The blocks that the provider wants back.
     #[serde(flatten)]
     echoed: Option<&'a Map<String, Value>>,
 }
@@ -197,7 +197,7 @@ struct Choice {
     finish_reason: Option<String>,
 }
 
-/// What is new.
+/// The new part of a message.
 #[derive(Default, Deserialize)]
 struct Heading {
     content: Option<Value>,
@@ -249,7 +249,7 @@ struct Listener {
     ended: bool,
 }
 
-/// A call of which more may come.
+/// A call that may grow.
 struct OpenCall {
     index: Option<u64>,
     id: String,

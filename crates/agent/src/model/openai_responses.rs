@@ -1,6 +1,6 @@
 //! OpenAI Responses: a conversation as a list of items. OpenAI's newest models call tools only here.
 //!
-//! Nothing is kept at the provider (`store: false`): reasoning comes encrypted, and goes back as it came.
+//! Nothing is stored at the provider (`store: false`): reasoning comes encrypted, and goes back as it came.
 //! Source: <https://platform.openai.com/docs/api-reference/responses> and its page on streaming events.
 
 use std::{borrow::Cow, sync::Arc};
@@ -22,7 +22,7 @@ use crate::message::{Message, Role};
 
 /// The longest id of a call.
 const LONGEST_ID: usize = 64;
-/// What stands beside an assistant's text and matters to later requests.
+/// A member beside an assistant's text that matters to later requests.
 const PHASE: &str = "phase";
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl OpenAiResponses {
         Self { settings }
     }
 
-    /// Models that do not think refuse to be asked for their reasoning.
+    /// Whether to ask for reasoning: models that do not think refuse such a request.
     fn thinks(&self) -> bool {
         let name = self.settings.model.rsplit('/').next().unwrap_or_default();
         let name = name.strip_prefix("ft:").unwrap_or(name);
@@ -183,7 +183,7 @@ struct HeardUsage {
     output_tokens_details: Option<OutputDetails>,
 }
 
-/// What of the input was in a cache; Chat Completions says it in the same words.
+/// How much of the input was cached; Chat Completions has the same fields.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct InputDetails {
@@ -191,7 +191,7 @@ pub(super) struct InputDetails {
     pub(super) cache_write_tokens: Option<u64>,
 }
 
-/// What of the output was thinking; in the same words, too.
+/// How much of the output was thinking; the same fields, too.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct OutputDetails {
@@ -206,7 +206,7 @@ struct Listener {
     ended: bool,
 }
 
-/// An item of which more may come.
+/// An item that may grow.
 struct OpenItem {
     /// Its place; a few servers leave it out, and say only its id.
     index: Option<u64>,
@@ -343,7 +343,7 @@ impl Listener {
         Ok(())
     }
 
-    /// What a whole item says beyond what came in pieces.
+    /// Takes from a whole item what the pieces did not bring.
     fn fill(&mut self, at: At, kind: Kind, item: Value, told: &mut Told) {
         match kind {
             Kind::Text => {
@@ -420,7 +420,7 @@ impl Listener {
         Ok(())
     }
 
-    /// What a whole item tells of the model's thinking.
+    /// Streams the thinking in a whole item.
     fn thought(&self, item: &Value, told: &mut Told) {
         let parts = item.get("summary").and_then(Value::as_array).into_iter().flatten();
         let texts: Vec<_> = parts.map(|part| text_of(part, "text")).filter(|text| !text.is_empty()).collect();

@@ -17,11 +17,11 @@ pub use models::{KNOWN_SINCE, KnownModel};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Provider {
-    /// What people call it.
+    /// Its name for people.
     pub name: &'static str,
-    /// How it is spoken to, unless somebody wants it otherwise.
+    /// The wire that it speaks, unless the settings name another.
     pub wire: Wire,
-    /// Where it is.
+    /// Its address.
     pub base_url: &'static str,
     /// The variable that usually holds its key; `None` where no key is needed.
     pub key_variable: Option<&'static str>,
@@ -44,7 +44,7 @@ impl Provider {
         PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
-    /// Whether it runs on the machine of whoever asks.
+    /// Whether it runs on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.base_url.starts_with("http://127.0.0.1")
@@ -71,7 +71,7 @@ pub const PROVIDERS: [Provider; 11] = [
     provider("lmstudio", Wire::OpenAiChat, "http://127.0.0.1:1234/v1"),
 ];
 
-/// The provider of an address that somebody gave: nothing is known of it but that it speaks the chat wire.
+/// The provider of an address that the user gave: all that is known is that it speaks the chat wire.
 pub const CUSTOM: &str = "custom";
 
 /// How servers of the chat wire differ.
@@ -87,7 +87,7 @@ pub(super) struct Dialect {
     pub(super) short_ids: bool,
 }
 
-/// The dialect of a provider; for one that is not known, the usual one.
+/// The dialect of a provider; the usual one for an unknown provider.
 pub(super) fn dialect(provider: &str) -> Dialect {
     let usual = Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
     match provider {
@@ -111,17 +111,17 @@ pub struct Selector {
     pub model: String,
 }
 
-/// A text that selects no model.
+/// Why a text selects no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSelector {
-    /// The part before the slash, or the whole if there is none, is no provider.
+    /// The part before the slash, or the whole if there is none, names no provider.
     #[error("`{given}` names no provider; write provider/model with one of {}, {CUSTOM}", Names)]
     UnknownProvider {
         /// What was written, safe to print.
         given: String,
     },
-    /// Only a provider, and it has no usual model.
+    /// A provider without a model, and it has no default model.
     #[error("which model of {provider}? write {provider}/model")]
     NoModel {
         /// The provider.
@@ -165,9 +165,9 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// How this model is reached, with what the tables know. A `base_url` replaces the provider's own, and then the
-    /// wire of OpenAI is Chat: that is what others than OpenAI serve. A custom provider without one is an empty
-    /// address, which [`ModelSettings::connect`] refuses.
+    /// The settings for this model, with what the tables know. A `base_url` replaces the provider's own, and then the
+    /// wire of OpenAI is Chat: that is what other servers than OpenAI's offer. A custom provider without one has an
+    /// empty address, which [`ModelSettings::connect`] refuses.
     #[must_use]
     pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
         let known = Provider::find(&self.provider);

@@ -1,4 +1,4 @@
-//! A model that says what it was told to say: `mock`, for tests and for scripts without a network. Never a default.
+//! A model that answers from a script: `mock`, for tests and for scripts without a network. Never a default.
 
 use std::{
     collections::VecDeque,
@@ -35,7 +35,7 @@ pub struct Scripted {
     asked: Option<Mutex<Vec<AskedModel>>>,
 }
 
-/// What a scripted model was asked.
+/// A recorded request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AskedModel {
@@ -43,14 +43,14 @@ pub struct AskedModel {
     pub messages: Vec<Message>,
     /// The tools, if there were any.
     pub tools: Option<ToolBlock>,
-    /// What stood before the conversation.
+    /// The system prompt.
     pub system: Option<String>,
 }
 
 enum Step {
-    /// What it thinks, and says.
+    /// Thinking, and an answer.
     Reply(String, Box<Reply>),
-    /// After what was said in front of it, if anything.
+    /// An error, after a part of an answer if there is one.
     Fail(Option<Box<Reply>>, ModelErrorKind),
     Hang,
 }
@@ -70,7 +70,7 @@ pub struct BadScript {
 struct Written {
     #[serde(default)]
     text: String,
-    /// What is told of its thoughts where the answer is streamed; kept nowhere.
+    /// Its thinking, which is only streamed.
     #[serde(default)]
     thinking: String,
     #[serde(default)]
@@ -112,7 +112,7 @@ impl Scripted {
         }
     }
 
-    /// A script that somebody wrote: a JSON list of answers, each with `text`, `thinking`, `tool_calls` (`name` and `input`) and
+    /// Reads a script: a JSON list of answers, each with `text`, `thinking`, `tool_calls` (`name` and `input`) and
     /// `usage`, all of them optional.
     ///
     /// # Errors
@@ -165,25 +165,25 @@ impl Scripted {
         self.step(Step::Hang)
     }
 
-    /// What it says that fits into it.
+    /// Sets the context size that it reports.
     #[must_use]
     pub fn context_tokens(self, tokens: u64) -> Self {
         Self { context_tokens: Some(tokens), ..self }
     }
 
-    /// What it says that it speaks.
+    /// Sets the wire that it reports.
     #[must_use]
     pub fn wire(self, wire: Wire) -> Self {
         Self { wire, ..self }
     }
 
-    /// It remembers what it is asked, for [`asked`](Self::asked).
+    /// Records its requests, for [`asked`](Self::asked).
     #[must_use]
     pub fn recording(self) -> Self {
         Self { asked: Some(Mutex::default()), ..self }
     }
 
-    /// What it was asked since, if it is [`recording`](Self::recording).
+    /// The requests since then, if it is [`recording`](Self::recording).
     #[must_use]
     pub fn asked(&self) -> Vec<AskedModel> {
         self.asked.as_ref().map(|asked| locked(asked).clone()).unwrap_or_default()

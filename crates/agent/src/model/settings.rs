@@ -1,4 +1,4 @@
-//! What it takes to reach a model, as plain data.
+//! The settings to reach a model, as plain data.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{Model, Usage, Wire, error::ModelError, error::ModelErrorKind, online
 pub struct Key(String);
 
 impl Key {
-    /// Spaces and line ends around it are no part of it.
+    /// Trims spaces and line ends around the key.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
     }
@@ -47,7 +47,7 @@ pub struct Bounds {
     pub retries: u32,
     /// The wait before the second try, doubled with each further one; 500 ms.
     pub first_pause: Duration,
-    /// `max_retry_wait`: who asks to wait longer than this is not asked again; 60 s.
+    /// `max_retry_wait`: when a provider asks to wait longer than this, there is no retry; 60 s.
     pub longest_pause: Duration,
 }
 
@@ -121,13 +121,13 @@ impl Price {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ModelSettings {
-    /// The provider, as people call it: the part of [`Model::name`] before the slash.
+    /// The provider's name for people: the part of [`Model::name`] before the slash.
     pub provider: String,
     /// The model's name, sent as it is.
     pub model: String,
-    /// How it is spoken to.
+    /// The wire that it speaks.
     pub wire: Wire,
-    /// Where. Without a path, the usual one (`/v1`, for Gemini `/v1beta`) is added.
+    /// The address. Without a path, the usual one (`/v1`, for Gemini `/v1beta`) is added.
     pub base_url: String,
     /// The key; local servers need none.
     pub key: Option<Key>,
@@ -137,15 +137,15 @@ pub struct ModelSettings {
     pub headers: Vec<(String, Key)>,
     /// How many tokens fit, input and output together.
     pub context_tokens: Option<u64>,
-    /// The most tokens of an answer, if a request does not say.
+    /// The most tokens of an answer, if a request does not set them.
     pub max_tokens: Option<u32>,
-    /// What it costs.
+    /// Its price.
     pub price: Option<Price>,
     /// Members for the body of every request; see [`Request::extra_body`](super::Request::extra_body).
     pub extra_body: Map<String, Value>,
     /// Whether to mark the conversation for the provider's cache, where that has to be asked for (Anthropic). On.
     pub prompt_cache: bool,
-    /// Every bound.
+    /// The bounds of requests.
     pub bounds: Bounds,
 }
 
@@ -156,7 +156,7 @@ impl fmt::Debug for ModelSettings {
 }
 
 impl ModelSettings {
-    /// A model at an address, and nothing known of it.
+    /// A model at an address, with no other settings.
     pub fn new(provider: impl Into<String>, model: impl Into<String>, wire: Wire, base_url: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
@@ -181,10 +181,10 @@ impl ModelSettings {
         text::for_line(&text::clip(&format!("{}/{}", self.provider, self.model), 200)).into_owned()
     }
 
-    /// A model to talk to. Nothing is sent yet.
+    /// A model to send requests to. Sends nothing yet.
     ///
     /// # Errors
-    /// [`ModelErrorKind::Settings`] if there is no key where one is needed, or the address is none.
+    /// [`ModelErrorKind::Settings`] if a key is needed and missing, or the address is invalid.
     pub fn connect(self) -> Result<Arc<dyn Model>, ModelError> {
         let name = self.name();
         let dialect = provider::dialect(&self.provider);

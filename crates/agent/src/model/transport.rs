@@ -1,4 +1,4 @@
-//! HTTP to a model's provider: one POST, tried again only while nothing of the answer has come, and read under bounds.
+//! HTTP to a model's provider: one POST, retried only before any of the response has come, and read under bounds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,19 +16,19 @@ use super::{
     settings::{Bounds, Key},
 };
 
-/// Of the body of an error, this much is read, for so long.
+/// Reads this much of the body of an error, for this long.
 const ERROR_BODY: usize = 64 * 1024;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 const BEGINNING: &str = "the beginning of the answer";
-/// The longest wait between two tries that nobody asked for.
+/// The longest wait between two tries where the server asks for none.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// For the end of a body, when its answer has ended.
 const DRAIN_TIME: Duration = Duration::from_millis(50);
 
-/// Says of a provider's error what it means: status, headers, body.
+/// Turns a provider's error response (status, headers, body) into an error kind.
 pub(super) type Judge = fn(&Words<'_>) -> ModelErrorKind;
 
-/// The way to one model.
+/// The connection settings of one model.
 #[derive(Debug)]
 pub(super) struct Transport {
     pub(super) client: Client,
@@ -73,7 +73,7 @@ pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, Head
     Ok((name, value))
 }
 
-/// A try that failed.
+/// A failed try.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) kind: ModelErrorKind,
@@ -88,23 +88,23 @@ impl From<ModelErrorKind> for Failed {
 }
 
 impl Failed {
-    /// Tells it of this model.
+    /// The error, with the name of the model.
     pub(super) fn of(self, transport: &Transport, attempts: u32) -> ModelError {
         ModelError { model: transport.model.clone(), attempts, kind: self.kind }
     }
 }
 
-/// One request, from the first try on.
+/// One request and its retries.
 #[derive(Debug)]
 pub(super) struct Attempts {
     pub(super) transport: Arc<Transport>,
     url: Url,
     body: Bytes,
     judge: Judge,
-    /// When the whole must be over.
+    /// When all tries must be over.
     pub(super) until: Instant,
     pub(super) made: u32,
-    /// To be waited before the next try.
+    /// The pause before the next try.
     pub(super) pause_before_next: Option<Duration>,
 }
 
@@ -138,7 +138,7 @@ impl Attempts {
         }
     }
 
-    /// How long to wait before the next try; `None` if there shall be none.
+    /// How long to wait before the next try; `None` if there is none.
     pub(super) fn pause(&self, failed: &Failed) -> Option<Duration> {
         let bounds = &self.transport.bounds;
         if !failed.may_retry || self.made > bounds.retries {
@@ -158,7 +158,7 @@ impl Attempts {
         (pause <= bounds.longest_pause && Instant::now() + pause < self.until).then_some(pause)
     }
 
-    /// Sends until there is an answer or no hope.
+    /// Sends until there is a response or no hope.
     pub(super) async fn answer(&mut self) -> Result<Response, Failed> {
         loop {
             match self.send().await {
@@ -223,7 +223,7 @@ pub(super) struct Body {
     total: Duration,
     first_token: Duration,
     silence: Duration,
-    /// Whether the model has said its first word. Some servers send the head of an answer, and only then read the prompt.
+    /// Whether the first word has come. Some servers send the head of a response, and only then read the prompt.
     pub(super) has_begun: bool,
     limit: usize,
     seen: usize,
@@ -244,7 +244,7 @@ impl Body {
         }
     }
 
-    /// What it says that it is, without parameters, in lower case; empty if it does not say.
+    /// The media type of the body, without parameters, in lower case; empty if there is none.
     pub(super) fn media_type(&self) -> String {
         let value = self.response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
@@ -274,8 +274,7 @@ impl Body {
         Ok(chunk)
     }
 
-    /// Reads what is left after the end of an answer, which is next to nothing: only then can the connection be used
-    /// again.
+    /// Reads the rest after the end of an answer, which is next to nothing: only then can the connection be used again.
     pub(super) async fn drain(&mut self) {
         let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = timeout(DRAIN_TIME, rest).await;
@@ -284,7 +283,7 @@ impl Body {
     /// All of it.
     pub(super) fn whole(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
         Box::pin(async move {
-            // Whoever does not stream says nothing until all is there.
+            // A server that does not stream sends nothing until all is there.
             self.first_token = self.total;
             let mut whole = Vec::new();
             while let Some(chunk) = self.chunk().await? {

@@ -1,4 +1,4 @@
-//! How often the model wants the same.
+//! Counts repeated calls of the model.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
@@ -19,7 +19,7 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// Counts `call`, and says how often it was wanted, with this time.
+    /// Counts `call`; returns how often it was wanted, this time included.
     pub(super) fn count(&mut self, call: &ToolCallData) -> u32 {
         let mut hasher = DefaultHasher::new();
         // A model that writes its arguments in another order wants the same.

@@ -10,14 +10,14 @@ const WAITING: u8 = 1;
 const SENT: u8 = 2;
 const GIVEN_UP: u8 = 3;
 
-/// Where a call stands between the model and its server. The one that makes the call and the one that gives it up each say
-/// so here, and the first of them decides. A call that is not [watched](Self::watch) may have been sent. A clone stands for
-/// itself.
+/// Where a call stands between the model and its server. The task that makes the call and the task that gives it up
+/// both report it here, and the first of them decides. A call that is not [watched](Self::watch) may have been sent. A
+/// clone stands for itself.
 #[derive(Debug, Default)]
 pub struct Sending(Arc<AtomicU8>);
 
 impl Sending {
-    /// For the one that makes the call and says here, by [`Self::begin`], when it is sent.
+    /// For the task that makes the call and reports, with [`Self::begin`], when it is sent.
     #[must_use]
     pub fn watch(&self) -> Self {
         let _ = self.0.compare_exchange(UNKNOWN, WAITING, Ordering::AcqRel, Ordering::Acquire);

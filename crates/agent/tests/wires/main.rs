@@ -1,4 +1,4 @@
-//! Each wire against scripted servers: what is sent, what is understood, and what becomes of every failure.
+//! Each wire against scripted servers: the requests, the answers, and the result of every failure.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! A conversation to send, a scripted model to send it to, and what was told of the answer in words.
+//! A conversation to send, a scripted model to send it to, and the streamed answer in words.
 
 use std::{sync::Arc, time::Duration};
 
@@ -67,7 +67,7 @@ pub(crate) async fn heard(provider: &str, wire: Wire, events: &[&str], whole: Op
         let (_server, model) = scripted(provider, wire, [Answer::json(200, &whole), Answer::json(200, &whole)]).await;
         let completed = model.complete(Request::new(&conversation)).await.unwrap();
         assert_eq!(completed, reply, "whole or streamed, the answer is the same");
-        // Not everybody streams who is asked to.
+        // Not every server streams when asked to.
         let (_, unstreamed) = streamed(&*model, Request::new(&conversation)).await;
         assert_eq!(unstreamed.unwrap(), reply);
     }

@@ -1,4 +1,4 @@
-//! How a [`SignIn`] is put together.
+//! Builds a [`SignIn`].
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use toolrack_host::{Egress, Resolver, ServerName, Verbatim, Witness};
 use super::{Hears, How, Inner, SignIn};
 use crate::{browser::Browser, store::TokenStore, wire::Wires};
 
-/// How a [`SignIn`] is put together.
+/// Builds a [`SignIn`].
 #[must_use]
 pub struct SignInBuilder {
     store: Arc<dyn TokenStore>,
@@ -29,40 +29,40 @@ impl fmt::Debug for SignInBuilder {
 }
 
 impl SignInBuilder {
-    /// Who fills in the placeholders of an entry's `oauth`. Default: nobody.
+    /// What fills in the placeholders of an entry's `oauth`. Default: they are left as they are.
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// Whose tokens: a tenant, and a user within it. Both are empty by default, for a program with one person.
+    /// The owner of the tokens: a tenant, and a user within it. Both are empty by default, for a program with one user.
     pub fn owner(mut self, tenant: impl Into<String>, user: impl Into<String>) -> Self {
         (self.tenant, self.user) = (tenant.into(), user.into());
         self
     }
 
-    /// Where a person is sent when a server wants one. Default: nowhere; such a server waits until somebody has
+    /// Where the user is sent when a server wants a sign-in. Default: nowhere; such a server waits until the user has
     /// [signed in](SignIn::login).
     pub fn browser(mut self, browser: Arc<dyn Browser>) -> Self {
         self.browser = Some(browser);
         self
     }
 
-    /// What a person should do to sign in to a server, with more scopes if some are given: one line, such as
-    /// `toolrack login sentry`.
+    /// What the user should do to sign in to a server, with more scopes if some are given: one line, such as `toolrack
+    /// login sentry`.
     pub fn how(mut self, how: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
         self.how = Box::new(how);
         self
     }
 
-    /// Who hears of every token and secret before it is used, to keep it out of logs and off the screen: a server can repeat
-    /// what it was sent.
+    /// Receives every token and secret before it is used, to keep it out of logs and off the screen: a server can
+    /// repeat what it was sent.
     pub fn secrets(mut self, hears: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.hears = Box::new(hears);
         self
     }
 
-    /// Who is told of sign-ins, sign-outs and failures, so that none goes unrecorded. Default: nobody.
+    /// The witness of sign-ins, sign-outs and failures, so that none goes unrecorded. Default: none.
     pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
         self
@@ -74,7 +74,7 @@ impl SignInBuilder {
         self
     }
 
-    /// Puts it together.
+    /// Builds it.
     #[must_use]
     pub fn build(self) -> SignIn {
         let Self { store, resolver, browser, tenant, user, how, hears, witness, egress } = self;
@@ -85,7 +85,7 @@ impl SignInBuilder {
 }
 
 impl SignIn {
-    /// Begins to put one together; tokens are kept in `store`.
+    /// A builder; tokens are kept in `store`.
     pub fn builder(store: Arc<dyn TokenStore>) -> SignInBuilder {
         SignInBuilder {
             store,

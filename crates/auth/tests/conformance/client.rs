@@ -1,5 +1,5 @@
-//! The client: what an embedding program is, with a browser that follows the first redirect. The era is not told: the host
-//! finds it out.
+//! The client: an embedding program, with a browser that follows the first redirect. The era is not configured: the
+//! host finds it out.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 

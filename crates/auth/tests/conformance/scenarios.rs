@@ -1,4 +1,4 @@
-//! Which scenarios there are, and what each wants to be done once the client is connected.
+//! The scenarios, and what each has the client do once it is connected.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! The official conformance suite: every client scenario of both revisions, through one client.
 //!
-//! The suite plays the MCP server and, where there is one, the authorization server, and starts this program again as the
-//! client: a host that signs in with this crate, and a browser that nobody looks at.
+//! The suite plays the MCP server and, where there is one, the authorization server, and starts this program again as
+//! the client: a host that signs in with this crate, and a browser without a user.
 //!
 //! `cargo test -p toolrack-auth --test conformance` runs all of it and ends with how many scored scenarios of each revision
 //! pass; which are scored, the suite says itself.

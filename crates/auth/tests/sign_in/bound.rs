@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key: whoever has the token and not the key gets nothing with it.
+//! Tokens that are bound to a key: the token is worth nothing without the key.
 
 use std::collections::BTreeSet;
 

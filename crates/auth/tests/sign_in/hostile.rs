@@ -59,7 +59,7 @@ async fn metadata_without_end_or_sense_is_given_up() {
 #[tokio::test]
 async fn a_server_without_readable_metadata_is_asked_at_its_own_origin_and_nowhere_else() {
     let stage = Stage::of(FakeAuthorization::start([Wrong::NoJson("<html>")]));
-    // The one who answers says who it is, and nobody said before who it would be.
+    // The server that answers says who it is, and nothing said before who it would be.
     assert_eq!(stage.login().await.unwrap_err().code(), "SIGN_IN_WRONG_ISSUER");
     let page = stage.browser.0.lock().unwrap()[0].clone();
     assert!(page.as_str().starts_with(&format!("{}/authorize?", stage.server.issuer())), "{page}");

@@ -1,4 +1,4 @@
-//! Signing in without a person. That the right request is sent, the conformance suite checks; here is what goes wrong.
+//! Signing in without a user. The conformance suite checks the right requests; here is what goes wrong.
 
 use toolrack_host::{
     State,

@@ -1,4 +1,4 @@
-//! What the tests share: a host that signs in, and a browser that does as it is told.
+//! Shared by the tests: a host that signs in, and a browser that follows its orders.
 
 use std::sync::{Arc, Mutex};
 

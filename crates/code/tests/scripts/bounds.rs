@@ -1,4 +1,4 @@
-//! What ends a script, and what it cannot reach.
+//! Bounds of a script, and what it cannot reach.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Calls from scripts: what they give, and that each goes through the one door.
+//! Calls from scripts: their results, and that each goes through `Host::call`.
 
 use std::sync::{Arc, Mutex, atomic::Ordering};
 

@@ -1,4 +1,4 @@
-//! What a model reads of what it can call.
+//! The description of tools that a model reads.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a script can do, what it cannot, and what ends it: through a whole host, with servers in this process.
+//! Scripts, their abilities and their bounds: through a whole host, with servers in this process.
 #![cfg(test)]
 
 mod bounds;

@@ -23,7 +23,7 @@ const OPENCODE: &[&str] = &["mcp"];
 /// How many servers a message names.
 const MAX_NAMED: usize = 5;
 
-/// Members beside the servers that are nobody's mistake.
+/// Known members beside the servers, which are no mistake.
 const COMPANIONS: &[&str] = &["$schema", "inputs"];
 
 /// JSON with comments and trailing commas, and otherwise as RFC 8259 has it.
@@ -110,7 +110,7 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
     Ok(Container::Missing)
 }
 
-/// Complains of servers that stand under another key than those that count, or under the same one once more.
+/// Warns of servers under another key than the one that counts, or under the same key once more.
 fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut counting_path = None;
@@ -149,7 +149,7 @@ fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem>
     problems.into_iter().map(told).collect()
 }
 
-/// Everything that is at `path`, which names that are given twice can make more than one.
+/// Everything at `path`: more than one value where a name is given twice.
 fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
     let mut found = vec![root];
     for key in path {
@@ -171,7 +171,7 @@ fn names_of_servers(container: &Node) -> String {
     shown.join(", ")
 }
 
-/// Whether the file is one of opencode's, which has its own words for the fields of an entry.
+/// Whether the file is opencode's, which has its own words for the fields of an entry.
 pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
     let is_named = || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
     let has_schema = || root.text("$schema").is_some_and(|schema| schema.contains("opencode.ai/"));
@@ -187,8 +187,8 @@ fn is_gemini(document: &Document) -> bool {
     document.path.as_deref().is_some_and(|path| path.ends_with(".gemini/settings.json"))
 }
 
-/// To Gemini CLI, a `url` without a type is SSE, and `httpUrl` is streamable HTTP
-/// (docs/tools/mcp-server.md in google-gemini/gemini-cli).
+/// Gemini CLI takes a `url` without a type for SSE, and `httpUrl` for streamable HTTP (docs/tools/mcp-server.md in
+/// google-gemini/gemini-cli).
 fn say_sse(entry: &mut Node) {
     let has = |name: &str| entry.get(name).is_some_and(|member| !matches!(member.node.value, Value::Null));
     if !has("url") || has("type") || has("httpUrl") {
@@ -254,8 +254,8 @@ fn member(document: &Document, property: ast::ObjectProp<'_>) -> Result<Member, 
     })
 }
 
-/// Refuses raw control characters in strings, which the parser lets pass (RFC 8259, section 7). A line break among them
-/// is nearly always a quote that was forgotten, and the parser would only stumble over what follows.
+/// Refuses raw control characters in strings, which the parser accepts (RFC 8259, section 7). A line break among them
+/// is nearly always a forgotten quote, and the parser would only fail at what follows.
 fn check_texts(document: &Document) -> Result<(), Box<Problem>> {
     let Some(at) = control_in_text(&document.text) else {
         return Ok(());

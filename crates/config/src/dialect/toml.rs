@@ -42,7 +42,7 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     Ok(servers)
 }
 
-/// `[[agents]]`: two of one id are one. What is wrong with an agent costs nobody else a server.
+/// `[[agents]]`: two of one id are one agent. An error in one of them leaves the servers of the others untouched.
 fn agents(document: &Document, list: &Node, servers: &mut Servers) {
     let Value::List(nodes) = &list.value else {
         let problem = Problem::error("`agents` must be a list: write `[[agents]]` above each agent");

@@ -1,4 +1,4 @@
-//! The lines of a text, found in little more time than it takes to read the text once, however many are asked for.
+//! Finds the lines of a text in little more time than it takes to read the text once, however many are asked for.
 //!
 //! A file is foreign, and one of a single line can hold a hundred thousand mistakes.
 
@@ -6,12 +6,12 @@ use std::cell::{OnceCell, RefCell};
 
 use crate::mask;
 
-/// Where the lines of one text are. Always to be asked with the same text.
+/// Where the lines of one text are. Every call must pass the same text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
     /// Where each line begins, in bytes.
     starts: OnceCell<Vec<usize>>,
-    /// The line that was asked for last; mistakes come one after the other.
+    /// The line that was asked for last; problems come one after the other.
     last: RefCell<Option<Line>>,
 }
 
@@ -36,7 +36,7 @@ impl Lines {
         self.starts(text).partition_point(|start| *start <= at)
     }
 
-    /// What `look` says of the line that holds the byte `at`.
+    /// Calls `look` with the line that holds the byte `at`.
     pub(super) fn look<T>(&self, text: &str, at: usize, look: impl FnOnce(&Line) -> T) -> T {
         let number = self.number(text, at);
         let mut last = self.last.borrow_mut();

@@ -1,4 +1,4 @@
-//! What changed, for a person.
+//! The diff of a change, for the user.
 
 use std::path::Path;
 

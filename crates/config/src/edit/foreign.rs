@@ -1,13 +1,13 @@
 //! Our entries in the words of other programs.
 //!
-//! A program that finds a field that it does not know may refuse its whole file. What it has no words for is therefore
-//! not written, and named.
+//! A program that finds an unknown field may refuse its whole file. So a field for which it has no words is not
+//! written, but named.
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::placeholder::{Bare, Piece, pieces};
 
-/// The entry, or the field of ours that cannot be said.
+/// The entry, or the field of ours for which the program has no words.
 type Spoken = Result<Json, String>;
 
 /// `entry` as opencode writes it (opencode.ai/docs/mcp-servers), or its version 2, which has `disabled` alone
@@ -175,7 +175,7 @@ fn fields(entry: &Json) -> Result<Map<String, Json>, String> {
     Ok(fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// Whether a program that has no word for SSE can do without `type`.
+/// Whether `type` can be left out for a program that has no word for SSE.
 fn is_kind(word: &Json, is_remote: bool) -> bool {
     let word = word.as_str().unwrap_or_default().to_ascii_lowercase().replace(['-', '_'], "");
     if is_remote { matches!(&*word, "http" | "streamablehttp" | "remote") } else { matches!(&*word, "stdio" | "local") }

@@ -1,4 +1,4 @@
-//! Texts that were shown hidden, and what they stand for.
+//! Texts that were shown hidden, and the values that they stand for.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::EditError;
 use crate::{Problem, mask::HIDDEN};
 
-/// Refuses an entry in which a hidden text stands that nobody can reveal: written down, it would be taken for a value.
+/// Refuses an entry with a hidden text that stands for no known value: once written, it would be taken for a value.
 pub(super) fn refuse(name: &str, entry: &Json) -> Result<(), EditError> {
     match first_hidden(entry, "") {
         ControlFlow::Continue(()) => Ok(()),
@@ -45,7 +45,7 @@ fn first_hidden(value: &Json, at: &str) -> ControlFlow<String> {
     }
 }
 
-/// The error is the field that has no value.
+/// Fails with the field that has no value.
 fn put_back(entry: &mut Json, view: &Json, values: &Json, at: &str) -> Result<(), String> {
     if *entry == *view && !values.is_null() {
         // Placeholders too are shown in one form, and may be written in another.
@@ -91,8 +91,8 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// Which item the one at `index` of the list `sent` was. Items that look the same are told apart by the option before
-    /// them, whose value they are, and then by their order, as long as none of them came or went.
+    /// The index that the item at `index` of the list `sent` had before. Items that look the same are told apart by the
+    /// option before them, whose value they are, and then by their order, as long as none of them was added or removed.
     fn origin(&self, sent: &[Json], index: usize) -> Option<usize> {
         let alike: Vec<usize> = places(self.shown, |other| self.shown[other] == sent[index]);
         let mut values = alike.iter().map(|at| self.values.get(*at));

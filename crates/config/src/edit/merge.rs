@@ -1,8 +1,8 @@
-//! What an entry says once it is changed: what was not changed stays as it is written, in its own words, with all that
-//! nobody here understands.
+//! What a changed entry says: what was not changed stays as it is written, in its own words, and so does all that
+//! Toolrack does not understand.
 //!
-//! Which written fields speak of which of ours is not kept in a table beside the one by which entries are read. Instead, a
-//! field is left out and the entry is read again; and what is to be written is read before it is.
+//! No second table says which written fields speak of which of ours. Instead, the merge leaves a field out and reads
+//! the entry again; and it reads what it is about to write before it writes it.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +20,10 @@ use crate::{
 /// The members of an entry.
 type Fields = Map<String, Json>;
 
-/// Fields that make one thing together: whoever writes one of them for another program looks at all.
+/// Fields that belong together: another program reads one of them in the light of all.
 const TOGETHER: &[&[&str]] = &[&["type", "command", "args", "url"], &["env", "inherit_env"]];
 
-/// What `entry` is, when it is a server, and the names of the members that are nobody's.
+/// Reads `entry`, when it is a server, and the names of the members that no field of ours takes.
 pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
     let raw = Raw { name: name.to_owned(), name_at: 0..0, node };
     let mut report = Report::new(None, name);
@@ -68,9 +68,9 @@ pub(super) struct Returned<'a> {
     pub(super) written: &'a Fields,
     /// As it was shown.
     pub(super) shown: &'a Json,
-    /// As it came back.
+    /// As the editor sent it back.
     pub(super) sent: &'a Json,
-    /// The same with the values of what is hidden in it.
+    /// The same with the values of its hidden texts.
     pub(super) revealed: &'a Json,
 }
 
@@ -93,8 +93,8 @@ impl Returned<'_> {
         Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.anew(base, &wanted))))
     }
 
-    /// What the entry says in the end, and which fields that changes. A field that came back as it was shown stays as the
-    /// file has it, also where what was shown was not in the file: the folder of a project, or what another file switched.
+    /// The fields of the new entry, and which of them change. A field that came back as it was shown stays as the file
+    /// has it, even where the view had it from elsewhere: the folder of a project, or what another file switched.
     fn wanted(&self, had: &Fields) -> (Fields, BTreeSet<String>) {
         let of = |entry: &Json| said(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
         let (shown, sent, revealed) = (of(self.shown), of(self.sent), of(self.revealed));
@@ -114,7 +114,7 @@ impl Returned<'_> {
         (wanted, changed)
     }
 
-    /// Takes over what came back and is no field of ours.
+    /// Takes over the members that came back and are no fields of ours.
     fn take_unknown(&self, base: &mut Fields) {
         let unknown = read(self.name, Node::from_json(self.revealed)).map(|(_, unknown)| unknown).unwrap_or_default();
         for name in unknown {
@@ -122,7 +122,7 @@ impl Returned<'_> {
         }
     }
 
-    /// For the file of another program: where its words for what there was and for what there is to be differ.
+    /// For the file of another program: the members in which its words for the old and the new entry differ.
     fn translated(
         &self,
         file: &dyn File,
@@ -155,7 +155,7 @@ impl Returned<'_> {
         }
     }
 
-    /// All in our words, beside what is none of them.
+    /// All fields in our words, beside the members that are none of them.
     fn anew(&self, mut base: Fields, wanted: &Fields) -> Fields {
         let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
         let unknown = unknown.unwrap_or_default();
@@ -201,7 +201,7 @@ impl Merge<'_> {
         base
     }
 
-    /// Every changed field under our name for it, with all that was said by the same words.
+    /// Every changed field under our name for it, with all fields that the same words set.
     fn in_our_words(&self, mut base: Fields) -> Fields {
         let mut concerned = self.changed.clone();
         for field in self.changed {
@@ -220,7 +220,7 @@ impl Merge<'_> {
         base
     }
 
-    /// The written members that say something of `field`: those without which it would be another.
+    /// The written members that set `field`: those without which it would have another value.
     fn speakers(&self, base: &Fields, field: &str) -> Vec<String> {
         let before = said(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let speaks = |key: &&String| {
@@ -232,7 +232,7 @@ impl Merge<'_> {
         base.keys().filter(speaks).cloned().collect()
     }
 
-    /// What the entry says without one of its members; `None` when it is no server then.
+    /// What the entry says without one of its members; `None` when it is no server without it.
     fn without(&self, base: &Fields, key: &str) -> Option<Fields> {
         let rest = base.iter().filter(|(name, _)| *name != key);
         said(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
@@ -252,7 +252,7 @@ fn refined(written: Option<&Json>, had: Option<&Json>, wanted: &Json) -> Json {
     Json::Object(merged)
 }
 
-/// What is to be written where, by the names on the way there; without a value, it goes.
+/// A value to be written, by the names on the way to its place; without a value, the member is removed.
 pub(super) type Difference = (Vec<String>, Option<Json>);
 
 /// Where two entries differ, with objects looked into.

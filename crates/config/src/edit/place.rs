@@ -1,10 +1,10 @@
-//! Which file an edit goes to.
+//! The file that an edit goes to.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Entry, Loaded, Places, Scope, project_root};
 
-/// A file that an edit goes to.
+/// A file that an edit goes to, with its layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its layer.
@@ -13,20 +13,20 @@ pub struct Place {
     pub path: PathBuf,
 }
 
-/// Why there is no one file that an edit of an entry could go to.
+/// Why an edit of an entry has no single file to go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPlace {
-    /// It comes from a file that was named on the command line, which is not ours to edit.
+    /// The entry comes from a file that was named on the command line, which is not ours to edit.
     CommandLine,
-    /// The program carries it; it can only be switched off.
+    /// The program carries the entry; it can only be switched off.
     BuiltIn,
     /// Several files have an entry of this name, the one that counts first.
     Several(Vec<Place>),
 }
 
 impl Place {
-    /// The file that new entries of `scope` are written to by somebody who works in `folder`. Only
-    /// [`Scope::Project`] and [`Scope::Local`] have files of their own; everything else is the user's.
+    /// The file to which new entries of `scope` are written when the user works in `folder`. Only [`Scope::Project`]
+    /// and [`Scope::Local`] have files of their own; everything else is the user's.
     #[must_use]
     pub fn of_new(scope: Scope, places: &Places, folder: &Path) -> Self {
         match scope {
@@ -67,8 +67,8 @@ impl Place {
         }
     }
 
-    /// Where a person switches a server for themselves: where it is switched already, or configured, or, for what is not
-    /// theirs to edit, in a file of their own that says no more than `enabled`.
+    /// The file in which a user switches a server for themselves: where it is switched already, or configured, or,
+    /// where that file is not theirs to edit, a file of their own that says no more than `enabled`.
     ///
     /// # Errors
     /// [`NoPlace::CommandLine`]

@@ -1,4 +1,4 @@
-//! Writes a value as people write it.
+//! Writes a value in the usual layout.
 
 use serde_json::Value as Json;
 

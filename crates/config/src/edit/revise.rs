@@ -1,4 +1,4 @@
-//! An entry that was shown with its secrets hidden comes back, changed.
+//! Takes back an entry that was shown with its secrets hidden and then changed.
 
 use std::path::Path;
 
@@ -11,28 +11,28 @@ use super::{
 };
 use crate::{redact, trust::hash};
 
-/// An entry that was shown, and comes back changed.
+/// An entry that was shown, and the changed entry that came back.
 #[derive(Clone, Copy, Debug)]
 pub struct Revision<'a> {
     /// The entry as [`Entry::view`](crate::Entry::view) showed it.
     pub shown: &'a Json,
-    /// The same, changed by somebody who does not know what is hidden in it.
+    /// The same, as changed by an editor that does not know what is hidden in it.
     pub entry: &'a Json,
-    /// The [hash](crate::Entry::hash) of the entry that was shown: where the file has another one by now, it is left alone.
-    /// Nobody else edits the file between this look and the change. `None` changes whatever is there.
+    /// The [hash](crate::Entry::hash) of the entry that was shown: an entry that has another one by now is left alone.
+    /// No other process edits the file between this check and the change. `None` changes whatever is there.
     pub seen: Option<&'a str>,
 }
 
-/// Changes the entry that is called `name` in the file at `path` into what came back.
+/// Changes the entry `name` in the file at `path` into what came back.
 ///
-/// A field that came back as it was shown stays as it is written, in its own words, with its comments, and so does all that
-/// is never shown: fields that only other programs know. What was changed is written where it stood, and only where the
-/// words that stand there cannot say it, in ours.
+/// A field that came back as it was shown stays as it is written, in its own words, with its comments, and so does all
+/// that is never shown: fields that only other programs know. A changed field is written where it stood; only where the
+/// words there cannot express the change, it is written in ours.
 ///
-/// A text in which `***` stands keeps the value that the file has at the same place, in the same form. Secrets so never
-/// leave the file, and are not lost either. A hidden text that has no such value, or that could be one of several, is an
-/// error, as is everything that [`add`](super::add()) refuses. In the place of an entry with errors, of which nothing was
-/// shown, comes what was sent.
+/// A text with `***` in it keeps the value that the file has at the same place, in the same form, so that secrets
+/// neither leave the file nor get lost. A hidden text that has no such value, or could be one of several, is an error,
+/// as is everything that [`add`](super::add()) refuses. An entry with errors, of which nothing was shown, is replaced
+/// by what was sent.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///

@@ -1,6 +1,6 @@
 //! Edits of TOML: our `[[defaults.mcp]]` and Codex's `[mcp_servers.name]`.
 //!
-//! toml_edit says where everything stands; the text itself is spliced, since toml_edit writes other line ends.
+//! toml_edit finds where everything stands; the text itself is spliced, since toml_edit writes other line ends.
 
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ type Block = Range<usize>;
 impl File {
     pub(super) fn of(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        // Whoever holds something else where servers should be would lose it.
+        // A file that holds something else where servers should be would lose it.
         reader::servers(&document).map_err(EditError::Unreadable)?;
         let parsed = Toml::parse(document.text.clone());
         let parsed = parsed.map_err(|_| EditError::Unreadable(Box::new(Problem::error("this is not TOML"))))?;

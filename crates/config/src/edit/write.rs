@@ -19,11 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often to try while waiting.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many links one after another lead to a file; more are taken for a circle. As many as Linux follows.
+/// How many links in a row lead to a file; more are taken for a loop. As many as Linux follows.
 const MAX_LINKS: usize = 40;
 
-/// The file that `path` is, with links followed: also one that leads to where there is nothing yet, which is then made there. In
-/// the place of the link it would be a file that its owner believes to be elsewhere.
+/// The file that `path` leads to, with links followed, even where there is nothing yet: it is created there. In the
+/// place of the link it would be a file that its owner believes to be elsewhere.
 pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -37,10 +37,10 @@ pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
     Err(EditError::Io { doing: "follow the link", path: path.to_owned(), source })
 }
 
-/// Runs `edit` while nobody else edits a file in the folder of `path`. The folder is made when there is none.
+/// Runs `edit` while no other process edits a file in the folder of `path`. The folder is made when there is none.
 ///
 /// The folder is locked, not the file: a file that is replaced takes its lock with it. And a folder needs no lock file
-/// that somebody would find lying around.
+/// that the user would find lying around.
 pub(super) fn locked<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
     locked_within(PATIENCE, path, edit)
 }
@@ -85,7 +85,7 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<(), EditError> {
         {
             use atomic_write_file::unix::OpenOptionsExt as _;
             use std::os::unix::fs::OpenOptionsExt as _;
-            // Those of a link, which somebody may have put there meanwhile, let everybody write.
+            // The permissions of a link, which another process may have put there meanwhile, let every user write.
             let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
             options.mode(0o600).preserve_mode(is_file);
         }

@@ -1,4 +1,4 @@
-//! What a child process runs in.
+//! The container that a child process runs in.
 
 use std::{ops::Range, path::Path};
 
@@ -50,7 +50,7 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     Some(container)
 }
 
-/// What of an entry cannot be had together with its container.
+/// Reports what an entry cannot have together with its container.
 pub(super) fn check_together(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at: &Range<usize>) {
     if stdio.container.is_none() {
         return;

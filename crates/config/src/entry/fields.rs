@@ -1,4 +1,4 @@
-//! Typed access to the fields of an entry, with complaints that name the field and its place.
+//! Typed access to the fields of an entry, with problems that name the field and its place.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,9 +12,9 @@ use crate::node::{Member, Node, Value};
 /// The longest time that can be configured.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The fields of one entry that nobody has taken yet. Fields that are `null` count as absent.
+/// The fields of one entry that are not taken yet. Fields that are `null` count as absent.
 ///
-/// A name that is given twice, `null` or not, was complained of before, by [`decode`](super::decode): the first one counts.
+/// [`decode`](super::decode) has already reported a name that is given twice, `null` or not: the first one counts.
 #[derive(Debug)]
 pub(super) struct Fields<'m, 'r, 'd> {
     rest: Vec<(String, &'m Member)>,
@@ -74,12 +74,12 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.rest.iter().any(|(key, _)| key == name)
     }
 
-    /// A field that nobody has taken, and the one of `names` that it is probably a misspelling of.
+    /// A field that is not taken yet, and the one of `names` that it is probably a misspelling of.
     pub(super) fn misspelt<'n>(&self, names: &[&'n str]) -> Option<(&'m str, &'n str)> {
         self.rest.iter().find_map(|(key, member)| Some((&*member.name, closest(key, names.iter().copied())?)))
     }
 
-    /// Takes the field that has one of these names. Two of them are an error: they are names of one thing.
+    /// Takes the field that has one of these names. Two of them are an error: they name one thing.
     pub(super) fn take(&mut self, names: &[&str]) -> Option<Field<'m>> {
         let mut taken: Option<Field<'m>> = None;
         for (_, member) in self.rest.extract_if(.., |(key, _)| names.contains(&&**key)) {
@@ -99,11 +99,11 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         Some(Field::of(self.rest.remove(found).1))
     }
 
-    /// Takes the field `name` where it is a number that other programs would take for milliseconds, and nobody for seconds:
-    /// a thousand or more. What is longer than can be configured is the longest that can.
+    /// Takes the field `name` where it is a number that other programs take for milliseconds, and none for seconds: a
+    /// thousand or more. What is longer than can be configured is the longest that can.
     ///
-    /// In Claude Code's `.mcp.json` such a `timeout` is the whole time of a call, and whoever else writes it means a request,
-    /// too; below a thousand, where Claude Code takes none, it is in seconds here.
+    /// In Claude Code's `.mcp.json` such a `timeout` is the whole time of a call, and in the files of other programs
+    /// that of a request; below a thousand, where Claude Code takes none, it is in seconds here.
     pub(super) fn take_milliseconds(&mut self, name: &str) -> Option<Duration> {
         let number = |member: &Member| match &member.node.value {
             Value::Number(number) => number.as_f64().filter(|number| *number >= 1000.0),
@@ -217,7 +217,7 @@ impl<'m> Field<'m> {
     }
 }
 
-/// Numbers are shown as they are, for they are no secrets; everything else by its kind.
+/// A node for a message: numbers as they are, for they are no secrets; everything else by its kind.
 fn described(node: &Node) -> String {
     match &node.value {
         Value::Number(number) => number.to_string(),

@@ -1,4 +1,4 @@
-//! What a child process may do.
+//! The sandbox of a child process: what it may do.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ const MAX_PORTS: usize = 256;
 
 const KIB: u64 = 1024;
 
-/// `sandbox = true`, or `{ read, write, connect, bind, udp, limits, best_effort }`. What is not understood is an error: a sandbox
-/// with a hole in it is worse than none, because somebody trusts it.
+/// `sandbox = true`, or `{ read, write, connect, bind, udp, limits, best_effort }`. What is not understood is an error:
+/// a sandbox with a hole in it is worse than none, because the user trusts it.
 pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     let field = fields.take(&["sandbox"])?;
     let members = match &field.node.value {
@@ -54,12 +54,12 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     Some(Box::new(sandbox))
 }
 
-/// Its names are others than ours, and its meaning is another one.
+/// Whether this is VS Code's `sandbox`, which has other names and another meaning.
 fn is_vs_codes(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| matches!(&*member.name, "filesystem" | "network"))
 }
 
-/// Has `read` take what it knows of `limits`, of which all else is an error.
+/// Has `read` take the fields of `limits` that it knows; all others are errors.
 pub(super) fn limits(
     fields: &mut Fields<'_, '_, '_>,
     place: &str,

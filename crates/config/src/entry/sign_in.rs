@@ -1,4 +1,4 @@
-//! What an entry says of signing in.
+//! The settings of an entry for signing in.
 
 use toolrack_host::spec::{Grant, IdentityProvider, KeptText, OAuth};
 
@@ -56,7 +56,7 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     oauth
 }
 
-/// Warns of what is left.
+/// Warns of the fields that are left.
 fn unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
     for (_, unknown) in fields.rest() {
         let problem = Problem::warning(format!("`{within}.{}` is not a known field", unknown.name));
@@ -66,7 +66,7 @@ fn unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
     }
 }
 
-/// What the grant cannot do without.
+/// The field that the grant requires and the entry lacks.
 fn missing(oauth: &OAuth) -> Option<&'static str> {
     let is_double = |kept: &KeptText| kept.text.is_some() && kept.file.is_some();
     if is_double(&oauth.private_key) || is_double(&oauth.assertion) {

@@ -1,4 +1,4 @@
-//! Which of a server's tools are shown.
+//! Filters for a server's tools.
 
 use std::ops::Range;
 

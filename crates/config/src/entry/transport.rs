@@ -1,4 +1,4 @@
-//! How a server is reached.
+//! The transport of a server.
 
 use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 
@@ -191,8 +191,8 @@ fn begins(text: &str, start: &str) -> bool {
     text.get(..start.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
 }
 
-/// A program that prints headers: a list, or one text whose words are told apart as a shell would, quotes included. No shell
-/// runs it, though.
+/// A program that prints headers: a list, or one text that is split into words as a shell would, quotes included. No
+/// shell runs it, though.
 fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     let field = fields.take(&["headers_helper"])?;
     let Value::Text(line) = &field.node.value else {
@@ -369,7 +369,7 @@ fn header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String
     }
 }
 
-/// Every user of the machine can see the arguments of every process.
+/// Warns of a secret in an argument: every user of the machine can see the arguments of every process.
 fn warn_of_secret(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     if item.value.contains("${secret:") {
         let message = format!("`{}` puts a secret where every user of this machine can see it with `ps`", item.name);
@@ -378,7 +378,7 @@ fn warn_of_secret(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     }
 }
 
-/// Whether the placeholders of a text are well-formed. Their values are nobody's business here.
+/// Checks that the placeholders of a text are well-formed, without looking up their values.
 pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     if let Err(error) = placeholder::check(&item.value) {
         let problem = Problem::error(format!("`{}`: {error}", item.name)).field(&item.name);
@@ -390,7 +390,7 @@ pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     }
 }
 
-/// Warns of what was probably pasted along: white space at the ends, and characters that cannot be seen.
+/// Warns of what was probably pasted by mistake: white space at the ends, and invisible characters.
 fn check_white_space(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     let what = if item.value.trim() != item.value {
         "begins or ends with white space"

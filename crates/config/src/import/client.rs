@@ -1,4 +1,4 @@
-//! The programs, and their names.
+//! The programs whose configuration can be imported.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl Client {
         Self::OpenCode,
     ];
 
-    /// The word for it on a command line.
+    /// The name of the program on a command line.
     #[must_use]
     pub fn id(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Client {
         }
     }
 
-    /// Its name as its makers write it.
+    /// The name of the program as its makers write it.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {

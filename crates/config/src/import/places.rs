@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct File {
     pub(super) client: Client,
     pub(super) path: PathBuf,
-    /// The folder that `${workspaceFolder}` and relative paths mean.
+    /// The folder that `${workspaceFolder}` and relative paths refer to.
     pub(super) folder: PathBuf,
     /// The working folder.
     pub(super) cwd: PathBuf,
@@ -25,14 +25,14 @@ pub(super) struct File {
 /// The folders of VS Code and its relatives.
 const CODES: &[&str] = &["Code", "Code - Insiders", "VSCodium"];
 
-/// More profiles than anybody keeps.
+/// More profiles than a user keeps.
 const MAX_PROFILES: usize = 100;
 
 /// The files of `client`, existing or not, the strongest first: those of the project from `cwd` up to its root, and
 /// then the user's own.
 ///
-/// Linux and macOS have different places, and both are looked at: a home folder can be shared, and a file that is there
-/// is there for a reason.
+/// It looks at the places of both Linux and macOS: a home folder can be shared, and a file that is there is there for a
+/// reason.
 pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<File> {
     let folders = project_folders(cwd);
     let root = project_root(cwd);
@@ -56,7 +56,7 @@ pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<F
     project.into_iter().chain(own.iter().map(|path| file(path.clone(), &root, false))).collect()
 }
 
-/// What a project can bring, relative to each of its folders.
+/// The files that a project can bring, relative to each of its folders.
 fn project_files(client: Client) -> &'static [&'static str] {
     match client {
         // `.mcp.json` is one of our own layers.
@@ -102,7 +102,7 @@ fn user_files(client: Client, environment: &Environment) -> Vec<PathBuf> {
     }
 }
 
-/// The folders of the profiles of VS Code that are not the usual one.
+/// The folders of VS Code's profiles other than the default one.
 fn profiles(user: &Path) -> Vec<PathBuf> {
     let folders = std::fs::read_dir(user.join("profiles")).into_iter().flatten().flatten();
     let mut folders: Vec<_> = folders.take(MAX_PROFILES).map(|folder| folder.path()).collect();

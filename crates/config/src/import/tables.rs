@@ -1,4 +1,4 @@
-//! What the fields of each program's entries mean here.
+//! The meaning that the fields of each program's entries have here.
 //!
 //! Names are in the comparable form of [`canonical`](crate::entry::canonical). Sources, read in November 2026:
 //!
@@ -46,14 +46,14 @@ pub(super) enum Meaning {
     Nothing(&'static str),
 }
 
-/// What stands behind an address when nothing else says so.
+/// The transport of an address when no other field names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     /// Streamable HTTP.
     Http,
     /// SSE.
     Sse,
-    /// What the program finds out by trying: HTTP first, then SSE.
+    /// Either, as the program finds out by trying: HTTP first, then SSE.
     Either,
 }
 
@@ -104,7 +104,7 @@ const CURSOR: Table = &[
     ("auto_approve", Nothing(ASKS)),
 ];
 
-/// VS Code's means something else.
+/// Why VS Code's sandbox is not carried over: it means something else.
 const SANDBOX: &str = "it runs without a sandbox until its entry says `\"sandbox\": true`";
 
 const VS_CODE: Table = &[
@@ -170,7 +170,7 @@ const OPENCODE: Table = &[
     ("codemode", Nothing("tools are called one by one")),
 ];
 
-/// What the field `name` of `client` means; `None` for one that nobody has documented.
+/// What the field `name` of `client` means; `None` for an undocumented one.
 pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
     let own = own(client).iter();
     own.chain(COMMON).find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)

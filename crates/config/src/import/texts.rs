@@ -1,4 +1,4 @@
-//! Placeholders of other programs become ours.
+//! Translates placeholders of other programs into ours.
 
 use std::{fmt::Display, path::Path};
 
@@ -10,7 +10,7 @@ use crate::placeholder::{Bare, closing_brace, is_name, name_length};
 /// The longest description of a question of VS Code that a note repeats, in bytes.
 const MAX_DESCRIPTION: usize = 100;
 
-/// Translates the texts of one entry, and notes what a person should know.
+/// Translates the texts of one entry, and notes what the user should know.
 pub(super) struct Texts<'a> {
     origin: &'a Origin<'a>,
     pub(super) notes: Vec<String>,
@@ -24,7 +24,7 @@ enum Became {
     Text(String),
     /// What it was: it means itself here too.
     Itself,
-    /// What it was, but it would mean something here.
+    /// The same text, escaped, because it would mean something here.
     Escaped,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// `text` of the field `place` in our grammar: looked up here, it is what it is to the program that it is from.
+    /// `text` of the field `place` in our grammar: it resolves here to what it means to the program that it is from.
     pub(super) fn translate(&mut self, place: &str, text: &str, bare: Bare) -> String {
         let curly = self.client() == Client::OpenCode;
         let mut out = String::with_capacity(text.len());
@@ -70,7 +70,7 @@ impl<'a> Texts<'a> {
         out + rest
     }
 
-    /// The text that begins with `$`; gives back how much of it was read.
+    /// Translates the text that begins with `$`; returns how much of it was read.
     fn dollar(&mut self, place: &str, text: &str, bare: Bare, out: &mut String) -> usize {
         let inner = match self.client() {
             // What opencode knows begins at the brace.
@@ -152,7 +152,7 @@ impl<'a> Texts<'a> {
         Became::Text(folder.display().to_string())
     }
 
-    /// What VS Code asks the user for.
+    /// A placeholder for an input that VS Code asks the user for.
     fn asked(&mut self, place: &str, id: &str) -> Became {
         let name = variable_name(id);
         let known = self.origin.inputs.iter().find(|(known, _)| *known == id);
@@ -164,7 +164,7 @@ impl<'a> Texts<'a> {
         Became::Variable(name)
     }
 
-    /// A value that only the other program can find becomes a variable.
+    /// Puts a variable in the place of a value that only the other program can find.
     fn invented(&mut self, place: &str, source: &str, what: &str) -> Became {
         let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
         let name = variable_name(&stem);
@@ -172,7 +172,7 @@ impl<'a> Texts<'a> {
         Became::Variable(name)
     }
 
-    /// The text that begins with `{`; gives back how much of it was read.
+    /// Translates the text that begins with `{`; returns how much of it was read.
     fn curly(&mut self, place: &str, text: &str, out: &mut String) -> usize {
         let Some((kind, argument)) = is_curly(text) else {
             out.push('{');

@@ -1,4 +1,4 @@
-//! One entry of another program becomes one of ours.
+//! Translates one entry of another program into one of ours.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -28,7 +28,7 @@ pub(super) struct Translated {
     pub(super) notes: Vec<String>,
 }
 
-/// Translates `raw`, or reports why it cannot be done. What it says is not judged here.
+/// Translates `raw`, or reports why it cannot. It does not judge what the entry says.
 pub(super) fn entry(origin: &Origin<'_>, raw: &Raw, report: &mut Report<'_>) -> Option<Translated> {
     let Some(members) = raw.node.members() else {
         let message = format!("an entry must be an object, not {}", raw.node.kind());
@@ -48,7 +48,7 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Raw, report: &mut Report<'_>) -> 
     Some(Translated { raw, notes: texts.notes })
 }
 
-/// An entry on its way.
+/// An entry that is being translated.
 struct Translation<'a> {
     texts: Texts<'a>,
     /// The fields of ours so far.
@@ -190,7 +190,7 @@ impl Translation<'_> {
         }
     }
 
-    /// A relative folder is one of the project that the file belongs to, wherever the entry goes from here.
+    /// Makes a relative folder one of the project that the file belongs to, wherever the entry goes from here.
     fn folder(&mut self, member: &Member) {
         let file = self.texts.file();
         let value = match (self.value(&member.name, &member.node, Bare::Nothing), member.node.as_text()) {
@@ -222,7 +222,7 @@ impl Translation<'_> {
         self.put("url", member, value);
     }
 
-    /// Says which kind of server it is, unless it is a program.
+    /// Adds the type of the server, unless it is a program.
     fn kind(&mut self) {
         let has = |name: &str| self.out.iter().any(|member| member.name == name);
         let (has_command, url) = (has("command"), self.out.iter().find(|member| member.name == "url").cloned());
@@ -359,7 +359,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Honours what the file says beside its entries.
+    /// Honours the switches that the file has beside its entries.
     fn switch(&mut self, name: &str, at: &Range<usize>) {
         let Some((_, setting)) = self.texts.origin().off.iter().find(|(off, _)| *off == name) else {
             return;

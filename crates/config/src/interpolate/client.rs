@@ -1,4 +1,4 @@
-//! What an entry says of signing in, with its placeholders filled in and its files read.
+//! The sign-in settings of an entry, with placeholders filled in and files read.
 
 use std::{fs::File, io::Read as _, path::Path};
 
@@ -98,7 +98,7 @@ fn read(path: &Path) -> Result<String, String> {
     if !path.is_absolute() {
         return Err("write the whole path, from `/` on".to_owned());
     }
-    // Opening a pipe would wait for somebody to write to it.
+    // Opening a pipe would wait for another process to write to it.
     if !path.metadata().map_err(|error| error.kind().to_string())?.is_file() {
         return Err("it is no file".to_owned());
     }

@@ -1,4 +1,4 @@
-//! A child in a container: what its engine's client gets, and what of that is for the child.
+//! The environment of a container: what its engine's client gets, and what of that is for the child.
 
 use toolrack_host::{
     ChildPlan, ContainerPlan, ResolveError,

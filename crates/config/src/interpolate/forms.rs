@@ -1,5 +1,5 @@
-//! How a secret looks in what somebody else wrote: as it is, and in the encodings that programs put texts in without
-//! being asked to.
+//! How a secret looks in what other programs write: as it is, and in the encodings that they use without being asked
+//! to.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use base64::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// A shorter secret is looked for as it is, and in JSON: what is short is found in other texts by chance once it is encoded.
+/// A shorter secret is looked for as it is, and in JSON: encoded, a short text is found in other texts by chance.
 pub(super) const MIN_ENCODED: usize = 8;
 
-/// A longer one is a document; whoever encodes it breaks it into lines.
+/// A longer one is a document; programs that encode it break it into lines.
 const MAX_ENCODED: usize = 8 * 1024;
 
 /// What stays as it is in a query (RFC 3986, 2.3).
@@ -61,7 +61,7 @@ struct Style {
 /// JavaScript's, and Rust's.
 const PLAIN: Style = Style { in_digits: "", is_ascii: false, slash: false, is_upper: false };
 
-/// How other languages write JSON when nobody tells them how.
+/// How other languages write JSON by default.
 const STYLES: &[Style] = &[
     PLAIN,
     // Go, Ruby on Rails, and Gson.
@@ -72,7 +72,7 @@ const STYLES: &[Style] = &[
     Style { is_ascii: true, slash: true, ..PLAIN },
     Style { slash: true, ..PLAIN },
     Style { in_digits: "<>&'\"", is_ascii: true, slash: true, is_upper: true },
-    // Whoever has large digits; .NET.
+    // Encoders that write upper-case digits; .NET.
     Style { is_ascii: true, is_upper: true, ..PLAIN },
     Style { in_digits: "<>&'\"+`", is_ascii: true, slash: false, is_upper: true },
 ];

@@ -33,7 +33,7 @@ pub(super) enum Life {
     Lasting,
 }
 
-/// Secrets, with the servers that were given each.
+/// The known secrets, each with the servers that were given it.
 #[derive(Default)]
 pub(super) struct Known {
     given: BTreeMap<String, Secret>,
@@ -174,7 +174,7 @@ impl Known {
         whole
     }
 
-    /// How many bytes of `text` there are before the first form that begins and may not have ended.
+    /// How many bytes of `text` come before the first form that begins in it and may continue.
     fn before_begun(&self, text: &str) -> usize {
         let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
         let is_begun = |at: &usize| {
@@ -196,7 +196,7 @@ impl Known {
             .find(|start| goes_on(*start))
     }
 
-    /// Whether one that `server` was not given stands in `arguments`, names of members included.
+    /// Whether `arguments`, names of members included, hold a secret that `server` was not given.
     pub(super) fn is_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
         arguments.iter().any(|(name, value)| self.holds(name, server) || self.holds_in(value, server))
     }

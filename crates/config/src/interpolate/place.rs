@@ -1,4 +1,4 @@
-//! Where a child runs, and where it finds programs.
+//! The working folder of a child, and its `PATH`.
 
 use std::{fs, io, path::Path};
 

@@ -1,4 +1,4 @@
-//! What of an entry a person agrees to, and how that is told from what only switches it.
+//! The part of an entry that the user agrees to, without what only switches it.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) fn hash_unswitched(mut entry: Node) -> String {
     hash(&entry)
 }
 
-/// Shows of an entry whether it is switched on, which is the default.
+/// Shows whether an entry is switched on, which is the default.
 pub(super) fn show_switched(shown: &mut Json, enabled: bool) {
     if let Json::Object(fields) = shown {
         fields.shift_remove("enabled");
@@ -30,7 +30,7 @@ pub(super) fn show_switched(shown: &mut Json, enabled: bool) {
     }
 }
 
-/// What is to be agreed to: the entry, and what the files that it runs are known by.
+/// The proposal for the user: the entry, and the fingerprints of the files that it runs.
 pub(super) fn proposed(spec: &ServerSpec, files: &BTreeMap<String, String>) -> Json {
     let mut proposed = proposal(spec);
     if let (Json::Object(fields), false) = (&mut proposed, files.is_empty()) {

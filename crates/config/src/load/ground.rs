@@ -1,9 +1,9 @@
 //! Where the programs of the user's own entries run.
 //!
-//! A person types a command in any folder, also in a repository that was cloned a moment ago. Package runners and interpreters
-//! read files of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module beside them. So an entry of the user
-//! runs in a folder of its own. One whose words name something of the working folder depends on that folder, and waits until
-//! the user has agreed to run it there.
+//! A user types a command in any folder, also in a repository that was cloned a moment ago. Package runners and
+//! interpreters read files of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module beside them. So
+//! an entry of the user runs in a folder of its own. An entry with a word that names something in the working folder
+//! depends on that folder, and waits until the user has agreed to run it there.
 
 use std::{
     collections::BTreeMap,
@@ -40,8 +40,8 @@ impl Ground {
         Self { folder, project: project.to_owned(), places: places.clone() }
     }
 
-    /// Puts the program of `spec` where it runs. The word that makes one of the user's own entries depend on the working
-    /// folder, if there is one.
+    /// Sets the folder in which the program of `spec` runs. Returns the word that makes one of the user's own entries
+    /// depend on the working folder, if there is one.
     pub(super) fn settle(&self, spec: &mut ServerSpec, layer: &Layer) -> Option<String> {
         let stdio = program(spec)?;
         let says_workspace = fill_workspace(stdio, layer.folder.as_deref().unwrap_or(&self.project));
@@ -69,12 +69,12 @@ impl Ground {
         word.filter(|_| layer.scope == Scope::User)
     }
 
-    /// The files in the project that `spec` runs, each with what it is known by.
+    /// The files in the project that `spec` runs, each with its fingerprint.
     pub(super) fn files(&self, spec: &mut ServerSpec) -> BTreeMap<String, String> {
         program(spec).map(|stdio| files_of(stdio, &self.project)).unwrap_or_default()
     }
 
-    /// Gives the program of the entry `name` a folder of its own when nothing says where it runs.
+    /// Gives the program of the entry `name` a folder of its own when its entry names none.
     pub(super) fn set_apart(&self, name: &str, spec: &mut ServerSpec) {
         let folder = || literal(&self.places.own_folder(name));
         if let Some(stdio) = program(spec).filter(|stdio| stdio.container.is_none()) {
@@ -83,7 +83,7 @@ impl Ground {
     }
 }
 
-/// What of `spec` is a child process.
+/// The child process that `spec` starts, if any.
 fn program(spec: &mut ServerSpec) -> Option<&mut Stdio> {
     match &mut spec.transport {
         Transport::Stdio(stdio) => Some(stdio),
@@ -103,7 +103,7 @@ fn has_placeholder(cwd: &Path) -> bool {
     cwd.as_os_str().as_encoded_bytes().starts_with(b"$")
 }
 
-/// Writes `folder` for [`WORKSPACE`]. Whether it was there.
+/// Replaces [`WORKSPACE`] by `folder`. Returns whether it was there.
 fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
     let Some(folder) = literal(folder).to_str().map(str::to_owned) else {
         return false;

@@ -1,4 +1,4 @@
-//! Which files count, and what of each.
+//! The files that count, and which parts of each.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ pub(super) struct Layer {
     pub(super) path: PathBuf,
     /// The folder that its servers run in by default.
     pub(super) folder: Option<PathBuf>,
-    /// What to say when it is missing.
+    /// What to report when it is missing.
     pub(super) missing: Option<Problem>,
     pub(super) reads: Reads,
 }
 
-/// What of a file counts.
+/// The parts of a file that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reads {
     Servers,

@@ -1,4 +1,4 @@
-//! Asking again while servers run.
+//! Loads the configuration again while servers run.
 
 use std::{
     fmt,
@@ -8,12 +8,12 @@ use std::{
 use super::{Loaded, Request, load};
 use crate::{problem::Problem, trust::Ledger};
 
-/// A configuration that is not fit to replace the one that runs. Nothing of it is to be used.
+/// A configuration that cannot replace the running one. Nothing of it is to be used.
 #[derive(Clone, Debug)]
 pub struct Rejected {
     /// The files that cannot be used and why; at least one.
     pub problems: Vec<Problem>,
-    /// What was read all the same, for showing.
+    /// What was read all the same, to be shown.
     pub loaded: Box<Loaded>,
 }
 
@@ -29,14 +29,14 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Loads the configuration again, in the place of `before`. Can be asked at any time, also while files are being written.
+/// Loads the configuration again, to replace `before`; at any time, also while files are being written.
 ///
-/// The answer is a whole new world, or a report: when a file cannot be read or parsed, or is suddenly empty, it is most
-/// likely half written, and servers must not be stopped for that. A broken entry among good ones, a file that is gone, and
-/// an empty file that says so with `{}` are changes like any other.
+/// Returns a whole new world or a report: when a file cannot be read or parsed, or is suddenly empty, it is most likely
+/// half written, and servers must not be stopped for that. A broken entry among good ones, a file that is gone, and an
+/// empty file that says so with `{}` are changes like any other.
 ///
 /// # Errors
-/// [`Rejected`], with every file that is in the way. The old world should stay.
+/// [`Rejected`], with the problems of every file that cannot be used. The old world should stay.
 pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result<Loaded, Rejected> {
     let loaded = load(request, ledger);
     let mut problems = emptied(&loaded, before);

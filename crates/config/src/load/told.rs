@@ -1,10 +1,10 @@
-//! What is wrong, and as much of it as anybody reads.
+//! The problems of all files, as many of them as a user reads.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::problem::{Problem, Severity};
 
-/// Errors, and also warnings, that are told of one file. A file is foreign: it may hold a hundred thousand.
+/// Errors, and also warnings, that are reported of one file. A file is foreign: it may hold a hundred thousand.
 const MAX_TOLD: usize = 100;
 
 /// Problems in the order in which they were found.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::spec::{Container, Mount, Pull};
 
-/// With its network and limits even where they are the usual ones: whoever agrees to the entry should see them.
+/// With its network and limits even where they are the usual ones: a user who agrees to the entry should see them.
 pub(super) fn shown(container: &Container) -> Json {
     let mut shown = Map::from_iter([
         ("image".to_owned(), json!(container.image)),

@@ -1,4 +1,4 @@
-//! A whole file, so that a change of it can be shown.
+//! A whole file with its secrets hidden, so that a change of it can be shown.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::{
     placeholder::Bare,
 };
 
-/// A longer text beside the servers is nobody's setting that a person would recognize, such as a history of prompts.
+/// A longer text beside the servers, such as a history of prompts, is no setting that a user would recognize.
 const MAX_SETTING: usize = 40;
 
 /// What is hidden, and what is shown in its place. Never overlapping.
@@ -34,11 +34,11 @@ enum Above {
     Rest,
 }
 
-/// The text of a JSON or TOML file with all secrets hidden, line by line the same; in a file that cannot be parsed, with
-/// all values hidden.
+/// The text of a JSON or TOML file with all secrets hidden, line by line the same; in a file that cannot be parsed,
+/// with all values hidden.
 ///
-/// Secrets are what `env` and headers say except for placeholders, the values of fields and options whose name says that
-/// they are secrets, passwords in URLs and tokens of well-known services, also in comments.
+/// Secrets are the values of `env` and headers except for placeholders, the values of fields and options whose name
+/// says that they are secrets, passwords in URLs and tokens of well-known services, also in comments.
 pub(crate) fn file(document: &Document) -> String {
     let text = &document.text;
     let Ok(root) = dialect::parse(document) else {
@@ -98,7 +98,7 @@ fn hide(node: &Node, above: Above, hidden: &mut Hidden) {
     }
 }
 
-/// What stands in `node`, under the key `name`.
+/// How texts below `node` are shown, which stands under the key `name`.
 fn below(above: Above, name: &str, node: &Node) -> Above {
     let is_secret_name = mask::is_secret_name(name);
     let name = name.to_ascii_lowercase();
@@ -132,8 +132,8 @@ fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
     nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Above::Entry, hidden));
 }
 
-/// Where the keys, the values without parts and the headers of tables stand: everything that can hold what looks like
-/// the beginning of a comment, and is none.
+/// The ranges of keys, of values without parts and of headers of tables: everything that can hold what looks like the
+/// beginning of a comment, and is none.
 fn visible(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| visible(node, text, out)),
@@ -175,7 +175,7 @@ fn hide_comments(text: &str, mut shown: Vec<Range<usize>>, is_toml: bool, hidden
     }
 }
 
-/// A line of a comment. Prose is worth reading; what looks like a setting is one that was put aside, secrets and all.
+/// Hides the secrets in a line of a comment. Prose stays; a setting was commented out, secrets and all.
 fn comment_line(line: &str) -> String {
     let (marker, rest) = line.split_at(line.len() - line.trim_start_matches(['/', '*', '#', ' ', '\t']).len());
     let is_setting = rest.contains(['"', '\'', '=', ':']);

@@ -1,4 +1,4 @@
-//! `[audit]`: what is kept of calls, and for how long.
+//! `[audit]`: what the audit log keeps of calls, and for how long.
 
 use crate::{
     document::Document,
@@ -6,11 +6,11 @@ use crate::{
     problem::Problem,
 };
 
-/// What is kept of calls, and for how long.
+/// What the audit log keeps of calls, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// Arguments are kept in full (`arguments = "full"`), and not only what identifies them (`"hash"`, the default).
+    /// Keep arguments in full (`arguments = "full"`), and not only their hash (`"hash"`, the default).
     pub arguments_in_full: bool,
     /// Days that rows are kept (`keep_days`); `None`, written as 0, for ever. Default: 90.
     pub days: Option<u32>,
@@ -28,7 +28,7 @@ impl Default for Audit {
 pub(super) const KEYS: &[&str] = &["arguments", "keep", "keep_days"];
 
 impl Audit {
-    /// Of a file that may say anything: nothing is forgotten by mistake.
+    /// For a file that cannot be read: nothing is forgotten by mistake.
     pub(super) const CAREFUL: Self = Self { arguments_in_full: false, days: None, rows: None };
 
     pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {

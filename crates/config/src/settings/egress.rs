@@ -11,8 +11,8 @@ use crate::{
 /// The keys.
 pub(super) const KEYS: &[&str] = &["allow", "ports", "profile", "proxy"];
 
-/// `egress = "hosted"`, or a table that says more. What is wrong lets nothing out but HTTPS to public addresses: nothing is
-/// contacted by mistake.
+/// `egress = "hosted"`, or a table. With an error, only HTTPS to public addresses is allowed: nothing is contacted by
+/// mistake.
 pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Problem>) {
     let source = super::place(document);
     let mut reader = Reader { document, problems: Vec::new() };

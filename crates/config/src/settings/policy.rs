@@ -1,4 +1,4 @@
-//! `[policy]`: which calls run, which a person decides about, and which never run.
+//! `[policy]`: the calls that run, that need approval, and that never run.
 
 use std::{ops::Range, path::Path};
 
@@ -37,27 +37,27 @@ const RULE: &[&str] = &[
 /// What the words that name an effect mean.
 const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("confirm", Effect::Confirm), ("deny", Effect::Deny)];
 
-/// What one file says.
+/// The `[policy]` of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
     rules: Vec<Rule>,
     allow_read_only: Option<bool>,
     otherwise: Option<Otherwise>,
-    /// Why it is not known what the file says.
+    /// Why the rules of the file are not known.
     broken: Option<String>,
 }
 
-/// Whose file it is.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The person's.
+    /// The user's own.
     Own,
     /// A project's, which may forbid and ask, and allow nothing.
     Project,
 }
 
 impl Section {
-    /// `policy` with what this file says, which is stronger.
+    /// `policy` overlaid with this file, which is stronger.
     pub(crate) fn onto(self, mut policy: Policy, whose: Whose) -> Policy {
         let Self { rules, allow_read_only, otherwise, broken } = self;
         if let Some(why) = broken {
@@ -77,7 +77,7 @@ impl Section {
         }
     }
 
-    /// What a file says that is read for nothing else, and what is wrong with it.
+    /// Reads a file that counts for its `[policy]` alone, and returns its problems.
     pub(crate) fn alone(document: &Document, whose: Whose) -> (Self, Vec<Problem>) {
         let root = match dialect::parse(document) {
             Ok(root) => root,
@@ -98,7 +98,7 @@ impl Section {
         (section, problems)
     }
 
-    /// Of a file that may forbid anything: nothing runs.
+    /// The section of a file that cannot be read and may forbid anything: nothing runs.
     pub(crate) fn unreadable() -> Self {
         Self { broken: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
     }
@@ -143,7 +143,7 @@ impl Reader<'_> {
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    /// A condition that is misspelt would make a rule speak of more than was meant.
+    /// Reports an unknown condition: a misspelt one would make a rule match more than was meant.
     fn known(&mut self, member: &Member, known: &[&str], place: &str) -> bool {
         let is_known = known.contains(&&*member.name);
         if !is_known {
@@ -244,8 +244,8 @@ impl Reader<'_> {
         rules
     }
 
-    /// A text, or a list of some, each with its place. None at all is wrong: a rule for nothing is a mistake, and one that has
-    /// lost its condition is a dangerous one.
+    /// A text, or a list of texts, each with its place. An empty list is an error: a rule for nothing is a mistake, and
+    /// one that has lost its condition is a dangerous one.
     fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
         let texts = match &node.value {
             Value::Text(text) => vec![(text.clone(), node.at.clone())],
@@ -262,7 +262,7 @@ impl Reader<'_> {
         texts
     }
 
-    /// `rule` with the conditions of its table; `None` when one of them cannot be used, which was said.
+    /// `rule` with the conditions of its table; `None` when one of them is invalid, which was reported.
     fn narrowed(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
         let rule = self.with_globs(rule, (place, "agent"), node, Rule::agents)?;
         let rule = self.with_globs(rule, (place, "tenant"), node, Rule::tenants)?;

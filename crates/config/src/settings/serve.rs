@@ -14,11 +14,11 @@ use crate::{
 pub struct ServeSettings {
     /// Connections at once (`connections`), 2 or more.
     pub connections: Option<usize>,
-    /// Those among them that have shown no right token (`unauthenticated_connections`), 1 or more.
+    /// Those among them that have not sent a valid token (`unauthenticated_connections`), 1 or more.
     pub unauthenticated_connections: Option<usize>,
-    /// How long a connection that has shown no right token may take to send the head of a request (`head_timeout`, in seconds).
+    /// How long a connection without a valid token may take to send the head of a request (`head_timeout`, in seconds).
     pub head_timeout: Option<Duration>,
-    /// The same for a connection that has shown a right token (`idle_timeout`, in seconds).
+    /// The same for a connection with a valid token (`idle_timeout`, in seconds).
     pub idle_timeout: Option<Duration>,
 }
 
@@ -29,7 +29,7 @@ pub(super) const KEYS: &[&str] = &["connections", "head_timeout", "idle_timeout"
 const LONGEST: f64 = 24.0 * 60.0 * 60.0;
 
 impl ServeSettings {
-    /// What is wrong leaves the default.
+    /// An invalid value leaves the default.
     pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut wrong = |field: &str, must: &str, at: &Node| {

@@ -1,5 +1,5 @@
-//! `[tools]`: how models see tools, and what becomes of calls before they are sent; for all agents and, as `[agents.tools]`, for one
-//! agent on top of that.
+//! `[tools]`: how models see tools, and how calls are checked before they are sent; for all agents and, as
+//! `[agents.tools]`, for one agent on top of that.
 
 use toolrack_host::{
     Dashes, NameCap, NameStyle, Naming,
@@ -18,23 +18,23 @@ use crate::{
 pub struct ToolSettings {
     /// The names that models see (`naming`, `name_length`, `dashes`).
     pub naming: Naming,
-    /// What becomes of arguments that do not fit the schema of their tool (`validate_args`), for servers whose entry does not say
-    /// it. Default: nothing, the server judges.
+    /// What happens to arguments that do not fit the schema of their tool (`validate_args`), for servers whose entry
+    /// does not set it. Default: nothing, the server judges.
     pub validate_args: ValidateArgs,
-    /// What becomes of characters that are not seen in what servers say of themselves (`invisible`), for servers whose entry does
-    /// not say it. Default: they are left out.
+    /// What happens to invisible characters in the texts of servers (`invisible`), for servers whose entry does not set
+    /// it. Default: they are left out.
     pub invisible: Invisible,
     /// Which tools a model is offered when those of a server change while it works (`refresh`).
     pub refresh: Refresh,
 }
 
-/// When a model gets to know that tools have changed.
+/// When a model learns that tools have changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refresh {
-    /// With the next message of the person (`run`): the tools of a run are those of its beginning.
+    /// With the user's next message (`run`): the tools of a run are those of its beginning.
     #[default]
     Run,
-    /// Each time that the model is asked (`turn`), never between its answer and the calls that this wants.
+    /// Each time that the model is asked (`turn`), never between its answer and the calls in it.
     Turn,
 }
 
@@ -42,7 +42,7 @@ pub enum Refresh {
 pub(super) const KEYS: &[&str] = &["dashes", "invisible", "name_length", "naming", "refresh", "validate_args"];
 
 impl ToolSettings {
-    /// What `node` says, over what `self` says. What is wrong leaves what was there.
+    /// The settings of `node` over those of `self`. An invalid value leaves what was there.
     pub(super) fn overlaid(mut self, document: &Document, place: &str, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut say = |field: &str, message: String, at: &Node| {

@@ -1,8 +1,8 @@
 //! The files that an entry runs, as far as they lie in the folder that brings them.
 //!
-//! Who agrees to `python srv.py` agrees to that file as it is. What such a file loads in turn is not looked at, nor what is in
-//! a folder that is named, nor what lies outside of the project. Between this look and the start of the program a file can
-//! still be exchanged.
+//! A user who agrees to `python srv.py` agrees to that file as it is. It does not cover what such a file loads in turn,
+//! the content of a folder that the entry names, or files outside of the project. Between this look and the start of
+//! the program a file can still be exchanged.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ const MAX_FILE: u64 = 16 * 1024 * 1024;
 /// What is read of all files of one entry together; the rest counts by identity and time.
 const MAX_ALL: u64 = 64 * 1024 * 1024;
 
-/// What programs look for in a folder that they are given, or are to run.
+/// Files that programs look for in a folder that they are given, or are to run.
 const IN_FOLDERS: &[&str] =
     &["package.json", "index.js", "index.mjs", "index.cjs", "index.ts", "__main__.py", "__init__.py"];
 
@@ -30,7 +30,7 @@ const ENDINGS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py"];
 /// Endings of files that are run.
 const SCRIPTS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb", ".pl", ".php", ".lua", ".jar"];
 
-/// Files of the working folder that say what these programs run.
+/// Files of the working folder that decide what these programs run.
 const MANIFESTS: &[(&[&str], &[&str])] = &[
     (&["npm", "npx", "pnpm", "pnpx", "yarn", "bun", "bunx"], &["package.json", ".npmrc", ".yarnrc.yml", "bunfig.toml"]),
     (&["uv", "uvx", "poetry", "pdm", "hatch"], &["pyproject.toml", "uv.toml", ".python-version"]),
@@ -41,7 +41,7 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
     (&["docker", "podman"], &["Dockerfile", "Containerfile", "compose.yaml", "compose.yml", "docker-compose.yml"]),
 ];
 
-/// The files of `stdio` below `root`, by their place in it, each with what it is now known by.
+/// The files of `stdio` below `root`, by their place in it, each with its current fingerprint.
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
@@ -78,7 +78,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Takes every file that `text` names, be it as a part: `--import=./x.js`, `sh -c './run.sh && y'`.
+    /// Takes every file that `text` names, even as a part: `--import=./x.js`, `sh -c './run.sh && y'`.
     fn look_at(&mut self, text: &str) {
         let text = text.replace("$$", "$").replace("${PWD}", ".").replace(":-", " ");
         self.word(&text);
@@ -103,7 +103,7 @@ impl Found<'_> {
         }
     }
 
-    /// A script that is not there yet was not agreed to either: what is made there later waits.
+    /// Notes a script that does not exist yet: it was not agreed to, so one that is made there later waits.
     fn note_absence(&mut self, word: &str, path: &Path) {
         let plain = plain(path);
         let is_script = word.starts_with("./") || SCRIPTS.iter().any(|ending| word.ends_with(ending));
@@ -113,7 +113,7 @@ impl Found<'_> {
         }
     }
 
-    /// What `python -m NAME` runs.
+    /// Takes the files that `python -m NAME` runs.
     fn module(&mut self, name: &str) {
         let mut path = String::new();
         for part in name.split('.') {
@@ -130,7 +130,7 @@ impl Found<'_> {
         self.take_path(&path);
     }
 
-    /// Takes a file, if it is one and lies in the project, or is a link there or from there.
+    /// Takes a file that lies in the project, or is a link there or from there.
     fn take_path(&mut self, path: &Path) {
         let Ok(metadata) = path.metadata() else { return };
         let plain = plain(path);
@@ -145,7 +145,7 @@ impl Found<'_> {
         }
     }
 
-    /// By what a file is known to be the same.
+    /// The fingerprint of a file.
     fn print(&mut self, path: &Path, metadata: &Metadata) -> String {
         let limit = MAX_FILE.min(self.left);
         if metadata.len() <= limit
@@ -167,7 +167,7 @@ fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
     Some((format!("sha256:{hash}"), read))
 }
 
-/// What no program can set as it likes: the time at which the system last changed the file.
+/// The time at which the system last changed the file, which no program can set as it likes.
 #[cfg(unix)]
 fn identity(metadata: &Metadata) -> String {
     use std::os::unix::fs::MetadataExt;

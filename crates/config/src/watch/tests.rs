@@ -2,7 +2,7 @@ use std::{fs, sync::mpsc};
 
 use super::*;
 
-/// Longer than a change takes to be told of on a busy machine.
+/// Longer than a change takes to be reported on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 
 fn watched(files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
@@ -13,7 +13,7 @@ fn watched(files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
 fn watched_looking_every(pause: Duration, files: &[&Path]) -> (Watch, mpsc::Receiver<()>) {
     let (told, hears) = mpsc::channel();
     let mut watch = Watch::looking_every(pause, move || {
-        // Nobody listens any more once the test is over.
+        // The receiver is gone once the test is over.
         let _ = told.send(());
     })
     .unwrap();
@@ -21,7 +21,7 @@ fn watched_looking_every(pause: Duration, files: &[&Path]) -> (Watch, mpsc::Rece
     (watch, hears)
 }
 
-/// Waits until all is told that has happened.
+/// Waits until every change is reported.
 fn settled(hears: &mpsc::Receiver<()>) {
     hears.recv_timeout(LONG).unwrap();
     while hears.recv_timeout(SETTLE * 4).is_ok() {}

@@ -1,4 +1,4 @@
-//! Several processes at one file.
+//! Several processes edit one file.
 
 use std::process::{Child, Command};
 

@@ -1,4 +1,4 @@
-//! What holds of every file: an edit keeps every byte that is not its own, and nothing shows a secret.
+//! Properties of every file: an edit keeps every byte outside of its entry, and no output shows a secret.
 
 use std::fs;
 

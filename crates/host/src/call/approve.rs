@@ -1,4 +1,4 @@
-//! The way of a call that a person decides about: what was answered before, the question, and what the answer is for.
+//! Calls that a person decides about: remembered answers, the question, and what its answer covers.
 
 use std::{
     collections::HashMap,
@@ -27,20 +27,20 @@ use crate::{
     witness::{Caller, Decision},
 };
 
-/// Answers that count until the program ends. Nobody gives more; further ones count once.
+/// Most answers that count until the program ends, more than people give; further ones count once.
 const MAX_ANSWERS: usize = 10_000;
 
-/// Bytes of what is wrong with arguments.
+/// Most bytes of a problem with arguments.
 const MAX_PROBLEM: usize = 500;
 
-/// What was answered for more than one call since the program began: by tools with the definitions that they had.
+/// Answers for more than one call since the program began: for tools with the definitions that they had.
 #[derive(Debug, Default)]
 pub(crate) struct Answered(Mutex<HashMap<(ServerName, String, DefinitionHash), Since>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Instant,
-    /// It is in nobody's memory but this one.
+    /// Only this map keeps it; it was not stored for good.
     is_kept_here: bool,
 }
 
@@ -68,7 +68,7 @@ impl Answered {
     }
 }
 
-/// What an asker can find out about the call that it asks about.
+/// Answers an asker's questions about the call under review.
 struct UnderReview {
     answered: Arc<Answered>,
     gate: Arc<dyn Gate>,
@@ -93,11 +93,11 @@ impl Review for UnderReview {
     }
 }
 
-/// Whether `arguments` are what the tool takes. A schema that cannot be used, or would take too long, refuses nothing: the
+/// Whether the tool takes `arguments`. A schema that cannot be used, or would take too long, refuses nothing: the
 /// server checks for itself.
 async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), String> {
     let schema = tool.tool().input_schema.get().to_owned();
-    // The work is bounded, and still too much for a thread that others wait for.
+    // The work is bounded, and still too much for a thread that other tasks share.
     let check = spawn_blocking(move || {
         let (schema, arguments) = (serde_json::from_str::<Value>(&schema).ok()?, Value::Object(arguments));
         if plainly_fits(&schema, &arguments) {
@@ -118,7 +118,7 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
 }
 
 impl Door {
-    /// A person decides, or has decided. Gives what is sent. An event says that a person is asked, and only then.
+    /// Asks a person, or uses a remembered answer. Returns the arguments to send. Only a question makes an event.
     pub(super) async fn confirm(
         &self,
         running: &mut Running<'_>,
@@ -147,7 +147,7 @@ impl Door {
         Err(running.refused(Decision::Denied, why))
     }
 
-    /// What was answered before about calls like this one, and counts for it.
+    /// The remembered answer that covers this call.
     async fn recall(&self, tool: &CatalogTool, server: &Server) -> Option<String> {
         if self.answered.find(tool).is_some_and(|since| since.is_kept_here) {
             return Some("a person allowed it until the program ends".to_owned());
@@ -163,7 +163,7 @@ impl Door {
         answers.recall(about).await
     }
 
-    /// A person decides.
+    /// Asks a person.
     async fn ask(
         &self,
         running: &mut Running<'_>,
@@ -187,7 +187,7 @@ impl Door {
         });
         let question = self.question(call, tool, why.clone(), lasting);
         let question = question.under(Arc::<UnderReview>::clone(&review));
-        // Nobody may have answered when the caller goes away.
+        // The caller may go away before the person answers.
         running.decided(Decision::Unanswered, why.clone());
         let (keep, arguments) = match asker.confirm(question).await {
             Confirmed::Yes => (Keep::Once, None),
@@ -236,7 +236,7 @@ impl Door {
         }
     }
 
-    /// Remembers that calls like this one run, and says for how long.
+    /// Remembers that calls like this one run, and returns for how long, in words.
     async fn keep(&self, keep: Keep, tool: &CatalogTool, server: &Server, caller: &Caller) -> &'static str {
         let of_server = keep == Keep::Server;
         let tools: Vec<_> = match of_server {

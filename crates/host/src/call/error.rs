@@ -33,9 +33,9 @@ pub enum CallError {
         server: ServerName,
         /// Which tool.
         tool: String,
-        /// The rule or the answer.
+        /// The rule, or the person's answer.
         why: String,
-        /// Somebody has to be asked, and nobody is there.
+        /// A person has to be asked, and no asker can ask one.
         unasked: bool,
     },
     /// The tool is not as it is pinned.
@@ -48,7 +48,7 @@ pub enum CallError {
         server: ServerName,
         /// Which tool.
         tool: String,
-        /// What is the matter.
+        /// Why it is in quarantine.
         cause: Cause,
     },
     /// The arguments do not match the tool's input schema, and nothing was sent
@@ -62,7 +62,7 @@ pub enum CallError {
         /// Where and why, safe to print.
         problem: String,
     },
-    /// The server has no connection, or what tools it has is not known.
+    /// The server has no connection, or its tools are unknown.
     #[error("the server {server} ({source_of}) {}", NotReady(.state, .error.as_deref()))]
     NotReady {
         /// Which.
@@ -98,7 +98,7 @@ pub enum CallError {
     },
 }
 
-/// What a server answered. For a request that they do not know, servers often say its name and nothing else.
+/// A server's error message. To an unknown request, servers often answer with its name and nothing else.
 struct Said<'a>(&'a RpcError);
 
 impl fmt::Display for Said<'_> {
@@ -136,7 +136,7 @@ impl fmt::Display for NotReady<'_> {
                 Some(error) => return write!(f, "is not connected: it is being connected again, after this: {error}"),
                 None => "it is still starting",
             },
-            // The state says what to do, which is the hint.
+            // The state says what to do; the hint repeats it.
             State::NeedsAuth { .. } => {
                 let Some(LinkError::NeedsAuth { status, .. }) = self.1 else { return f.write_str(NOT_SIGNED_IN) };
                 return write!(f, "{NOT_SIGNED_IN} (HTTP {status})");
@@ -147,7 +147,7 @@ impl fmt::Display for NotReady<'_> {
     }
 }
 
-/// What kind of failure it is: what a caller does next depends on it.
+/// The kind of failure: what a caller does next depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallErrorKind {
@@ -172,7 +172,7 @@ pub enum CallErrorKind {
 }
 
 impl CallError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     #[must_use]
     pub fn kind(&self) -> CallErrorKind {
         match self {
@@ -184,7 +184,7 @@ impl CallError {
             Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
             Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
             Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
-            // The server refused to begin, or to list its tools: no call reached it.
+            // The server refused the handshake, or to list its tools: no call reached it.
             Self::NotReady { error, .. } => match error.as_deref() {
                 None | Some(LinkError::Rpc(_)) => CallErrorKind::Unreachable,
                 Some(error) => kind_of(error),
@@ -193,7 +193,7 @@ impl CallError {
         }
     }
 
-    /// Whether the server answered, and its answer is a protocol error: a JSON-RPC error, or what is no answer of MCP.
+    /// Whether the server answered with a protocol error: a JSON-RPC error, or a response that is not valid MCP.
     #[must_use]
     pub fn is_protocol_error(&self) -> bool {
         let is_of = |error: &LinkError| matches!(kind_of(error), CallErrorKind::Refused | CallErrorKind::Other);

@@ -12,7 +12,7 @@ use crate::{
     witness::Caller,
 };
 
-/// What the gate decides on.
+/// The call that the gate decides about.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct GateRequest<'a> {
@@ -24,9 +24,9 @@ pub struct GateRequest<'a> {
     pub arguments: &'a Map<String, Value>,
     /// The server's claims about the tool.
     pub annotations: &'a Annotations,
-    /// Who wants the call.
+    /// Who calls.
     pub caller: &'a Caller,
-    /// What is called; `None` where only a name is asked about.
+    /// The tool in the catalog; `None` for a question about a name alone.
     pub(crate) entry: Option<&'a CatalogTool>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> GateRequest<'a> {
         }
     }
 
-    /// A call of a tool that is not in the catalog, as far as rules can speak of it.
+    /// A call of a tool that is not in the catalog, as far as rules can cover it.
     #[must_use]
     pub fn unlisted(
         server: &'a ServerName,
@@ -56,34 +56,34 @@ impl<'a> GateRequest<'a> {
         Self { server, tool, arguments, annotations, caller: &Caller::UNKNOWN, entry: None }
     }
 
-    /// The same, wanted by this caller; without it, the program that embeds this library wants it.
+    /// The same, from this caller; the default is the program that embeds this library.
     #[must_use]
     pub fn by(self, caller: &'a Caller) -> Self {
         Self { caller, ..self }
     }
 
-    /// What names the definition of the tool, so that an answer about it can be remembered for exactly this one; `None` for
-    /// a tool that is [not listed](Self::unlisted). Costs something only when it is first asked for of a tool, and then it
-    /// is kept with the tool: a gate that has no use for it should not ask.
+    /// The hash of the tool's definition, so that an answer can be remembered for exactly this one; `None` for a tool
+    /// that is [not listed](Self::unlisted). Computed on first use and kept with the tool: a gate that does not need it
+    /// should not call this.
     #[must_use]
     pub fn definition(&self) -> Option<DefinitionHash> {
         self.entry.map(CatalogTool::definition)
     }
 }
 
-/// What the gate says.
+/// The decision of the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The call runs.
     Allow {
-        /// The rule that lets it.
+        /// The rule that allows it.
         why: Cow<'static, str>,
     },
     /// A person decides.
     Confirm {
-        /// The rule that wants it.
+        /// The rule that asks.
         why: String,
-        /// Whether what the person answers may be [remembered](crate::ask::Keep), and what was remembered counts.
+        /// Whether the person's answer may be [remembered](crate::ask::Keep), and whether remembered answers count.
         lasting: bool,
     },
     /// The call does not run.
@@ -104,7 +104,7 @@ impl Verdict {
         Self::Confirm { why: why.into(), lasting: true }
     }
 
-    /// Grows from what runs to what does not.
+    /// Grows from verdicts that run the call to those that do not.
     pub(crate) fn strictness(&self) -> u8 {
         match self {
             Self::Allow { .. } => 0,
@@ -126,7 +126,7 @@ impl fmt::Debug for dyn Gate {
     }
 }
 
-/// Lets everything through: for programs that ask nobody.
+/// Lets everything through: for programs that ask no person.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllowAll;
 
@@ -136,7 +136,7 @@ impl Gate for AllowAll {
     }
 }
 
-/// What happens to a call that no rule speaks of.
+/// What happens to a call that no rule covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Otherwise {

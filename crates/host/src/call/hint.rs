@@ -26,7 +26,7 @@ impl CallError {
             Self::NotReady { server, state, source_of, error } => match state {
                 State::PendingTrust => Some(format!("look at the entry `{server}` in {source_of}, then trust it")),
                 State::Disabled => Some(enable(server.as_str(), source_of)),
-                // It answered, and refused to begin: a program that only repeats what it is told does so too.
+                // The server answered and refused the handshake: a program that only echoes its input does so too.
                 State::Failed { .. } if matches!(error.as_deref(), Some(LinkError::Rpc(_))) => Some(format!(
                     "see that what the entry in {source_of} names is an MCP server, and correct or remove the entry"
                 )),

@@ -1,17 +1,17 @@
-//! Failures in the four kinds and words that programs written after Synapse's `McpError` know.
+//! Failures in the four kinds and words of Synapse's `McpError`, for programs written against it.
 
 use super::{CallError, error::not_ready};
 use crate::link::LinkError;
 
-/// A [`CallError`] as one of four kinds, with the texts that Synapse's error of this name has. For programs that tell failures by
-/// these; [`CallError`] itself says more. `Display` is safe to print and holds no secret.
+/// A [`CallError`] as one of four kinds, with the texts of Synapse's error of this name. For programs that match on
+/// these kinds; [`CallError`] itself says more. `Display` is safe to print and holds no secret.
 ///
 /// | kind | what |
 /// |---|---|
 /// | [`Config`](Self::Config) | the entry cannot be used, or a placeholder in it has no value |
 /// | [`Connection`](Self::Connection) | there is no connection to the server |
 /// | [`Io`](Self::Io) | the connection ended or broke while an answer was awaited |
-/// | [`Tool`](Self::Tool) | everything else: no such tool, not allowed, refused by the server, late, an answer that cannot be used |
+/// | [`Tool`](Self::Tool) | everything else: no such tool, denied, refused by the server, late, an unusable answer |
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {

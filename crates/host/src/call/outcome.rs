@@ -1,4 +1,4 @@
-//! What a call gave: decoded, checked against its schema, and cut to what a model can use.
+//! The result of a call: decoded, checked against its schema, and cut to what a model can use.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::{
     spec::{OutputSchema, ServerName},
 };
 
-/// For checking structured content, or arguments, against a schema.
+/// The longest check of structured content, or arguments, against a schema.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
-/// Base64 of a picture or sound that stays in the result; more goes to an artifact.
+/// Most Base64 of a picture or sound that stays in the result; more goes to an artifact.
 const INLINE_MEDIA: usize = 1024 * 1024;
 
 /// The result of a tool.
@@ -40,11 +40,11 @@ pub struct ToolOutcome {
     pub content: Vec<Content>,
     /// Structured content as it came.
     pub structured: Option<Value>,
-    /// What was odd about it.
+    /// What was odd about the result.
     pub warnings: Vec<String>,
     /// Whether `text` is only a part.
     pub truncated: bool,
-    /// What was kept elsewhere.
+    /// The parts that are kept elsewhere.
     pub artifacts: Vec<Artifact>,
     /// Of a [script](crate::Host::scripts): the calls that it made, in the order in which they began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -55,8 +55,8 @@ pub struct ToolOutcome {
     /// Size of the result object as the server sent it; 0 of a script's.
     #[serde(skip)]
     pub bytes: usize,
-    /// The result object as it came, whole, when the call was [to be passed on](crate::Call::verbatim) and nothing had to
-    /// be cut; then `text`, `content` and `structured` are empty.
+    /// The whole result object as it came, when the call was [to be passed on](crate::Call::verbatim) and nothing was
+    /// cut; then `text`, `content` and `structured` are empty.
     #[serde(skip)]
     pub verbatim: Option<Bytes>,
 }
@@ -68,7 +68,7 @@ impl ToolOutcome {
         Self { is_error, bytes: result.len(), verbatim: Some(result), ..empty }
     }
 
-    /// Whether a result may be passed on without a look at what is in it: none of its promises has to be kept.
+    /// Whether a result may be passed on undecoded: no promise about it has to be kept.
     pub(super) fn passes_unseen(tool: &CatalogTool, is_error: bool, output_schema: OutputSchema) -> bool {
         is_error || output_schema == OutputSchema::Warn || tool.tool().output_schema.is_none()
     }
@@ -95,7 +95,7 @@ impl ToolOutcome {
 /// A part of a result that is kept elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Artifact {
-    /// Where: what the host's [`Artifacts`] gave.
+    /// The handle that the host's [`Artifacts`] returned.
     pub handle: String,
     /// What it is.
     pub media_type: String,
@@ -103,24 +103,24 @@ pub struct Artifact {
     pub bytes: usize,
 }
 
-/// What a server gave that is no result of a call, such as a resource or the message of a prompt, as a model can use it.
+/// Content that is no result of a call, such as a resource or the message of a prompt, as a model can use it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Shaped {
-    /// All text of it, and a line about each thing that is kept elsewhere or left out; cut to
+    /// All its text, and a line about each thing that is kept elsewhere or left out; cut to
     /// [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
     /// The pictures and sounds that are small enough to be shown.
     pub media: Vec<Content>,
-    /// What was odd about it.
+    /// What was odd about the content.
     pub warnings: Vec<String>,
     /// Whether `text` is only a part.
     pub truncated: bool,
-    /// What was kept elsewhere.
+    /// The parts that are kept elsewhere.
     pub artifacts: Vec<Artifact>,
 }
 
-/// Shapes `content` that `server` gave under `name`.
+/// Shapes `content` that `server` returned under `name`.
 pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
     let mut outcome = ToolOutcome { content, ..ToolOutcome::empty(shape.server.clone(), shape.name.to_owned()) };
     outcome.text = shape.set_files_aside(&mut outcome).await;
@@ -207,8 +207,8 @@ impl Shape<'_> {
         }
     }
 
-    /// Leaves nothing but media that a model can be shown; returns the text of the rest, with a line for each thing that
-    /// is kept elsewhere.
+    /// Leaves only media that a model can be shown; returns the text of the rest, with a line for each thing kept
+    /// elsewhere.
     async fn set_files_aside(&self, outcome: &mut ToolOutcome) -> String {
         let mut texts = Vec::new();
         for block in std::mem::take(&mut outcome.content) {
@@ -252,8 +252,8 @@ impl Shape<'_> {
     }
 }
 
-/// Holds structured content against the output schema of its tool. Gives what is wrong with it where that is for certain; a
-/// check that cannot be made is a warning.
+/// Checks structured content against the output schema of its tool. Returns the problem where it is certain; a check
+/// that cannot be made is a warning.
 async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option<String> {
     tool.tool().output_schema.as_ref()?;
     let Some(structured) = outcome.structured.clone() else {
@@ -268,8 +268,8 @@ async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option
     }
 }
 
-/// What is wrong with `value`, checked on a thread that may take its time, with a bound on how long we wait: schema and value are
-/// foreign. Texts in it are safe to print.
+/// Checks `value` on a blocking thread, for a bounded time: schema and value are foreign. Returns problems as text that
+/// is safe to print.
 pub(super) async fn unmet(
     tool: &CatalogTool,
     value: Value,
@@ -287,7 +287,7 @@ pub(super) async fn unmet(
     })
 }
 
-/// Puts an error in the place of a result that breaks its promise.
+/// Replaces a result that breaks its promise with an error.
 fn reject(outcome: &mut ToolOutcome, problem: &str) {
     let text = format!(
         "the result of {}/{} is not passed on: {problem} (`output_schema` of this server is \"reject\")",
@@ -300,14 +300,14 @@ fn reject(outcome: &mut ToolOutcome, problem: &str) {
     outcome.structured = None;
 }
 
-/// Bytes that a model is told of and not shown.
+/// Bytes that are described to a model and not shown.
 struct File<'a> {
     name: &'a str,
     media_type: &'a str,
     data: &'a str,
 }
 
-/// Whether `block` is too large, or nothing that can be shown.
+/// The file in `block`, if it is too large or cannot be shown.
 fn file(block: &Content) -> Option<File<'_>> {
     match block {
         Content::Image { data, mime_type } if data.len() > INLINE_MEDIA => {
@@ -326,7 +326,7 @@ fn file(block: &Content) -> Option<File<'_>> {
     }
 }
 
-/// The text of `block`, if it is that.
+/// The text of `block`, if it is text.
 fn said(block: &Content) -> Option<String> {
     match block {
         Content::Text { text } => Some(text.clone()),

@@ -1,4 +1,4 @@
-//! A call on its way through the door: whoever watches is told how it went, also when its future is dropped.
+//! A call on its way through the door: reports how it ends to events and the witness, also when its future is dropped.
 
 use std::{borrow::Cow, mem, time::Duration};
 
@@ -49,7 +49,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// What is sent, or would be.
+    /// The arguments that are sent, or would be.
     pub(super) fn is_about(&mut self, arguments: &Map<String, Value>) {
         let witness = self.door.witness.as_ref();
         self.arguments = witness.map(|witness| Evidence::of(arguments, witness.wants_arguments()));
@@ -59,7 +59,7 @@ impl<'a> Running<'a> {
         (self.decision, self.why) = (decision, why.into());
     }
 
-    /// A person answered the question that the rule `why` asked.
+    /// Reports a person's answer to the question that the rule `why` asked.
     pub(super) fn was_answered(&self, decision: Decision, why: &str) {
         if let Some(witness) = &self.door.witness {
             witness.saw(Fact::Answered {
@@ -72,7 +72,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Nothing is sent.
+    /// Ends the call unsent.
     pub(super) fn refused(&mut self, decision: Decision, why: String) -> CallError {
         self.decided(decision, why.clone());
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
@@ -88,7 +88,7 @@ impl<'a> Running<'a> {
         error
     }
 
-    /// Nothing is sent, because the tool is not the one that is pinned.
+    /// Ends the call unsent, because the tool is not as it is pinned.
     pub(super) fn held(&mut self, cause: Cause) -> CallError {
         let why = format!("it is in quarantine: {cause}");
         drop(self.refused(Decision::Denied, why));
@@ -98,7 +98,7 @@ impl<'a> Running<'a> {
         error
     }
 
-    /// It passed the gate.
+    /// The call passed the gate.
     pub(super) fn starts(&mut self) {
         let (server, tool) = (self.tool.server.clone(), self.tool.tool().name.clone());
         (self.door.events)(Event::ToolStarted { call: self.number, server, tool });
@@ -121,7 +121,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Since it passed the gate.
+    /// The time since the call passed the gate.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.map_or(Duration::ZERO, |started| started.elapsed())
     }

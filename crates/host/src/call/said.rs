@@ -11,8 +11,8 @@ use crate::mcp::Content;
 ///
 /// - as JSON in one text (the MCP specification asks for that, as pretty or as compact as the server likes),
 /// - with one block for each item of an array,
-/// - as the one member of an object, whose name is the server's own: `{"content": "the text"}` (the reference file system
-///   server), `{"result": …}` (every tool of FastMCP that does not return an object).
+/// - as the one member of an object, whose name is the server's own: `{"content": "the text"}` (the reference file
+///   system server), `{"result": …}` (every tool of FastMCP that does not return an object).
 ///
 /// No text is parsed into a tree: each is read beside `structured` and left at the first difference.
 pub(super) fn says(content: &[Content], structured: &Value) -> bool {
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for Same<'_> {
         let Value::Object(members) = self.0 else { return Self::when(false) };
         let mut left: BTreeSet<&str> = members.keys().map(String::as_str).collect();
         while let Some((name, member)) = given.next_key_seed(MemberOf(members))? {
-            // What a name that comes twice means is not decided here.
+            // A name that occurs twice is ambiguous, and counts as different.
             Self::when(left.remove(name.as_str()))?;
             given.next_value_seed(Same(member))?;
         }
@@ -140,7 +140,7 @@ fn is_float(number: &Number, given: f64) -> bool {
     number.is_f64() && number.as_f64() == Some(given)
 }
 
-/// Reads a name that must be one of this object's, and gives that member.
+/// Reads a name that must be one of this object's, and returns that member.
 struct MemberOf<'a>(&'a Map<String, Value>);
 
 impl<'de, 'a> DeserializeSeed<'de> for MemberOf<'a> {
@@ -163,7 +163,7 @@ impl<'a> Visitor<'_> for MemberOf<'a> {
     }
 }
 
-/// Reads nothing: an element that is there is one too many.
+/// Reads nothing: any further element is one too many.
 struct Nothing;
 
 impl<'de> DeserializeSeed<'de> for Nothing {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// What a model gets of a text, by [`guard`].
+/// The part of a text that a model gets, by [`guard`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Guarded<'a> {
     /// The whole text, or its beginning and the marker line; at most the budget in bytes.

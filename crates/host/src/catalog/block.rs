@@ -1,9 +1,9 @@
 //! Tool definitions as model providers take them: written once, then handed out as finished bytes.
 //!
-//! A conversation sends the same definitions with every request, and a provider's prompt cache holds only while they are
-//! the same byte for byte. So a block is made once for each catalog, wire and selection, in the order of the names, and
-//! whoever asks again gets the same bytes. Nothing in it depends on anything but the tools themselves: as long as these
-//! are the same, so are the bytes, in another catalog or another process too.
+//! A conversation sends the same definitions with every request, and a provider's prompt cache holds only while they
+//! are the same byte for byte. So a block is made once for each catalog, wire and selection, in the order of the names,
+//! and every caller gets the same bytes. They depend on the tools alone: as long as these are the same, so are the
+//! bytes, in another catalog or another process too.
 
 mod kept;
 mod wire;
@@ -17,7 +17,7 @@ pub(super) use self::kept::Blocks;
 pub use self::wire::{UnknownWire, Wire};
 use super::{CatalogTool, schema::Provider, selection::Selection, tokens};
 
-/// A tool as a model is told of it, whoever the provider is.
+/// A tool as it is shown to a model, the same for every provider.
 #[derive(Clone, Debug)]
 pub struct ToolDefinition {
     /// The model-visible name, by which the model calls it.
@@ -60,7 +60,7 @@ impl BlockKind {
         Self { wire, provider: wire.provider(), selection: Arc::default() }
     }
 
-    /// Schemas as another provider takes them, for whoever speaks the wire and is more, or less, particular.
+    /// Schemas as another provider takes them, for a server that speaks the wire and is more, or less, strict.
     #[must_use]
     pub fn provider(mut self, provider: Provider) -> Self {
         self.provider = provider;
@@ -75,7 +75,7 @@ impl BlockKind {
     }
 }
 
-/// The definitions of several tools, and the JSON that a request to a model carries them in.
+/// The definitions of several tools, and their JSON in a request to a model.
 ///
 /// Cloning it copies no definition.
 #[derive(Clone, Debug)]
@@ -119,13 +119,13 @@ impl ToolBlock {
         self.tools.iter().find(|tool| &*tool.name == name)
     }
 
-    /// How many there are. Providers refuse more than [`Wire::max_tools`].
+    /// How many tools there are. Providers refuse more than [`Wire::max_tools`].
     #[must_use]
     pub fn len(&self) -> usize {
         self.tools.len()
     }
 
-    /// Whether there are none: then `tools` is left out of the request, for providers refuse an empty list.
+    /// Whether there are no tools: then leave `tools` out of the request, for providers refuse an empty list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
@@ -137,13 +137,13 @@ impl ToolBlock {
         self.tokens
     }
 
-    /// Whose form the JSON has.
+    /// The form of the JSON.
     #[must_use]
     pub fn wire(&self) -> Wire {
         self.wire
     }
 
-    /// The whole value of the request's member `tools`. It serialises as it is, without being read again.
+    /// The whole value of the request's member `tools`. It serialises as it is, without being parsed again.
     #[must_use]
     pub fn json(&self) -> &Arc<RawValue> {
         &self.json
@@ -156,7 +156,7 @@ impl ToolBlock {
     }
 }
 
-/// Lets bytes be seen where the JSON lives.
+/// Lends the JSON as bytes without a copy.
 struct Shared(Arc<RawValue>);
 
 impl AsRef<[u8]> for Shared {

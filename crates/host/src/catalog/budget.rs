@@ -2,12 +2,12 @@
 
 use super::{Catalog, selection::Selection};
 
-/// What of a model's context, and of its provider's patience, tool definitions may take.
+/// The share of a model's context, and the number of tools, that definitions may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     /// The share of the context that definitions may take, from 0 to 1. Default 0.05.
     pub share: f64,
-    /// The context of the model, in tokens; `None` if nobody knows: then only the count decides.
+    /// The context of the model, in tokens; `None` if it is unknown: then only the count decides.
     pub context_tokens: Option<usize>,
     /// Most tools that the provider takes, as [`Wire::max_tools`](super::Wire::max_tools) says; `None` for any number.
     pub max_tools: Option<usize>,
@@ -22,7 +22,7 @@ pub enum Offer {
     Discovery,
 }
 
-/// What the three tools of discovery cost themselves, in tokens: to save less than that would cost more.
+/// What the three tools of discovery cost themselves, in tokens: discovery never pays for less than that.
 const DISCOVERY_TOKENS: usize = 500;
 
 impl Default for Budget {
@@ -39,9 +39,9 @@ impl Budget {
         self.context_tokens.map(|tokens| share(tokens).max(DISCOVERY_TOKENS))
     }
 
-    /// How to offer `tools` tools whose definitions take `tokens` tokens, as [`CatalogTool::tokens`](super::CatalogTool)
-    /// estimates them. The same for the same numbers, so that a conversation does not change its mind while its tools
-    /// stay.
+    /// How to offer `tools` tools whose definitions take `tokens` tokens, as
+    /// [`CatalogTool::tokens`](super::CatalogTool) estimates them. The same for the same numbers, so that a
+    /// conversation keeps its offer while its tools stay.
     #[must_use]
     pub fn offer(&self, tools: usize, tokens: usize) -> Offer {
         let too_many = self.max_tools.is_some_and(|most| tools > most);

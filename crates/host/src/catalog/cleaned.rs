@@ -1,5 +1,5 @@
-//! A tool's input schema as each provider takes it, made when somebody first asks and kept beside the tool: catalogs
-//! that share the tool share it.
+//! A tool's input schema as each provider takes it, made on first use and kept beside the tool: catalogs that share the
+//! tool share it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use serde_json::{
 
 use super::schema::{Provider, clean};
 
-/// The schemas of one tool; most are never asked for, and take no room until then.
+/// The schemas of one tool; most are never used, and take no room until then.
 #[derive(Debug, Default)]
 pub(crate) struct CleanedSchemas(OnceLock<Box<[OnceLock<CleanedSchema>; Provider::ALL.len()]>>);
 
@@ -18,7 +18,7 @@ pub(crate) struct CleanedSchemas(OnceLock<Box<[OnceLock<CleanedSchema>; Provider
 #[derive(Debug)]
 pub(crate) struct CleanedSchema {
     pub(crate) json: Arc<RawValue>,
-    /// Whether it has any property: Gemini wants no schema of none.
+    /// Whether it has any property: Gemini refuses a schema without any.
     pub(crate) has_properties: bool,
 }
 
@@ -38,7 +38,7 @@ impl CleanedSchemas {
 
 impl CleanedSchema {
     fn new(provider: Provider, raw: &RawValue) -> Self {
-        // What cannot be read is as good as no schema: JSON that nests deeper than 128 levels.
+        // JSON that nests deeper than 128 levels cannot be read, and counts as no schema.
         let schema: Value = serde_json::from_str(raw.get()).unwrap_or_default();
         let cleaned = clean(&schema, provider).schema;
         let has_properties = cleaned.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());

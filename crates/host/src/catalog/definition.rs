@@ -1,8 +1,8 @@
-//! What a tool is, to the last character that a model or a rule goes by, and a hash that names it.
+//! The definition of a tool, to the last character that matters to a model or a rule, and its hash.
 //!
-//! The canonical form is JSON without spaces, the members of each object in the order of their names, texts as they read
-//! and not as they were escaped. A server that writes its members in another order each time it is asked has therefore
-//! the same definition each time; one that changes a single character has another.
+//! The canonical form is JSON without spaces, the members of each object in the order of their names, texts without
+//! their escapes. So a server that writes its members in another order each time has the same definition each time; one
+//! that changes a single character has another.
 
 use std::fmt;
 
@@ -16,10 +16,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::mcp::{Annotations, Tool};
 
-/// SHA-256 of a tool's definition: name, title, description, both schemas and annotations, in their
-/// canonical form.
+/// SHA-256 of a tool's definition: name, title, description, both schemas and annotations, in their canonical form.
 ///
-/// Not in it is what only decorates a tool or says how it is transported: icons, `_meta`, whether it runs as a task.
+/// It leaves out what only decorates a tool or says how it is transported: icons, `_meta`, whether it runs as a task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DefinitionHash([u8; 32]);
 
@@ -76,8 +75,8 @@ impl Serialize for DefinitionHash {
     }
 }
 
-/// The definition of `tool` as one JSON object: `annotations`, `description`, `inputSchema`, `name`, `outputSchema`, `title`,
-/// as far as they are there.
+/// The definition of `tool` as one JSON object: those of `annotations`, `description`, `inputSchema`, `name`,
+/// `outputSchema`, `title` that are present.
 ///
 /// A schema that cannot be read (it nests deeper than 128 levels) stands in it as a text, as it came. Of members of the
 /// same name all are kept, in their order: a reader may take any of them.
@@ -113,7 +112,7 @@ fn is_empty(annotations: &Annotations) -> bool {
     *annotations == Annotations::default()
 }
 
-/// A JSON value whose objects are in order, and lose nothing.
+/// A JSON value with ordered members that loses nothing.
 enum Json {
     Null,
     Bool(bool),

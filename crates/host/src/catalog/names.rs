@@ -1,7 +1,7 @@
 //! From (server, tool) to the name a model sees.
 //!
 //! Model providers accept `[A-Za-z0-9_-]` and 64 or 128 characters; servers call their tools what they like. The
-//! mapping here is never reversed: whoever needs the pair looks the name up in the map of [`assign`].
+//! mapping here is never reversed: to get the pair, look the name up in the map of [`assign`].
 //!
 //! # The rule
 //!
@@ -15,13 +15,13 @@
 //! 4. it does not itself end like a suffix.
 //!
 //! All four look at the pair alone, so a name never depends on what else is configured: adding a server renames
-//! nothing, nor does a tool that comes or goes, and order is of no account. That holds for every style that shows the
-//! server; [`NameStyle::is_stable`] tells. A style that hides it (`tool`) cannot promise as much: when two servers have
-//! a tool of one name, both get the suffix, and lose it when one of them goes.
+//! nothing, nor does a tool that comes or goes, and order does not matter. That holds for every style that shows the
+//! server; see [`NameStyle::is_stable`]. A style that hides it (`tool`) cannot promise as much: when two servers have a
+//! tool of one name, both get the suffix, and lose it when one of them goes.
 //!
 //! Two different pairs never share a name, whatever a hostile server calls its tools: rule 4 keeps plain names and
-//! suffixed names apart, and two suffixed names that are equal all the same (2^20 attempts find two such tools) are
-//! told apart by more digits, 20 and then 40. This is the one case in which a pair's name depends on another's.
+//! suffixed names apart, and two suffixed names that are equal all the same (2^20 attempts find two such tools) get
+//! more digits, 20 and then 40. This is the one case in which a pair's name depends on another's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,7 +29,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-/// Hex digits of a suffix: the normal 10, and what follows when even those are equal.
+/// Hex digits of a suffix: the normal 10, and the next lengths when even those are equal.
 const SUFFIX_DIGITS: [usize; 3] = [10, 20, 40];
 
 /// Longest run of literal text in a template, in characters: leaves room for the names under every cap.
@@ -55,7 +55,7 @@ pub enum NameStyle {
 }
 
 impl NameStyle {
-    /// The styles that have a spelling of their own, for those who accept a tool by any of its usual names.
+    /// The styles that have a spelling of their own, for programs that accept a tool by any of its usual names.
     pub const PRESETS: [Self; 4] = [Self::McpServerTool, Self::ServerTool, Self::McpUnderscore, Self::Tool];
 
     /// Whether adding a server never renames another server's tools under this style.
@@ -98,7 +98,7 @@ impl FromStr for NameStyle {
     }
 }
 
-/// A naming template that was found usable; made by parsing a [`NameStyle`].
+/// A naming template that was checked; made by parsing a [`NameStyle`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
     text: String,
@@ -178,7 +178,7 @@ impl Template {
 /// How long a model-visible name may be, in characters (all are ASCII, so in bytes too).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NameCap {
-    /// 64: OpenAI and those who copied its API, and Gemini.
+    /// 64: OpenAI, the APIs made after it, and Gemini.
     #[default]
     Chars64,
     /// 128: what MCP recommends at most, and Anthropic accepts.
@@ -195,24 +195,24 @@ impl NameCap {
     }
 }
 
-/// What becomes of `-` in the names of servers and tools.
+/// What happens to `-` in the names of servers and tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Dashes {
     /// It stays.
     #[default]
     Keep,
-    /// It becomes `_`, as in Qbit. Two pairs that come to one name by that both get a suffix, so that names are not stable.
+    /// It becomes `_`, as in Qbit. Two pairs with one name after that both get a suffix, so names are not stable.
     Underscore,
 }
 
-/// How model-visible names are made: style, length, and what becomes of dashes.
+/// How model-visible names are made: style, length, and dashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Naming {
     /// How the name is built from the pair.
     pub style: NameStyle,
     /// How long it may be.
     pub cap: NameCap,
-    /// What becomes of `-` in both parts. The fixed text of a template stays as it is.
+    /// What happens to `-` in both parts. The fixed text of a template stays as it is.
     pub dashes: Dashes,
 }
 
@@ -228,8 +228,8 @@ impl Naming {
         self.dashes == Dashes::Keep && self.style.is_stable()
     }
 
-    /// Whether a tool of `server` can have the model-visible name `name`, as far as the two names tell. Of a plain name only
-    /// one server is the owner where the style shows the server and dashes are kept; of a name with a suffix it can be several.
+    /// Whether a tool of `server` can have the model-visible name `name`, as far as the two names show. A plain name
+    /// has only one owner where the style shows the server and dashes are kept; a name with a suffix can have several.
     pub fn may_be_of(&self, server: &str, name: &str) -> bool {
         match self.dashes {
             Dashes::Keep => self.style.form().may_be_of(server, name),
@@ -237,8 +237,8 @@ impl Naming {
         }
     }
 
-    /// Gives each pair (server, name) the name that a model sees, as a catalog does for tools: for whatever else many
-    /// servers offer under names of their own, such as prompts. A pair that comes twice counts once.
+    /// Gives each pair (server, name) the name that a model sees, as a catalog does for tools: for other things that
+    /// many servers offer under names of their own, such as prompts. A pair that occurs twice counts once.
     pub fn assign<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -247,7 +247,7 @@ impl Naming {
     }
 }
 
-/// Gives each pair (server, tool) its model-visible name; a pair that comes twice counts once.
+/// Gives each pair (server, tool) its model-visible name; a pair that occurs twice counts once.
 ///
 /// Every name is of `[A-Za-z0-9_-]`, begins with a letter or `_`, is not longer than `cap`, and belongs to one pair
 /// only. The order of `pairs` does not matter. See the module for which names carry a suffix.
@@ -318,11 +318,11 @@ enum Form<'s> {
     ToolOnly { head: &'s str, tail: &'s str },
 }
 
-/// What a pair would be called if it were alone.
+/// The name of a pair before others are considered.
 enum Proposal {
     /// A name that no other pair can have, where the style shows the server.
     Plain(String),
-    /// A name that another pair may come to as well; it needs a suffix.
+    /// A name that another pair may get as well; it needs a suffix.
     Stem(String),
 }
 
@@ -369,7 +369,7 @@ impl Form<'_> {
             // The server comes last, where a long name is cut.
             Part::Tool => return true,
         };
-        // A name that does not begin well has `_` in front; one that is too long is cut.
+        // A stem with a bad first character gets a `_` in front; one that is too long is cut.
         [Some(stem), stem.strip_prefix('_')]
             .into_iter()
             .flatten()

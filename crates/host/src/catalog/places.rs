@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, Hash};
 
 use super::CatalogTool;
 
-/// Finds a tool of a list at once, however many there are: every call does. About nine bytes a tool for each name, since
-/// only places are kept and the names are where they were.
+/// Finds a tool of a list in constant time: every call does. About nine bytes a tool for each name, since only places
+/// are kept and the names stay where they are.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     hashes: DefaultHashBuilder,
@@ -50,7 +50,7 @@ fn at(tools: &[CatalogTool], place: u32) -> Option<&CatalogTool> {
     tools.get(usize::try_from(place).ok()?)
 }
 
-/// What a tool is, whatever a model calls it.
+/// The pair that identifies a tool, whatever a model calls it.
 fn pair(tool: &CatalogTool) -> (&str, &str) {
     (tool.server.as_str(), tool.listed.tool.name.as_str())
 }

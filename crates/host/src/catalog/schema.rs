@@ -1,15 +1,15 @@
 //! Input schemas as each model provider takes them.
 //!
-//! Servers write JSON Schema of any dialect; providers take a part of it each, and one schema that they do not take
+//! Servers write JSON Schema of any dialect; each provider takes a part of it, and one schema that it does not take
 //! fails the whole request, every other tool with it. So schemas are kept as the server wrote them and cleaned per
-//! provider on the way out. What is lost is said: to people in [`Cleaned::changes`], to the model as a hint in the
+//! provider on the way out. Losses are reported: to people in [`Cleaned::changes`], to the model as a hint in the
 //! `description` where a constraint cannot be kept.
 //!
 //! For every provider but [`Provider::None`] the result is a well-formed schema of JSON Schema 2020-12 with an object
 //! at its root, without `$ref` (definitions are written out where they are used, a recursion is cut), without
 //! identifiers such as `$schema`, and without keywords that have a value of the wrong kind. Names below `properties`
-//! are the tool's own and never taken for keywords. What each provider asks for beyond that stands in the modules
-//! below. Any JSON is taken, and the size of the result is bounded.
+//! are the tool's own and never taken for keywords. The modules below describe what each provider demands beyond that.
+//! Any JSON is accepted, and the size of the result is bounded.
 
 mod dialect;
 mod gemini;
@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 pub use report::Change;
 use report::Report;
 
-/// Whose rules a schema must follow.
+/// The provider whose rules a schema must follow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Provider {
     /// `openai`: OpenAI's functions without `strict`, and the many APIs made after them.
@@ -34,7 +34,7 @@ pub enum Provider {
     Anthropic,
     /// `gemini`: the `Schema` type of Gemini's function declarations.
     Gemini,
-    /// `none`: whoever takes the schema exactly as the server wrote it.
+    /// `none`: a provider that takes the schema exactly as the server wrote it.
     #[default]
     None,
 }
@@ -77,7 +77,7 @@ pub struct UnknownProvider {
 pub struct Cleaned {
     /// The schema to send.
     pub schema: Value,
-    /// What was changed, at most [`Change::MAX`] of it; empty if nothing was.
+    /// What was changed, at most [`Change::MAX`] entries; empty if nothing was.
     pub changes: Vec<Change>,
 }
 
@@ -132,7 +132,7 @@ fn anthropic(root: &mut Map<String, Value>, report: &mut Report) {
     keep_defined_required(root, report);
 }
 
-/// Whether the schema says that this type is possible.
+/// Whether the schema allows this type.
 fn has_type(schema: &Map<String, Value>, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,

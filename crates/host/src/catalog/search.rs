@@ -5,9 +5,8 @@
 //! people say instead ([`related`]), two words that are written as one, longer words that begin with it, and words with
 //! a slip of the finger.
 //!
-//! Each server's tools have an index of their own ([`Part`]), made once and kept with them: a catalog in which one server
-//! has changed makes one part anew. Only how rare a word is depends on all of them, and that is counted when somebody
-//! searches.
+//! Each server's tools have an index of their own ([`Part`]), made once and kept with them: a catalog in which one
+//! server has changed makes one part anew. Only how rare a word is depends on all of them; each search counts that.
 
 mod document;
 mod part;
@@ -36,16 +35,16 @@ pub struct Hit {
 /// Hits below this share of the best one's score are noise.
 const FLOOR: f32 = 0.2;
 
-/// The index of one server's tools, made when it is first needed.
+/// The index of one server's tools, made on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Indexed {
     part: OnceLock<Part>,
-    /// Held while it is being made: whoever comes meanwhile waits instead of making another. Never across an await.
+    /// Held while the index is made: other threads wait instead of making another. Never held across an await.
     making: Mutex<()>,
 }
 
 impl Indexed {
-    /// The index of `tools`, always the same ones. `None` when `stop` told to give up.
+    /// The index of `tools`, always the same ones. `None` when `stop` said to give up.
     fn get<'a>(&self, tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<&Part> {
         if let Some(part) = self.part.get() {
             return Some(part);
@@ -58,28 +57,28 @@ impl Indexed {
         self.part.get()
     }
 
-    /// What it takes of memory, in bytes; nothing until it is made.
+    /// Its memory, in bytes; 0 until it is made.
     fn bytes(&self) -> usize {
         self.part.get().map_or(0, Part::bytes)
     }
 }
 
 impl ToolSet {
-    /// The index of these tools; made now if it is not there yet. `None` when `stop` told to give up.
+    /// The index of these tools; made now if it is missing. `None` when `stop` said to give up.
     pub(crate) fn part(&self, stop: &dyn Fn() -> bool) -> Option<&Part> {
         self.indexed.get(self.tools.iter().map(|listed| listed.shown()), stop)
     }
 }
 
 impl Catalog {
-    /// The tools of `selection` that fit `query` best, the best first, at most `limit`; those that fit far worse than the
-    /// best are left out. Equal ones are in the order of their servers' names, then their own.
+    /// The tools of `selection` that fit `query` best, the best first, at most `limit`; tools that fit far worse than
+    /// the best are left out. Equal ones are in the order of their servers' names, then their own.
     ///
     /// `query` is a task in a person's words, or some words, the last of which may be incomplete. At most its first
     /// 1,000 bytes and 32 words count.
     ///
-    /// What has not been indexed yet is indexed first, which takes about 30 µs for each tool: for large catalogs and async
-    /// callers there is [`Host::search`](crate::Host::search).
+    /// Tools without an index are indexed first, which takes about 30 µs each: for large catalogs and async callers
+    /// there is [`Host::search`](crate::Host::search).
     #[must_use]
     pub fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let parts: Vec<_> = self.shelves.iter().filter_map(|shelf| Some((shelf, shelf.set.part(&|| false)?))).collect();
@@ -100,7 +99,7 @@ impl Catalog {
             .collect()
     }
 
-    /// Indexes what is not indexed yet, so that no search has to; gives up when `stop` says so.
+    /// Indexes all tools that are not indexed yet, so that no search has to; gives up when `stop` says so.
     pub(crate) fn index(&self, stop: &dyn Fn() -> bool) {
         for shelf in &self.shelves {
             if shelf.set.part(stop).is_none() {
@@ -109,7 +108,7 @@ impl Catalog {
         }
     }
 
-    /// What the search index takes of memory, in bytes. Parts are made in the background and count from then on.
+    /// The memory of the search index, in bytes. Parts are made in the background and count from then on.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
         self.shelves.iter().map(|shelf| shelf.set.indexed.bytes()).sum()

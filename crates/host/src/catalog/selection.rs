@@ -1,4 +1,4 @@
-//! Which tools of a catalog are meant.
+//! A choice among the tools of a catalog.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use crate::{catalog::CatalogTool, glob::Pattern, spec::ServerName};
 /// A choice among the tools of a catalog: what an agent is offered, what a search looks through.
 ///
 /// A tool belongs to it when its server is among the servers (none: any server) and not among those left out, a pattern
-/// of `only` matches it (none: any tool), and no pattern of `without` does. Patterns match `server/tool`, or the model-visible name where they have
-/// no server part; other spellings are read as [`Pattern`] says.
+/// of `only` matches it (none: any tool), and no pattern of `without` does. Patterns match `server/tool`, or the
+/// model-visible name where they have no server part; other spellings are read as [`Pattern`] says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     servers: BTreeSet<ServerName>,
     without_servers: BTreeSet<ServerName>,
     only: Vec<Pattern>,
     without: Vec<Pattern>,
-    /// Whatever the others say, there is none.
+    /// It is empty, whatever the other fields say.
     is_none: bool,
 }
 
@@ -85,7 +85,7 @@ impl Selection {
             && !self.without_servers.contains(server)
     }
 
-    /// Those of its tools that are of this server.
+    /// The part of it that belongs to this server.
     pub(crate) fn within(&self, server: ServerName) -> Self {
         if self.may_have(&server) {
             Self { servers: BTreeSet::from([server]), ..self.clone() }

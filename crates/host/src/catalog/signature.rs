@@ -6,21 +6,21 @@ use serde_json::{Map, Value};
 
 use crate::text;
 
-/// Optional arguments that are shown before the rest is only counted.
+/// Most optional arguments that are shown; the rest is only counted.
 const MAX_OPTIONAL: usize = 4;
 /// How deep types are spelled out.
 const MAX_DEPTH: usize = 3;
-/// Values of an `enum` that are shown.
+/// Most values of an `enum` that are shown.
 const MAX_VALUES: usize = 4;
 
-/// Types of a union that are shown.
+/// Most types of a union that are shown.
 const MAX_ALTERNATIVES: usize = 8;
-/// Types that are spelled out in one signature. A schema is foreign, and a few lines of `anyOf` and `$ref` can mean
-/// millions; what comes after is `any`.
+/// Most types that are spelled out in one signature; the rest is `any`. A schema is foreign, and a few lines of `anyOf`
+/// and `$ref` can mean millions.
 const MAX_TYPES: usize = 1_000;
 
-/// The signature of the tool `name` with the input schema `schema`, as one safe line: required arguments first, each with
-/// its type as TypeScript would write it, shortened. Bounded, whatever the schema says.
+/// The signature of the tool `name` with the input schema `schema`, as one safe line: required arguments first, each
+/// with its type as in TypeScript, shortened. Bounded, whatever the schema says.
 #[must_use]
 pub fn signature(name: &str, schema: &Value) -> String {
     format!("{}({})", text::for_line(name), parameters(schema).join(", "))
@@ -52,7 +52,7 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     arguments
 }
 
-/// What a schema says of a value, as one word or two: `object` where it has members.
+/// The type of a schema, as one word or two: `object` where it has members.
 pub(crate) fn kind(schema: &Value) -> String {
     Speller { root: schema, left: Cell::new(MAX_TYPES) }.kind(schema, 0)
 }

@@ -1,8 +1,8 @@
 //! How many tokens of a model's context a tool takes, estimated without the model's tokenizer.
 //!
-//! Providers write a tool definition into the prompt in forms of their own, and each model has its own tokenizer, so
-//! an exact number does not exist; what is wanted is which servers are expensive. The estimate counts what tokenizers
-//! agree on: a run of ASCII letters is one token, and another for every 12 letters; three digits are one; a run of
+//! Providers write a tool definition into the prompt in forms of their own, and each model has its own tokenizer, so an
+//! exact number does not exist; the estimate has to show which servers are expensive. It counts what tokenizers agree
+//! on: a run of ASCII letters is one token, and another for every 12 letters; three digits are one; a run of
 //! punctuation is one, and another for every four; white space joins the next word; other scripts are counted by
 //! character.
 //!

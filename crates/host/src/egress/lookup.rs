@@ -1,4 +1,4 @@
-//! Who looks names up.
+//! Resolves names.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use futures::future::BoxFuture;
 
 use super::IpAddr;
 
-/// Who looks names up.
+/// Resolves names.
 pub trait Lookup: Send + Sync {
     /// The addresses of `name`, best first.
     ///
     /// # Errors
-    /// When there is nobody to ask, or nobody of that name.
+    /// When there is no name server to ask, or no such name.
     fn addresses<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// As every program of this machine looks them up: its `hosts` file, its name servers.
+/// Resolves names as every program of this machine does: by its `hosts` file and its name servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemLookup;
 

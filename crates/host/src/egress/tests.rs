@@ -18,7 +18,7 @@ fn egress(profile: Profile, allow: &[&str]) -> Egress {
     Egress::new(EgressRules { profile, allow, ..EgressRules::default() }, Arc::new(SystemLookup))
 }
 
-/// Addresses that nobody may reach from outside, in every spelling that a URL knows.
+/// Addresses that must stay unreachable from outside, in every spelling that a URL knows.
 const INSIDE: &[&str] = &[
     "127.0.0.1",
     "127.255.255.254",
@@ -274,7 +274,7 @@ async fn the_name_of_the_environments_proxy_leads_where_it_likes_and_no_server_n
             async move { (resolved(&server).await.is_ok(), server.check(&url("http://name.example/admin")).is_err()) }
         };
         assert_eq!(resolves(Profile::Local).await, (true, true), "{proxy}");
-        // There, nobody goes through a proxy of the environment.
+        // There, requests do not go through a proxy of the environment.
         assert_eq!(resolves(Profile::Hosted).await, (false, true), "{proxy}");
     }
     let other = Egress::default().with_proxies_of_environment(["http://proxy.example"]);
@@ -282,7 +282,7 @@ async fn the_name_of_the_environments_proxy_leads_where_it_likes_and_no_server_n
 }
 
 proptest! {
-    /// However an IPv4 address is wrapped up, it is judged as what it leads to.
+    /// However an IPv4 address is wrapped, it is judged as the address inside.
     #[test]
     fn a_wrapped_address_is_judged_as_the_one_inside(bits in any::<u32>()) {
         let inner = Ipv4Addr::from(bits);
@@ -298,7 +298,7 @@ proptest! {
         }
     }
 
-    /// What the standard library says of an address is a second opinion: whatever it calls special is not public.
+    /// The standard library is a second opinion: an address that it calls special is never public.
     #[test]
     fn nothing_that_the_standard_library_calls_special_is_public(bits in any::<u32>(), wide in any::<u128>()) {
         let v4 = Ipv4Addr::from(bits);

@@ -1,5 +1,5 @@
-//! Words by which a text speaks to a model. A short list of what poisoned tools have said, in plain English; each costs
-//! somebody a warning that was not needed, so there are few.
+//! Words by which a text speaks to a model. A short list of what poisoned tools have said, in plain English; each can
+//! cause a needless warning, so there are few.
 
 /// The phrases, word by word. `a|b` is either word, `*` is up to three words, whichever.
 ///
@@ -25,14 +25,14 @@ const PHRASES: &[&str] = &[
     "read|open|send|include * ~/.ssh|.env|mcp.json|.cursor/mcp.json|/etc/passwd|credentials",
 ];
 
-/// Marks that pretend to be another speaker.
+/// Marks that imitate another speaker.
 const MARKS: &[&str] =
     &["<important>", "<system>", "</system>", "<|im_start|>", "[system]", "[inst]", "<secret>", "system:"];
 
 /// Words that may stand between two words of a phrase.
 const GAP: usize = 3;
 
-/// The first phrase in `text`, as it stands there, in lower case and without what is not seen.
+/// The first phrase in `text`, as written there, in lower case and without invisible characters.
 pub(super) fn first_in(text: &str) -> Option<String> {
     let seen: String = text.chars().filter(|c| !super::is_unseen(*c)).collect();
     let lower = seen.to_lowercase().replace('’', "'");

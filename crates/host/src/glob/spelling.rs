@@ -2,15 +2,15 @@
 
 use super::{Glob, GlobKind, Pattern};
 
-/// What model-visible names of the presets begin with.
+/// The prefixes of model-visible names of the presets.
 const HEADS: [&str; 2] = ["mcp__", "mcp_"];
 
-/// What divides server and tool behind a head.
+/// Separates server and tool behind a head.
 const DIVIDER: &str = "__";
 
 impl Pattern {
-    /// Every pair that the pattern could mean beside what [`Self::matches`] says, each as a pattern of its own: for what forbids
-    /// or asks. A part in a name that a model sees matches with characters replaced, too. Empty for `server/tool`.
+    /// Every pair that the pattern could mean beyond [`Self::matches`], each as a pattern of its own: for rules that
+    /// forbid or ask. A part in a model-visible name matches with characters replaced, too. Empty for `server/tool`.
     #[must_use]
     pub fn every_reading(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -27,7 +27,7 @@ impl Pattern {
             }
         }
         readings.extend(written.strip_prefix(HEADS[0]).and_then(|server| self.reading(server, "*")));
-        // With a wildcard for a server, every pattern with a `_` would be about every server.
+        // With a wildcard for a server, every pattern with a `_` would cover every server.
         for (at, _) in written.match_indices('_').filter(|(at, _)| is_plain(&written[..*at])) {
             readings.extend(self.reading(&written[..at], &written[at + 1..]));
         }
@@ -35,9 +35,9 @@ impl Pattern {
         readings
     }
 
-    /// The pairs that the pattern means without a doubt, beside what [`Self::matches`] says: for what allows. The server is
-    /// written out, and the text is a name that could belong to no other pair, as [`NameStyle`](crate::NameStyle) says it.
-    /// `server_tool` counts only as a whole name, for `git_*` is all tools that begin so.
+    /// The pairs that the pattern certainly means beyond [`Self::matches`]: for rules that allow. The server is written
+    /// out, and the text is a name that could belong to no other pair, by the rules of [`NameStyle`](crate::NameStyle).
+    /// `server_tool` counts only as a whole name, for `git_*` is all tools with that prefix.
     #[must_use]
     pub fn certain_readings(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -61,8 +61,8 @@ impl Pattern {
         dotted.into_iter().chain(whole).filter_map(|(server, tool)| reading(server, tool)).collect()
     }
 
-    /// Whether it is this name that a model sees, whatever that is made of; for patterns that forbid or ask also one with
-    /// wildcards that holds the name of the server.
+    /// Whether it is this model-visible name, of whatever style; for patterns that forbid or ask also one with
+    /// wildcards that contains the name of the server.
     pub(crate) fn is_name(&self, name: &str, server: &str, is_careful: bool) -> bool {
         self.server.is_none()
             && match &self.tool.kind {
@@ -71,13 +71,13 @@ impl Pattern {
             }
     }
 
-    /// Whether it is plainly written as a name that a model sees, and so is about no tool of that name.
+    /// Whether it is clearly a model-visible name, and so matches no tool of that name.
     #[must_use]
     pub fn is_model_visible(&self) -> bool {
         self.server.is_none() && self.written.starts_with(HEADS[0])
     }
 
-    /// Whether it can be about a tool of this server, in any reading.
+    /// Whether it can cover a tool of this server, in any reading.
     #[must_use]
     pub fn may_be_of(&self, server: &str) -> bool {
         let fits = |pattern: &Self| {

@@ -1,4 +1,4 @@
-//! How a host is put together.
+//! Builds a host.
 
 use std::{ffi::OsString, sync::Arc};
 
@@ -25,11 +25,11 @@ use crate::{
     witness::{Fact, Witness},
 };
 
-/// Events that a slow reader may be behind.
+/// Most events that a slow reader may be behind.
 const EVENTS: usize = 1_024;
 const INBOX: usize = 16;
 
-/// Everything that a [`Host`] gets from outside. All of it has a default.
+/// Everything that a [`Host`] needs from outside. All of it has a default.
 #[derive(Default)]
 #[must_use]
 pub struct HostBuilder {
@@ -59,66 +59,66 @@ impl std::fmt::Debug for HostBuilder {
 }
 
 impl HostBuilder {
-    /// The variables that child processes may inherit, usually [`std::env::vars_os`]: each gets what the
-    /// [`inherit_env`](crate::spec::Stdio::inherit_env) of its spec says, by default a few that are harmless. Default: none, and
-    /// a program is then found only by its path, or by a `PATH` in its spec. A [resolver](Self::resolver) that is set has
-    /// variables of its own, and these are not used.
+    /// The variables that child processes may inherit, usually [`std::env::vars_os`]: each gets those that
+    /// [`inherit_env`](crate::spec::Stdio::inherit_env) of its spec selects, by default a few harmless ones. Default:
+    /// none, and a program is then found only by its path, or by a `PATH` in its spec. A [resolver](Self::resolver) has
+    /// variables of its own, and replaces these.
     pub fn environment(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         self.environment = variables.into_iter().collect();
         self
     }
 
-    /// Who turns placeholders into values. Default: every string is taken as it is, and child processes inherit of
+    /// Turns placeholders into values. Default: every string is taken as it is, and child processes inherit from
     /// [`Self::environment`].
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// Who signs requests to HTTP servers in. Default: nobody.
+    /// Authorizes requests to HTTP servers. Default: none.
     pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = Some(authorizer);
         self
     }
 
-    /// What is remembered of servers across restarts. Default: nothing.
+    /// Remembers facts about servers across restarts. Default: nothing is remembered.
     pub fn memory(mut self, memory: Arc<dyn Memory>) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// Who keeps the definitions of tools as they were first seen, so that one that has changed waits for approval; see
-    /// [`pins`](crate::pins). Default: nobody, and nothing is compared.
+    /// Keeps the definitions of tools as they were first seen, so that a changed one waits for approval; see
+    /// [`pins`](crate::pins). Default: none, and nothing is compared.
     pub fn pins(mut self, pins: Arc<dyn Pins>) -> Self {
         self.pins = Some(pins);
         self
     }
 
-    /// Where results go that are too large for a model. Default: what is too much is left out, with a warning.
+    /// Keeps results that are too large for a model. Default: the excess is left out, with a warning.
     pub fn artifacts(mut self, artifacts: Arc<dyn Artifacts>) -> Self {
         self.artifacts = Some(artifacts);
         self
     }
 
-    /// Who answers questions. Servers are told of its abilities when they connect. Default: [`NoAsker`].
+    /// Answers questions. Servers learn its abilities when they connect. Default: [`NoAsker`].
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
         self
     }
 
-    /// Who decides about calls. Default: [`AllowAll`].
+    /// Decides about calls. Default: [`AllowAll`].
     pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
         self.gate = Some(gate);
         self
     }
 
-    /// Who is told of each call and connection, so that none goes unrecorded. Default: nobody.
+    /// Records each call and connection; misses none. Default: none.
     pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
         self
     }
 
-    /// Who remembers what people answered for good. Default: nobody; such an answer then counts until the program ends.
+    /// Remembers answers that count for good. Default: none; such an answer then counts until the program ends.
     pub fn answers(mut self, answers: Arc<dyn Answers>) -> Self {
         self.answers = Some(answers);
         self
@@ -138,29 +138,28 @@ impl HostBuilder {
         self
     }
 
-    /// Who watches over child processes, so that nothing of them survives this program: usually
-    /// [`Supervisor::this_program`], whose `main` must then begin with
-    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without one, a server's process group is ended with
-    /// it, and what left the group survives.
+    /// Watches over child processes, so that none of them survives this program: usually [`Supervisor::this_program`],
+    /// whose `main` must then begin with [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without one, a
+    /// server's process group is ended with it, and processes that left the group survive.
     pub fn supervisor(mut self, supervisor: impl Into<Supervisor>) -> Self {
         self.supervisor = Some(supervisor.into());
         self
     }
 
-    /// Name and version that servers are told (MCP `clientInfo`). Default: this library's.
+    /// Name and version that are sent to servers (MCP `clientInfo`). Default: this library's.
     pub fn client(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
         self.client = Some(ClientInfo { name: name.into(), version: version.into() });
         self
     }
 
-    /// Who ties calls to the traces of others. Default: what came with a call is passed on to its server.
+    /// Ties calls to the traces of others. Default: the trace context of a call is passed on to its server.
     pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
         self.tracer = Some(tracer);
         self
     }
 
-    /// Sees each message between the host and its servers, in both directions. Default: none does, which costs nothing. Lines that
-    /// servers write to stderr are [`Event::McpServerStderr`].
+    /// Observes each message between the host and its servers, in both directions. Default: none, at no cost. Lines
+    /// that servers write to stderr are [`Event::McpServerStderr`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -182,7 +181,7 @@ impl HostBuilder {
         self
     }
 
-    /// Fixes what is random about back-off, for tests that repeat themselves.
+    /// Makes the jitter of back-off deterministic, for reproducible tests.
     #[doc(hidden)]
     pub fn jitter(mut self, seed: u64) -> Self {
         self.jitter = Some(seed);
@@ -263,7 +262,7 @@ impl HostBuilder {
     }
 }
 
-/// What a witness is told of `event`. Calls are told by the door, which knows more of them.
+/// The fact that a witness gets for `event`. The door reports calls itself, as it knows more of them.
 fn fact(event: &Event) -> Option<Fact> {
     match event {
         Event::McpServerConnected { server, tool_count } => {

@@ -1,4 +1,4 @@
-//! Which tool a call is of. The name is resolved here and nowhere else; from here on, the tool and its server travel together.
+//! Finds the tool of a call. Only this module resolves the name; from here on, the tool and its server travel together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     spec::{ServerName, Transport},
 };
 
-/// The call that is made in the place of the one that was asked for, if it is another one; the tool of it, and its server.
+/// The call that takes the place of the requested one, if it is another; its tool, and its server.
 type Routed = (Option<Meant>, CatalogTool, Arc<Server>);
 
 /// Why a call has no tool.
@@ -25,8 +25,8 @@ enum Stray {
 }
 
 impl Host {
-    /// Waits until the tool that is called `selector` (as [`Call::new`] takes it) is in the catalog, or until none of the
-    /// servers that could have it is starting any more. No other server is waited for. The caller bounds the time.
+    /// Waits until the tool `selector` (as [`Call::new`] takes it) is in the catalog, or until none of the servers that
+    /// could have it is starting any more. Waits for no other server. The caller bounds the time.
     pub async fn awaits(&self, selector: &str) {
         let named = Named::Written(selector.to_owned());
         if !self.inbox.is_closed() && !self.catalog().has(&named) {
@@ -34,10 +34,10 @@ impl Host {
         }
     }
 
-    /// Finds the tool of a call, and its server. A call that only [stands for](Self::discovery) another is that one.
+    /// Finds the tool of a call, and its server. A call that [stands for](Self::discovery) another becomes that one.
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let routed = match self.route(&call) {
-            // What a run pinned stays as it is, however long the caller waits; and so does an excerpt.
+            // A pinned catalog stays as it is, however long the caller waits; and so does an excerpt.
             Err(Stray::Missing(named, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
                 Box::pin(self.awaited(&call, named)).await
             }
@@ -68,7 +68,7 @@ impl Host {
         }
     }
 
-    /// Waits until one of the servers that could have the tool `named` has it, or until all of them have said what they have.
+    /// Waits until one of the servers that could have the tool `named` has it, or until all have listed their tools.
     async fn wait_for(&self, named: &Named, patience: impl Fn(&Server) -> Duration) {
         let servers = self.servers.load_full();
         let owners = self.owners(named, &servers).into_iter().map(|(_, server)| server);
@@ -84,7 +84,7 @@ impl Host {
         }
     }
 
-    /// The servers that can have the tool `named`, as far as their own names tell: exactly one where the server is named.
+    /// The servers that can have the tool `named`, as far as names show: exactly one where the server is named.
     fn owners<'s>(&self, named: &Named, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
         let written = match named {
             Named::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
@@ -105,7 +105,7 @@ impl Host {
 
     fn route(&self, call: &Call) -> Result<Routed, Stray> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
-        // Of one in quarantine, the door says why it is not called.
+        // For a tool in quarantine, the door reports why it is not called.
         let Some(tool) = catalog.meant(call.named()) else {
             return Err(Stray::Missing(call.named().clone(), catalog.unknown(&call.selector())));
         };
@@ -136,7 +136,7 @@ impl Host {
         };
         let snapshot = server.snapshot();
         let knows_its_tools = match &snapshot.state {
-            // It rests since it listed them, or since they were recalled; or since they could not be listed.
+            // It is idle since its tools were listed or recalled; with an error, since they could not be listed.
             State::Idle { .. } => snapshot.error.is_none(),
             state => snapshot.link.is_some() && state.error().is_none(),
         };

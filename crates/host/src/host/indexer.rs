@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalog;
 
-/// After the last change, before the tools are indexed: what changes all the time is indexed when somebody searches, and a
-/// program that makes one call and ends has no use for an index.
+/// The wait after the last change, before the tools are indexed: a catalog that changes all the time is indexed by the
+/// first search, and a program that makes one call and ends has no use for an index.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// Indexes each catalog that lasts a moment; ends when `stop` is cancelled.
@@ -19,7 +19,7 @@ pub(super) async fn run(catalog: Arc<ArcSwap<Catalog>>, changed: Arc<Notify>, st
             changed.notified().await;
             while timeout(QUIET, changed.notified()).await.is_ok() {}
             let (catalog, stop) = (catalog.load_full(), stop.clone());
-            // What is not done here, a search does.
+            // A search indexes whatever is missing.
             let _ = spawn_blocking(move || catalog.index(&|| stop.is_cancelled())).await;
         }
     };

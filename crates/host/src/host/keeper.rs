@@ -24,17 +24,17 @@ use crate::{
 /// The servers of a host.
 pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
 
-/// Between two catalogs that nobody has asked for, in times of what the first of them took: at most a tenth of a processor
-/// is spent on catalogs, however many servers become ready one after another and however many tools they have.
+/// The rest between two catalogs that no caller asked for, in times of what the first took: at most a tenth of a
+/// processor goes into catalogs, however many servers become ready one after another and however many tools they have.
 const REST: u32 = 9;
 
 type Done = oneshot::Sender<()>;
 
 pub(super) enum Message {
     Apply(Desired, Done),
-    /// Start a server that is in no world: whoever has it keeps it running.
+    /// Start a server that is in no world: the receiver keeps it running.
     Beside(ServerName, Box<ServerSpec>, oneshot::Sender<Beside>),
-    /// Publish now, so that whoever asks sees what servers have published before.
+    /// Publish now, so that the sender sees what servers have published before.
     Publish(Done),
     Shutdown(Done),
 }
@@ -53,14 +53,14 @@ pub(super) struct Keeper {
     naming: Arc<ArcSwap<Naming>>,
     /// How they are named in the published catalog.
     named: Arc<Naming>,
-    /// Told of each new catalog.
+    /// Notified of each new catalog.
     indexer: Arc<Notify>,
     _indexer_ends: DropGuard,
     /// The tool sets in the published catalog.
     published: BTreeMap<ServerName, Arc<ToolSet>>,
     /// Servers that were stopped and may not have ended yet: their successors wait for them.
     ending: BTreeMap<ServerName, CancellationToken>,
-    /// No catalog before this moment, unless somebody asks for it.
+    /// No catalog before this moment, unless a caller asks for it.
     rested: Instant,
 }
 
@@ -87,7 +87,7 @@ impl Keeper {
         }
     }
 
-    /// Runs until it is told to shut down or the last handle is gone.
+    /// Runs until a shutdown message arrives or the last handle is gone.
     pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         let changed = self.around.changed.clone();
         loop {

@@ -1,4 +1,4 @@
-//! What one server offers beside tools, passed on as it comes: for whoever serves other clients with it.
+//! Relays what one server offers beside tools, as it came: for programs that serve other clients with it.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -66,24 +66,24 @@ impl Relay {
         Self::of("prompts/get", name, Map::from_iter(params))
     }
 
-    /// `completion/complete`: the parameters `ref`, `argument` and `context` as MCP has them, in the server's own names.
+    /// `completion/complete`: the parameters `ref`, `argument` and `context` of MCP, with the server's own names.
     pub fn completion(params: Map<String, Value>) -> Self {
         Self::of("completion/complete", "the completion", params)
     }
 
-    /// Who answers what the server wants to know meanwhile; default: the asker of the host.
+    /// The asker for the server's questions meanwhile; default: the asker of the host.
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
         self
     }
 
-    /// Who wants it: told to the person who is asked meanwhile. Default: the program that embeds this library.
+    /// Who asks: shown to the person who is asked meanwhile. Default: the program that embeds this library.
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
     }
 
-    /// Where in a trace the request belongs; the server is told.
+    /// Where in a trace the request belongs; sent to the server.
     pub fn trace(mut self, context: Option<TraceContext>) -> Self {
         self.trace = context;
         self
@@ -95,7 +95,7 @@ impl Host {
         &self.watched
     }
 
-    /// Waits until the server has said how a subscription to a resource stands.
+    /// Waits until the server has answered a subscription to a resource.
     pub(crate) async fn subscribed(
         &self,
         server: &str,
@@ -105,8 +105,8 @@ impl Host {
         self.on_link(server, uri, |link: Link| link.subscribed(standing.clone())).await
     }
 
-    /// A whole list of a server, all pages, each item as the server wrote it, but for characters that are not seen in titles and
-    /// descriptions ([`Invisible`](crate::spec::Invisible)). Items that are no objects are left out.
+    /// A whole list of a server, all pages, each item as the server wrote it, except for invisible characters in titles
+    /// and descriptions ([`Invisible`](crate::spec::Invisible)). Items that are no objects are left out.
     ///
     /// # Errors
     /// [`CallError`]. A server without such a list has an empty one; that is no error.
@@ -115,8 +115,8 @@ impl Host {
         self.list(server, method, field).await
     }
 
-    /// Asks a server, and gives the result object of its answer as it came. Under the same clocks as a call, and under no
-    /// gate; dropping the future cancels the request. A server that completes nothing completes to nothing.
+    /// Sends a request to a server, and returns the result object as it came. Under the same clocks as a call, and
+    /// under no gate; dropping the future cancels the request. A server without completions completes to nothing.
     ///
     /// # Errors
     /// [`CallError`].

@@ -1,4 +1,4 @@
-//! What is going on, and why something is not.
+//! The status of servers, and why a tool is not available.
 
 use std::{fmt, sync::Arc};
 
@@ -20,20 +20,20 @@ use crate::{
 pub struct ServerStatus {
     /// Its name in the configuration.
     pub name: ServerName,
-    /// How it is.
+    /// Its state.
     #[serde(flatten)]
     pub state: State,
     /// `stdio`, `http`, `sse` or `native`.
     pub transport: &'static str,
-    /// The era that is spoken, once connected.
+    /// The era of the connection, once connected.
     pub era: Option<Era>,
-    /// The MCP version that is spoken, once connected.
+    /// The MCP version of the connection, once connected.
     pub protocol_version: Option<String>,
-    /// What it says of itself. Untrusted.
+    /// The server's description of itself. Untrusted.
     pub server_info: Option<ServerInfo>,
     /// Where it is configured.
     pub source: Source,
-    /// Whether it is switched on.
+    /// Whether it is enabled.
     pub enabled: bool,
     /// How many of its tools are in the catalog.
     pub tools: usize,
@@ -43,7 +43,7 @@ pub struct ServerStatus {
     pub warnings: Vec<String>,
     /// Tools that are not as they are pinned.
     pub quarantined: Vec<Quarantined>,
-    /// What it tells models about itself, as they are given it. Untrusted.
+    /// The server's instructions for models, as they are passed on. Untrusted.
     pub instructions: Option<String>,
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
     set: Arc<ToolSet>,
@@ -83,27 +83,27 @@ impl ServerStatus {
         }
     }
 
-    /// What its tools cost a model, in tokens; an estimate, made when it is first asked for.
+    /// What its tools cost a model, in tokens; an estimate, made on first use.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.set.tokens()
     }
 }
 
-/// The tools of a server as what they cost.
+/// Writes the tools of a server as their cost.
 fn as_tokens<S: Serializer>(tools: &ToolSet, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(tools.tokens() as u64)
 }
 
-/// Why a tool is there, or is not: each step on its way, up to the first that fails.
+/// Why a tool is available, or is not: each step on its way, up to the first that fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Why {
-    /// What was asked for, safe to print.
+    /// The name in question, safe to print.
     pub selector: String,
     /// Whether it can be called.
     pub present: bool,
-    /// Whether there is such a server or tool at all, as far as can be seen: of a server that is not connected, any tool.
+    /// Whether such a server or tool exists, as far as is known: of a server that is not connected, any tool.
     pub known: bool,
     /// The steps, in order.
     pub steps: Vec<WhyStep>,
@@ -115,9 +115,9 @@ pub struct Why {
 pub struct WhyStep {
     /// `config`, `trust`, `start`, `negotiation`, `sign-in`, `list`, `pins`, `filter` or `name`.
     pub stage: &'static str,
-    /// Whether it went well.
+    /// Whether it succeeded.
     pub ok: bool,
-    /// What was found, safe to print.
+    /// The result of the step, safe to print.
     pub what: String,
 }
 
@@ -133,8 +133,8 @@ impl fmt::Display for Why {
     }
 }
 
-/// Follows a tool on its way into the catalog, or a server up to the list of its tools. A tool may be written in every way
-/// in which a person may call it.
+/// Follows a tool on its way into the catalog, or a server up to the list of its tools. Takes every spelling that a
+/// call takes.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let known = catalog.select(selector).ok();
     let known = known.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
@@ -160,7 +160,7 @@ pub(super) fn why_of((server, tool): (&str, &str), selector: &str, servers: &Ser
 
 struct Trail {
     steps: Vec<WhyStep>,
-    /// Whether it ended where nothing has the name.
+    /// Whether it ended at an unknown name.
     is_unknown: bool,
 }
 

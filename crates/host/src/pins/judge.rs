@@ -1,4 +1,4 @@
-//! Holds a list of tools against the pins. Pure.
+//! Compares a list of tools with the pins. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -9,18 +9,18 @@ use crate::mcp::Tool;
 /// How much of their words two definitions must share to be nearly the same.
 const NEARLY: f64 = 0.85;
 
-/// Pairs of a tool that has gone and one that is new which are compared word by word.
+/// Most pairs of a tool that has gone and a new one that are compared word by word.
 const MOST_PAIRS: usize = 10_000;
 
-/// What was found.
+/// The result.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// Never seen, and like nothing that has gone.
+    /// Tools that are new, and like none that has gone.
     pub(crate) new: Vec<(String, Definition)>,
     pub(crate) strange: Vec<Strange>,
 }
 
-/// Holds `listed` against `pins`; `hidden` are names that the server lists too and that nobody is shown.
+/// Compares `listed` with `pins`; `hidden` are names that the server lists too and that the entry's filter hides.
 pub(crate) fn judge(listed: &[(&Tool, DefinitionHash)], hidden: &[String], pins: &BTreeMap<String, Pin>) -> Judged {
     let mut judged = Judged::default();
     let mut unseen = Vec::new();
@@ -49,11 +49,11 @@ fn strange(tool: &Tool, hash: DefinitionHash, cause: Cause) -> Strange {
     Strange { tool: tool.name.clone(), definition, cause }
 }
 
-/// The pinned tools that are no longer listed. Each of them can have become one other.
+/// The pinned tools that are no longer listed. Each of them can have become one other tool.
 struct Gone<'a> {
-    /// Their names and words; `None` for those that have become another.
+    /// Their names and words; `None` for those that have become another tool.
     tools: Vec<Option<(&'a str, BTreeSet<String>)>>,
-    /// Their places, by what they say: there may be thousands of them, and as many new ones.
+    /// Their places, by their definitions: there may be thousands of them, and as many new ones.
     said: HashMap<String, VecDeque<usize>>,
     /// Whether there are few enough to compare them word by word.
     closely: bool,
@@ -82,7 +82,7 @@ impl<'a> Gone<'a> {
         Self { tools, said, closely }
     }
 
-    /// Takes the tool that `tool` says the same as.
+    /// Takes the tool with the same definition as `tool`.
     fn like(&mut self, tool: &Tool) -> Option<String> {
         if self.tools.is_empty() {
             return None;
@@ -95,7 +95,7 @@ impl<'a> Gone<'a> {
         self.tools[found].take().map(|(name, _)| name.to_owned())
     }
 
-    /// The place of the first tool that says exactly this.
+    /// The place of the first tool with exactly this definition.
     fn same(&mut self, body: &str) -> Option<usize> {
         let places = self.said.get_mut(body)?;
         while let Some(place) = places.pop_front() {
@@ -107,7 +107,7 @@ impl<'a> Gone<'a> {
     }
 }
 
-/// What a definition says beside its names.
+/// A definition without its names.
 struct Says {
     body: String,
     words: BTreeSet<String>,

@@ -14,7 +14,7 @@ use crate::glob::{BadGlob, Glob};
 const REGEX_BYTES: usize = 512;
 const COMPILED_BYTES: usize = 256 * 1024;
 
-/// Longer texts in arguments are not looked at, so that judging stays quick.
+/// The longest text in an argument that is matched, so that judging stays quick.
 const TEXT_BYTES: usize = 64 * 1024;
 
 /// Why a rule was refused.
@@ -37,20 +37,20 @@ pub enum BadRule {
 
 /// A condition on one argument.
 ///
-/// The argument is a name, or what a JSON pointer (RFC 6901) leads to when it begins with `/`. The whole text must match,
-/// line breaks included; `true` and `false` are matched as JSON writes them. One that is not there, or is `null`, does not
-/// match. What is judged is what is sent: names and texts without their escapes, and of a name that a client wrote twice the
-/// last value, which alone is sent.
+/// The argument is a name, or, when it begins with `/`, a JSON pointer (RFC 6901). The whole text must match, line
+/// breaks included; `true` and `false` are matched as JSON writes them. An absent argument, or `null`, does not match.
+/// The judged arguments are those that are sent: names and texts without their escapes, and for a name that a client
+/// wrote twice the last value, which alone is sent.
 ///
-/// A number is matched in plain decimals, without an exponent and without zeros that say nothing (`100`, `-0.5`), however it
-/// was written. A glob that is itself a number means that number: `1.0` matches `1` and `1e0`. Two numbers that differ are
-/// never taken for one another, with one exception: a number that is no integer of 64 bits was rounded when it was read, so a
+/// A number is matched in plain decimals, without an exponent and without redundant zeros (`100`, `-0.5`), however it
+/// was written. A glob that is itself a number means that number: `1.0` matches `1` and `1e0`. Two numbers that differ
+/// are never confused, with one exception: a number that is no integer of 64 bits was rounded when it was read, so a
 /// rule that does not allow also matches it when its own number rounds to the same.
 ///
-/// What holds a list, an object, or more than 64 KiB of text is judged carefully: a rule that allows wants every element of a
-/// list to match, and neither objects nor longer texts do; for other rules, any text inside is enough, the names within an
-/// object included, and a longer one matches. Such rules also match a text that spells a number that they are about, also as other
-/// programs than JSON's write it (` +01.`), and a number as JSON writes it.
+/// Lists, objects and texts over 64 KiB are judged carefully. A rule that allows matches a list only if every element
+/// matches, and never an object or a longer text. Other rules match if any text inside does, the names in an object
+/// included, and always match a longer text. Such rules also match a text that spells the number of the rule, even as
+/// programs other than JSON parsers write it (` +01.`), and a number as JSON writes it.
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
     place: String,
@@ -76,8 +76,8 @@ impl ArgumentRule {
         Self::new(place, glob, kind)
     }
 
-    /// The whole argument at `place` matches this regular expression, in the syntax of the crate `regex`, which takes time that
-    /// grows with the text and no faster. `.` is any character, line breaks too. At most 512 bytes, and 256 KiB when compiled.
+    /// The whole argument at `place` matches this regular expression, in the syntax of the crate `regex`, in time
+    /// linear in the text. `.` is any character, line breaks too. At most 512 bytes, and 256 KiB when compiled.
     ///
     /// # Errors
     /// [`BadRule`].
@@ -86,7 +86,7 @@ impl ArgumentRule {
         if regex.len() > REGEX_BYTES {
             return Err(bad(format!("it is longer than {REGEX_BYTES} bytes")));
         }
-        // By itself first: within the frame, one too many `)` would mean something.
+        // Alone first: within the frame, an extra `)` would close it.
         let compile = |regex: &str| {
             let mut builder = RegexBuilder::new(regex);
             // A line break in a path must not carry it past a rule.
@@ -109,7 +109,7 @@ impl ArgumentRule {
         Ok(Self { place: place.to_owned(), written: written.to_owned(), kind, number })
     }
 
-    /// Whether `arguments` fulfil it; where that cannot be told, as `is_careful` wants it.
+    /// Whether `arguments` fulfil it; where that is uncertain, the answer is `is_careful`.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
         self.find(arguments).is_some_and(|value| self.matches(value, is_careful))
     }
@@ -125,7 +125,7 @@ impl ArgumentRule {
         arguments.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
     }
 
-    /// As deep as the arguments were parsed, which has a bound.
+    /// Recurses as deep as the arguments were parsed, which has a bound.
     fn matches(&self, value: &Value, is_careful: bool) -> bool {
         match value {
             Value::Null => false,
@@ -164,7 +164,7 @@ impl ArgumentRule {
     }
 }
 
-/// As it would be written.
+/// As a user would write it.
 impl fmt::Display for ArgumentRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
@@ -174,7 +174,7 @@ impl fmt::Display for ArgumentRule {
     }
 }
 
-/// A syntax error is several lines with a caret; the last says what it is.
+/// A syntax error is several lines with a caret; the last names the problem.
 fn last_line(error: &str) -> String {
     error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }

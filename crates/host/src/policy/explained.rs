@@ -1,15 +1,15 @@
-//! Why a call would run, or not.
+//! Explains why a call would run, or not.
 
 use super::{Effect, Layer, Policy, Rule};
 use crate::call::gate::{Gate as _, GateRequest, Verdict};
 
-/// What a policy says of a call, and why.
+/// A policy's verdict on a call, and why.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained<'a> {
-    /// What it says.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The rules whose pattern matches the tool, in the order in which they win.
+    /// The rules whose pattern matches the tool, in order of precedence.
     pub rules: Vec<Matched<'a>>,
 }
 
@@ -19,25 +19,25 @@ pub struct Explained<'a> {
 pub struct Matched<'a> {
     /// The rule.
     pub rule: &'a Rule,
-    /// What became of it.
+    /// Its part in the verdict.
     pub fate: Fate,
-    /// It is of somebody who can only make a policy stricter.
+    /// It comes from a source that can only make the policy stricter.
     pub is_stricter: bool,
 }
 
-/// What became of a rule.
+/// A rule's part in a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It decides.
     Decides,
-    /// Another one decides, and this is why.
+    /// Another one decides, for this reason.
     Beaten(&'static str),
-    /// It does not speak of this call, and this is why.
+    /// It does not cover this call, for this reason.
     Silent(&'static str),
 }
 
 impl Policy {
-    /// What it says of a call, and what became of each rule for its tool.
+    /// The verdict on a call, and the part of each rule for its tool.
     #[must_use]
     pub fn explain(&self, request: &GateRequest<'_>) -> Explained<'_> {
         let verdict = self.judge(request);
@@ -45,7 +45,7 @@ impl Policy {
         let mut decider = None;
         for (number, layer) in self.layers().enumerate() {
             let said = layer.judge(request, self.whom());
-            // The first layer that says what counts has said it.
+            // The first layer with the final verdict decides.
             let decides = decider.is_none() && self.broken.is_none() && said == verdict;
             decider = decider.or(decides.then_some(number));
             rules.extend(self.fates(layer, request, decides).map(|(rule, fate)| Matched {

@@ -1,4 +1,4 @@
-//! One rule: which calls it speaks of, and what it says.
+//! One rule: which calls it covers, and its effect.
 
 use std::{cmp::Reverse, fmt, path::PathBuf};
 
@@ -15,7 +15,7 @@ use crate::{
     witness::{Caller, Way},
 };
 
-/// What a rule says of the calls that it speaks of.
+/// The effect of a rule on the calls that it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -54,10 +54,10 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a server must claim of a tool; `None` is anything.
+/// The claims that a server must make about a tool; `None` is any.
 ///
-/// A server that claims nothing is taken at MCP's defaults: its tool changes things, may destroy something, is not
-/// idempotent and reaches the open world (MCP 2025-11-25, `ToolAnnotations`). They are claims, and nobody checks them.
+/// A server that claims nothing gets MCP's defaults: its tool changes things, may destroy something, is not idempotent
+/// and reaches the open world (MCP 2025-11-25, `ToolAnnotations`). They are claims, and remain unchecked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
     /// It changes nothing.
@@ -89,16 +89,16 @@ impl Hints {
 /// How specific a rule is; a greater one wins. Compared field by field, from the first to the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
-    /// The part of the pattern for the tool: a whole name before any glob, and of globs the one with more characters that
-    /// stand for themselves outside of `[…]` and `{…}`.
+    /// The part of the pattern for the tool: a whole name before any glob, and of globs the one with more literal
+    /// characters outside of `[…]` and `{…}`.
     tool: Says,
-    /// The part for the server, in the same way; a pattern without one says nothing of it.
+    /// The part for the server, in the same way; a pattern without one does not restrict the server.
     server: Says,
     /// How many conditions there are on arguments.
     arguments: usize,
-    /// How many on who calls: `agent`, `tenant`, `client`.
+    /// How many conditions there are on the caller: `agent`, `tenant`, `client`.
     callers: usize,
-    /// How many on what the server claims.
+    /// How many conditions there are on the server's claims.
     hints: usize,
 }
 
@@ -114,11 +114,11 @@ pub struct Rule {
     hints: Hints,
     origin: Option<Origin>,
     specificity: Specificity,
-    /// It is another one, with its pattern read as a name in another spelling.
+    /// It is a copy of another rule, with the pattern read as a name in another spelling.
     is_reading: bool,
-    /// All its conditions, as they would be written.
+    /// All its conditions, as a user would write them.
     said: String,
-    /// What a verdict says of it.
+    /// The reason in its verdicts.
     why: String,
 }
 
@@ -135,7 +135,7 @@ impl Text {
     }
 }
 
-/// Who calls: a way in, or on a way in whoever calls itself so.
+/// Who calls: a way in, or a client on that way by the name that it gives itself.
 #[derive(Clone, Debug)]
 struct Client {
     way: Text,
@@ -152,7 +152,7 @@ impl Client {
     }
 
     fn fits(&self, caller: &Caller) -> bool {
-        // What is a daemon to the audit log is its API to whoever uses it.
+        // The audit log says daemon where its users say API.
         let is_api = caller.way() == Way::Daemon && self.way.glob.is_match("api");
         (is_api || self.way.glob.is_match(caller.way().word()))
             && self.name.as_ref().is_none_or(|name| name.glob.is_match(caller.name().unwrap_or_default()))
@@ -166,7 +166,7 @@ impl Client {
     }
 }
 
-/// By what was written, and where.
+/// Compares what was written, and where.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
         self.effect == other.effect && self.origin == other.origin && self.said == other.said
@@ -213,8 +213,8 @@ impl Rule {
         Ok(self.weighed())
     }
 
-    /// Only for calls that come in one of these ways: `cli`, `api`, `gateway`, `agent`, `program`, each with the name that the
-    /// client gives itself behind a `/`, such as `gateway/claude-*`. Nobody checks such a name.
+    /// Only for calls that come in one of these ways: `cli`, `api`, `gateway`, `agent`, `program`, each with the name
+    /// that the client gives itself behind a `/`, such as `gateway/claude-*`. The host cannot check such a name.
     ///
     /// # Errors
     /// As [`Self::agents`].
@@ -223,14 +223,14 @@ impl Rule {
         Ok(self.weighed())
     }
 
-    /// Only for calls with an argument like this; with several, all of them count.
+    /// Only for calls with an argument like this; with several, all must match.
     #[must_use]
     pub fn argument(mut self, argument: ArgumentRule) -> Self {
         self.arguments.push(argument);
         self.weighed()
     }
 
-    /// Only for tools of which their servers claim this.
+    /// Only for tools with these claims of their servers.
     #[must_use]
     pub fn hints(mut self, hints: Hints) -> Self {
         self.hints = hints;
@@ -244,19 +244,19 @@ impl Rule {
         self.weighed()
     }
 
-    /// What it says.
+    /// Its effect.
     #[must_use]
     pub fn effect(&self) -> Effect {
         self.effect
     }
 
-    /// Which tools it speaks of.
+    /// Which tools it covers.
     #[must_use]
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// Where it is written; `None` for what was said on a command line or by the program.
+    /// Where it is written; `None` for a rule from a command line or the program.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
@@ -268,7 +268,7 @@ impl Rule {
         self.specificity
     }
 
-    /// Its conditions beside the pattern, each as it would be written.
+    /// Its conditions beside the pattern, each as a user would write it.
     #[must_use]
     pub fn conditions(&self) -> Vec<String> {
         let list = |key: &str, globs: Vec<String>| {
@@ -313,7 +313,7 @@ impl Rule {
         self.is_reading
     }
 
-    /// Whether its pattern is about the tool.
+    /// Whether its pattern matches the tool.
     pub(super) fn is_about(&self, request: &GateRequest<'_>) -> bool {
         let server = request.server.as_str();
         let is_careful = self.effect != Effect::Allow;
@@ -321,7 +321,7 @@ impl Rule {
             || request.entry.is_some_and(|entry| self.pattern.is_name(&entry.name, server, is_careful))
     }
 
-    /// Whether it speaks of this call.
+    /// Whether it covers this call.
     pub(crate) fn speaks_of(&self, request: &GateRequest<'_>, whom: Whom<'_>) -> bool {
         self.is_about(request) && self.missing(request, whom).is_none()
     }
@@ -343,7 +343,7 @@ impl Rule {
         if !self.hints.fit(request.annotations) {
             return Some("the server claims something else of the tool");
         }
-        // What cannot be judged must not run because of it, and must not escape it.
+        // If a condition is uncertain, a rule that allows must not match, and any other rule must.
         let is_careful = self.effect != Effect::Allow;
         let fits = |argument: &ArgumentRule| argument.fits(request.arguments, is_careful);
         (!self.arguments.iter().all(fits)).then_some("the arguments are others")
@@ -358,8 +358,7 @@ impl Rule {
         }
     }
 
-    /// The smallest wins. What is the same in all that decides is in the order of what was written, so that of two the same
-    /// one is always named.
+    /// The smallest wins. Ties are broken by origin and text, so that of two equal rules the same one is always named.
     pub(super) fn precedence(&self) -> impl Ord + use<'_> {
         let denies = self.effect == Effect::Deny;
         (Reverse((denies, self.specificity, self.effect)), &self.origin, &self.said)

@@ -48,7 +48,7 @@ impl Plain {
             && self.read_only.is_none_or(|wanted| wanted == (call.read_only == Some(true)))
     }
 
-    /// Tool, server, arguments, callers, claims; of the first two, whole names before globs and many letters before few.
+    /// Tool, server, arguments, callers, claims; of the first two, whole names before globs, then by number of letters.
     fn specificity(&self) -> [usize; 5] {
         let says = |glob: &str| if glob.contains('*') { glob.len() - 1 } else { 1_000 + glob.len() };
         let others = [self.path.is_some(), self.client.is_some(), self.read_only.is_some()].map(usize::from);
@@ -60,7 +60,7 @@ fn fits(glob: &str, name: &str) -> bool {
     glob.strip_suffix('*').map_or(glob == name, |start| name.starts_with(start))
 }
 
-/// What the rules say, as the documentation puts it.
+/// The verdict of the rules, as the documentation describes it.
 fn model(rules: &[Plain], (otherwise, allow_read_only): (Otherwise, bool), call: &PlainCall) -> Effect {
     let speaking: Vec<_> = rules.iter().filter(|rule| rule.speaks_of(call)).collect();
     if speaking.iter().any(|rule| rule.effect == Effect::Deny) {

@@ -1,4 +1,4 @@
-//! The resolver of a host that was given none.
+//! The default resolver of a host.
 
 use std::ffi::OsString;
 
@@ -7,11 +7,11 @@ use futures::future::BoxFuture;
 use super::{ChildPlan, ResolveError, Resolver, Verbatim};
 use crate::spec::{Http, InheritEnv, ServerName, Stdio, acts_on_the_client, passes_to_the_client};
 
-/// As [`Verbatim`], and child processes inherit of these variables what their spec says.
+/// As [`Verbatim`], and child processes inherit those of these variables that their spec selects.
 pub(crate) struct Inheriting(pub(crate) Vec<(OsString, OsString)>);
 
 impl Inheriting {
-    /// Adds to `plan` what is inherited.
+    /// Adds the inherited variables to `plan`.
     fn bequeath(&self, spec: &Stdio, plan: &mut ChildPlan) {
         for (name, value) in &self.0 {
             let is_given =
@@ -20,7 +20,7 @@ impl Inheriting {
                 plan.env.push((name.clone(), value.clone()));
             }
         }
-        // Into a container, nothing is inherited but what is named.
+        // A container inherits only named variables.
         if let (Some(container), InheritEnv::Names(names)) = (&mut plan.container, &spec.inherit_env) {
             let is_set = |wanted: &String| self.0.iter().any(|(name, _)| name == wanted.as_str());
             let named = names.iter().filter(|name| is_set(name) && !acts_on_the_client(name));

@@ -1,4 +1,4 @@
-//! How long a server may take, and how much it may say.
+//! Bounds on the time of a server, and on the size of its messages.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ pub struct Timeouts {
     pub list: Duration,
     /// Silence in a call; progress starts it anew. Configured as `call_timeout`. Default 60 s.
     pub call: Duration,
-    /// A call's whole time, whatever progress says. Configured as `max_call_time`. Default 10 min. A person who is being asked
-    /// stops both clocks.
+    /// A call's whole time, whatever progress says. Configured as `max_call_time`. Default 10 min. A question to a
+    /// person stops both clocks.
     pub call_total: Duration,
-    /// Each of the two waits of a shutdown (after closing stdin, after TERM). Configured as `shutdown_timeout`. Default 2 s.
+    /// Each of the two waits of a shutdown (after closing stdin, after TERM). Set by `shutdown_timeout`. Default 2 s.
     pub shutdown: Duration,
 }
 
@@ -33,24 +33,24 @@ impl Default for Timeouts {
 /// Size and count bounds of one server. Each is an error or a counted warning that names it when it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// One message on the wire: a stdio line, a JSON body, an SSE event. Configured as `max_message_bytes`. Default 8 MiB.
+    /// One message on the wire: a stdio line, a JSON body, an SSE event. Set by `max_message_bytes`. Default 8 MiB.
     pub message_bytes: usize,
-    /// Text of one result that goes to the model; the rest is kept as an artifact. Configured as `max_output_bytes`. Default
-    /// 200,000 bytes.
+    /// Text of one result that goes to the model; the rest is kept as an artifact. Configured as `max_output_bytes`.
+    /// Default 200,000 bytes.
     pub output_bytes: usize,
     /// Pages of one listing. Configured as `max_list_pages`. Default 1,000.
     pub pages: usize,
     /// Items of one listing. Configured as `max_list_items`. Default 100,000.
     pub items: usize,
-    /// One message that answers a list request, in place of [`Self::message_bytes`], and all pages of one listing together.
+    /// One response to a list request, in place of [`Self::message_bytes`], and all pages of one listing together.
     /// Configured as `max_list_bytes`. Default 64 MiB.
     pub listing_bytes: usize,
-    /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. An item over it is set aside,
-    /// and the others are used. Configured as `max_schema_depth`. Default 64; what is over [`Self::MOST_SCHEMA_DEPTH`] counts
-    /// as that.
+    /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. An item over it is set
+    /// aside, and the others are used. Configured as `max_schema_depth`. Default 64; at most
+    /// [`Self::MOST_SCHEMA_DEPTH`].
     pub schema_depth: usize,
-    /// Calls, and lists of prompts and resources, in flight; the next one waits for its turn within its own time. Configured as
-    /// `max_calls_in_flight`. Default 64.
+    /// Calls, and lists of prompts and resources, in flight; the next one waits for its turn within its own time.
+    /// Configured as `max_calls_in_flight`. Default 64.
     pub in_flight: usize,
     /// Requests of the server being answered at once. More are refused, or wait where they are questions of one answer
     /// (2026-07-28). Configured as `max_server_requests`. Default 8.
@@ -58,7 +58,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The largest [`Self::schema_depth`]: what is deeper cannot be read at all.
+    /// The largest [`Self::schema_depth`]: anything deeper cannot be parsed.
     pub const MOST_SCHEMA_DEPTH: usize = 100;
 }
 

@@ -1,26 +1,26 @@
-//! What is checked against the schemas of a tool, and what becomes of what does not match.
+//! Checks against the schemas of a tool, and what happens on a mismatch.
 
 use serde::Serialize;
 
-/// What becomes of a result whose structured content does not match the tool's output schema, or is missing. A result that the
-/// tool itself calls an error need not match, and one that cannot be checked is passed on with a warning in either case.
+/// What happens to a result whose structured content does not match the tool's output schema, or is missing. A result
+/// that the tool itself marks as an error need not match; a result that cannot be checked always passes with a warning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputSchema {
     /// It is passed on with a warning.
     #[default]
     Warn,
-    /// It is replaced by an error result that says what is wrong with it.
+    /// It is replaced by an error result that names the mismatch.
     Reject,
 }
 
-/// What becomes of characters that are not seen (tag characters, zero-width characters, bidi controls and their like), in what
-/// models, clients and people are told of a server's tools, prompts and resources, and in its instructions. Names, and all
-/// that a call has to send back as it is, stay as they came in either case; so does what tools are pinned by.
+/// What happens to invisible characters (tag characters, zero-width characters, bidi controls and their like) in the
+/// texts of a server's tools, prompts and resources, and in its instructions. Names, and everything that a call has to
+/// send back unchanged, stay as they came in either case; so do the definitions that are pinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Invisible {
-    /// They are left out; see [`text::without_unseen`](crate::text::without_unseen).
+    /// They are removed; see [`text::without_unseen`](crate::text::without_unseen).
     #[default]
     Remove,
     /// They are passed on.
@@ -39,17 +39,17 @@ impl Invisible {
     }
 }
 
-/// What becomes of arguments of a call that do not fit the input schema of their tool. Arguments that cannot be checked (the
-/// schema is unusable, or checking takes too long) are sent in any case, and what the gate and a person see is the same.
+/// What happens to arguments of a call that do not fit the input schema of their tool. Arguments that cannot be checked
+/// (the schema is unusable, or checking takes too long) are always sent, and the gate and a person see the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValidateArgs {
-    /// They are sent without a look.
+    /// They are sent unchecked.
     #[default]
     Off,
     /// They are sent, and the result has a warning.
     Warn,
-    /// They are not sent: the call fails and says what does not fit.
+    /// They are not sent: the call fails and names the mismatch.
     Strict,
 }
 

@@ -1,29 +1,29 @@
-//! A container that a server runs in, as its entry says it.
+//! A container that a server runs in, as its entry configures it.
 
 use std::{ffi::OsStr, path::Path};
 
-/// What a child process runs in, instead of this system: a container of an engine that is installed here. It has no
-/// capabilities, gains no privileges, changes nothing of its image, and sees nothing of this machine but what is named here.
+/// A container for a child process, of an engine that is installed here. It has no capabilities, gains no privileges,
+/// changes nothing of its image, and sees only the parts of this machine named here.
 ///
-/// Linux only, and with a [supervisor](crate::supervisor): whoever ends the program of an engine does not end the container,
-/// so that without one it would stay behind. Elsewhere the server is not started.
+/// Linux only, and with a [supervisor](crate::supervisor): ending the engine's program does not end the container,
+/// which would stay behind without one. Elsewhere the server is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// The image. With `@sha256:…` at its end it is always the same; a tag may lead to another one tomorrow.
+    /// The image. With `@sha256:…` at its end it is always the same; a tag may point to another one tomorrow.
     pub image: String,
-    /// Who runs it.
+    /// The engine that runs it.
     pub engine: Engine,
-    /// Whether an image that is not here is fetched, within `startup_timeout`. Default [`Pull::Missing`].
+    /// Whether a missing image is fetched, within `startup_timeout`. Default [`Pull::Missing`].
     pub pull: Pull,
-    /// The network of the engine that it is in, such as `bridge`. Default: none; it reaches nothing and nobody reaches it.
+    /// The network of the engine that it joins, such as `bridge`. Default: none; no connection goes in or out.
     pub network: Option<String>,
-    /// What of this machine's files it sees.
+    /// The files of this machine that it sees.
     pub mounts: Vec<Mount>,
     /// Folders in it that are in memory and can be changed. Default: `/tmp`.
     pub tmpfs: Vec<String>,
     /// Whether it can change its own files, beside `tmpfs` and mounts; they are gone when it ends. Default `false`.
     pub writable: bool,
-    /// As whom it runs: `UID`, `UID:GID`, or names that the image knows. Default: as its image says.
+    /// The user that it runs as: `UID`, `UID:GID`, or names that the image knows. Default: the image's own.
     pub user: Option<String>,
     /// Memory of all its processes in bytes. Default 1 GiB.
     pub memory: u64,
@@ -52,7 +52,7 @@ impl Default for Container {
 }
 
 impl Container {
-    /// Whether the image is named by what it is, so that it is always the same: by its digest, or by its id.
+    /// Whether the image is named by its content, so that it is always the same: by its digest, or by its id.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         let digest = self.image.rsplit_once('@').map_or(&*self.image, |(_, digest)| digest);
@@ -95,34 +95,34 @@ impl Engine {
     }
 }
 
-/// Whether an image that is not here is fetched.
+/// Whether a missing image is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pull {
-    /// It is.
+    /// It is fetched.
     #[default]
     Missing,
-    /// The server does not start.
+    /// It is not, and the server does not start.
     Never,
 }
 
-/// A file or folder of this machine that is seen in a container.
+/// A file or folder of this machine that a container sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// What is seen; it must exist. May hold placeholders.
+    /// The file or folder; it must exist. May hold placeholders.
     pub source: String,
-    /// Where, by its full path.
+    /// Its full path in the container.
     pub target: String,
-    /// Whether it can be changed from inside.
+    /// Whether the container can change it.
     pub write: bool,
 }
 
 impl Mount {
-    /// Whether `source`, by its real path, would give away all that this machine has, and with it the bounds of the container:
-    /// the system's root, its state, what engines keep of containers, or a socket, or a folder that holds one of these. Who
-    /// reaches an engine's socket starts what it likes, outside of any container, though it may only read the folder of it.
+    /// Whether a mount of `source`, by its real path, would break the bounds of the container: the system's root, its
+    /// state, the state of container engines, a socket, or a folder that holds one of these. A process that reaches an
+    /// engine's socket can start anything outside of any container, even with read access only.
     ///
-    /// With `write` more does: what changes the system's settings, its programs or the files of all users, changes what runs
-    /// outside. Looks at no file.
+    /// With `write` there are more: a change of the system's settings, its programs or the files of all users changes
+    /// what runs outside. Does not access the file system.
     #[must_use]
     pub fn gives_too_much(source: &Path, write: bool) -> bool {
         let is_one_of = |folders: &[&str]| folders.iter().any(|folder| source == Path::new(folder));
@@ -135,18 +135,18 @@ impl Mount {
     }
 }
 
-/// Folders through which all else of this machine can be had, its engines included; what is in them may be harmless.
+/// Folders that lead to all else of this machine, its engines included; single folders in them may be harmless.
 const WHOLE: &[&str] = &["/", "/var", "/var/lib"];
 
-/// More of them, where a container may change what it sees.
+/// More of them, where a container may change its mounts.
 const WHOLE_TO_CHANGE: &[&str] =
     &["/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/opt", "/root", "/sbin", "/usr", "/usr/bin", "/usr/lib"];
 
-/// Folders that hold sockets, processes, devices and the state of engines, with all in them.
+/// Folders that hold sockets, processes, devices and the state of engines, with everything below.
 const ALL_BELOW: &[&str] =
     &["/dev", "/proc", "/run", "/sys", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/run"];
 
-/// The same in a person's home, wherever that is: sockets and state of engines that run without root or in a machine of their own.
+/// The same in a user's home, wherever that is: sockets and state of engines that run rootless or in their own machine.
 const OF_ENGINES: &[&str] = &[
     ".colima",
     ".docker/desktop",
@@ -158,7 +158,7 @@ const OF_ENGINES: &[&str] = &[
     ".rd",
 ];
 
-/// Beginnings of names of variables that mean something to the engine's client, to what loads it, or to a shell that starts it.
+/// Prefixes of variables that affect the engine's client, its loader, or a shell that starts it.
 const OF_CLIENTS: &[&str] = &[
     "BASH_FUNC_",
     "BUILDAH_",
@@ -178,7 +178,7 @@ const OF_CLIENTS: &[&str] = &[
     "_CONTAINERS_",
 ];
 
-/// More of them, in full.
+/// More of them, by their full names.
 const OF_CLIENTS_EXACTLY: &[&str] = &[
     "ALL_PROXY",
     "BASH_ENV",
@@ -214,8 +214,8 @@ const OF_CLIENTS_EXACTLY: &[&str] = &[
     "ZONEINFO",
 ];
 
-/// Whether a variable of this name would act on the engine's client, which is not in the container: it is given the person's,
-/// and never one of an entry. (Values reach a container through its client's environment, so that none is on a command line.)
+/// Whether a variable of this name would affect the engine's client, outside the container: the client gets the user's
+/// value, never an entry's. (Values reach a container through its client's environment, not through a command line.)
 #[must_use]
 pub fn acts_on_the_client(name: &str) -> bool {
     let name = name.to_ascii_uppercase();

@@ -1,9 +1,9 @@
-//! What decides which program answers for a server, as a hash that stays the same.
+//! Everything that decides which program answers for a server, as a hash that stays the same.
 //!
-//! Eras, kept tools, standing answers and some pins are stored under it, so it is written field by field and not taken from
-//! how a type prints itself. What is not listed here does not count: time-outs, limits, what a sandbox allows, how a client
-//! signs in. A field that an entry does not have is not written, so that a new kind of field changes no hash of an entry
-//! without it. The test below holds the hashes: change them only with a new [`VERSION`].
+//! It is the key of stored eras, tools, standing answers and some pins, so it is written field by field and does not
+//! depend on how a type prints itself. Fields that are not listed here do not count: time-outs, limits, a sandbox, how
+//! a client signs in. An absent field is not written, so that a new kind of field changes no hash of an entry without
+//! it. The test below holds the hashes: change them only with a new [`VERSION`].
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Container, Http, InheritEnv, Stdio, Transport};
 
-/// Written first: another way of writing gives other hashes.
+/// Written first: another encoding gives other hashes.
 const VERSION: &str = "toolrack server identity 1";
 
 /// The identity of the server behind `transport`: 32 hexadecimal digits.
@@ -74,7 +74,7 @@ impl Identity {
     fn container(&mut self, container: &Container) {
         self.field("image", [&container.image]);
         self.field("engine", [container.engine.word()]);
-        // A mount can put another program in the place of the image's own.
+        // A mount can replace the image's own program.
         for mount in &container.mounts {
             self.field("mount", [&mount.source, &mount.target]);
         }
@@ -124,7 +124,7 @@ mod tests {
         of(&Transport::Http(http))
     }
 
-    /// A program of another version must find what this one has stored.
+    /// Another version of the program must find what this one has stored.
     #[test]
     fn an_identity_is_the_same_in_every_version_of_this_program() {
         let full = stdio(|stdio| {

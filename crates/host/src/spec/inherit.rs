@@ -1,4 +1,4 @@
-//! What a child process sees of an environment.
+//! The variables that a child process inherits.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,11 +7,11 @@ use std::{
 
 use super::acts_on_the_client;
 
-/// What a child process may see of our environment unless its entry says otherwise: where things are, who the user
-/// is, and how to reach the network. Nothing in it is a secret by design.
+/// The variables that a child process may inherit unless its entry says otherwise: where things are, who the user is,
+/// and how to reach the network. None of them is a secret by design.
 ///
-/// The first eight are the list of the official SDKs; proxies and certificate bundles are what servers behind a
-/// company's network cannot do without.
+/// The first eight are the list of the official SDKs; servers behind a company's network need the proxies and
+/// certificate bundles.
 const SAFE: &[&str] = &[
     "HOME",
     "LANG",
@@ -36,8 +36,8 @@ const SAFE: &[&str] = &[
     "SSL_CERT_FILE",
 ];
 
-/// Which variables a child process inherits: of [`HostBuilder::environment`](crate::HostBuilder::environment), or of what
-/// the [`Resolver`](crate::Resolver) has.
+/// Which variables a child process inherits from [`HostBuilder::environment`](crate::HostBuilder::environment), or from
+/// the [`Resolver`](crate::Resolver).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum InheritEnv {
     /// HOME LOGNAME PATH SHELL TERM USER TMPDIR LANG LC_*, proxy and CA variables. The default.
@@ -65,7 +65,7 @@ impl InheritEnv {
     }
 }
 
-/// Whether the client of a container engine gets this variable: the safe ones, and those that mean something to it.
+/// Whether the client of a container engine gets this variable: the safe ones, and those that affect it.
 #[must_use]
 pub fn passes_to_the_client(name: &OsStr, value: &OsStr) -> bool {
     (is_safe(name) || name.to_str().is_some_and(acts_on_the_client)) && !is_shell_function(value)
@@ -80,7 +80,7 @@ fn is_shell_function(value: &OsStr) -> bool {
     value.as_encoded_bytes().starts_with(b"()")
 }
 
-/// `path` without its elements that are relative or empty: such an element means the working folder, where anything may lie.
+/// `path` without its relative or empty elements: such an element means the working folder, where anything may lie.
 /// `None` when all of them are absolute.
 #[must_use]
 pub fn absolute_path(path: &OsStr) -> Option<OsString> {

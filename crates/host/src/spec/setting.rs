@@ -6,8 +6,8 @@ use serde::Serialize;
 
 macro_rules! settings {
     ($($variant:ident $key:literal $of:literal,)*) => {
-        /// A bound of one server that its entry can set. An error that tells of a bound names it by one of these, so that none
-        /// can name what cannot be set.
+        /// A bound of one server that its entry can set. An error at a bound names it by one of these, so that it never
+        /// names a setting that does not exist.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         #[non_exhaustive]
         pub enum Setting {

@@ -1,4 +1,4 @@
-//! Answers that lie, over every transport: each costs its own call, at once, and nothing else.
+//! Invalid results, over every transport: each fails its own call, at once, and nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,7 @@ rows! { kinds_of_results_before: Stdio in [legacy] {
     one_that_means_nothing: "unknown-result-type" => answers("written").at_once();
 }}
 
-/// One bad answer among many costs one call of many.
+/// One invalid result among many fails one call of many.
 async fn one_bad_answer_among_many(over: Over, era: Era, faults: &[&str]) {
     for fault in faults {
         let stage = Stage::new(over, era, &format!("{fault} --fault-after 3 --delay-ms 50")).await;
@@ -138,7 +138,7 @@ async fn one_bad_answer_among_many_over_modern_http() {
     one_bad_answer_among_many(Over::Http, Era::Modern, &["sse-endless", "cut-body", "close-at-once", "http-429"]).await;
 }
 
-/// What was given up is cancelled, and an answer that comes all the same disturbs nobody.
+/// A call that was given up is cancelled, and its late response has no effect.
 async fn a_late_answer_is_ignored(over: Over, era: Era) {
     let stage = Stage::new(over, era, "ignore-cancel").await;
     stage.rise().await;
@@ -160,7 +160,7 @@ async fn a_late_answer_is_ignored_over_http() {
     a_late_answer_is_ignored(Over::Http, Era::Legacy).await;
 }
 
-/// A line that goes on and on is not waited for: the connection is given up, and made anew.
+/// A line that never ends is not waited for: the connection is given up, and made anew.
 #[tokio::test]
 async fn a_line_that_does_not_end_ends_the_connection() {
     let stage = Stage::new(Over::Stdio, Era::Modern, "huge-line=200000000").await;
@@ -178,7 +178,7 @@ async fn a_line_that_does_not_end_ends_the_connection() {
     stage.fall().await;
 }
 
-/// Progress starts the clock of silence anew, never the one that bounds the whole call.
+/// Progress restarts the idle time-out, never the bound on the whole call.
 #[tokio::test]
 async fn progress_cannot_keep_a_call_for_ever() {
     let mut stage = Stage::new(Over::Stdio, Era::Modern, "").await;
@@ -192,8 +192,8 @@ async fn progress_cannot_keep_a_call_for_ever() {
     stage.fall().await;
 }
 
-/// A result that is well-formed and holds what terminals obey: that is for a model, who may have it; but an error is
-/// for people.
+/// A well-formed result may hold characters that terminals obey, for a model may have them; errors are for people, and
+/// must not.
 #[tokio::test]
 async fn what_terminals_obey_is_escaped_in_errors() {
     let stage = Stage::new(Over::Stdio, Era::Legacy, "escape-text").await;

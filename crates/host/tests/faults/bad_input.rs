@@ -1,5 +1,5 @@
-//! Entries that cannot work: each gets one clear error that says whose it is, what is wrong and, where it can, what to
-//! do.
+//! Entries that cannot work: each gets one clear error that names the entry, the problem and, where possible, the
+//! remedy.
 
 use std::{io::Write as _, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
@@ -98,7 +98,7 @@ async fn what_no_process_can_be_given() {
     refused(stdio(large), "SPAWN_FAILED", &["too long"]).await;
 }
 
-/// Refuses what has no value, as the configuration does with `${NAME}`.
+/// Refuses placeholders without a value, as the configuration does with `${NAME}`.
 struct Unset;
 
 impl Resolver for Unset {
@@ -222,7 +222,7 @@ async fn a_port_of_something_else() {
 #[tokio::test]
 async fn a_port_that_swallows_everything() {
     let url = listener(|mut stream| {
-        // For as long as the client stays, and no answer.
+        // Keeps the connection open as long as the client does, without an answer.
         std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
     });
     let mut stage = Stage::of(http(&url)).await;

@@ -1,4 +1,4 @@
-//! Servers that die, freeze or let go in the middle of a call.
+//! Servers that die, freeze or close their input in the middle of a call.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn a_server_that_dies_and_returns(era: Era) {
     });
     let (code, words) = called.within(AT_ONCE).failure();
     assert_eq!(code, "CONNECTION_BROKEN", "{words}");
-    // Until the last of it is gone, its port may take another connection.
+    // Until all of it is gone, its port may take another connection.
     stage.server.as_mut().unwrap().kill();
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "UNREACHABLE", "{words}");
@@ -83,8 +83,8 @@ async fn a_server_that_dies_and_returns_over_legacy_sse() {
     stage.fall().await;
 }
 
-/// A server that dies while nobody asks anything of it is noticed and started again, also when something that it has
-/// started holds its output open.
+/// A server that dies while it has nothing to do is noticed and started again, also when one of its children holds its
+/// output open.
 #[tokio::test]
 async fn a_server_that_dies_in_peace_is_started_again() {
     for script in ["", "grandchild=setsid"] {
@@ -105,8 +105,8 @@ async fn a_server_that_dies_in_peace_is_started_again() {
     }
 }
 
-/// Only what reads at all is asked: a server that has stopped reading holds up nobody but those who call it, each until
-/// its own deadline, and then it is ended all the same.
+/// Only a server that reads is probed: one that has stopped reading holds up only its own callers, each until its own
+/// deadline, and then it is ended all the same.
 #[tokio::test]
 async fn a_server_that_stops_reading() {
     for era in [Era::Legacy, Era::Modern] {
@@ -124,8 +124,8 @@ async fn a_server_that_stops_reading() {
     }
 }
 
-/// A server that closes its input and lives on says nothing of it, and no call can reach it: the next one finds out, at
-/// once, and the server is started again.
+/// A server that closes its input and lives on does not announce it, and no call can reach it: the next call finds out,
+/// at once, and the server is started again.
 #[tokio::test]
 async fn a_server_that_closes_its_input() {
     for era in [Era::Legacy, Era::Modern] {

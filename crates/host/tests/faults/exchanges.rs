@@ -1,4 +1,4 @@
-//! HTTP that says something else than MCP: statuses, pages, redirects, bodies that break off or never end.
+//! HTTP exchanges that are no MCP: statuses, pages, redirects, bodies that break off or never end.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn a_redirect_elsewhere_in_the_modern_era() {
     a_redirect_elsewhere(Era::Modern).await;
 }
 
-/// A call that is refused for now is not tried again by itself, however soon the server would have it.
+/// A call that is refused for now is not repeated automatically, however soon the server would take it.
 #[tokio::test]
 async fn too_many_requests_are_never_repeated() {
     let stage = Stage::new(Over::Http, Era::Modern, "http-429=0").await;
@@ -95,8 +95,8 @@ async fn too_many_requests_are_never_repeated() {
     stage.fall().await;
 }
 
-/// What one request is told is true of that one. Another, which is being answered meanwhile, is not said to have been
-/// refused: it may have been carried out.
+/// A status applies to its own request alone. Another request in flight does not count as refused: it may have been
+/// carried out.
 #[tokio::test]
 async fn a_call_beside_one_that_is_told_to_sign_in() {
     for era in [Era::Legacy, Era::Modern] {
@@ -116,8 +116,8 @@ async fn a_call_beside_one_that_is_told_to_sign_in() {
     }
 }
 
-/// Over HTTP+SSE a request that is refused is refused alone, and only what says that nothing more is to be had of the
-/// connection ends it.
+/// Over HTTP+SSE a refused request fails alone, and only a status that rules out all further requests ends the
+/// connection.
 #[tokio::test]
 async fn a_call_that_is_refused_over_legacy_sse_is_refused_alone() {
     for (fault, code) in [("http-429=7", "RATE_LIMITED"), ("http-500 --fault-on tools/call", "HTTP_ERROR")] {
@@ -134,7 +134,7 @@ async fn a_call_that_is_refused_over_legacy_sse_is_refused_alone() {
     }
 }
 
-/// An endpoint over HTTP+SSE that knows the session no more, which its address names, is asked for another.
+/// An HTTP+SSE endpoint that no longer knows the session in its address is replaced by a new one.
 #[tokio::test]
 async fn a_session_that_is_lost_over_legacy_sse() {
     let stage = Stage::new(Over::Sse, Era::Legacy, "http-404 --fault-on tools/call").await;

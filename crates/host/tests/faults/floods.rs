@@ -1,4 +1,4 @@
-//! Servers that send without end: nothing of it piles up, and calls go on.
+//! Servers that send without end: nothing piles up, and calls go on.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use crate::{
     stage::{Over, Stage},
 };
 
-/// What floods is a program for tests, which was not made for speed.
+/// The flooding server is a test program that was not made for speed.
 fn patient(spec: &mut ServerSpec) {
     spec.timeouts.call = Duration::from_secs(15);
     spec.timeouts.call_total = Duration::from_secs(20);
@@ -53,7 +53,7 @@ async fn a_flood_of_log_messages_is_cut_and_counted() {
     stage.rise().await;
     let called = stage.call("write", json!({})).await;
     assert_eq!(called.text(), "written");
-    // What was dropped is told with the first message of another second.
+    // The number of dropped messages comes with the first message of another second.
     sleep(Duration::from_millis(1_100)).await;
     assert_eq!(stage.call("flood", json!({"n": 1})).await.text(), "sent 1");
     sleep(Duration::from_millis(50)).await;
@@ -67,7 +67,7 @@ async fn a_flood_of_log_messages_is_cut_and_counted() {
     stage.fall().await;
 }
 
-/// stderr is drained whatever comes, and the last of it is there when the server dies.
+/// stderr is always drained, and its last lines are there when the server dies.
 #[tokio::test]
 async fn a_flood_of_stderr_is_drained() {
     let mut stage =
@@ -85,7 +85,7 @@ async fn a_flood_of_stderr_is_drained() {
 async fn a_storm_of_changes(over: Over, era: Era) {
     let stage = Stage::new(over, era, "list-changed-storm=200").await;
     stage.rise().await;
-    // A modern server tells only those who listen, and the first list may come before.
+    // A modern server notifies subscribers only, and the first list may come before.
     stage
         .until("it listens", |log| {
             over == Over::Stdio || era == Era::Legacy || log.count_of("subscriptions/listen") > 0
@@ -121,7 +121,7 @@ async fn a_storm_of_changes_over_modern_http() {
     a_storm_of_changes(Over::Http, Era::Modern).await;
 }
 
-/// Says yes to everything, slowly, and counts how many it was asked at once.
+/// Says yes to everything, slowly, and counts the questions that are open at once.
 #[derive(Debug, Default)]
 struct Busy {
     now: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What is offered: lists that fail, never end or lie, tools that cannot be used, schemas that cost too much.
+//! Lists that fail, never end or lie, tools that cannot be used, schemas that cost too much.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ async fn a_list_over_the_limit() {
     tools_failed(Over::Stdio, Era::Modern, "huge-line --fault-on tools/list", "max_list_bytes").await;
 }
 
-/// What lists may have does not count for other messages.
+/// The larger limit of lists does not apply to other messages.
 #[tokio::test]
 async fn a_list_may_be_larger_than_any_other_message() {
     let events = [(Over::Http, Era::Legacy, "--answers sse"), (Over::Sse, Era::Legacy, "")];
@@ -106,7 +106,7 @@ async fn slow_pages_have_one_deadline_together() {
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
-/// What comes after the page cannot be asked for. The tools on it are used, and the list does not pass for whole.
+/// The next page cannot be requested. The tools on this one are used, and the list does not pass for complete.
 #[tokio::test]
 async fn a_cursor_that_is_no_text_is_told() {
     for (over, era) in EVERYWHERE {
@@ -165,7 +165,7 @@ async fn header_names_that_break_a_rule_cost_their_tools() {
 #[tokio::test]
 async fn thousands_of_tools_are_listed() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "--tools 5000 --page-size 500").await;
-    // In a process that was not made for speed, on a machine that is busy.
+    // The process was not made for speed, and the machine is busy.
     stage.spec.timeouts.list = Duration::from_secs(20);
     assert_eq!(stage.rise().await.tools, 5_000 + TOOLS);
     assert_eq!(stage.call("tool_4999", json!({})).await.text(), "tool_4999");
@@ -252,7 +252,7 @@ async fn an_expensive_schema_is_given_up() {
     }
 }
 
-/// A schema may name an address. Nobody goes there.
+/// A schema may name an address. The host never requests it.
 #[tokio::test]
 async fn the_references_of_a_schema_are_never_fetched() {
     for scheme in ["", "file:///etc/hostname"] {
@@ -280,7 +280,7 @@ async fn content_of_unknown_kinds_is_kept_as_json() {
     stage.fall().await;
 }
 
-/// While its list is slow, a server can already be talked to? No: but nobody else waits for it.
+/// While its list is slow, calls to the server wait; calls to other servers do not.
 #[tokio::test]
 async fn a_slow_list_holds_up_nobody() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "no-answer --fault-on tools/list").await;

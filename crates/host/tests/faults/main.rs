@@ -1,7 +1,7 @@
 //! The fault suite: servers that lie, stall, flood and die, over every transport and in both eras.
 //!
-//! Each row of the tables here is a test of its own: a [fake server](toolrack_testkit::fake) with a fault, and what
-//! must come of a call. Whatever the fault, the [stage](stage) that it is played on holds the host to these promises:
+//! Each row of the tables here is a test of its own: a [fake server](toolrack_testkit::fake) with a fault, and the
+//! expected outcome of a call. Whatever the fault, the [stage](stage) holds the host to these promises:
 //!
 //! 1. every call ends, with a result or a cause, before its own deadline;
 //! 2. a healthy neighbour on the same host answers within a second, all the while;
@@ -11,10 +11,10 @@
 //! 6. errors name the server; and no error, event, status or log line holds a secret, a session id, or a character that
 //!    a terminal would obey.
 //!
-//! The rooms: `startup` (from the spawn to the list of tools), `bad_input` (entries that cannot work), `answers` (lies
-//! in answers, over all transports), `deaths` (servers that die or freeze in a call), `exchanges` (HTTP other than
-//! MCP's), `streams` (event streams), `sessions`, `lists` (what is offered), `messages` (who looks on), `floods`, and `processes` (hosts that are
-//! killed).
+//! The modules: `startup` (from the spawn to the list of tools), `bad_input` (entries that cannot work), `answers`
+//! (invalid results, over all transports), `deaths` (servers that die or freeze in a call), `exchanges` (HTTP other
+//! than MCP's), `streams` (event streams), `sessions`, `lists`, `messages` (the message observer), `floods`, and
+//! `processes` (hosts that are killed).
 
 // `cfg(test)` says nothing new here but to clippy, which allows `unwrap` in test modules only.
 #[cfg(test)]

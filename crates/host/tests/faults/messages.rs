@@ -1,4 +1,4 @@
-//! Who looks on: each message on the wire is shown, in both directions, over every transport and in both eras.
+//! The observer sees each message on the wire, in both directions, over every transport and in both eras.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use crate::stage::{FAULTY, Over, Stage};
 
 type Seen = Arc<Mutex<Vec<(Direction, String)>>>;
 
-/// What is seen of the messages of the server that is played, and not of its neighbour.
+/// Records the messages of the faulty server, and not of its neighbour.
 fn observer(seen: &Seen) -> OnMessage {
     let seen = Arc::clone(seen);
     Arc::new(move |message| {

@@ -1,4 +1,4 @@
-//! Hosts that are killed: within three seconds nothing is left of what they started, whatever it does against it.
+//! Hosts that are killed: within three seconds none of their processes is left, whatever these do against it.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -19,7 +19,7 @@ use crate::{
     stage::{Over, Stage},
 };
 
-/// How long what a dead host has started may live on.
+/// How long the processes of a dead host may live on.
 const AFTERLIFE: Duration = Duration::from_secs(3);
 /// What marks the processes of a victim.
 const MARK: &str = "TOOLRACK_FAULT_VICTIM";
@@ -53,13 +53,13 @@ impl Victim {
         line.trim_end().to_owned()
     }
 
-    /// Has a tool called, and hears what came of it.
+    /// Requests a tool call, and returns its outcome.
     fn order(&mut self, call: &str) -> String {
         self.begin(call);
         self.heard()
     }
 
-    /// Has a tool called.
+    /// Requests a tool call.
     fn begin(&mut self, call: &str) {
         writeln!(self.orders, "{call}").unwrap();
     }
@@ -68,7 +68,7 @@ impl Victim {
         kill(Pid::from_raw(self.host.id().cast_signed()), signal).unwrap();
     }
 
-    /// The supervisor, the server and everything that it started, wherever it stands.
+    /// The supervisor, the server and every process that it started, in whatever group or session.
     fn started(&self) -> Vec<u32> {
         processes::with_env(MARK, self.effects.path_str())
     }
@@ -147,7 +147,7 @@ nothing_survives! {
     after_a_shutdown_on_sigterm: SIGTERM, polite: true;
 }
 
-/// What a server has spawned while it was used does not outlive the host that shuts down, either.
+/// Processes that a server has spawned while it was used do not outlive the host that shuts down, either.
 #[tokio::test]
 async fn a_shutdown_ends_what_a_server_has_spawned() {
     for era in [Era::Legacy, Era::Modern] {

@@ -1,4 +1,4 @@
-//! The programs that take part: where they are, and canaries that nobody may come near.
+//! The programs that take part: where they are, and canaries that no connection may reach.
 
 use std::{
     net::TcpListener,
@@ -43,11 +43,11 @@ fn build(path: &Path) {
         command.arg("--release");
     }
     assert!(command.status().unwrap().success(), "building `supervised` failed");
-    // cargo leaves a program alone that no change has touched: from now on it counts as new.
+    // cargo does not touch an unchanged program: mark it as new.
     std::fs::File::open(path).unwrap().set_modified(SystemTime::now()).unwrap();
 }
 
-/// An address that somebody lures the host to. It counts who comes.
+/// An address that a server lures the host to. It counts connections.
 #[derive(Debug)]
 pub(crate) struct Canary {
     url: String,

@@ -32,7 +32,7 @@ pub(crate) fn era(name: &str) -> Era {
     if name == "modern" { Era::Modern } else { Era::Legacy }
 }
 
-/// What must come of a row.
+/// The expected outcome of a row.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     ends: Ends,
@@ -56,15 +56,15 @@ enum Ends {
 enum Afterwards {
     /// The next call goes well.
     Usable,
-    /// It was started again, and starts out with the same fault; but gives a prompt.
+    /// It was started again, with the same fault; but returns a prompt.
     StartedAnew,
     /// It never connected.
     Away,
-    /// Nothing more is to be had of it.
+    /// It cannot be used any more.
     Lost,
 }
 
-/// The call gives this text.
+/// The call returns this text.
 pub(crate) fn answers(text: &'static str) -> Wanted {
     Wanted::new(Ends::Text(text), Afterwards::Usable)
 }
@@ -106,12 +106,12 @@ impl Wanted {
         Self { afterwards: Afterwards::StartedAnew, ..self }
     }
 
-    /// Nothing more is to be had of this server.
+    /// The server cannot be used any more.
     pub(crate) fn for_good(self) -> Self {
         Self { afterwards: Afterwards::Lost, ..self }
     }
 
-    /// The transport may carry the call so often.
+    /// The transport may send the call this often.
     pub(crate) fn in_requests(self, requests: usize) -> Self {
         Self { requests, ..self }
     }

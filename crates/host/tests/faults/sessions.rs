@@ -18,8 +18,8 @@ rows! { kept: Http in [legacy] {
     a_server_that_gives_none: "no-session" => answers("written").at_once();
 }}
 
-/// The session is lost after the list and one call. The call that finds out is not repeated, and says why; the next one
-/// goes through, in a new session.
+/// The session is lost after the list and one call. The call that finds out is not repeated, and reports it; the next
+/// one goes through, in a new session.
 async fn a_lost_session(fault: &str) {
     let stage = Stage::new(Over::Http, Era::Legacy, fault).await;
     stage.rise().await;
@@ -44,7 +44,7 @@ async fn a_lost_session_told_as_400() {
     a_lost_session("http-400-session=2").await;
 }
 
-/// What only reads is simply asked for again, once.
+/// A request that only reads is repeated, once.
 #[tokio::test]
 async fn a_listing_survives_a_lost_session() {
     for fault in ["http-404-after=1", "http-400-session=1"] {
@@ -70,7 +70,7 @@ async fn a_session_that_is_lost_before_the_first_list() {
 }
 
 /// A restarted server knows no session. In the legacy era the first call finds out and is not repeated; the modern era
-/// has no sessions, so that nothing is noticed.
+/// has no sessions, and no call notices.
 async fn a_restarted_server(era: Era) {
     let mut stage = Stage::new(Over::Http, era, "session-required").await;
     stage.rise().await;
@@ -98,8 +98,8 @@ async fn a_restarted_server_of_the_modern_era() {
     a_restarted_server(Era::Modern).await;
 }
 
-/// A restarted server is noticed on the standing stream, without a call: what somebody listens to is asked for again, in a
-/// new session, and may have changed.
+/// A restarted server is noticed on the standing stream, without a call: the host subscribes again to what has
+/// listeners, in a new session, as it may have changed.
 #[tokio::test]
 async fn a_restarted_server_that_nobody_calls_is_subscribed_to_again() {
     let mut stage = Stage::new(Over::Http, Era::Legacy, "session-required").await;
@@ -114,8 +114,8 @@ async fn a_restarted_server_that_nobody_calls_is_subscribed_to_again() {
     stage.fall().await;
 }
 
-/// A standing stream that is not to be had at first for a reason that may pass is asked for again; one that the server
-/// does not have is not.
+/// A standing stream that fails at first for a passing reason is requested again; one that the server does not support
+/// is not.
 #[tokio::test]
 async fn a_standing_stream_that_is_not_to_be_had_at_first() {
     let gets = |log: &Effects| log.lines.iter().filter(|line| line["http"] == "GET").count();
@@ -131,8 +131,8 @@ async fn a_standing_stream_that_is_not_to_be_had_at_first() {
     stage.fall().await;
 }
 
-/// Over HTTP+SSE each message is a request of its own, and what must come first comes first all the same: nothing is asked
-/// before the server has taken `notifications/initialized`, and no cancellation comes before its call.
+/// Over HTTP+SSE each message is a request of its own, and order is kept all the same: no request is sent before the
+/// server has accepted `notifications/initialized`, and no cancellation before its call.
 #[tokio::test]
 async fn messages_over_legacy_sse_come_in_order() {
     let stage = Stage::new(Over::Sse, Era::Legacy, "slow-notices=300").await;

@@ -1,4 +1,4 @@
-//! One host, one healthy neighbour, one server with a fault; and the promises, which are held to whatever happens.
+//! One host, one healthy neighbour, one server with a fault; and the promises that every test checks.
 
 use std::{
     process::id as own_pid,
@@ -28,13 +28,13 @@ use crate::{
 
 /// How far a deadline may be missed: this machine is busy.
 pub(crate) const SLACK: Duration = Duration::from_millis(900);
-/// What does not wait for any deadline ends within this.
+/// An operation without a deadline ends within this.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long a healthy neighbour may take.
 const NEIGHBOURLY: Duration = Duration::from_secs(1);
 /// How much this process may grow.
 const GROWTH_KIB: u64 = 64 << 10;
-/// How long a shutdown may take: both graces, what is left behind is given half a second, and some.
+/// How long a shutdown may take: both graces, half a second for processes that are left behind, and a margin.
 const SHUTDOWN: Duration = Duration::from_secs(3);
 /// What marks the processes of a stage.
 const MARK: &str = "TOOLRACK_FAULT_STAGE";
@@ -69,7 +69,7 @@ pub(crate) struct Stage {
     pub(crate) requests_per_call: usize,
 }
 
-/// Where the server with the fault is in the world.
+/// The name of the server with the fault.
 pub(crate) const FAULTY: &str = "faulty";
 
 impl Stage {
@@ -105,7 +105,7 @@ impl Stage {
 
     async fn around(builder: HostBuilder, over: Over, spec: ServerSpec, effects: SideEffects) -> Self {
         let mark = effects.path_str().to_owned();
-        // The same transport, so that what they share is shared.
+        // The same transport, so that both share what it shares.
         let (neighbour, neighbour_server) = match over {
             Over::Stdio => (stdio(&["stdio".to_owned()], "neighbour"), None),
             Over::Http | Over::Sse => http(Over::Http, &["--era".to_owned(), "both".to_owned()]),
@@ -133,7 +133,7 @@ impl Stage {
         }
     }
 
-    /// The same, with a server that was started by somebody else.
+    /// The same, with a server that the test started.
     pub(crate) fn beside(self, server: FakeHttp) -> Self {
         Self { server: Some(server), ..self }
     }
@@ -148,7 +148,7 @@ impl Stage {
         self.status()
     }
 
-    /// Ends the server, which is reached over HTTP, and starts one that knows nothing of it in its place.
+    /// Ends the server, which is reached over HTTP, and starts a fresh one in its place.
     pub(crate) async fn restart(&mut self) {
         let mut server = self.server.take().unwrap();
         let port = server.port().to_string();
@@ -167,7 +167,7 @@ impl Stage {
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Called {
         let mut arguments = arguments.as_object().cloned().unwrap();
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        // By this the log tells the calls apart.
+        // The number tells the calls apart in the log.
         arguments.insert("call".to_owned(), json!(number));
         let limit = self.spec.timeouts.call_total + SLACK;
         let begun = Instant::now();
@@ -180,7 +180,7 @@ impl Stage {
         Called { result, took }
     }
 
-    /// Gets a prompt: what a server can do that has trouble with its tools.
+    /// Gets a prompt: works on a server that has trouble with its tools.
     pub(crate) async fn prompt(&self) -> Result<String, CallError> {
         let arguments = [("name".to_owned(), "Ada".to_owned())].into();
         let limit = self.spec.timeouts.call_total + SLACK;
@@ -194,12 +194,12 @@ impl Stage {
         self.effects.read()
     }
 
-    /// Waits for what the server's log is bound to say.
+    /// Waits for an entry in the server's log.
     pub(crate) async fn until(&self, what: &str, says: impl Fn(&Effects) -> bool) -> Effects {
         self.until_within(Duration::from_secs(10), what, says).await
     }
 
-    /// Waits, so long, for what the server's log is bound to say.
+    /// Waits, at most so long, for an entry in the server's log.
     pub(crate) async fn until_within(&self, limit: Duration, what: &str, says: impl Fn(&Effects) -> bool) -> Effects {
         let end = Instant::now() + limit;
         loop {
@@ -227,7 +227,7 @@ impl Stage {
         processes::with_env(MARK, &self.mark)
     }
 
-    /// Shuts the host down and holds it to what it promised. To be called at the end of every test.
+    /// Shuts the host down and checks its promises. To be called at the end of every test.
     pub(crate) async fn fall(self) {
         self.pulse.is_well().await;
         self.fall_at_once().await;
@@ -268,7 +268,7 @@ impl Stage {
     }
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) struct Called {
     pub(crate) result: Result<ToolOutcome, CallError>,
@@ -305,7 +305,7 @@ impl Called {
     }
 }
 
-/// An error may be shown to anybody and says whose it is.
+/// An error is fit to show and names its server.
 #[track_caller]
 pub(crate) fn assert_fit(error: &CallError) {
     let text = error.to_string();
@@ -320,8 +320,8 @@ fn name(name: &str) -> ServerName {
     ServerName::new(name).unwrap()
 }
 
-/// The fake's command line. Unless the script says otherwise, a fault strikes once, so that it shows whether the server
-/// is still of use.
+/// The fake's command line. Unless the script says otherwise, a fault strikes once, to show whether the server works
+/// afterwards.
 fn arguments(era: Era, script: &str, effects: &SideEffects) -> Vec<String> {
     let mut args: Vec<String> = vec!["--era".into(), era.to_string(), "--log".into(), effects.path_str().into()];
     let mut words = script.split_whitespace();

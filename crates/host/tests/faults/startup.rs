@@ -12,13 +12,13 @@ use crate::{
     stage::{AT_ONCE, Over, SLACK, Stage},
 };
 
-/// Is given up soon, over stdio: a little after both eras were tried.
+/// Gives up soon, over stdio: a little after both eras were tried.
 fn starts_quickly(spec: &mut ServerSpec) {
     spec.timeouts.startup = Duration::from_millis(2_200);
     spec.timeouts.call = Duration::from_millis(500);
 }
 
-/// Is given up soon, over HTTP: a little after both eras were tried.
+/// Gives up soon, over HTTP: a little after both eras were tried.
 fn answers_quickly(spec: &mut ServerSpec) {
     spec.timeouts.startup = Duration::from_millis(3_300);
     spec.timeouts.call = Duration::from_millis(500);
@@ -42,7 +42,7 @@ rows! { deaths: Stdio in [legacy modern] {
         => stays_away("SERVER_EXITED").saying("exit status 4");
 }}
 
-// Which era such a server is of, nobody will ever know.
+// The era of such a server stays unknown.
 rows! { silence: Stdio in [legacy] {
     a_server_that_never_says_a_word: "never-start"
         => stays_away("TIMED_OUT").with(super::super::starts_quickly).saying("startup_timeout");
@@ -76,7 +76,7 @@ rows! { pages: Http in [legacy modern] {
     closed_at_once: "close-at-once --fault-on * --fault-times 100" => stays_away("CONNECTION_BROKEN");
 }}
 
-// An old server may take the probe for anything: whatever it says to it, it is asked in the old way next.
+// An old server may misread the probe: whatever it answers, `initialize` comes next.
 rows! { probes_over_http: Http in [legacy] {
     accepted_and_never_answered: "discover-202" => answers("written").at_once();
     a_web_page: "discover-html" => answers("written").at_once();
@@ -89,7 +89,7 @@ rows! { probes_over_http: Http in [legacy] {
     reset: "reset-body --fault-on server/discover" => answers("written").at_once();
 }}
 
-// But a modern one that fails on the probe has failed: that it refuses to be asked in the old way is not the reason.
+// But a modern server that fails on the probe has failed: its refusal of `initialize` is not the reason.
 rows! { probes_over_modern_http: Http in [modern] {
     not_a_byte: "hang-discover --fault-times 100"
         => stays_away("TIMED_OUT").with(super::super::answers_quickly).saying("startup_timeout");
@@ -112,19 +112,19 @@ rows! { probes_over_modern_stdio: Stdio in [modern] {
         => stays_away("PROTOCOL_ERROR").at_once().saying("server/discover");
 }}
 
-// A server that says nothing of what it can do is asked for its tools.
+// A server that declares no capabilities is asked for its tools.
 rows! { unsaid_capabilities: Stdio in [legacy modern] {
     of_null: "no-capabilities" => answers("written").at_once();
 }}
 
-// The answer to `initialize` is what the server's version is known by.
+// The answer to `initialize` decides the server's version.
 rows! { greetings: Stdio in [legacy] {
     a_result_that_is_null: "result-null --fault-on initialize --fault-times 100"
         => stays_away("PROTOCOL_ERROR").at_once().saying("protocolVersion");
     cut_short: "truncated --fault-on initialize --fault-times 100" => stays_away("UNPARSABLE_ANSWER").at_once();
 }}
 
-/// A server that needs long for its first answer, over HTTP as over stdio, is asked in the old way meanwhile, and its late answer
+/// A server that is slow to answer the probe, over HTTP as over stdio, gets `initialize` meanwhile, and its late answer
 /// counts.
 #[tokio::test]
 async fn a_modern_server_that_answers_the_probe_late_over_http_is_modern() {
@@ -136,7 +136,7 @@ async fn a_modern_server_that_answers_the_probe_late_over_http_is_modern() {
     stage.fall().await;
 }
 
-/// A stumble over the probe that ends well, in so many processes.
+/// A failed probe that ends well, in so many processes.
 async fn the_probe(era: Era, script: &str, processes: usize) {
     let stage = Stage::new(Over::Stdio, era, script).await;
     let status = stage.rise().await;
@@ -186,7 +186,7 @@ async fn a_modern_server_that_is_slow_to_start_is_waited_for() {
     the_probe(Era::Modern, "--start-delay-ms 2600", 1).await;
 }
 
-/// What worked last time is only tried first: the server may have become another one since.
+/// The remembered era is only tried first: the server may have been replaced since.
 struct Remembers(Era);
 
 impl Memory for Remembers {
@@ -214,7 +214,7 @@ async fn an_era_that_is_remembered_wrongly_does_no_harm() {
 }
 
 /// A server that dies each time is tried again as often as its entry says, at growing distances, and then left alone
-/// until somebody wants it connected anew.
+/// until a caller wants it connected anew.
 #[tokio::test]
 async fn a_server_that_dies_each_time_is_left_alone_in_the_end() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "crash-on-call=exit:4 --fault-on * --fault-times 100").await;
@@ -222,11 +222,11 @@ async fn a_server_that_dies_each_time_is_left_alone_in_the_end() {
     stage.rise().await;
     let status = stage.becomes("failed").await;
     assert!(status.state.error().is_some_and(|error| error.contains("exit status 4")), "{:?}", status.state);
-    // Three attempts; in each, one process dies of the probe, and one of what follows.
+    // Three attempts; in each, one process dies of the probe, and one of the next request.
     assert_eq!(processes_in(&stage), 6);
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(processes_in(&stage), 6, "nobody has asked for it");
-    // Its tools are not known, so that a call only says why; asking for the server itself is another matter.
+    // Its tools are unknown, so a call only reports why; a reconnect would start it.
     assert_eq!(stage.call("write", json!({})).await.failure().0, "SERVER_EXITED");
     assert_eq!(processes_in(&stage), 6);
     stage.fall().await;
@@ -260,7 +260,7 @@ async fn a_server_that_will_not_end_is_ended() {
     }
 }
 
-/// Whatever a start has come to when the host is shut down, nothing of it is left.
+/// At whatever point of a start the host is shut down, nothing of it is left.
 #[tokio::test]
 async fn a_shutdown_at_any_moment_of_a_start_leaves_nothing() {
     for moment in 0..40 {
@@ -286,7 +286,7 @@ async fn a_start_can_be_given_up() {
     stage.fall().await;
 }
 
-/// A server that has no time for the probe says when to come back, and is asked then.
+/// A server that has no time for the probe says when to come back, and is probed then.
 #[tokio::test]
 async fn a_server_that_is_too_busy_for_the_probe_is_asked_again_when_it_says() {
     for era in [Era::Legacy, Era::Modern] {
@@ -323,8 +323,8 @@ async fn a_legacy_event_stream_that_wants_posts_elsewhere() {
     stage.fall().await;
 }
 
-/// A server that ends on the probe is started once more; what it says to `initialize` is why it cannot be used, not that it
-/// ended.
+/// A server that ends on the probe is started once more; its answer to `initialize` is the reported reason, not its
+/// end.
 #[tokio::test]
 async fn a_server_that_ends_on_the_probe_and_speaks_an_unknown_version() {
     let stage = Stage::new(Over::Stdio, Era::Legacy, "exit-on-discover version=1999-01-01").await;

@@ -45,7 +45,7 @@ rows! { with_resumption: Http in [legacy] {
         => fails("CONNECTION_BROKEN").saying("sse_max_reconnects").with(super::super::patient);
 }}
 
-/// Resumed by GET with the last event's id, when the server said; the call itself is not sent again.
+/// Resumed by GET with the last event's id, at the server's time; the call itself is not sent again.
 #[tokio::test]
 async fn a_stream_is_resumed_where_it_was_cut() {
     let stage = Stage::new(Over::Http, Era::Legacy, "sse-resume=700").await;
@@ -58,8 +58,8 @@ async fn a_stream_is_resumed_where_it_was_cut() {
     stage.fall().await;
 }
 
-/// The server may ask for no wait at all, and take and drop each connection: there is half a second between two, and an
-/// end.
+/// The server may ask for no wait at all, and drop each connection: the host waits half a second between two, and gives
+/// up in the end.
 #[tokio::test]
 async fn resuming_never_becomes_a_busy_loop() {
     for fault in ["sse-reset-loop=0", "sse-empty-loop=0"] {
@@ -79,14 +79,14 @@ async fn resuming_never_becomes_a_busy_loop() {
     }
 }
 
-/// The times of the GETs that went on where a stream was cut, in milliseconds.
+/// The times of the GETs that resumed a cut stream, in milliseconds.
 fn resumptions(stage: &Stage) -> Vec<u64> {
     let log = stage.log();
     let resumed = log.lines.iter().filter(|line| line["http"] == "GET" && line["last_event_id"].is_string());
     resumed.map(|line| line["at_ms"].as_u64().unwrap()).collect()
 }
 
-/// A modern subscription that ends, however it ends, is opened again, not too often, and is missed by nobody.
+/// A modern subscription that ends, however it ends, is opened again, not too often, and no caller notices.
 async fn a_subscription_that_ends(over: Over, fault: &str) {
     let stage = Stage::new(over, Era::Modern, fault).await;
     stage.rise().await;

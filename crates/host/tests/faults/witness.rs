@@ -1,4 +1,4 @@
-//! What people and programs get to read, and what must never be in it.
+//! Everything that people and programs get to read, and what must never be in it.
 
 use std::{
     fmt::Debug,
@@ -64,12 +64,12 @@ impl Witness {
         self.events().into_iter().filter_map(warnings).collect()
     }
 
-    /// Events that came too fast for this witness.
+    /// Events that this witness missed.
     pub(crate) fn missed(&self) -> u64 {
         self.seen().missed
     }
 
-    /// Everything that was told is fit to be read.
+    /// Every event and log line is fit to be read.
     #[track_caller]
     pub(crate) fn is_content(&self) {
         self.events().iter().for_each(|event| assert_safe_value("an event", event));
@@ -113,7 +113,7 @@ fn collect(value: &Value, into: &mut Vec<String>) {
     }
 }
 
-/// Every string in what a program would get is fit for a terminal.
+/// Every string that a program would get is fit for a terminal.
 #[track_caller]
 pub(crate) fn assert_safe_value(what: &str, value: &impl serde::Serialize) {
     let mut texts = Vec::new();
@@ -121,7 +121,7 @@ pub(crate) fn assert_safe_value(what: &str, value: &impl serde::Serialize) {
     texts.iter().for_each(|text| assert_safe(what, text));
 }
 
-/// This text may be shown to anybody.
+/// This text is safe to show.
 #[track_caller]
 pub(crate) fn assert_safe(what: &str, text: &str) {
     assert!(!holds_a_secret(text), "{what} holds a secret: {text:?}");

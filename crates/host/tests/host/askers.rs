@@ -1,4 +1,4 @@
-//! People to ask.
+//! Askers.
 
 use std::{
     sync::{Arc, Mutex},
@@ -13,12 +13,12 @@ use toolrack_host::{
     ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
 };
 
-/// The folder that an eager person lets servers know of.
+/// The folder that an eager person shows to servers.
 pub(crate) const ROOT: &str = "file:///workspace";
 /// What an eager person's model says.
 pub(crate) const MODEL_SAYS: &str = "Paris, of course";
 
-/// Somebody who answers, and remembers what was asked.
+/// An asker that answers as set, and remembers what was asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Person {
     pub(crate) abilities: Abilities,

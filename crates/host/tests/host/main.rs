@@ -1,14 +1,14 @@
 //! The host as its users meet it: real servers of both eras, and stories of what happens to them.
 //!
-//! One binary, for linking is what costs most. The rooms:
+//! One binary, for linking is what costs most. The modules:
 //!
 //! * `story`: what a host promises, told with servers in this process and with the testkit's fake one;
 //! * `modern`: a real server of 2026-07-28, the official Rust SDK's own;
-//! * `needs_node`, `needs_python`: real servers from npm and PyPI, and the official conformance suite. `cargo xtask test`
-//!   installs them, and leaves these modules out, counted, where Node or Python is missing.
+//! * `needs_node`, `needs_python`: real servers from npm and PyPI, and the official conformance suite. They are
+//!   installed by `cargo xtask test`, and left out, counted, where Node or Python is missing.
 //!
-//! The rest are the props: `askers` (people), `programs` (what is started), `scripted` (servers in this process that say
-//! exactly what a test wants) and `worlds` (shorthands).
+//! The rest are helpers: `askers`, `programs`, `scripted` (servers in this process that answer exactly what a test
+//! wants) and `worlds` (shorthands).
 
 #[cfg(test)]
 mod askers;

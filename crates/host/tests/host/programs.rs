@@ -44,8 +44,8 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
-/// A program of the testkit, next to this test. One that is missing, or older than its sources, is built first: a run of
-/// this crate alone has not.
+/// A program of the testkit, next to this test. Built first if it is missing, or older than its sources, as after a run
+/// of this crate alone.
 pub(crate) fn testkit_program(name: &str) -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
     let profile = profile_folder();
@@ -140,7 +140,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Reads up to the line that holds this, and goes on reading what follows into the void: a server that talks must not
+/// Reads up to the line that contains `mark`, and goes on reading in the background: a server that writes must not
 /// block on a full pipe, nor die of a closed one.
 fn line_with(mark: &str, from: impl Read + Send + 'static) -> String {
     let mut lines = BufReader::new(from).lines();

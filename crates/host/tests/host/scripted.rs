@@ -1,7 +1,7 @@
-//! A server in this process that says exactly what a test wants, written by hand, line by line.
+//! A server in this process that answers exactly what a test wants, written by hand, line by line.
 //!
-//! It answers the handshake and `tools/list` by itself; everything else, and whatever of these a test wants otherwise, is
-//! its script's. It keeps every message that it was sent.
+//! It answers the handshake and `tools/list` by itself, unless its script does; the script answers everything else. It
+//! keeps every message that it received.
 
 use std::{
     fmt,
@@ -55,9 +55,9 @@ struct Stage {
     era: Era,
     script: Script,
     tools: Mutex<Vec<Value>>,
-    /// Everything that it was sent, by all connections.
+    /// Every message that it received, on all connections.
     seen: watch::Sender<Vec<Value>>,
-    /// How often somebody connected.
+    /// How many connections were made.
     connections: watch::Sender<usize>,
     out: broadcast::Sender<Value>,
 }
@@ -79,8 +79,8 @@ pub(crate) fn text_result(text: &str) -> Value {
 }
 
 impl Scripted {
-    /// A server with the tool `echo`, which answers `done`; `script` says what it does otherwise. It is handed the method
-    /// and the parameters of each request; `None` leaves the answer to the server.
+    /// A server with the tool `echo`, which answers `done`; `script` overrides that. It gets the method and the
+    /// parameters of each request; `None` leaves the answer to the server.
     pub(crate) fn new(era: Era, script: impl Fn(&str, &Value) -> Option<Reaction> + Send + Sync + 'static) -> Self {
         Self(Arc::new(Stage {
             era,
@@ -97,7 +97,7 @@ impl Scripted {
         Self::new(Era::Legacy, |_, _| None)
     }
 
-    /// A legacy server whose tools do this; it is handed the tool's name and arguments.
+    /// A legacy server whose tools react like this; `react` gets the tool's name and arguments.
     pub(crate) fn calling(react: impl Fn(&str, &Value) -> Reaction + Send + Sync + 'static) -> Self {
         Self::new(Era::Legacy, move |method, params| {
             let name = params["name"].as_str().unwrap_or_default();
@@ -111,7 +111,7 @@ impl Scripted {
         self
     }
 
-    /// Has these tools from now on, and says nothing about it.
+    /// Changes the tools without a notification.
     pub(crate) fn set_tools(&self, tools: impl IntoIterator<Item = Value>) {
         *self.0.tools.lock().unwrap() = tools.into_iter().collect();
     }
@@ -122,17 +122,17 @@ impl Scripted {
         ServerSpec::native(Native::new("scripted", move |io, _| server.clone().serve(io)))
     }
 
-    /// Sends a message to whoever is connected.
+    /// Sends a message to all connected clients.
     pub(crate) fn say(&self, message: Value) {
         self.0.out.send(message).unwrap();
     }
 
-    /// Says that the tools have changed.
+    /// Notifies that the tools have changed.
     pub(crate) fn say_changed(&self) {
         self.say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
     }
 
-    /// Everything that it was sent so far.
+    /// Every message that it received so far.
     pub(crate) fn seen(&self) -> Vec<Value> {
         self.0.seen.borrow().clone()
     }
@@ -146,7 +146,7 @@ impl Scripted {
         self.seen_of(method).len()
     }
 
-    /// How often somebody connected.
+    /// How many connections were made.
     pub(crate) fn connections(&self) -> usize {
         *self.0.connections.borrow()
     }
@@ -252,6 +252,6 @@ impl Scripted {
 }
 
 async fn send(write: &mut WriteHalf<DuplexStream>, message: &Value) {
-    // The client may be gone: then the next read tells.
+    // The client may be gone: the next read shows it.
     let _gone = write.write_all(format!("{message}\n").as_bytes()).await;
 }

@@ -1,4 +1,4 @@
-//! Shorthands: building worlds, calling tools, waiting for what is bound to happen.
+//! Shorthands: building worlds, calling tools, waiting for events.
 
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub(crate) async fn event<T>(events: &mut Receiver<Event>, wanted: impl Fn(&Even
     soon("an event", found).await
 }
 
-/// The events so far that are wanted; of the rest nothing is said.
+/// The wanted events so far; the rest is dropped.
 pub(crate) fn events_so_far<T>(events: &mut Receiver<Event>, wanted: impl Fn(&Event) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     loop {

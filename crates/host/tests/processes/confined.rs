@@ -82,7 +82,7 @@ pub(crate) fn attempt_if_asked() -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-/// It may not, or there is nothing of the kind where it is.
+/// The access is denied, or the target does not exist.
 fn is_no(error: &io::Error) -> bool {
     let kinds = [
         io::ErrorKind::PermissionDenied,
@@ -131,7 +131,8 @@ fn perform(what: &str, with: &str) -> io::Result<()> {
             print!("{}", String::from_utf8_lossy(&output.stdout));
             Ok(())
         }
-        // Each starts others for as long as it can; if nobody stops them, they end after a while, for the machine's sake.
+        // Each starts others for as long as it can; unless they are stopped, they end after a while to spare the
+        // machine.
         "bomb" => {
             let until = Duration::from_millis(with.parse().unwrap());
             while SystemTime::UNIX_EPOCH.elapsed().unwrap() < until {
@@ -152,7 +153,7 @@ impl Lab {
         ChildCommand { confinement: Some(Box::new(confinement)), ..command }
     }
 
-    /// What became of `attempts`, each a word and its outcome.
+    /// The outcomes of `attempts`, each a word and its outcome.
     async fn outcomes(&self, folder: &Path, confinement: Confinement, attempts: &[String]) -> Vec<String> {
         let command = ChildCommand { cwd: Some(folder.to_owned()), ..self.confined(confinement, attempts) };
         let mut child = spawn(command, None, &self.tasks).await.unwrap();
@@ -397,7 +398,7 @@ async fn what_a_confined_server_leaves_behind_ends_with_it_and_in_order(lab: Lab
 
 /// Without another start: the system ends what is in the namespaces.
 async fn nothing_of_a_confined_server_survives_its_host_and_its_supervisor(lab: Lab) {
-    // First it tries to get rid of what watches it.
+    // First it tries to end its supervisor.
     let attack = "kill -KILL $PPID; kill -STOP $PPID";
     for round in 0..ends::rounds() {
         let (name, script) = TREES[round % TREES.len()];
@@ -422,12 +423,12 @@ async fn a_server_that_may_use_udp_may_and_one_that_has_no_port_has_no_network(l
         let udp = Confinement { udp: true, ..confinement };
         assert_eq!(lab.outcomes(folder.path(), udp, &attempts).await, ["udp: ok", "connect: ok"]);
     }
-    // In a network of its own it may listen: there is nothing to be heard there.
+    // In a network of its own it may listen: no connection can come in there.
     let none = Confinement { connect: Some(Vec::new()), bind: Some(Vec::new()), ..Confinement::default() };
     assert_eq!(lab.outcomes(folder.path(), none, &attempts).await, ["udp: no", "connect: no"]);
 }
 
-/// What is not held back without namespaces, as `SECURITY.md` says.
+/// What is not prevented without namespaces, as `SECURITY.md` says.
 const LEFT_WITHOUT_NAMESPACES: &[&str] = &[
     "time of a file",
     "mode of a file",

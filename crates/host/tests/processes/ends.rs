@@ -184,8 +184,8 @@ async fn what_a_host_and_a_supervisor_killed_together_leave_behind_is_ended_at_t
     assert!(left > 0, "nothing was left behind that could have been found");
 }
 
-/// Each process starts two in sessions of their own and ends: whoever looks, sees yesterday's tree. The storm dies down
-/// by itself after some thousand processes, so that a failing test does not take the machine with it.
+/// Each process starts two in sessions of their own and ends: a snapshot of the tree is stale at once. The storm dies
+/// down by itself after some thousand processes, so that a failing test does not take the machine with it.
 async fn a_storm_of_forks_ends(lab: Lab) {
     let storm = "echo ready; storm() { [ $1 -gt 0 ] || exec sleep 1000; \
                  (setsid sleep 1000 & storm $(($1-1))) & (storm $(($1-1))) & exit 0; }; storm 7; ";

@@ -1,5 +1,4 @@
-//! The tools of the process tests: a way to recognise every process of one test, whatever became of it, and hosts to
-//! kill.
+//! Helpers of the process tests: they recognise every process of one test, whatever it does, and start hosts to kill.
 
 use std::fs::File;
 use std::future::Future;
@@ -60,7 +59,7 @@ const TOKEN: &str = "PROCESS_TEST_TOKEN";
 /// The first argument of a host to be killed.
 const HOST: &str = "__be-a-host";
 
-/// What is before the program of a host that starts it in a sandbox.
+/// The prefix before the program of a host that starts it in a sandbox.
 const CONFINED: &str = "confined:";
 
 /// One test's own runtime, tasks and token.
@@ -133,7 +132,7 @@ impl Lab {
         processes().filter(|pid| contains(&read(&format!("/proc/{pid}/environ")), needle.as_bytes())).collect()
     }
 
-    /// Waits until nothing survives; tells how long it took.
+    /// Waits until nothing survives; returns how long it took.
     pub(crate) async fn nothing_survives_for(&self, limit: Duration, what: &str) -> Duration {
         let start = Instant::now();
         loop {
@@ -225,8 +224,8 @@ impl Drop for Host {
     }
 }
 
-/// Becomes a host if this process was started as one: starts one server, repeats the first line that it says, and tells
-/// how it ended.
+/// Becomes a host if this process was started as one: starts one server, repeats its first line, and reports how it
+/// ended.
 pub(crate) fn be_a_host_if_asked() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, word, token, program, words @ ..] = arguments.as_slice() else {
@@ -255,7 +254,7 @@ fn say(line: &str) {
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).unwrap();
 }
 
-/// A descriptor that is handed down to every child unless somebody sees to it.
+/// A descriptor that every child inherits unless the host closes it.
 pub(crate) fn leak_a_descriptor() -> File {
     let file = File::open("/dev/null").unwrap();
     fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();

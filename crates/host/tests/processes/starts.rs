@@ -1,4 +1,4 @@
-//! What a program gets when it is started, and why it cannot be.
+//! What a program gets when it is started, and why it cannot be started.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

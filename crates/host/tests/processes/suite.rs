@@ -1,7 +1,7 @@
 //! Child processes, with real ones: how they start, how their end is seen, and that nothing survives.
 //!
-//! This test has a `main` of its own, because it is what an embedding program is: it calls the supervisor hook first, and
-//! then starts itself again as the supervisor of each server. It also starts itself as a host to be killed.
+//! This test has a `main` of its own, because it is an embedding program: it calls the supervisor hook first, and then
+//! starts itself again as the supervisor of each server. It also starts itself as a host to be killed.
 
 #![cfg_attr(
     target_os = "linux",
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         return code;
     }
     let mut arguments = libtest_mimic::Arguments::from_args();
-    // Some count what this process has open. (nextest runs each in a process of its own, side by side.)
+    // Some count this process's open descriptors. (nextest runs each in a process of its own, side by side.)
     arguments.test_threads.get_or_insert(1);
     let trials = starts::trials().into_iter().chain(ends::trials()).chain(confined::trials()).collect();
     libtest_mimic::run(&arguments, trials).exit_code()

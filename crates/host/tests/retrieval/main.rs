@@ -1,8 +1,9 @@
-//! How well tools are found: tasks in people's words, and the tools that do them, over the tools of 17 public servers.
+//! How well search finds tools: tasks in people's words, and the right tools for them, among those of 17 public
+//! servers.
 //!
-//! `tasks.txt` has a task on each line, then the tools of which any is right. The weights of the search were chosen with
-//! the lines of odd numbers; those of even numbers are held out, and say how well it does on what it was not made for.
-//! `cargo nextest run -p toolrack-host --test retrieval --no-capture` prints the figures.
+//! `tasks.txt` has a task on each line, then the tools of which any is right. The weights of the search were chosen
+//! with the odd lines; the even ones are held out, and show how well it does on unknown tasks. `cargo nextest run -p
+//! toolrack-host --test retrieval --no-capture` prints the figures.
 
 #![cfg(test)]
 
@@ -165,7 +166,7 @@ async fn tasks_in_peoples_words_find_their_tools() {
         println!("{name:<28}{chosen:>9.1}{held:>9.1}{all:>9.1}{first:>9.1}");
         figures.push((chosen, held, all));
     }
-    // What was seen, less a little: 85.6 and 81.7 per cent, against 30 of the best way without an index.
+    // The measured figures, less a margin: 85.6 and 81.7 per cent, against 30 of the best way without an index.
     let [(chosen, held, all), (_, _, any_word), ..] = figures[..] else { panic!("every finder has its figures") };
     assert!(chosen >= 84.0 && held >= 78.0, "{chosen:.1} and {held:.1} per cent are found");
     assert!(all >= 2.0 * any_word, "{all:.1} per cent, {any_word:.1} without an index");

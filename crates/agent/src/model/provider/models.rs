@@ -8,7 +8,7 @@ use crate::model::settings::Price;
 /// The day the table was taken: the catalogue that rig-core 0.44.0 carries, which comes from models.dev.
 pub const KNOWN_SINCE: &str = "2026-10-07";
 
-/// What is known of a model.
+/// A known model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct KnownModel {
@@ -25,7 +25,7 @@ pub struct KnownModel {
 }
 
 impl KnownModel {
-    /// What is known of a provider's model: by its name, with or without a date behind it.
+    /// The entry of a provider's model: by its name, with or without a date behind it.
     #[must_use]
     pub fn find(provider: &str, model: &str) -> Option<&'static Self> {
         let is_date = |rest: &str| {

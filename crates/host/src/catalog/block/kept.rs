@@ -1,4 +1,4 @@
-//! The blocks that were asked for, kept with their catalog.
+//! The blocks that were built, kept with their catalog.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,13 +6,13 @@ use arc_swap::ArcSwap;
 
 use super::{BlockKind, ToolBlock};
 
-/// Most blocks that a catalog keeps; the one that was first asked for goes first. More kinds than this in use at the same
-/// time are slower, not wrong.
+/// Most blocks that a catalog keeps; the oldest goes first. More kinds than this in use at the same time are slower,
+/// not wrong.
 const MOST: usize = 16;
 
 type Slot = Arc<OnceLock<Arc<ToolBlock>>>;
 
-/// Blocks by their kind. Readers never lock; two who ask for a new one at the same time get the same.
+/// Blocks by their kind. Readers never lock; two threads that ask for a new one at the same time get the same.
 #[derive(Debug, Default)]
 pub(in crate::catalog) struct Blocks(ArcSwap<Vec<(BlockKind, Slot)>>);
 
@@ -35,7 +35,7 @@ impl Blocks {
             }
             kept
         });
-        // Somebody else's, if they were faster; ours, even if it has had to go already.
+        // The slot of another thread, if it was faster; ours, even if it was dropped since.
         find(&self.0.load(), kind).unwrap_or(fresh)
     }
 }

@@ -166,7 +166,7 @@ fn an_empty_block_says_so_and_costs_nothing() {
     assert!(full.tokens() > 30, "{}", full.tokens());
 }
 
-/// A schema deeper than JSON is read must not take the request down with it.
+/// A schema that nests too deeply to be parsed must not fail the request.
 #[test]
 fn a_schema_that_cannot_be_read_is_one_that_takes_anything() {
     let deep = format!(r#"{{"type":"object","properties":{}1{}}}"#, r#"{"a":"#.repeat(200), "}".repeat(200));

@@ -1,4 +1,4 @@
-//! How each provider's API writes a tool down.
+//! How each provider's API writes a tool.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,8 +17,8 @@ pub enum Wire {
     /// OpenAI Chat Completions, and the many APIs made after it:
     /// `{"type": "function", "function": {"name", "description", "parameters"}}`.
     OpenAiChat,
-    /// OpenAI Responses: `{"type": "function", "name", "description", "parameters", "strict": false}`. Without the
-    /// last member the API takes schemas for strict ones and refuses, or rewrites, those that are not.
+    /// OpenAI Responses: `{"type": "function", "name", "description", "parameters", "strict": false}`. Without the last
+    /// member the API takes schemas for strict ones and refuses, or rewrites, those that are not.
     OpenAiResponses,
     /// Gemini `generateContent`: `{"functionDeclarations": [{"name", "description", "parameters"}]}`, where a tool that
     /// takes nothing has no `parameters`.
@@ -29,7 +29,7 @@ impl Wire {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
 
-    /// Its name in settings and in what is stored: `anthropic`, `openai-chat`, `openai-responses`, `gemini`.
+    /// Its name in settings and in stored data: `anthropic`, `openai-chat`, `openai-responses`, `gemini`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Wire {
         }
     }
 
-    /// Whose rules the schemas follow unless something else is asked for.
+    /// The provider whose rules the schemas follow by default.
     #[must_use]
     pub const fn provider(self) -> Provider {
         match self {
@@ -50,8 +50,8 @@ impl Wire {
         }
     }
 
-    /// Most tools that the provider takes in one request, where it says so: 128 at OpenAI (`array_above_max_length`) and,
-    /// in the strictest of its documents that speak of today's models, Google. Others behind the same wire may take fewer.
+    /// Most tools in one request that the provider documents: 128 at OpenAI (`array_above_max_length`) and, in the
+    /// strictest of its documents on current models, Google. Other servers with the same wire may take fewer.
     #[must_use]
     pub const fn max_tools(self) -> Option<usize> {
         match self {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::merge;
 use super::report::Report;
 
-/// Most subschemas that definitions are written out to; what is beyond takes anything.
+/// Most subschemas that definitions are written out to; beyond that, a schema accepts anything.
 const MAX_NODES: usize = 10_000;
 
 /// Deepest nesting of subschemas.
@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 64;
 /// Most bytes of text and values copied out of definitions, each copy counted.
 const MAX_COPIED: usize = 1 << 20;
 
-/// What kind of value a keyword must have.
+/// The kind of value that a keyword must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Names the schema or parts of it, and has no meaning once references are inlined.
@@ -33,7 +33,7 @@ enum Kind {
     Bound,
     Items,
     Dependencies,
-    /// Removed with what it belongs to.
+    /// Removed together with the tuple that it extends.
     AdditionalItems,
 }
 
@@ -257,8 +257,8 @@ impl<'s> Writer<'s, '_> {
         written
     }
 
-    /// Whether this name and this value may be copied here. Told before anything is done with them: whoever wrote the schema
-    /// chose how large they are, and how often they come.
+    /// Whether this name and this value may be copied here. Decided before they are copied: the author of the schema
+    /// chose how large they are, and how often they occur.
     fn affords(&mut self, name: &str, value: &Value) -> bool {
         let affords = self.open.is_empty() || (spend_bytes(name.len(), &mut self.left) && spend(value, &mut self.left));
         if !affords {

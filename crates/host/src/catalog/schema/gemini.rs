@@ -67,7 +67,7 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     }
 }
 
-/// Takes every mention of null out and returns whether there was one.
+/// Removes null from the schema and returns whether it was there.
 fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
     let mut found = schema.get("type").is_some_and(|only| only == "null");
     if found {
@@ -88,7 +88,7 @@ fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
     found
 }
 
-/// Takes `anyOf` and `oneOf` out. Returns the alternatives that must stay such, none where the schema can do without.
+/// Removes `anyOf` and `oneOf`. Returns the alternatives that must stay, none where the schema can do without.
 fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Report) -> Vec<Schema> {
     let keyword = if schema.contains_key("anyOf") { "anyOf" } else { "oneOf" };
     let alternatives = match schema.shift_remove(keyword) {
@@ -120,7 +120,7 @@ fn has_structure(schema: &Schema) -> bool {
     STRUCTURE.iter().any(|keyword| schema.contains_key(*keyword))
 }
 
-/// One alternative is none: it and what stood beside it are one schema.
+/// A single alternative is none: it and the schema around it become one.
 fn with_only(schema: Schema, mut only: Schema, nullable: bool, report: &mut Report) -> Schema {
     report.note("merged with its only alternative");
     note_conflicts(&merge::into(&mut only, schema), report);
@@ -136,7 +136,7 @@ fn note_conflicts(conflicts: &Schema, report: &mut Report) {
     }
 }
 
-/// What goes into each alternative from the schema that holds them. Nothing large: it is copied.
+/// Takes what each alternative gets from the schema that holds them. Nothing large: it is copied.
 fn take_shared(schema: Schema, report: &mut Report) -> Schema {
     const SHARED: [&str; 12] = [
         "type",
@@ -167,7 +167,7 @@ fn take_shared(schema: Schema, report: &mut Report) -> Schema {
 /// Longest text that is copied into each alternative, in bytes.
 const SHARED_BYTES: usize = 1_024;
 
-/// `anyOf` and nothing else: what stood beside it goes into each alternative.
+/// `anyOf` and nothing else: its siblings go into each alternative.
 fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mut Report) -> Schema {
     let shared = take_shared(schema, report);
     let mut converted = Vec::new();
@@ -195,7 +195,7 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
 /// Gemini's types, without null.
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
-/// The types that a schema allows, from `type` or else from what only makes sense for one.
+/// The types that a schema allows, from `type` or else from keywords that only make sense for one.
 fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
     let named: Vec<Value> = match schema.shift_remove("type") {
         Some(Value::Array(types)) => types,

@@ -88,7 +88,7 @@ pub(super) fn any_of(schemas: Vec<Value>) -> Value {
     }
 }
 
-/// Alternatives that are all single values, as one `enum`: what a tag that tells objects apart becomes.
+/// Alternatives that are all single values, as one `enum`: the result for a tag that tells objects apart.
 fn listed(schemas: &[Value]) -> Option<Value> {
     let mut values: Vec<Value> = Vec::new();
     let mut kind = None;
@@ -113,7 +113,7 @@ fn listed(schemas: &[Value]) -> Option<Value> {
     Some(Value::Object(list))
 }
 
-/// Whether a schema says nothing.
+/// Whether a schema constrains nothing.
 pub(super) fn is_open(schema: &Value) -> bool {
     match schema {
         Value::Bool(open) => *open,

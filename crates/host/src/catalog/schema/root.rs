@@ -100,7 +100,7 @@ pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, o
     hint_at(schema, choices, only_one);
 }
 
-/// How one alternative is told from the others: by what it requires, or else by what it has.
+/// How one alternative differs from the others: by what it requires, or else by what it has.
 fn choice(required: &[Value], properties: &Map<String, Value>) -> String {
     let required: Vec<&str> = required.iter().filter_map(Value::as_str).collect();
     if required.is_empty() {

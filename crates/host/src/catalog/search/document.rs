@@ -1,4 +1,4 @@
-//! What of a tool is searched: the words of its name, its description and its arguments, each with its weight.
+//! The searched words of a tool: its name, its description and its arguments, each with its weight.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use crate::mcp::Tool;
 /// Where a word stands.
 #[derive(Clone, Copy, Debug)]
 struct Field {
-    /// What a word counts here.
+    /// The weight of a word here.
     weight: f32,
     /// How much a longer text makes each word of it count less, from 0 (not at all) to 1.
     length: f32,
-    /// The length that is usual, in words. Fixed, and not the mean of all tools: so a server's part of the index, and the
-    /// score of its tools against each other, depends on no other server.
+    /// The usual length, in words. Fixed, and not the mean of all tools: so a server's part of the index, and the score
+    /// of its tools against each other, depends on no other server.
     usual: f32,
 }
 
@@ -25,10 +25,10 @@ const DESCRIPTION: Field = Field { weight: 1.0, length: 0.6, usual: 18.0 };
 const ARGUMENTS: Field = Field { weight: 0.25, length: 0.5, usual: 5.0 };
 const ABOUT_ARGUMENTS: Field = Field { weight: 0.15, length: 0.4, usual: 35.0 };
 
-/// How soon the same word again counts no more (the `k1` of BM25).
+/// How soon repetitions of a word stop counting (the `k1` of BM25).
 const SATURATION: f32 = 1.7;
 
-/// The most that a word can count in a tool.
+/// The highest weight of a word in a tool.
 pub(super) const MOST_WEIGHT: f32 = SATURATION + 1.0;
 
 /// Longest description that is read, in bytes.
@@ -50,12 +50,12 @@ pub(super) struct Reader {
     stems: HashMap<String, u32>,
     /// The stems of the field that is being read.
     field: Vec<u32>,
-    /// What each stem of the tool that is being read counts.
+    /// The weight of each stem of the tool that is being read.
     counts: HashMap<u32, f32>,
 }
 
 impl Reader {
-    /// The words of one tool, by the number of their stem, with what each counts: above 0 and below [`MOST_WEIGHT`].
+    /// The words of one tool, by the number of their stem, with the weight of each: above 0 and below [`MOST_WEIGHT`].
     pub(super) fn read(&mut self, tool: &Tool) -> impl Iterator<Item = (u32, f32)> {
         self.name(&tool.name);
         let title = tool.title.as_deref().or(tool.annotations.title.as_deref()).unwrap_or_default();
@@ -63,7 +63,7 @@ impl Reader {
         self.count(TITLE);
         self.text(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_BYTES);
         self.count(DESCRIPTION);
-        // A schema that nests too deeply to be read has arguments that nobody finds.
+        // A schema that nests too deeply to be read has arguments that no search finds.
         let schema = serde_json::from_str::<Value>(tool.input_schema.get()).unwrap_or_default();
         let mut arguments = Vec::new();
         gather(&schema, 0, &mut arguments);
@@ -83,8 +83,7 @@ impl Reader {
         self.stems.into_iter()
     }
 
-    /// Every word of it counts, also one that says nothing elsewhere (`get_me`), and two beside each other are found
-    /// written as one.
+    /// Every word of the name counts, even noise words (`get_me`), and two neighbours are found written as one.
     fn name(&mut self, name: &str) {
         let mut before = String::new();
         for word in words::words(name) {

@@ -15,12 +15,12 @@ pub(crate) struct Part {
     found: Vec<Posting>,
     /// The place of each tool in its server's list, by name.
     order: Vec<u32>,
-    /// A bit for each word, at a place that its hash gives (a Bloom filter): tells of most words at once that they are
-    /// not here. A catalog may have a thousand parts, and a query asks each of them for dozens of words.
+    /// A bit for each word, at a place that its hash gives (a Bloom filter): rules most absent words out at once. A
+    /// catalog may have a thousand parts, and a query asks each of them for dozens of words.
     bits: Vec<u64>,
 }
 
-/// A tool that has a word, and what the word counts there: 24 bits and 8, for there are very many of them.
+/// A tool that has a word, and the word's weight there: 24 bits and 8, for there are very many of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posting(u32);
 
@@ -36,16 +36,16 @@ impl Posting {
         (self.0 >> 8) as usize
     }
 
-    /// What the word counts there.
+    /// The weight of the word there.
     pub(super) fn weight(self) -> f32 {
         (self.0 & 0xff) as f32 * (MOST_WEIGHT / f32::from(u8::MAX))
     }
 }
 
-/// Bits of the filter for each word: of those that are not there it lets one in sixteen pass.
+/// Bits of the filter for each word: of absent words it lets one in sixteen pass.
 const BITS_FOR_EACH: usize = 16;
 
-/// The hash of a word (FNV-1a), made once for all parts that are asked for it.
+/// The hash of a word (FNV-1a), made once for all parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hashed(u32);
 
@@ -56,7 +56,7 @@ impl Hashed {
 }
 
 impl Part {
-    /// The index of `tools`; `None` when `stop` told to give up.
+    /// The index of `tools`; `None` when `stop` said to give up.
     pub(super) fn of<'a>(tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<Self> {
         let mut tools: Vec<_> = (0_u32..).zip(tools).collect();
         tools.sort_by(|a, b| a.1.name.cmp(&b.1.name));
@@ -98,7 +98,7 @@ impl Part {
         self.order.len()
     }
 
-    /// The place in its server's list of the tool that comes here at `place`.
+    /// The place in its server's list of the tool at `place` in this part.
     pub(super) fn listed_at(&self, place: usize) -> usize {
         self.order[place] as usize
     }
@@ -131,7 +131,7 @@ impl Part {
         &[]
     }
 
-    /// The words that begin so, in order.
+    /// The words that begin with `start`, in order.
     pub(super) fn beginning(&self, start: &str) -> impl Iterator<Item = &str> {
         (self.first_from(start)..self.len())
             .map(|place| self.at(place).0)
@@ -153,7 +153,7 @@ impl Part {
         (usize::try_from(hash >> 6).unwrap_or_default() & (self.bits.len() - 1), 1 << (hash & 63))
     }
 
-    /// What it takes of memory, in bytes.
+    /// Its memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.words.capacity()
@@ -164,7 +164,7 @@ impl Part {
     }
 }
 
-/// More than four thousand million bytes of words do not come from a bounded list of tools.
+/// A bounded list of tools never has more than four thousand million bytes of words.
 fn fit(length: usize) -> Option<u32> {
     u32::try_from(length).ok()
 }

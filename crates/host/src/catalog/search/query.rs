@@ -7,7 +7,7 @@ const QUERY_BYTES: usize = 1_000;
 /// Most words of it.
 const MOST_WORDS: usize = 32;
 
-/// What somebody searches for.
+/// A query, as words to find.
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) words: Vec<Wanted>,
@@ -21,7 +21,7 @@ pub(super) struct Wanted {
     pub(super) stem: String,
     /// Written as one with the next word.
     pub(super) joined: Option<String>,
-    /// It may go on.
+    /// The person may still be typing it.
     pub(super) unfinished: bool,
 }
 
@@ -32,7 +32,7 @@ impl Query {
         for word in words::words(query) {
             words::parts(word, &mut |part| typed.push(part.to_owned()));
         }
-        // A query of nothing else is taken at its word.
+        // A query of empty words alone is searched as it is.
         if !typed.iter().all(|word| words::is_empty(word)) {
             typed.retain(|word| !words::is_empty(word));
         }
@@ -53,7 +53,7 @@ impl Query {
 }
 
 impl Wanted {
-    /// The words that it stands for: itself, itself and the next one written as one, and what people say instead.
+    /// The words that it stands for: itself, itself and the next one written as one, and related words.
     pub(super) fn meant(&self) -> Vec<&str> {
         let others = related(&self.stem).iter().map(String::as_str);
         [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(others).collect()

@@ -1,4 +1,4 @@
-//! How a query is answered: which tools have its words, and how much that counts.
+//! Ranks tools: which have the words of a query, and how much each word counts.
 
 use strsim::osa_distance;
 
@@ -10,14 +10,14 @@ use super::{
 /// Most longer words of one part that a beginning stands for, and most words in all that one word stands for.
 const MOST_OTHERS: usize = 64;
 
-/// What a word counts that is not the one that was asked for.
+/// The weight of a word other than the typed one.
 const JOINED: f32 = 0.8;
 const RELATED: f32 = 0.6;
 const LONGER: f32 = 0.4;
 const MISSPELT: f32 = 0.5;
-/// What the name of its server counts for a tool.
+/// The weight of its server's name for a tool.
 const SERVER: f32 = 1.8;
-/// How much of its score a tool keeps that has none of the other words.
+/// The share of its score that a tool keeps when it has none of the other words.
 const KEPT: f32 = 0.65;
 
 /// A tool that has some of the words.
@@ -59,13 +59,13 @@ struct Scores<'a> {
     /// The words of the servers' names, and whose they are.
     names: Vec<(Hashed, &'a str, usize)>,
     total: Vec<f32>,
-    /// What the word that is being looked up gives.
+    /// The scores for the word that is being looked up.
     word: Vec<f32>,
     /// The tools that have it.
     touched: Vec<usize>,
-    /// How much of the query each tool has, by the rarity of the words.
+    /// The share of the query that each tool has, by the rarity of the words.
     had: Vec<f32>,
-    /// And how much there was to have.
+    /// The sum of that over the whole query.
     weights: f32,
 }
 
@@ -79,7 +79,7 @@ struct Found<'a> {
 }
 
 impl<'a> Scores<'a> {
-    /// Adds what a word of the query gives that was `found` as what it [stands for](Wanted::meant).
+    /// Adds the scores for a word of the query whose [meanings](Wanted::meant) were `found`.
     fn add(&mut self, wanted: &'a Wanted, found: &[Found<'a>]) {
         let own = self.score(&found[0], 1.0, None);
         let mut rarest = own;
@@ -106,8 +106,8 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Finds these very words, all of them in one part before the next: there may be a thousand, and what is near in
-    /// memory is fast.
+    /// Finds these exact words, all of them in one part before the next: there may be a thousand parts, and neighbours
+    /// in memory are fast.
     fn find<'w>(&self, words: impl Iterator<Item = &'w str>) -> Vec<Found<'a>> {
         let words: Vec<_> = words.map(|word| (word, Hashed::of(word))).collect();
         let mut found = vec![Found::default(); words.len()];
@@ -129,7 +129,7 @@ impl<'a> Scores<'a> {
         found
     }
 
-    /// Scores the tools that have a word, or whose server is called so; tells how rare it is.
+    /// Scores the tools that have a word, or whose server is called that; returns how rare it is.
     fn score(&mut self, found: &Found<'_>, weight: f32, at_most: Option<f32>) -> Option<f32> {
         let having = found.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
         let served = found.servers.iter().map(|at| self.parts[*at].1.tools()).sum::<usize>();
@@ -156,7 +156,7 @@ impl<'a> Scores<'a> {
         found.iter().filter_map(|found| self.score(found, weight, at_most)).reduce(f32::max)
     }
 
-    /// The best that the word gives counts, however often it is found.
+    /// Only the best score of a word counts, however often it is found.
     fn give(&mut self, at: usize, score: f32) {
         if self.word[at] == 0.0 {
             self.touched.push(at);
@@ -164,7 +164,7 @@ impl<'a> Scores<'a> {
         self.word[at] = self.word[at].max(score);
     }
 
-    /// Words that begin so and are longer.
+    /// Longer words that begin with `start`.
     fn longer(&self, start: &str) -> Vec<&'a str> {
         let mut longer: Vec<_> =
             self.parts.iter().flat_map(|(_, part)| part.beginning(start).take(MOST_OTHERS)).collect();

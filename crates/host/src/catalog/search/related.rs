@@ -1,13 +1,13 @@
 //! Words that people use for each other. A task says "remove the folder", the tool is called `delete_directory`.
 //!
-//! Only what is said of computers everywhere, and of no one server: a word finds the tools of its neighbours too, for
-//! less than its own.
+//! Only words about computers in general, and about no one server: a word finds the tools of its neighbours too, with a
+//! lower weight than its own.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use super::words;
 
-/// Words of which each stands for the others.
+/// Groups of words that stand for each other.
 const TABLE: &[&str] = &[
     "delete remove erase discard destroy trash drop",
     "create add make new insert",

@@ -77,7 +77,7 @@ fn a_slip_of_the_finger_is_forgiven() {
 fn the_last_word_may_be_incomplete() {
     assert_eq!(first("list dire"), "files/list_directory");
     assert_eq!(first("comm"), "tracker/add_comment");
-    // A space says that the word is whole.
+    // A space ends the word.
     assert!(found(&office(), "co ").is_empty());
 }
 
@@ -118,7 +118,7 @@ fn only_the_selected_are_found_and_no_more_than_wanted() {
     let only = Selection::all().of_servers([ServerName::new("tracker").unwrap()]);
     let hits = catalog.search("read file issue", 10, &only);
     assert!(!hits.is_empty() && hits.iter().all(|hit| hit.tool.server.as_str() == "tracker"));
-    // What is left out is no measure of what is in.
+    // Tools that are left out do not affect the scores of the others.
     let body = catalog.search("read_file read file visibility", 10, &only);
     assert!(body.iter().any(|hit| hit.tool.selector() == "tracker/add_comment"), "{body:?}");
     assert_eq!(catalog.search("issue", 2, &Selection::all()).len(), 2);

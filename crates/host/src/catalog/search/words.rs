@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::LazyLock};
 
-/// Longest word in bytes; what is longer is no word, and left out.
+/// Longest word in bytes; a longer one is left out.
 const LONGEST: usize = 40;
 
 /// Words that say nothing about a task, and what is left of `what's` and `don't`.
@@ -82,7 +82,7 @@ fn is_unspaced(c: char) -> bool {
 }
 
 /// Cuts an English word, in lower case, down to what its forms have in common: `files` and `file`, `created`,
-/// `creating`, `creation` and `create`. Lighter than Porter's stemmer: what it does not know it leaves alone.
+/// `creating`, `creation` and `create`. Lighter than Porter's stemmer: unknown forms stay as they are.
 pub(super) fn stem(word: &str) -> String {
     let mut stem = word.to_owned();
     if stem.len() < 4 || !stem.is_ascii() || stem.bytes().any(|b| b.is_ascii_digit()) {

@@ -2,25 +2,25 @@
 
 use serde_json::Number;
 
-/// More digits than any number of 64 bits has, written plainly. Longer ones are compared and not written out.
+/// More digits than any number of 64 bits has, written plainly. Longer numbers are only compared.
 const PLAIN_DIGITS: i64 = 1_100;
 
 /// The number that a rule is about.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     exact: Decimal,
-    /// As it becomes when it is read as an argument is; `None` when it is too large for that.
+    /// Its value after rounding as an argument is rounded; `None` when it is too large for that.
     rounded: Option<f64>,
 }
 
 impl Wanted {
-    /// `None` when `written` is no number as JSON has it.
+    /// `None` when `written` is no JSON number.
     pub(super) fn read(written: &str) -> Option<Self> {
         let exact = Decimal::read(written)?;
         Some(Self { exact, rounded: read(written).and_then(|number| number.as_f64()) })
     }
 
-    /// Whether `number` is this one. One that was rounded when it was read could have been: that is enough for a careful rule.
+    /// Whether `number` is this one. A careful rule also takes a number that was rounded to the same value when read.
     pub(super) fn is(&self, number: &Number, is_careful: bool) -> bool {
         Decimal::read(&number.to_string()).is_some_and(|exact| exact == self.exact)
             || (is_careful && number.is_f64() && self.rounded.is_some() && self.rounded == number.as_f64())
@@ -33,8 +33,8 @@ fn read(text: &str) -> Option<Number> {
     serde_json::from_str(text).ok()
 }
 
-/// The number that some program would take `text` for. Programs differ: they skip white space, take a sign `+`, zeros in front, `_` between
-/// digits, and a point at either end.
+/// The number that some program would take `text` for. Programs differ: they skip white space, take a sign `+`, leading
+/// zeros, `_` between digits, and a point at either end.
 pub(super) fn spelled(text: &str) -> Option<Number> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
     let (sign, unsigned) = match text.strip_prefix('-') {
@@ -56,7 +56,7 @@ pub(super) fn spelled(text: &str) -> Option<Number> {
     read(&format!("{sign}{whole}{point}{fraction}{power}"))
 }
 
-/// A JSON number without an exponent and without zeros that say nothing; `None` for one that would be very long.
+/// A JSON number without an exponent and without redundant zeros; `None` for one that would be very long.
 pub(super) fn plain(json: &str) -> Option<String> {
     Decimal::read(json)?.plain()
 }
@@ -119,7 +119,7 @@ impl Decimal {
     }
 }
 
-/// What stands behind the `e`.
+/// The exponent, behind the `e`.
 fn power(written: &str) -> Option<i64> {
     let (is_negative, digits) = match written.as_bytes().first()? {
         b'-' => (true, &written[1..]),

@@ -65,7 +65,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// What is offered to a client that can do nothing.
+/// The tools for a client without abilities.
 const WITHOUT_ABILITIES: [&str; 13] = [
     "echo",
     "get-annotated-message",

@@ -1,5 +1,5 @@
-//! A server that sends its client polling (SEP-1699), on the official TypeScript SDK: the stream of a call ends after the
-//! event that says when to come back, and the answer is had with `Last-Event-ID`.
+//! A server that makes its client poll (SEP-1699), on the official TypeScript SDK: the stream of a call ends after the
+//! event that says when to come back, and a request with `Last-Event-ID` gets the answer.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::{
     worlds::{call, host_of, status},
 };
 
-/// What the server says to wait.
+/// The wait that the server sets.
 const WAIT: Duration = Duration::from_millis(700);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What a server may make this host do, and where that ends.
+//! Bounds on what a server can make this host do.
 
 use std::{
     sync::{
@@ -135,7 +135,7 @@ async fn a_server_that_logs_a_lot_is_still_heard_when_its_lists_change() {
         let say = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
         let log = say("notifications/message", json!({"level": "info", "data": "still here"}));
         let mut said = vec![log; 200];
-        // The first is told at once, the last a moment later, and those in between with it.
+        // The first is reported at once, the last a moment later, together with those in between.
         said.extend(vec![say("notifications/prompts/list_changed", json!({})); 50]);
         said.push(say("notifications/resources/list_changed", json!({})));
         Reaction::Tell(said, text_result("done"))
@@ -177,7 +177,7 @@ async fn thousands_of_tools_that_cannot_be_used_are_told_of_briefly_and_once() {
     host.shutdown().await;
 }
 
-/// `server.tool` may be split at any point of a name, and whatever is like it may be meant.
+/// `server.tool` may be split at any point of a name, and every similar name is a candidate.
 #[tokio::test]
 async fn a_name_that_no_tool_can_have_is_unknown_at_once() {
     let tools = (0..1_000).map(|n| tool(&format!("tool{n}"))).chain([tool(&".".repeat(200))]);
@@ -196,7 +196,7 @@ async fn a_name_that_no_tool_can_have_is_unknown_at_once() {
     host.shutdown().await;
 }
 
-/// A schema of so many objects in each other.
+/// A schema with this many nested objects.
 fn nested(levels: usize) -> Value {
     (0..levels).fold(json!({"type": "string"}), |inner, _| json!({"type": "object", "properties": {"a": inner}}))
 }
@@ -217,7 +217,7 @@ async fn a_tool_that_nests_too_deep_is_set_aside_alone_and_named() {
     host.shutdown().await;
 }
 
-/// Bytes that are no text cost the member that they are in, here a description, and not the list.
+/// Bytes that are no UTF-8 cost the member that they are in, here a description, and not the list.
 #[tokio::test]
 async fn a_description_that_is_not_utf8_takes_no_tool_away() {
     let mut spec = ServerSpec::native(Native::new("latin", |io, _| async move {

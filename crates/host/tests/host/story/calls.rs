@@ -39,7 +39,7 @@ async fn eight_calls_of_a_process_and_of_an_http_server_run_side_by_side() {
     let host = host_of([("stdio", fake(&[])), ("http", ServerSpec::http(server.url()))]).await;
     for selector in ["stdio/sleep", "http/sleep"] {
         let took = eight_at_once(&host, selector, &json!({"ms": 200})).await.as_millis();
-        // One after the other they would take 1,600.
+        // One after the other they would take 1,600 ms.
         assert!((200..800).contains(&took), "{selector}: {took} ms");
     }
     host.shutdown().await;
@@ -77,7 +77,7 @@ async fn given_up(spec: ServerSpec, effects: &SideEffects) -> Vec<Value> {
     };
     soon("the cancellation arrives", cancelled).await;
     assert_eq!(text(&host, "fake/echo", json!({"text": "still there"})).await, "still there");
-    // The end of the host cancels more: what it had subscribed to.
+    // The end of the host cancels more: its subscriptions.
     let cancelled = effects.read().cancelled();
     host.shutdown().await;
     cancelled

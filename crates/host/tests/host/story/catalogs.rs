@@ -31,7 +31,7 @@ async fn a_renamed_tool_is_in_the_next_catalog_and_a_pinned_one_keeps_the_old() 
     assert!(host.catalog().version() > pinned.version());
     let error = call(&host, "server/old", json!({})).await.unwrap_err();
     assert_eq!(error.code(), "UNKNOWN_TOOL");
-    // Whoever runs on the old catalog still means the old tool, and the server decides.
+    // A run on the old catalog still means the old tool, and the server decides.
     host.call(to_call("server/old", json!({})).pinned(pinned.clone())).await.unwrap();
     assert_eq!(server.seen_of("tools/call")[0]["params"]["name"], "old");
     assert!(pinned.select("server/new").is_err());
@@ -44,7 +44,7 @@ async fn tools_that_are_added_show_up_over_every_wire_and_era() {
         let spec = toolrack_host::ServerSpec::http(http.url());
         let host = host_of([("stdio", fake(&["--era", era])), ("http", spec)]).await;
         for server in ["stdio", "http"] {
-            // A modern subscription may not be open yet: a change that nobody was told of is asked for again.
+            // A modern subscription may not be open yet, and the change goes unannounced: ask for it again.
             let added = format!("{server}/later");
             let wait = catalog_has(&host, &added, true);
             let ask = async {
@@ -63,8 +63,8 @@ async fn tools_that_are_added_show_up_over_every_wire_and_era() {
     }
 }
 
-/// 2026-07-28: notifications come only once the subscription is acknowledged. What changes between the list and the
-/// acknowledgement is announced to nobody, so that a client must look again.
+/// 2026-07-28: notifications come only once the subscription is acknowledged. A change between the list and the
+/// acknowledgement goes unannounced, so the client must list again.
 #[tokio::test(start_paused = true)]
 async fn a_change_between_the_list_and_the_subscription_is_not_missed() {
     let server = Scripted::new(Era::Modern, |_, _| None);
@@ -103,7 +103,7 @@ async fn a_tool_is_found_by_each_of_its_names() {
     let host = host_of([("my server", server.spec())]).await;
     let catalog = host.catalog();
     let entry = catalog.tools().next().unwrap();
-    // What was lost in writing is made up for, so that `read_file` of the same server is another name.
+    // Its characters were replaced, so it has a suffix, and `read_file` of the same server is another name.
     assert!(entry.name.starts_with("mcp__my_server__read_file_"), "{}", entry.name);
     assert!(entry.tokens() > 0);
     for selector in ["my server/read.file", "my server.read.file", &entry.name] {
@@ -124,7 +124,7 @@ async fn a_name_of_another_style_means_a_tool_only_where_it_can_mean_no_other() 
     assert_eq!(meant("show").as_deref(), Some("git/show"));
     assert_eq!(meant("log"), None, "both have one");
     assert_eq!(meant("git_show"), None, "a tool of hg, or of git with its server in front");
-    // What a model says is taken as it stands.
+    // A model's name is taken as it is.
     assert_eq!(call(&host, "git_log", json!({})).await.unwrap_err().code(), "UNKNOWN_TOOL");
 }
 
@@ -134,7 +134,7 @@ async fn a_new_server_renames_nobody() {
     let host = Host::builder().naming((NameStyle::default(), NameCap::default())).build();
     settle(&host, world([("a_b", first.clone())])).await;
     let before: Vec<_> = host.catalog().tools().map(|tool| tool.name.clone()).collect();
-    // Both names are written the same way for a model.
+    // Both names have the same model-visible spelling.
     settle(&host, world([("a_b", first), ("a b", second)])).await;
     let after: Vec<_> = host.catalog().tools().map(|tool| tool.name.clone()).collect();
     assert_eq!(after.len(), 2, "{after:?}");
@@ -211,7 +211,7 @@ fn aging() -> Scripted {
     })
 }
 
-/// Whoever sends the tools to a model pays for each change of them.
+/// A change of the tools costs their prompt cache.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_says_the_same_again_is_no_change() {
     let server = aging();

@@ -1,4 +1,4 @@
-//! A server over HTTP that answers who is there, and takes nobody more.
+//! A server over HTTP that answers its current connections, and accepts no more.
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn a_call_that_is_being_answered_does_not_end_with_one_that_cannot_connect
             server.release.notify_one();
         });
         assert_eq!(answer, "done");
-        // Nobody is there any more who could be spared.
+        // No connection is left to spare.
         let error = call(&host, "crowded/other", json!({})).await.unwrap_err();
         assert_eq!(error.code(), "UNREACHABLE", "{error}");
         state_is(&host, "crowded", "reconnecting").await;

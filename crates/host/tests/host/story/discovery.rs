@@ -180,7 +180,7 @@ async fn a_pinned_run_calls_what_it_knew() {
     assert_eq!(host.call(wanted().pinned(pinned)).await.unwrap().text, "milk_cow {}");
 }
 
-/// The definitions are the same whatever the servers do, so that a provider's prompt cache holds.
+/// The definitions stay the same whatever the servers do, so that a provider's prompt cache holds.
 #[tokio::test(start_paused = true)]
 async fn what_the_model_sees_never_changes() {
     let server = farm();

@@ -1,4 +1,4 @@
-//! Where requests may go: what is refused is never dialled, whatever names lead to.
+//! Where requests may go: a refused address is never dialled, whatever names resolve to.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use toolrack_host::{
 
 use crate::worlds::{settle, world};
 
-/// Counts who connects, and hangs up.
+/// Counts connections, and hangs up.
 struct Door {
     address: SocketAddr,
     opened: Arc<AtomicUsize>,
@@ -45,7 +45,7 @@ impl Door {
     }
 }
 
-/// A name server that changes its mind: each question gets the next answer, and the last for ever.
+/// A name server that changes its answers: each query gets the next one, and the last for ever.
 struct Fickle(Mutex<Vec<Vec<IpAddr>>>);
 
 impl Fickle {
@@ -79,7 +79,7 @@ fn once(mut spec: ServerSpec) -> ServerSpec {
     spec
 }
 
-/// What became of a server at `url` under `egress`.
+/// The outcome of connecting a server at `url` under `egress`.
 async fn outcome(egress: &Egress, spec: ServerSpec) -> String {
     let host = Host::builder().egress(egress.clone()).build();
     settle(&host, world([("web", once(spec))])).await;
@@ -121,7 +121,7 @@ async fn a_name_that_changes_its_mind_leads_nowhere_else() {
     let lookup = Fickle::new(&[&["127.0.0.1"], &["127.0.0.2"], &["127.0.0.2", "127.0.0.1"]]);
     let egress = Egress::new(rules, lookup);
     let at = |door: &Door| ServerSpec::http(format!("https://mcp.example.com:{}/mcp", door.address.port()));
-    // It hangs up instead of speaking TLS: what counts is that it was dialled.
+    // It hangs up instead of speaking TLS: only the dial counts.
     let error = outcome(&egress, at(&trusted)).await;
     assert!(trusted.opened() > 0 && !error.contains("is not contacted"), "{error}");
     let error = outcome(&egress, at(&other)).await;
@@ -171,7 +171,7 @@ async fn what_a_server_names_is_dialled_only_where_it_may_lead() {
 mod needs_ipv6 {
     use super::*;
 
-    /// This machine, in what IPv6 has for addresses of IPv4: mapped, NAT64 and 6to4.
+    /// This machine, in every IPv6 form of an IPv4 address: mapped, NAT64 and 6to4.
     const FORMS: &[&str] = &["::1", "::ffff:127.0.0.1", "::ffff:7f00:1", "64:ff9b::127.0.0.1", "2002:7f00:1::"];
 
     #[tokio::test]
@@ -208,7 +208,7 @@ mod needs_ipv6 {
     async fn a_name_that_leads_to_an_address_that_is_trusted_and_to_another_is_dialled_at_the_first_alone() {
         let v6 = Door::on("::1").await;
         let v4 = TcpListener::bind(("127.0.0.1", v6.address.port())).await;
-        // Somebody else's, by chance, will do as well: nobody may connect to it.
+        // A listener of another program, by chance, will do as well: the host may not connect to it.
         let mut rules = hosted(&v6, &["::1"]);
         rules.ports.insert(v6.address.port());
         let lookup = Fickle::new(&[&["::ffff:127.0.0.1", "127.0.0.1", "::1"], &["::ffff:127.0.0.1"]]);

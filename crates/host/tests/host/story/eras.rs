@@ -16,7 +16,7 @@ use crate::{
     worlds::{fake, host_of, selectors, settle, status, world},
 };
 
-/// A memory that can be looked into.
+/// A memory that a test can read.
 #[derive(Debug, Default)]
 struct Notebook(Mutex<BTreeMap<String, Era>>);
 

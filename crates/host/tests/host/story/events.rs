@@ -195,7 +195,7 @@ async fn a_flood_of_log_messages_is_cut_counted_and_harmless() {
     assert!(messages.iter().all(|message| !message.contains('\u{1b}')));
 }
 
-/// Everybody watches the same events: one server's flood must not wash away the end of another's call.
+/// All callers watch the same events: one server's flood must not wash away the end of another's call.
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_progress_washes_nothing_away() {
     let flooding = Scripted::new(Era::Legacy, |method, params| {

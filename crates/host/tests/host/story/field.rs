@@ -1,4 +1,4 @@
-//! What went wrong in other hosts, as their changelogs tell it, and was shown by no other test.
+//! Bugs of other hosts, from their changelogs, that no other test covers.
 
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ async fn what_is_hidden_stays_hidden_by_every_name_and_after_every_change() {
         selectors.sort();
         selectors
     };
-    // A pattern is a whole name: it hides neither what contains it nor what only looks like it.
+    // A pattern matches a whole name: it hides neither longer names nor similar ones.
     assert_eq!(sorted(), visible);
     let pinned = host.catalog();
     for name in ["server/delete", "server.delete", "mcp__server__delete", "server/delete-all"] {

@@ -1,4 +1,4 @@
-//! The gate: nothing passes beside it.
+//! The gate: no call bypasses it.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ async fn a_call_that_was_approved_in_advance_asks_no_one_and_says_so() {
     let host = gated(rules(&[], &["fs/write"], &["fs/wipe"]), person.clone(), &server).await;
     let mut events = host.events();
     host.call(to_call("fs/write", json!({"path": "a"})).approved()).await.unwrap();
-    // Where no one can be asked, too.
+    // Even with an asker that cannot ask.
     host.call(to_call("fs/write", json!({"path": "b"})).approved().asker(Arc::new(NoAsker))).await.unwrap();
     let error = host.call(to_call("fs/wipe", json!({})).approved()).await.unwrap_err();
     assert_eq!(denied(&error), ("the rule deny `fs/wipe`", false));
@@ -118,7 +118,7 @@ async fn with_nobody_to_ask_the_answer_is_no_and_says_so() {
     assert!(why.contains("confirm `*`") && why.contains("no person can be asked"), "{why}");
     assert_eq!(error.code(), "APPROVAL_NEEDED");
 
-    // Somebody who can do everything but this is nobody, too.
+    // An asker that can do everything but confirm counts as none.
     let busy = Person { abilities: Abilities { confirm: false, ..Abilities::ALL }, ..Person::eager() }.shared();
     let error = host.call(to_call("fs/write", json!({})).asker(busy.clone())).await.unwrap_err();
     assert!(denied(&error).1);
@@ -160,7 +160,7 @@ async fn the_gate_judges_by_server_and_tool_whatever_name_a_call_used() {
     assert_eq!(*register.0.lock().unwrap(), ["fs/read"; 4]);
 }
 
-/// Remembers what is answered for good.
+/// Keeps the answers that count for good.
 #[derive(Debug, Default)]
 struct Diary(std::sync::Mutex<Vec<(String, DefinitionHash, bool)>>);
 
@@ -241,7 +241,7 @@ async fn an_answer_for_the_session_is_in_no_diary_and_none_overrides_a_rule_that
     call(&stricter, "fs/read", json!({})).await.unwrap();
 }
 
-/// Wants a word about everything, each time.
+/// Asks about everything, each time.
 struct Secretive;
 
 impl Gate for Secretive {
@@ -260,7 +260,7 @@ async fn what_is_asked_about_each_time_is_not_remembered_whatever_is_answered() 
     }
     assert_eq!((person.asked().len(), diary.0.lock().unwrap().len()), (2, 0));
 
-    // Nor does what was said about another question count.
+    // Nor does the answer to another question count.
     let (host, diary) = diarist(rules(&[], &["*"], &[]), keeping(Keep::Server), &server).await;
     call(&host, "fs/write", json!({})).await.unwrap();
     let secretive = Host::builder().gate(Arc::new(Secretive)).asker(person.clone()).answers(diary).build();

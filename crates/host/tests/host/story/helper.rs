@@ -32,7 +32,7 @@ impl Keyed {
         self.folder.path().join(name)
     }
 
-    /// What was good is so no longer, and another one is.
+    /// Replaces the key.
     fn new_key(&self) -> String {
         self.server.expire();
         let key = self.server.hand_out();
@@ -78,14 +78,14 @@ async fn a_program_is_run_once_for_a_connection_and_once_more_when_its_key_is_re
     let told = std::fs::read_to_string(keyed.file("runs")).unwrap();
     assert_eq!(told.trim(), format!("keyed {}", keyed.server.mcp_url()));
 
-    // Twenty find out at once that the key is no longer good.
+    // Twenty calls find out at once that the key is no longer good.
     keyed.new_key();
     for answer in join_all((0..20).map(|_| echo(&host))).await {
         answer.unwrap();
     }
     assert_eq!(keyed.runs(), 2);
 
-    // The program knows no better: it is asked once, and the server wants a sign-in.
+    // The program has no new key: it runs once, and the server wants a sign-in.
     keyed.server.expire();
     let refused = echo(&host).await.unwrap_err();
     assert!(refused.contains("HTTP 401"), "{refused}");

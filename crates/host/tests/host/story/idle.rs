@@ -51,7 +51,7 @@ async fn up(memory: &Arc<Tools>, spec: ServerSpec) -> Host {
 async fn a_lazy_server_shows_its_tools_without_running_and_starts_with_the_first_call() {
     let (memory, effects) = (Arc::<Tools>::default(), SideEffects::new());
     let spec = lazy(&["--log-all", "--log", effects.path_str()]);
-    // Nobody knows its tools yet: it is asked once.
+    // Its tools are unknown yet: the host lists them once.
     let first = up(&memory, spec.clone()).await;
     assert_eq!(status(&first, "fake").state.word(), "connected");
     let known = selectors(&first);

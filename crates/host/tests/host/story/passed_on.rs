@@ -1,4 +1,4 @@
-//! What a host passes on to somebody else's client: results, lists and completions as their servers wrote them.
+//! What a host passes on to clients of its own caller: results, lists and completions as their servers wrote them.
 
 use std::sync::{Arc, Mutex};
 
@@ -75,7 +75,7 @@ async fn a_server_without_completions_completes_to_nothing() {
     assert_eq!(server.count_of("completion/complete"), 0);
 }
 
-/// Remembers what servers call their questions.
+/// Remembers the names of servers' questions.
 #[derive(Clone, Default)]
 struct Notes {
     name: Option<String>,

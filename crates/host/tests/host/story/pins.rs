@@ -1,4 +1,4 @@
-//! Tools stay those that somebody agreed to: one that turns into another waits, and the rest goes on.
+//! Tools stay as they were approved: one that changes waits, and the rest goes on.
 
 use std::{
     collections::BTreeMap,
@@ -76,7 +76,7 @@ impl Pins for Book {
     }
 }
 
-/// A host that pins, with a server that turns when `tools_changed` is called.
+/// A host that pins, with a server that changes when `tools_changed` is called.
 async fn turning(faults: &[&str], pins: Option<PinMode>) -> (Host, Arc<Book>) {
     let book = Arc::<Book>::default();
     let host = Host::builder().pins(Arc::<Book>::clone(&book)).build();
@@ -127,7 +127,7 @@ async fn a_tool_that_changes_while_its_server_runs_is_not_called_until_it_is_app
     assert!(!why.present && why.steps.last().is_some_and(|step| step.stage == "pins" && !step.ok), "{why}");
 
     book.release("echo");
-    // Whoever approves need not tell the host: it looks again before it refuses.
+    // An approval needs no call to the host: it looks again before it refuses.
     assert_eq!(text(&host, "fs/echo", json!({ "text": "hi" })).await, "hi");
     // The catalog follows the server, a moment later.
     host.settled().await;
@@ -153,7 +153,7 @@ async fn a_tool_under_another_name_and_a_new_claim_to_be_harmless_are_changes_to
     assert_eq!(book.held(), [("write".to_owned(), Cause::Changed), ("renamed".to_owned(), renamed.clone())]);
     assert_eq!(quarantined(&call(&host, "fs/renamed", json!({})).await.unwrap_err()), &renamed);
     assert_eq!(quarantined(&call(&host, "fs/write", json!({})).await.unwrap_err()), &Cause::Changed);
-    // What is new and like nothing that has gone is pinned as it is.
+    // A new tool that is like none that has gone is pinned as it is.
     assert_eq!(text(&host, "fs/another", json!({})).await, "another");
     host.shutdown().await;
 }
@@ -219,7 +219,7 @@ async fn tools_that_are_known_from_before_are_held_against_their_pins_too() {
     };
     let host = start(&[]).await;
     host.shutdown().await;
-    // Another program keeps the list of a server that has turned.
+    // Another program keeps the list of a server that has changed.
     let turned = Host::builder().memory(Arc::<Kept>::clone(&kept)).build();
     let spec = ServerSpec { start: Start::Lazy, ..fake(&["--fault", "redescribes=echo"]) };
     *kept.0.lock().unwrap() = None;
@@ -234,7 +234,7 @@ async fn tools_that_are_known_from_before_are_held_against_their_pins_too() {
     host.shutdown().await;
 }
 
-/// Says yes when it is told to.
+/// Says yes when the test lets it.
 #[derive(Default)]
 struct Slow {
     asked: Notify,
@@ -306,6 +306,6 @@ async fn the_same_name_in_another_file_is_another_server() {
         "its next version is the same server"
     );
     assert_ne!(placed("/a/mcp.json", &[]), placed("/b/mcp.json", &[]));
-    // What stands in no file is known by its command alone.
+    // A server without a file is known by its command alone.
     assert_ne!(PinnedServer::of(&name, &fake(&[])), PinnedServer::of(&name, &fake(&["--tools", "2"])));
 }

@@ -1,4 +1,4 @@
-//! Questions of servers: who is asked, for how long, and when a question is withdrawn.
+//! Questions of servers: which asker gets them, for how long, and when a question is withdrawn.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn question(id: u64) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": FORM, "params": form()})
 }
 
-/// What a legacy server was answered.
+/// The answer that a legacy server got.
 async fn answer_to(server: &Scripted, id: u64) -> Value {
     server.hears(|message| message["id"] == id && message.get("method").is_none()).await
 }
@@ -55,7 +55,7 @@ async fn host_with(asker: SharedAsker, server: &Scripted) -> Host {
     host
 }
 
-/// What the server heard of the client's abilities.
+/// The client's abilities in a message to the server.
 fn declared(message: &Value) -> &Value {
     match message["method"].as_str() {
         Some("initialize") => &message["params"]["capabilities"],

@@ -114,7 +114,7 @@ async fn whoever_wakes_a_server_that_fails_at_once_hears_of_it_at_once() {
     assert_eq!(resolver.0.load(Ordering::SeqCst), 2, "it was tried once more");
 }
 
-/// A call that comes while the server is being started, which is not done yet.
+/// A call during a start that is not done yet.
 #[tokio::test(start_paused = true)]
 async fn a_call_of_a_server_that_is_still_starting_does_not_say_that_it_was_stopped() {
     let server = Scripted::new(toolrack_host::Era::Legacy, |method, _| {
@@ -131,7 +131,7 @@ async fn a_call_of_a_server_that_is_still_starting_does_not_say_that_it_was_stop
 /// HTTP 404 to a session: listing and reading are repeated in a new session, a call is not.
 #[tokio::test]
 async fn a_lost_session_is_opened_anew_and_only_harmless_requests_are_repeated() {
-    // The first request of the session is the list of tools, then comes what is asked for here.
+    // The first request of the session is the list of tools, then comes the tested request.
     for lost_after in [1, 2] {
         let effects = SideEffects::new();
         let fault = format!("http-404-after={lost_after}");

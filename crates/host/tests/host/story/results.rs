@@ -18,7 +18,7 @@ use crate::{
     worlds::{call, fake, host_of, settle, world},
 };
 
-/// A shelf that can be looked into.
+/// Artifacts that a test can read.
 #[derive(Debug, Default)]
 struct Shelf(Mutex<Vec<(String, Vec<u8>)>>);
 
@@ -37,7 +37,7 @@ impl Artifacts for Shelf {
     }
 }
 
-/// A shelf without room.
+/// Artifacts without room.
 struct Full;
 
 impl Artifacts for Full {
@@ -52,7 +52,7 @@ impl Artifacts for Full {
     }
 }
 
-/// What comes of this result.
+/// The outcome for this result.
 async fn outcome_of(result: Value, artifacts: Option<Arc<dyn Artifacts>>) -> ToolOutcome {
     let server = Scripted::calling(move |_, _| Reaction::Answer(result.clone()));
     let builder = Host::builder();
@@ -153,7 +153,7 @@ async fn a_result_that_breaks_its_promise_is_an_error_where_the_entry_says_rejec
     }
     assert_eq!(bad.content, [Content::Text { text: bad.text.clone() }], "nothing of the result is left");
 
-    // What a gateway passes on is no exception.
+    // Results that a gateway passes on are no exception.
     let passed_on = |selector: &str| host.call(Call::new(selector, Map::new()).verbatim());
     assert!(passed_on("good/structured").await.unwrap().verbatim.is_some());
     let bad = passed_on("bad/structured").await.unwrap();
@@ -221,7 +221,7 @@ async fn large_pictures_sounds_and_embedded_files_are_set_aside() {
     assert!(left < 1_000, "{left} bytes are left in the result");
 }
 
-/// What is shaped of this, and what is on the shelf afterwards.
+/// The shaped content, with these artifacts.
 async fn shaped(content: Vec<Content>, artifacts: Arc<dyn Artifacts>) -> Shaped {
     let host = Host::builder().artifacts(artifacts).build();
     let server = Scripted::calling(|_, _| Reaction::Answer(json!({})));

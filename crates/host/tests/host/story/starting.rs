@@ -1,4 +1,4 @@
-//! Starting: what a child process gets, and what is said when nothing starts.
+//! Starting: what a child process gets, and the errors when nothing starts.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn a_child_inherits_what_its_spec_says_of_the_environment_that_the_host_wa
     let inheriting = |inherit_env| {
         let mut spec = spec.clone();
         let Transport::Stdio(stdio) = &mut spec.transport else { panic!("not stdio") };
-        // Found by its path where nothing is inherited; what an entry says goes before what is.
+        // Found by its path where nothing is inherited; the entry's variables win over inherited ones.
         stdio.command = fake_server_path().to_str().unwrap().to_owned();
         stdio.env.insert("LC_ALL".into(), "own".into());
         stdio.inherit_env = inherit_env;
@@ -80,7 +80,7 @@ async fn every_way_not_to_start_says_what_went_wrong() {
     let not_executable = home.write("work/server.sh", "#!/bin/sh\n");
     let (html, closed) = (FakeHttp::start(&["--fault", "html"]), FakeHttp::start(&["--fault", "http-401"]));
     let no_args = || [""; 0];
-    // It waits for the rest of what it takes for a request.
+    // It waits for the rest of bytes that it takes for a request.
     let mut tls = ServerSpec::http(format!("https://{}/mcp", html.address()));
     let Transport::Http(http) = &mut tls.transport else { panic!("not HTTP") };
     http.open_timeout = Duration::from_millis(300);
@@ -150,7 +150,7 @@ async fn a_server_that_ends_before_it_lists_its_tools_has_settled() {
     assert_eq!(host.status()[0].state.word(), "failed");
 }
 
-/// Whoever knows a tool's name calls it: a client of a gateway that was started anew, a script.
+/// A caller may know a tool's name from before: a client of a restarted gateway, a script.
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_a_server_that_is_starting_and_for_no_other() {
     let lists_late = |after| {
@@ -175,7 +175,7 @@ async fn a_call_waits_for_a_server_that_is_starting_and_for_no_other() {
     }
 }
 
-/// A server whose name is a part of another's, or of the call's, is not waited for.
+/// A call does not wait for a server whose name is a part of the named server's, or of the call's.
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_its_own_server_only() {
     let silent = || Scripted::new(Era::Legacy, |_, _| Some(Reaction::Silence)).spec();

@@ -1,4 +1,4 @@
-//! Standing requests for changes, in the era that has them: unanswered, refused, and taken back.
+//! Subscriptions of the modern era: unanswered, refused, and cancelled.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -19,7 +19,7 @@ fn resources<'a>(method: &str, params: &'a Value) -> Option<&'a Vec<Value>> {
     params["notifications"]["resourceSubscriptions"].as_array().filter(|_| method == "subscriptions/listen")
 }
 
-/// A server of the modern era that tells of changes of resources, and reacts so to requests for them.
+/// A modern server that announces changes of resources, and reacts to subscriptions with `react`.
 fn telling(react: impl Fn(&[Value]) -> Reaction + Send + Sync + 'static) -> Scripted {
     Scripted::new(Era::Modern, move |method, params| match method {
         "server/discover" => Some(Reaction::Answer(json!({
@@ -62,7 +62,7 @@ async fn a_subscription_that_stands_goes_on_when_one_for_more_is_refused() {
     good.subscribe(&host, "server", "x://good").await.unwrap();
     let refused = Subscriptions::new(1).subscribe(&host, "server", "x://bad").await.unwrap_err();
     assert!(refused.to_string().contains("-32602"), "{refused}");
-    // It wants less now, and asks for that, while the first request still stands.
+    // The client wants less now, and subscribes anew, while the first request still stands.
     let asked = |seen: &[Value]| {
         let of =
             |message: &Value| resources(message["method"].as_str().unwrap_or_default(), &message["params"]).is_some();

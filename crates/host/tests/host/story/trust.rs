@@ -1,4 +1,4 @@
-//! What is not trusted is neither started nor looked up.
+//! Untrusted entries are neither started nor resolved.
 
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ use toolrack_testkit::Home;
 
 use crate::worlds::{call, settle, status, world};
 
-/// Counts what is looked up.
+/// Counts resolved values.
 #[derive(Debug, Default)]
 struct Counting(AtomicUsize);
 
@@ -78,7 +78,7 @@ async fn a_pending_server_is_never_started_nor_resolved_whatever_is_asked_of_it(
     assert!(host.catalog().tools().len() == 0);
     assert_eq!(resolver.0.load(Ordering::SeqCst), 0);
 
-    // Once it is approved it does start: the test above would have noticed.
+    // Once approved it does start: the test above would have noticed.
     let approved = desired.into_iter().map(|(name, spec)| (name, ServerSpec { trust: Trust::Trusted, ..spec }));
     settle(&host, approved.collect()).await;
     assert_eq!(home.read("work/started"), "started\n");

@@ -1,4 +1,4 @@
-//! Characters that are not seen: models and clients get words without them, pins and findings have them.
+//! Invisible characters: models and clients get text without them, pins and findings keep them.
 
 use serde_json::{Value, json};
 use toolrack_host::{
