@@ -1,4 +1,4 @@
-//! Who is measured: Toolrack, the limit, and the peers that are installed.
+//! The clients that are measured: Toolrack, the limit, and the installed peers.
 
 use std::{
     env,
@@ -40,7 +40,7 @@ pub(crate) struct Servers {
 pub(crate) struct Client {
     pub(crate) name: &'static str,
     how: How,
-    /// How much less it is asked to do: a slow client need not take an hour to be slow.
+    /// The fraction of the work that it gets: a slow client need not take an hour to be slow.
     share: usize,
 }
 
@@ -57,7 +57,7 @@ enum How {
     CommandLine { tools: Vec<String>, call: Vec<String>, home: PathBuf },
 }
 
-/// All clients that are there; the others are named on stderr.
+/// All installed clients; the missing ones are named on stderr.
 #[expect(clippy::disallowed_methods, reason = "`cargo xtask bench` tells where the peers are")]
 pub(crate) fn found() -> Result<Vec<Client>, Trouble> {
     let program = |name: &'static str, path: PathBuf| Client {
@@ -99,7 +99,7 @@ fn script(interpreter: &Path, folder: &Path, name: &str) -> Option<How> {
     script.exists().then(|| How::Program(words(interpreter, &[&script.display().to_string()])))
 }
 
-/// Rig's own agent, which is built apart: its workspace is not ours.
+/// Rig's own agent, which is built separately: its workspace is not ours.
 fn of_rig() -> Option<Client> {
     match beside("examples/rounds") {
         Ok(path) => Some(Client { name: "rig", how: How::Agent(vec![path.display().to_string()]), share: 1 }),
@@ -163,7 +163,7 @@ fn of_python(python: &Path, peers: &Path, home: &Path) -> Vec<Client> {
 }
 
 impl Client {
-    /// How it is started for a row; `None` when it has no part in it.
+    /// The command for a row; `None` when it has no part in it.
     pub(crate) fn command(&self, plan: &Plan, servers: &Servers) -> Option<Invocation> {
         if plan.is_modern && self.name == KNOWS_ONLY_LEGACY {
             return None;
@@ -238,7 +238,7 @@ impl Client {
         }
     }
 
-    /// What this client is as a gateway, in front of a server that is started with these words; `None` when it is none.
+    /// This client as a gateway, in front of a server that is started with these words; `None` when it is none.
     fn gateway(&self, servers: &Servers, server: &[String]) -> Option<Result<Gateway, Trouble>> {
         match (&self.how, self.name) {
             // The server itself, as near to the caller as it can be.
@@ -273,12 +273,12 @@ impl Client {
     }
 }
 
-/// What could be started; what could not is said.
+/// Reports a gateway that could not be started.
 fn told(gateway: Result<Gateway, Trouble>) -> Option<Gateway> {
     gateway.inspect_err(|error| eprintln!("a gateway could not be started: {error}")).ok()
 }
 
-/// With a configuration file, trust, store and everything else that a person has.
+/// With a configuration file, trust, store and everything else that a user has.
 fn toolrack(program: &Path, home: &Path, server: &[String], work: Work) -> Option<Invocation> {
     let (command, args) = server.split_first()?;
     let entry = serde_json::json!({ "mcpServers": { "fast": { "command": command, "args": args } } });

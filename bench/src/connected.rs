@@ -8,7 +8,7 @@ use crate::Trouble;
 /// A host without servers, whose supervisors are the program that is built with the command line.
 ///
 /// # Errors
-/// When the system does not tell which program this is.
+/// When the system does not report the path of this program.
 pub fn host() -> Result<Host, Trouble> {
     Ok(Host::builder().supervisor(std::env::current_exe()?.with_file_name("toolrack-supervisor")).build())
 }
@@ -55,10 +55,10 @@ pub fn arguments(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Calls the tool that repeats what it is told.
+/// Calls the tool that echoes its arguments.
 ///
 /// # Errors
-/// When it does not.
+/// When the call fails.
 pub async fn echo(host: &Host, selector: &str) -> Result<(), Trouble> {
     let outcome = host.call(Call::new(selector, arguments(json!({ "text": "hello" })))).await?;
     if outcome.text == "hello" { Ok(()) } else { Err(format!("it said {}", outcome.text).into()) }

@@ -1,4 +1,4 @@
-//! The fast server inside of this process.
+//! The fast server inside this process.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use toolrack_host::Native;
 
 use crate::served::{Offer, Request};
 
-/// How long a connection of a fake takes, and lasts.
+/// The start and the life of a fake's connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
-    /// Before the first message is read.
+    /// The delay before the first message is read.
     pub start_delay: Duration,
-    /// After so many messages it is closed.
+    /// The number of messages after which it is closed.
     pub messages: usize,
 }
 
@@ -47,7 +47,7 @@ async fn serve(io: DuplexStream, offer: Offer, life: Life) -> std::io::Result<()
     Ok(())
 }
 
-/// The lines that answer this one: none if it asks for nothing.
+/// The response lines to this line: none if it needs none.
 fn answer(line: &[u8], offer: Offer) -> Vec<u8> {
     let mut out = Vec::new();
     let Ok(request) = serde_json::from_slice::<Request<'_>>(line) else { return out };

@@ -1,4 +1,4 @@
-//! What is measured, and with which clock.
+//! The measurements, and their clocks.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ impl Watch {
         Self { began: Instant::now(), cpu: cpu_time(UsageWho::RUSAGE_SELF) }
     }
 
-    /// The figures of `count` pieces of work that ended now.
+    /// The figures of `count` pieces of work that have just ended.
     #[must_use]
     pub fn stop(self, count: usize) -> Figures {
         let wall = self.began.elapsed();

@@ -1,5 +1,5 @@
-//! What the allocator was asked for. It counts in programs that begin with
-//! `#[global_allocator] static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;` and stands at nothing in all others.
+//! The counters of the allocator. It counts in programs that begin with
+//! `#[global_allocator] static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;` and stays at zero in all others.
 
 use std::time::Duration;
 
@@ -22,22 +22,22 @@ impl Heap {
         self.0.bytes_allocated as f64 - self.0.bytes_deallocated as f64
     }
 
-    /// How often memory was asked for since this moment, growing what was there included.
+    /// The number of allocations since this moment, growing an existing one included.
     #[must_use]
     pub fn allocations(self) -> f64 {
         let now = Self::now().0 - self.0;
         (now.allocations + now.reallocations) as f64
     }
 
-    /// Bytes that were asked for since this moment.
+    /// The allocated bytes since this moment.
     #[must_use]
     pub fn allocated(self) -> f64 {
         (Self::now().0 - self.0).bytes_allocated as f64
     }
 }
 
-/// Bytes that are in use once they stay the same: tasks that have done their work take a moment to end. Waits five seconds
-/// at most.
+/// Bytes in use once they no longer change: tasks that have done their work take a moment to end. Waits five seconds at
+/// most.
 pub async fn quiet() -> f64 {
     let mut live = Heap::now().live();
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! What a client is asked to do.
+//! The work of a client.
 
 use std::{env, fmt};
 
@@ -28,7 +28,7 @@ pub enum Row {
     Events,
     /// Many servers at once.
     Servers,
-    /// What a model is told of the tools with every request, while they stay as they are.
+    /// The tool block of a model's request, while the tools stay the same.
     Block,
     /// Turns of an agent with one tool, a model in the same process, and a call in every round but the last.
     Agent1,

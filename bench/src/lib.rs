@@ -1,4 +1,4 @@
-//! What the programs of the benchmark have in common: how a client is called, and how it measures.
+//! Shared by the programs of the benchmark: how a client is called, and how it measures.
 //!
 //! Every client, in whatever language, is called as `PROGRAM ROW COUNT [-- COMMAND…]` or `PROGRAM ROW COUNT URL`, does
 //! the work of the row once, and prints one [`Figures`] as a line of JSON. The runner (`main.rs`) calls them in turns.
@@ -21,7 +21,7 @@ pub use job::{Job, Row, Target};
 /// Why a program of the benchmark gave up.
 pub type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-/// Prints what was measured.
+/// Prints the figures.
 ///
 /// # Errors
 /// When it cannot be written as JSON.

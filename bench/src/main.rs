@@ -1,7 +1,7 @@
 //! Runs every row with every client in turns, and prints the table: `toolrack-bench [--rounds N] [--pin] [ROW | CLIENT]…`.
 //!
-//! Machines drift: rounds are interleaved, so that a slow minute hits all alike, and medians and ratios within one run are
-//! what counts. Nothing here is asserted.
+//! Machines drift: rounds are interleaved, so that a slow minute hits all alike, and only medians and ratios within one
+//! run count. Nothing here is asserted.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
 
@@ -22,7 +22,7 @@ use toolrack_bench::{Figures, Trouble, programs::Server};
 use clients::{Client, Servers};
 use rows::Plan;
 
-/// What every client measured for every row, round by round.
+/// The figures of every client for every row, round by round.
 type Measured = BTreeMap<(usize, usize), Vec<Figures>>;
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ fn run(options: &Options) -> Result<(), Trouble> {
     table::write(&plans, &clients, &measured, options.pin)
 }
 
-/// One run of one client; what goes wrong is said, and the others go on.
+/// One run of one client; an error is reported, and the others go on.
 fn measure(plan: &Plan, client: &Client, servers: &Servers, round: usize) -> Option<Figures> {
     let command = client.command(plan, servers)?;
     match timed::figures(command) {

@@ -10,10 +10,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use crate::{Figures, Job, Trouble, Watch, figures::median_us};
 
 /// Warms up, then makes as many calls as `job` asks for, with as many in flight as its row has. `one` makes the call of
-/// this number and tells how long it took.
+/// this number and returns how long it took.
 ///
 /// # Errors
-/// The first that `one` has.
+/// The first error of `one`.
 pub async fn calls(job: &Job, one: impl AsyncFn(usize) -> Result<Duration, Trouble>) -> Result<Figures, Trouble> {
     let run = async |count: usize| -> Result<Vec<Duration>, Trouble> {
         stream::iter(0..count).map(|index| one(index)).buffer_unordered(job.row.in_flight()).try_collect().await
@@ -26,7 +26,7 @@ pub async fn calls(job: &Job, one: impl AsyncFn(usize) -> Result<Duration, Troub
     Ok(Figures { p50_us, ms: None, ..figures })
 }
 
-/// Turns that are timed together, since one of them is over before a clock has moved.
+/// Turns that are timed together, since a single one ends before a clock has moved.
 const TOGETHER: usize = 100;
 
 /// The time of a turn, which `one` takes; its result is dropped.
@@ -55,7 +55,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// One more has come.
+    /// Counts one more step.
     pub fn came(&self, progress: f64) {
         self.came.fetch_add(1, Ordering::Relaxed);
         let step = progress as u64;
@@ -64,7 +64,7 @@ impl Steps {
         }
     }
 
-    /// `figures`, with what is missing of the `count` that should have come, and what came after a later one.
+    /// `figures`, with the number of missing steps out of `count`, and of those that came after a later one.
     #[must_use]
     pub fn complete(&self, figures: Figures, count: usize) -> Figures {
         let lost = (count as u64).saturating_sub(self.came.load(Ordering::Relaxed));

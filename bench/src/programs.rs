@@ -1,4 +1,4 @@
-//! The programs that were built beside this one.
+//! The programs that are built with this one.
 
 use std::{
     env,
@@ -10,10 +10,10 @@ use std::{
 
 use crate::Trouble;
 
-/// A program that was built with this one.
+/// The path of a program that is built with this one.
 ///
 /// # Errors
-/// When it was not.
+/// When it is missing.
 pub fn beside(name: &str) -> Result<PathBuf, Trouble> {
     let path = env::current_exe()?.with_file_name(name);
     if path.exists() { Ok(path) } else { Err(format!("{} is not built", path.display()).into()) }
@@ -41,10 +41,10 @@ impl Server {
         Ok(Self { child, url: url.trim().to_owned() })
     }
 
-    /// How many connections it has accepted, the one that asks not counted, nor those that asked before.
+    /// How many connections it has accepted, without those that sent this request.
     ///
     /// # Errors
-    /// When it does not say.
+    /// When it does not answer.
     pub fn accepted(&self) -> Result<u64, Trouble> {
         let address = self.url.trim_start_matches("http://").trim_end_matches("/mcp");
         let mut stream = TcpStream::connect(address)?;

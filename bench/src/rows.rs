@@ -2,7 +2,7 @@
 
 use toolrack_bench::{Figures, Row};
 
-/// What a row is about.
+/// The work of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A job for a library.
@@ -13,7 +13,7 @@ pub(crate) enum Work {
     ColdTools,
     /// A whole process that calls one tool.
     ColdCall,
-    /// The same; Toolrack's has a daemon, which has the server.
+    /// The same; Toolrack has a daemon, which holds the server.
     WarmCall,
     /// Calls through a gateway.
     Through(Row),
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     pub(crate) title: &'static str,
     pub(crate) work: Work,
     pub(crate) count: usize,
-    /// What the server offers for it.
+    /// The offer of the server for it.
     pub(crate) server: &'static [&'static str],
     /// The figure that counts, and its unit.
     pub(crate) figure: (fn(&Figures) -> Option<f64>, &'static str),

@@ -1,14 +1,14 @@
-//! What the fast server answers: as little work as the protocol allows, so that what is measured is the client.
+//! The responses of the fast server: as little work as the protocol allows, so that the client is what is measured.
 
 use std::fmt::Write;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What the server offers.
+/// The offer of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// How many tools beside the three that do something.
+    /// How many tools beside the three that do any work.
     pub tools: usize,
     /// How many of them a page has; all when 0.
     pub page: usize,
@@ -22,7 +22,7 @@ impl Default for Offer {
     }
 }
 
-/// One request, as far as it matters.
+/// One request, with only the fields that matter.
 #[derive(Debug, Deserialize)]
 pub struct Request<'a> {
     /// Absent in a notification.
@@ -150,10 +150,10 @@ impl Request<'_> {
     }
 }
 
-/// What a server of 2026-07-28 says of itself.
+/// The discovery result of a server of 2026-07-28.
 const DISCOVERED: &str = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fast","version":"1"}}}"#;
 
-/// The tools that do something.
+/// The tools that do any work.
 const DOERS: &str = concat!(
     r#"{"name":"echo","description":"Returns the text.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},"#,
     r#"{"name":"text","description":"Returns so many bytes.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer"}},"required":["bytes"]}},"#,

@@ -86,7 +86,7 @@ fn median(rounds: &[Figures], figure: fn(&Figures) -> Option<f64>) -> Option<f64
     values.get(values.len() / 2).copied()
 }
 
-/// Three digits that count.
+/// Rounds to three significant digits.
 fn rounded(value: f64) -> String {
     match value {
         value if value >= 10_000.0 => format!("{:.0} k", value / 1_000.0),

@@ -20,7 +20,7 @@ const START: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Gateway {
     child: Option<Child>,
-    /// A command that ends what it has left behind.
+    /// A command that ends the processes that it leaves behind.
     after: Option<Vec<String>>,
     pub(crate) url: String,
     pub(crate) token: Option<String>,
@@ -42,18 +42,18 @@ impl Drop for Gateway {
 }
 
 impl Gateway {
-    /// What runs already.
+    /// A gateway that is already running.
     pub(crate) fn there(url: String) -> Self {
         Self { child: None, after: None, url, token: None }
     }
 
-    /// A program that is given the words of the server, and prints its URL.
+    /// A program that gets the words of the server, and prints its URL.
     pub(crate) fn printing(program: &[String], server: &[String]) -> Result<Self, Trouble> {
         let (child, line) = first_line(&[program, server].concat(), &[])?;
         Ok(Self { child: Some(child), after: None, url: line.trim().to_owned(), token: None })
     }
 
-    /// `toolrack serve` with a rule that every call is held against.
+    /// `toolrack serve` with a rule that is checked for every call.
     pub(crate) fn toolrack(program: &Path, home: &Path, server: &[String]) -> Result<Self, Trouble> {
         fs::create_dir_all(home)?;
         fs::write(home.join("mcp.json"), configuration(server, &json!({}))?)?;

@@ -1,5 +1,5 @@
-//! Times a process as a whole: a process of our own starts it as its only child, so that what the system counts of
-//! children is this one.
+//! Times a process as a whole: a process of our own starts it as its only child, so that the system's counters of
+//! children are those of this one.
 
 use std::{
     env,
@@ -12,14 +12,14 @@ use toolrack_bench::{Figures, Trouble, figures::cpu_time};
 
 use crate::through::Gateway;
 
-/// What a client is started as.
+/// The command of a client.
 #[derive(Debug)]
 pub(crate) struct Invocation {
     pub(crate) words: Vec<String>,
     pub(crate) variables: Vec<(String, String)>,
     /// Whether the clock is around the whole process, and not inside it.
     pub(crate) is_timed: bool,
-    /// What has to run meanwhile.
+    /// A gateway that has to run meanwhile.
     pub(crate) gateway: Option<Gateway>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn figures(invocation: Invocation) -> Result<Figures, Trouble> {
     Ok(serde_json::from_slice(last)?)
 }
 
-/// `timed COMMAND…`: runs it with its output thrown away, and prints what it took.
+/// `timed COMMAND…`: runs it, drops its output, and prints its figures.
 pub(crate) fn run(command: &[String]) -> Result<(), Trouble> {
     let (program, args) = command.split_first().ok_or("timed what?")?;
     let began = Instant::now();

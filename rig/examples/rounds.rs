@@ -27,7 +27,7 @@ fn tool(name: &str, description: &str, schema: &Value) -> Result<DynamicTool, Bo
     }))
 }
 
-/// Those of the fast server of the benchmark.
+/// The tools of the benchmark's fast server.
 fn tools(count: usize) -> Result<Vec<DynamicTool>, Box<dyn Error>> {
     let like: Value = serde_json::from_str(include_str!("../../bench/peers/tool.json"))?;
     let description = like["description"].as_str().unwrap_or_default();
@@ -36,7 +36,7 @@ fn tools(count: usize) -> Result<Vec<DynamicTool>, Box<dyn Error>> {
     std::iter::once(tool("echo", "Returns the text.", &text)).chain(others).collect()
 }
 
-/// An agent for one turn: its model keeps what it was asked, which would heap up.
+/// An agent for one turn: its model keeps its requests, which would pile up.
 fn agent(tools: &[DynamicTool]) -> (MockCompletionModel, Agent) {
     let call =
         |round| MockTurn::tool_call(format!("call_{round}"), "echo", json!({ "text": format!("hello {round}") }));

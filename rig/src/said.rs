@@ -1,4 +1,4 @@
-//! What a call gave, in Rig's words.
+//! Converts the result of a call for Rig.
 
 use rig_core::{
     message::{ImageMediaType, MimeType as _, ToolResultContent},
@@ -6,8 +6,8 @@ use rig_core::{
 };
 use toolrack_host::{CallError, CallErrorKind, Content, ToolOutcome, text};
 
-/// Text first, then pictures; what Rig has no place for is named in the text. A failure that the tool itself reports is
-/// an error that shows the model all of it.
+/// Text first, then pictures; parts for which Rig has no place are named in the text. A failure that the tool itself
+/// reports is an error that shows the model all of it.
 pub(crate) fn outcome(outcome: ToolOutcome) -> Result<ToolOutput, ToolExecutionError> {
     let mut text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
     let mut pictures = Vec::new();
@@ -36,7 +36,7 @@ enum Part {
     Words(String),
 }
 
-/// `None` for what the text of the result says already.
+/// `None` for a part that the text of the result has already.
 fn part_of(part: Content) -> Option<Part> {
     match part {
         Content::Image { data, mime_type } => Some(picture(data, &mime_type)),
@@ -72,7 +72,7 @@ fn in_words(what: &str, data: &str, mime_type: &str) -> String {
     }
 }
 
-/// A call that has no result. The message is made for models too: it says what to do, and has no secrets.
+/// The error for a call without a result. Its message is made for models too: it says what to do, and has no secrets.
 pub(crate) fn refusal(error: CallError) -> ToolExecutionError {
     let (code, message) = (error.code(), error.to_string());
     let refused = match error.kind() {

@@ -1,4 +1,4 @@
-//! The tools as Rig sees them, on the testkit's fake server.
+//! The tools in Rig, on the testkit's fake server.
 
 #![cfg(test)]
 

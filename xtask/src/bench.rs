@@ -1,16 +1,16 @@
-//! The benchmark of `bench/`: Toolrack beside other people's clients and command lines, which are listed in `bench/peers/`.
+//! The benchmark of `bench/`: Toolrack beside other clients and command lines, which are listed in `bench/peers/`.
 
 use crate::packages::{Npm, Python};
 use crate::report::{Report, Step};
 use crate::run::{cargo, program, root, show};
 use crate::{peers, rig};
 
-/// The programs of the rows, and what those of a language share.
+/// The programs of the rows, and the shared ones of a language.
 const PROGRAMS: &[&str] =
     &["measure.mjs", "ts1.mjs", "ts2.mjs", "measure.py", "client.py", "fastmcp_client.py", "agent.py", "tool.json"];
 
-/// Installs the peers, builds everything in release, and measures with whatever is there: the rows of a peer that cannot be
-/// installed are left out, and the step that could not install it says so.
+/// Installs the peers, builds everything in release, and measures with what is installed: the rows of a missing peer
+/// are left out, and the step that could not install it reports so.
 pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     let (npm, python) = (npm(), python());
     report.step("clients from npm", || npm.install());
@@ -27,7 +27,7 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     }
 }
 
-/// The clients that tests talk with too, and the programs that measure with them.
+/// The clients that tests use too, and the programs that measure with them.
 fn npm() -> Npm {
     Npm { programs: PROGRAMS, ..peers::clients() }
 }
@@ -37,7 +37,7 @@ fn python() -> Python {
     Python { list, venv, oldest_minor: 11 }
 }
 
-/// Tells the runner where the peers are. CONTRIBUTING.md describes the variables; those of missing peers are not there.
+/// Tells the runner where the peers are. CONTRIBUTING.md describes the variables; those of missing peers are not set.
 fn measure(npm: &Npm, python: &Python, arguments: &[String]) -> Step {
     let mut runner = program(root().join("target/release/toolrack-bench"));
     runner.args(arguments).env("TOOLRACK_BENCH_PEERS", &npm.folder);

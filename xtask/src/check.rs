@@ -1,4 +1,4 @@
-//! What can be said of the code without running it.
+//! Checks that run no code.
 
 use std::env;
 
@@ -26,13 +26,13 @@ pub(crate) fn all(report: &mut Report) {
     });
 }
 
-/// Licences, sources and forbidden dependencies. Installs cargo-deny if it is not there.
+/// Licences, sources and forbidden dependencies. Installs cargo-deny if it is missing.
 pub(crate) fn deny(report: &mut Report) {
     report.step("dependencies", || judge(DENY.installed()?));
     report.step("advisories", || advisories(DENY.installed()?));
 }
 
-/// The same, as a part of all tests: where cargo-deny is not there, only CI takes the minutes to build it.
+/// The same, as a part of all tests: where cargo-deny is missing, only CI takes the minutes to build it.
 pub(crate) fn deny_where_it_is(report: &mut Report) {
     report.step("dependencies", || match DENY.found() {
         Some(command) => judge(command),
@@ -45,7 +45,7 @@ pub(crate) fn deny_where_it_is(report: &mut Report) {
     });
 }
 
-/// Known holes in what we depend on. Their database comes from outside of the registries: without it the step is skipped.
+/// Known vulnerabilities in our dependencies. Without their database, which no registry has, the step is skipped.
 fn advisories(mut deny: std::process::Command) -> Step {
     let output = deny.args(["--locked", "--all-features", "check", "advisories"]).output();
     let output = output.map_err(|error| Stop::Failed(format!("cargo-deny cannot run: {error}")))?;

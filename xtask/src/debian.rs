@@ -7,11 +7,11 @@ use std::process::Command;
 use crate::report::{Step, Stop};
 use crate::run::{output, program, show};
 
-/// Installs those of the programs that are missing, each from the package of its name, if this is a Debian and we may. A
-/// package that no program is named after is always missing: ask for it only where it is.
+/// Installs the missing programs, each from the package of its name, if this is a Debian and we may. A package without
+/// a program of its name is always missing: ask for it only where it is.
 ///
 /// # Errors
-/// Skipped, with the reason, when they cannot be had: a machine that cannot reach Debian can still run everything else.
+/// Skipped, with the reason, when they cannot be installed: a machine without access to Debian can still run the rest.
 pub(crate) fn install(programs: &[&str]) -> Step {
     let wanted: Vec<_> = programs.iter().copied().filter(|program| !is_there(program)).collect();
     if wanted.is_empty() {

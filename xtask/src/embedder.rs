@@ -1,5 +1,5 @@
-//! `embedder/`, a program that embeds the host and has an `rmcp` of its own: a workspace of its own, because one lock file has
-//! one `rmcp` 3.
+//! `embedder/`, a program that embeds the host and has an `rmcp` of its own: a workspace of its own, because one lock
+//! file has only one `rmcp` 3.
 
 use std::env;
 

@@ -15,14 +15,14 @@ pub(crate) fn install(report: &mut Report) {
     report.step("podman from Debian", || debian::install(PODMAN));
 }
 
-/// The modules of tests that cannot run here, and why.
+/// The test modules that cannot run here, and why.
 pub(crate) fn missing<'a>() -> impl Iterator<Item = (&'static str, &'a str)> {
     let podman = podman_does_not_run().map(|why| ("needs_podman", why));
     let docker = (!is_there("docker")).then_some(("needs_docker", "there is no `docker` on the path"));
     podman.into_iter().chain(docker)
 }
 
-/// Why not; what it takes differs so much from one machine to the next that only a container tells.
+/// Why Podman does not run; its needs differ so much from one machine to the next that only a container tells.
 fn podman_does_not_run() -> Option<&'static str> {
     if !PODMAN.iter().all(|name| is_there(name)) {
         return Some("podman, runc or catatonit is not there (`cargo xtask install`, as root on Debian)");

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::report::{Report, Step, Stop};
 use crate::run::{cargo, content, failed, output, program, root, show};
 
-/// What `cargo fuzz` passes too, less the sanitizer.
+/// The flags of `cargo fuzz`, without the sanitizer.
 const FLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
@@ -21,7 +21,7 @@ const FLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
 /// clock looks at new inputs.
 const RUNS: u32 = 100_000;
 
-/// After how many seconds a target that is slow has done enough of them.
+/// After how many seconds a slow target has done enough inputs.
 const PATIENCE: u32 = 30;
 
 /// What to fuzz, and how long.
@@ -36,7 +36,7 @@ impl Plan {
     /// Reads `[TARGET [INPUT]] [--seconds N]`.
     ///
     /// # Errors
-    /// What cannot be understood.
+    /// The arguments that cannot be understood.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut plan = Self::default();
         let mut arguments = arguments.iter();
@@ -84,7 +84,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     }
 }
 
-/// Gives back the folder of the programs.
+/// Builds the targets; returns their folder.
 fn build() -> Result<PathBuf, Stop> {
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     if output(program(&compiler).arg("--version")).is_none() {
@@ -100,9 +100,9 @@ fn build() -> Result<PathBuf, Stop> {
     Ok(root().join("target/fuzz").join(host).join("release"))
 }
 
-/// Gives the targets the versions of the workspace; cargo adds the fuzzer's, which its manifest fixes.
+/// Locks the targets to the versions of the workspace; cargo adds the fuzzer's, which its manifest fixes.
 ///
-/// Only when the workspace's have changed, since cargo asks the registry each time that it adds something.
+/// Only when the workspace's have changed, since cargo asks the registry each time that it adds a package.
 fn lock() -> Step {
     let (ours, theirs, seen) = (root().join("Cargo.lock"), root().join("fuzz/Cargo.lock"), root().join("target/fuzz"));
     fs::create_dir_all(&seen).map_err(failed("make", &seen))?;

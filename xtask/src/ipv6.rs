@@ -1,8 +1,8 @@
-//! Whether this machine can connect to itself with IPv6, which some containers cannot.
+//! Checks whether this machine can connect to itself with IPv6, which some containers cannot.
 
 use std::net::{Ipv6Addr, TcpListener};
 
-/// The module of tests that cannot run here, and why.
+/// The test module that cannot run here, and why.
 pub(crate) fn missing() -> Option<(&'static str, &'static str)> {
     let why = "there is no IPv6 at `::1`";
     TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err().then_some(("needs_ipv6", why))

@@ -1,21 +1,21 @@
-//! The keychain that tests keep a key in: GNOME's, from Debian's packages.
+//! The keychain in which tests keep a key: GNOME's, from Debian's packages.
 
 use std::env;
 
 use crate::debian;
 use crate::report::Report;
 
-/// What is needed, and the packages that it is in.
+/// The programs, and their packages.
 const PROGRAMS: &[(&str, &str)] =
     &[("dbus-run-session", "dbus"), ("gnome-keyring-daemon", "gnome-keyring"), ("secret-tool", "libsecret-tools")];
 
-/// Installs what is missing, if this is a Debian and we may.
+/// Installs the missing programs, if this is a Debian and we may.
 pub(crate) fn install(report: &mut Report) {
     let packages: Vec<_> = PROGRAMS.iter().filter(|(name, _)| !is_there(name)).map(|(_, package)| *package).collect();
     report.step("a keychain from Debian", || debian::install(&packages));
 }
 
-/// The module of tests that cannot run here, and why.
+/// The test module that cannot run here, and why.
 pub(crate) fn missing() -> Option<(&'static str, &'static str)> {
     let why = "GNOME's keychain is not there (`cargo xtask install`, as root on Debian)";
     PROGRAMS.iter().any(|(name, _)| !is_there(name)).then_some(("needs_keychain", why))

@@ -1,11 +1,11 @@
-//! Landlock, with which servers are confined: a part of Linux that may be too old, or switched off.
+//! Landlock, which confines servers: a part of Linux that may be too old, or switched off.
 
 use std::fs;
 
-/// The first Linux in which the tests find all that they try: 6.12.
+/// The first Linux with everything that the tests use: 6.12.
 const ENOUGH: (u32, u32) = (6, 12);
 
-/// The modules of tests that cannot run here, and why.
+/// The test modules that cannot run here, and why.
 pub(crate) fn missing() -> Option<(&'static str, &'static str)> {
     (!is_there()).then_some(("needs_landlock", "this system has no Landlock of Linux 6.12 or newer"))
 }

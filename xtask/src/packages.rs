@@ -1,5 +1,5 @@
-//! Packages of other people, from the npm registry and from PyPI: fixed versions, listed with their hashes in a folder of the
-//! repository, installed into `.cache/`. No script of any package runs while installing.
+//! Third-party packages from the npm registry and from PyPI: fixed versions, listed with their hashes in a folder of
+//! the repository, installed into `.cache/`. No script of any package runs while installing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use crate::tools::node_major;
 /// The packages of a `package-lock.json`, with a Node that runs them.
 #[derive(Debug)]
 pub(crate) struct Npm {
-    /// Where `package.json`, `package-lock.json` and the programs are.
+    /// The folder of `package.json`, `package-lock.json` and the programs.
     pub(crate) list: PathBuf,
-    /// Where they are installed.
+    /// The folder in which they are installed.
     pub(crate) folder: PathBuf,
     /// Our own programs that use the packages, from the folder of the list. Node looks for packages beside the program that
     /// asks for them (and with `import` nowhere else), so they run as copies beside `node_modules`.
@@ -28,7 +28,7 @@ impl Npm {
         self.folder.join("node_modules")
     }
 
-    /// Whether what is listed is what is installed.
+    /// Whether exactly the listed packages are installed.
     pub(crate) fn is_installed(&self) -> bool {
         let is_same = |name: &&str| content(&self.list.join(name)) == content(&self.folder.join(name));
         self.has_packages() && self.programs.iter().all(is_same)
@@ -41,10 +41,10 @@ impl Npm {
         Some(self.modules().join(".bin/node")).filter(is_new_enough).or_else(|| machines().filter(is_new_enough))
     }
 
-    /// Installs what is missing.
+    /// Installs the missing packages.
     ///
     /// # Errors
-    /// Skipped without npm or a Node that will do; failed with npm's word.
+    /// Skipped without npm or a Node that is new enough; failed with npm's message.
     pub(crate) fn install(&self) -> Step {
         self.copy(self.programs)?;
         if self.has_packages() && self.node().is_some() {
@@ -67,7 +67,7 @@ impl Npm {
         content(&self.folder.join(NOTE)) == self.wanted()
     }
 
-    /// What is asked for: anything else means installing again.
+    /// The note of the wanted packages: any change means installing again.
     fn wanted(&self) -> String {
         content(&self.list.join("package-lock.json"))
     }
@@ -87,14 +87,14 @@ impl Npm {
 pub(crate) struct Python {
     /// The file.
     pub(crate) list: PathBuf,
-    /// Where they are installed.
+    /// The folder in which they are installed.
     pub(crate) venv: PathBuf,
     /// The packages need this Python 3 or a newer one.
     pub(crate) oldest_minor: u64,
 }
 
 impl Python {
-    /// Whether what is listed is what is installed, and runs.
+    /// Whether exactly the listed packages are installed, and run.
     pub(crate) fn is_installed(&self) -> bool {
         content(&self.venv.join(NOTE)) == self.wanted() && output(program(self.python()).arg("--version")).is_some()
     }
@@ -104,10 +104,10 @@ impl Python {
         self.venv.join("bin/python")
     }
 
-    /// Installs what is missing. The list is taken as the whole: what a package wants and the list has not stays away.
+    /// Installs the missing packages, and only listed ones: a dependency that is not in the list stays away.
     ///
     /// # Errors
-    /// Skipped without a Python that will do; failed with pip's word.
+    /// Skipped without a Python that is new enough; failed with pip's message.
     pub(crate) fn install(&self) -> Step {
         if self.is_installed() {
             return Ok(());
@@ -125,13 +125,13 @@ impl Python {
         remember(&self.venv, &self.wanted())
     }
 
-    /// What is asked for, and where: the programs of a venv hold its path.
+    /// The note of the wanted packages and their place: the programs of a venv hold its path.
     fn wanted(&self) -> String {
         format!("{}\n{}", self.venv.display(), content(&self.list))
     }
 }
 
-/// The file that says what was installed, written last: a broken-off installation is begun anew.
+/// The file that notes what was installed, written last: an interrupted installation begins anew.
 const NOTE: &str = "installed";
 
 fn remember(folder: &Path, wanted: &str) -> Step {

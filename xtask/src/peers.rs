@@ -1,5 +1,5 @@
-//! What tests talk to that others have written: MCP servers, the conformance suite, and a small model with a server for it,
-//! listed in `xtask/peers/`; clients of MCP, which the benchmark lists; and what looks at the dashboard.
+//! Third-party programs for the tests: MCP servers, the conformance suite, and a small model with a server for it,
+//! listed in `xtask/peers/`; clients of MCP, which the benchmark lists; and tools to check the dashboard.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::packages::{Npm, Python};
 use crate::report::Report;
 use crate::run::{output, program, root};
 
-/// What there is to talk to, and otherwise why not.
+/// The installed peers, or why one is missing.
 #[derive(Debug)]
 pub(crate) struct Peers {
     node: Result<(PathBuf, PathBuf), String>,
@@ -20,7 +20,7 @@ pub(crate) struct Peers {
     browser: Result<(PathBuf, PathBuf), String>,
 }
 
-/// Installs what is missing, if npm and Python are there to do it.
+/// Installs the missing peers, if npm and Python are there to do it.
 pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("servers from npm", || npm().install());
     report.step("clients from npm", || clients().install());
@@ -44,7 +44,7 @@ pub(crate) fn clients() -> Npm {
     Npm { list, folder, programs: &[], oldest_node: 24 }
 }
 
-/// What drives the browser, checks accessibility, and checks the types of the dashboard's scripts.
+/// Drives the browser, checks accessibility, and checks the types of the dashboard's scripts.
 fn dashboard() -> Npm {
     let (list, folder) = (root().join("crates/daemon/tests/browser"), root().join(".cache/dashboard"));
     Npm { list, folder, programs: &[], oldest_node: 20 }
@@ -62,7 +62,7 @@ fn model() -> Python {
 }
 
 impl Peers {
-    /// What is installed.
+    /// The installed peers.
     pub(crate) fn found() -> Self {
         let npm = npm();
         let node = match npm.node() {
@@ -101,7 +101,7 @@ impl Peers {
         Self { node, clients, venv, model, browser }
     }
 
-    /// The modules of tests that cannot run here, and why.
+    /// The test modules that cannot run here, and why.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let node = self.node.as_ref().err().map(|why| ("needs_node", why.as_str()));
         let clients = self.clients.as_ref().err().map(|why| ("needs_clients", why.as_str()));
@@ -111,7 +111,7 @@ impl Peers {
         node.into_iter().chain(clients).chain(python).chain(model).chain(browser)
     }
 
-    /// How the tests find them. CONTRIBUTING.md describes the variables.
+    /// The variables by which the tests find them. CONTRIBUTING.md describes them.
     pub(crate) fn variables(&self) -> Vec<(&'static str, &Path)> {
         let mut variables = Vec::new();
         if let Ok((node, modules)) = &self.node {

@@ -5,22 +5,22 @@ use std::path::Path;
 use crate::debian::{self, is_there};
 use crate::report::Report;
 
-/// What Debian calls them, and their programs.
+/// Debian's packages, and their programs.
 const PROXIES: &[(&str, &str)] = &[("nginx-light", "nginx"), ("haproxy", "haproxy")];
 
-/// Installs those that are missing, if this is a Debian and we may.
+/// Installs the missing ones, if this is a Debian and we may.
 pub(crate) fn install(report: &mut Report) {
     let missing: Vec<_> = PROXIES.iter().filter(|(_, program)| !has(program)).map(|(package, _)| *package).collect();
     report.step("proxies from Debian", || debian::install(&missing));
 }
 
-/// The modules of tests that cannot run here, and why.
+/// The test modules that cannot run here, and why.
 pub(crate) fn missing<'a>() -> Option<(&'static str, &'a str)> {
     let is_whole = PROXIES.iter().all(|(_, program)| has(program));
     (!is_whole).then_some(("needs_proxy", "nginx or HAProxy is not there (`cargo xtask install`, as root on Debian)"))
 }
 
-/// Whether the program is there; Debian has it where only root looks.
+/// Whether the program is installed; Debian puts it where only root looks.
 fn has(program: &str) -> bool {
     Path::new("/usr/sbin").join(program).exists() || is_there(program)
 }

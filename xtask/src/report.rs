@@ -1,18 +1,18 @@
-//! What was done, how it went, and what was left out and why: nothing is left out silently.
+//! The steps that ran, their outcomes, and what was left out and why: nothing is left out silently.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// How a step went, if not well.
+/// Why a step did not succeed.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It could not run here. Said and counted, and no failure.
+    /// It could not run here. This is reported and counted, and is no failure.
     Skipped(String),
     /// It failed.
     Failed(String),
 }
 
-/// How a step went: done, or why not.
+/// The outcome of a step: done, or why not.
 pub(crate) type Step = Result<(), Stop>;
 
 /// The steps so far, in their order.
@@ -25,7 +25,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs one step under a headline and remembers how it went. The steps after it run in any case.
+    /// Runs one step under a headline and records its outcome. The steps after it run in any case.
     pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Step) {
         println!("── {name}");
         let started = Instant::now();
@@ -47,7 +47,7 @@ impl Report {
         }
     }
 
-    /// Runs the last step, whose own words end the output: first prints the sum of those before it.
+    /// Runs the last step, whose own output comes last: first prints the summary of those before it.
     pub(crate) fn last_step(&mut self, name: &str, step: impl FnOnce() -> Step) {
         self.tell();
         println!("── {name}");
@@ -58,7 +58,7 @@ impl Report {
         }
     }
 
-    /// Prints the sum so far, if there is anything to sum.
+    /// Prints the summary so far, if there are any steps.
     fn tell(&mut self) {
         self.told = true;
         if self.passed + self.failed.len() + self.skipped.len() == 0 {
@@ -71,7 +71,7 @@ impl Report {
         println!();
     }
 
-    /// Whether all went well; says so if it has not been said.
+    /// Whether all steps succeeded; prints the summary if it was not printed yet.
     pub(crate) fn finish(mut self) -> ExitCode {
         if !self.told {
             self.tell();

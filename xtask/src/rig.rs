@@ -1,5 +1,5 @@
-//! `rig/`, the bridge to Rig: a workspace of its own, separated when only rig-core wanted `serde_json`'s maps in the order of
-//! insertion.
+//! `rig/`, the bridge to Rig: a workspace of its own, separated when only rig-core wanted `serde_json`'s maps in
+//! insertion order.
 
 use std::env;
 use std::process::Command;
@@ -7,10 +7,10 @@ use std::process::Command;
 use crate::report::Step;
 use crate::run::{cargo, show};
 
-/// In the target folder of the workspace: what does not know `serde_json` is built only once.
+/// Builds in the target folder of the workspace: crates that do not depend on `serde_json` are built only once.
 ///
-/// When the dependencies of the workspace have changed, cargo changes `rig/Cargo.lock` too; only CI insists that this was
-/// committed.
+/// When the dependencies of the workspace have changed, cargo changes `rig/Cargo.lock` too; only CI insists that this
+/// was committed.
 fn bridge<const N: usize>(arguments: [&str; N]) -> Command {
     let mut command = cargo(arguments);
     command.args(["--manifest-path", "rig/Cargo.toml", "--target-dir", "target"]);

@@ -1,4 +1,4 @@
-//! Running other programs: never with our standard input, and never by way of a shell.
+//! Runs other programs: never with our standard input, and never by way of a shell.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) fn show(command: &mut Command) -> Step {
     if status.success() { Ok(()) } else { Err(Stop::Failed(format!("`{}` ended with {status}", line(command)))) }
 }
 
-/// Runs a program and gives back what it wrote to its standard output; `None` if it cannot run or fails.
+/// Runs a program and returns its standard output; `None` if it cannot run or fails.
 pub(crate) fn output(command: &mut Command) -> Option<String> {
     let output = command.stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -54,7 +54,7 @@ pub(crate) fn content(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Says of a file what went wrong with it.
+/// Makes an error of the file at `path`: `what` could not be done with it.
 pub(crate) fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Stop {
     let text = format!("cannot {what} {}", path.display());
     move |error| Stop::Failed(format!("{text}: {error}"))

@@ -4,9 +4,9 @@ use crate::debian;
 use crate::report::{Report, Step};
 use crate::run::{cargo, program, root, show};
 
-/// Counts and judges. Without valgrind, which is installed where that is possible, instructions are left out by name.
+/// Counts and judges. Without valgrind, which is installed where possible, instructions are reported as left out.
 ///
-/// `arguments` may be `--accept WHY`, which writes down what has changed and the reason.
+/// `arguments` may be `--accept WHY`, which accepts the changes for this reason.
 pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     report.step("valgrind from Debian", || debian::install(&["valgrind"]));
     let mut is_built = false;
@@ -20,7 +20,7 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     }
 }
 
-/// Counts again before it fails: what other work on the machine adds goes away, what the code costs does not.
+/// Counts again before it fails: the cost of other work on the machine goes away, the cost of the code does not.
 fn judge(arguments: &[String]) -> Step {
     let count = || {
         let mut steady = program(root().join("target/steady/bench-steady"));

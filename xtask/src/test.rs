@@ -22,7 +22,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
         steady::run(report, &[]);
         report.step("tests in the documentation", || show(&mut cargo(["test", "--workspace", "--doc", "--locked"])));
     }
-    // Who wants some tests only says which, and these are others.
+    // A caller who wants some tests only names them, and these are others.
     if arguments.is_empty() {
         report.step("tests of the bridge to Rig", rig::tests);
         report.step("tests of a program with an rmcp of its own", embedder::tests);
@@ -32,8 +32,8 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
 
 /// Runs all tests but those that lack what they need, and names those.
 ///
-/// Such tests are in modules whose name says so. They are left out by a filter, which the test runner counts as skipped.
-/// Run by hand, without the variables, they fail and say what is missing.
+/// Such tests are in modules whose name says so. A filter leaves them out, and the test runner counts them as skipped.
+/// Run by hand, without the variables, they fail and report what is missing.
 fn run(peers: &Peers, arguments: &[&str]) -> Step {
     let nextest = || NEXTEST.installed();
     let missing: Vec<_> = peers

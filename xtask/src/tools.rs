@@ -1,4 +1,4 @@
-//! Tools that cargo installs: taken where they are, and built into `.cache/tools` where they are not.
+//! Tools that cargo installs: used where they are installed, and built into `.cache/tools` where they are not.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::run::{cargo, output, program, root, show};
 pub(crate) struct Tool {
     /// The name after `cargo`.
     name: &'static str,
-    /// What is installed when there is none.
+    /// The version to install when there is none.
     version: &'static str,
-    /// The oldest that will do.
+    /// The oldest usable version.
     oldest: (u64, u64, u64),
 }
 
 /// The test runner.
 pub(crate) const NEXTEST: Tool = Tool { name: "nextest", version: "0.9.143", oldest: (0, 9, 100) };
 
-/// The judge of dependencies.
+/// The dependency checker.
 pub(crate) const DENY: Tool = Tool { name: "deny", version: "0.20.2", oldest: (0, 18, 0) };
 
 impl Tool {
@@ -34,7 +34,7 @@ impl Tool {
     /// The tool, installed if need be. Builds it from source, which takes minutes.
     ///
     /// # Errors
-    /// What cargo says of the installation.
+    /// Cargo's error of the installation.
     pub(crate) fn installed(&self) -> Result<Command, Stop> {
         if let Some(command) = self.found() {
             return Ok(command);
@@ -45,7 +45,7 @@ impl Tool {
         self.found().ok_or_else(|| Stop::Failed(format!("{package} was installed, but does not run")))
     }
 
-    /// The one that [`installed`](Self::installed) builds.
+    /// The path that [`installed`](Self::installed) builds.
     fn own(&self) -> PathBuf {
         root().join(".cache/tools/bin").join(format!("cargo-{}", self.name))
     }
@@ -63,7 +63,7 @@ impl Tool {
     }
 }
 
-/// The first three numbers in what a program says of its version.
+/// The first three numbers in a program's own version text.
 fn version(said: &str) -> Option<(u64, u64, u64)> {
     let word = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     let mut numbers = word.split(['.', '-', '+']).map(|number| number.parse().ok());

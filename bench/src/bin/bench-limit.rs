@@ -18,7 +18,7 @@ fn greeting(job: &Job) -> String {
     if job.is_modern { DISCOVER } else { INITIALIZE }.to_owned()
 }
 
-/// As little of a response as tells whose it is.
+/// As little of a response as tells which request it answers.
 #[derive(Deserialize)]
 struct Reply<'a> {
     id: u64,
@@ -119,7 +119,7 @@ fn stdio_one(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { p50_us: Some(median_us(&mut samples)), ms: None, ..figures })
 }
 
-/// 64 requests at once, then the next 64 as soon as their answers are there.
+/// 64 requests at once, then the next 64 as soon as all responses are there.
 fn stdio_64(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
     let batch: String = (0..job.row.in_flight()).map(|id| echo(job, id) + "\n").collect();
@@ -157,7 +157,7 @@ fn big(job: &Job) -> Result<Figures, Trouble> {
     Ok(Figures { per_second: None, cpu_us: None, ..figures })
 }
 
-/// A copy of bytes that are there.
+/// A copy of ready bytes.
 fn block(job: &Job) -> Result<Figures, Trouble> {
     let mut pipes = Pipes::open(job)?;
     pipes.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#)?;

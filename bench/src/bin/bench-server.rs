@@ -2,8 +2,8 @@
 //! `bench-server stdio|http [--tools N] [--page N] [--start-delay-ms N] [--messages N] [--port N]
 //! [--era legacy|modern]`.
 //!
-//! It does no more than the protocol asks for, on one thread. `http` prints its URL and then serves; `GET /accepted` tells how
-//! many connections it has accepted, those not counted that asked so.
+//! It does no more than the protocol requires, on one thread. `http` prints its URL and then serves; `GET /accepted`
+//! returns how many connections it has accepted, without those that sent this request.
 
 #![expect(clippy::print_stdout, reason = "it says where it listens")]
 
@@ -33,7 +33,7 @@ use toolrack_bench::{
 struct Options {
     offer: Offer,
     start_delay: Duration,
-    /// After so many messages it dies; over stdio only.
+    /// The number of messages after which it dies; over stdio only.
     messages: usize,
     port: u16,
 }

@@ -55,7 +55,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// What the gateway calls the tool `echo`.
+    /// The gateway's name for the tool `echo`.
     async fn tool(&self) -> Result<String, Trouble> {
         let listed = self.ask("tools/list", &json!({})).await?;
         let names = listed["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str());

@@ -215,7 +215,7 @@ impl Agent {
         let mut catalog = self.host.catalog();
         let mut tools = block(&catalog);
         let mut takes_tools = true;
-        // Once at the beginning, so that what the person said is not lost when the model cannot be asked.
+        // Once at the beginning, so that the user's message is not lost when the model cannot be asked.
         front.keep(turn).await?;
         loop {
             match turn.next() {
@@ -289,7 +289,7 @@ impl Agent {
                 Err(error) => return Err(AgentError::Model { error: Box::new(error), partial }),
             }
         }
-        // The trait says that this does not happen; a model that others wrote may.
+        // The trait rules this out, but a third-party model may do it.
         let kind = ModelErrorKind::Cut { why: "its stream ended without an end".to_owned() };
         Err(AgentError::Model { error: Box::new(ModelError::new(self.model.name(), 1, kind)), partial })
     }

@@ -23,7 +23,7 @@ impl Held {
     /// Takes `piece`, and returns what can be shown now, in order. `whole` returns how many bytes of a text can be
     /// shown whatever comes next.
     pub fn push(&mut self, kind: Words, piece: &str, whole: impl Fn(&str) -> usize) -> Vec<(Words, String)> {
-        // What is said next to each other is read next to each other.
+        // Words of one kind in a row are one text.
         let before = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
         self.words.push_str(piece);

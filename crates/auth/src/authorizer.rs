@@ -394,7 +394,7 @@ impl Inner {
         }
         let mut kept = kept;
         if let Stale::Refused(_, challenge) = stale {
-            // A server can have moved to another issuer, and what the first one gave is no business of the second.
+            // A server can have moved to another issuer, and the tokens of the first must not go to the second.
             let found = within(Found::out(Arc::clone(&wire), server, challenge.as_deref())).await?;
             if found.issuer != kept.issuer {
                 slot.knows(None);

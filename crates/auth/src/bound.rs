@@ -74,7 +74,7 @@ impl Bound {
         let mut dressed = request.clone();
         if let Some(statement) = &self.statement {
             let form = String::from_utf8(std::mem::take(dressed.body_mut())).unwrap_or_default();
-            // With what is there as its beginning, so that an `&` follows it.
+            // Begins with the existing form, so that an `&` follows it.
             let mut form = Serializer::new(form);
             statement.add_to(&mut form)?;
             *dressed.body_mut() = form.finish().into_bytes();

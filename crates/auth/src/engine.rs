@@ -334,7 +334,7 @@ pub(crate) async fn refresh(
     wire.binds(Bound { endpoint, statement, proof: credentials.key.clone(), nonce: Mutex::default() });
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
-    // What `rmcp` takes for the resource is the URL that it was made for.
+    // `rmcp` takes the URL that it was made for as the resource.
     let manager = AuthorizationManager::new_with_oauth_http_client(resource, wire.clone());
     let mut manager = manager.await.map_err(|error| discovery(&error))?;
     manager.set_metadata(credentials.metadata.clone());

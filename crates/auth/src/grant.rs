@@ -155,7 +155,7 @@ impl Found {
         let idp = oauth.idp.as_ref().ok_or_else(|| config("`oauth.idp` is missing"))?;
         let IdentityProvider { token_url, client_id, client_secret } = idp;
         let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is no URL"))?;
-        // It is configured, not named by a server: it may be where the person says that it is.
+        // It is configured, not named by a server: it may be where the user says that it is.
         let wire = wires.to(&url)?;
         let endpoint = crate::engine::checked(&wire, &url, "`oauth.idp.token_url`", token_url)?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();

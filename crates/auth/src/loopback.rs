@@ -140,7 +140,7 @@ mod tests {
         let own = format!("127.0.0.1:{port}");
         let page = Url::parse("https://as.example/authorize?state=right").unwrap();
         let visits = async {
-            // One that says nothing does not hold the others up.
+            // A silent connection does not hold up the others.
             let _silent = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
             for (target, host) in [
                 ("/favicon.ico", own.as_str()),

@@ -280,7 +280,7 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
             let problem = Problem::warning(format!("`{}` is not a known field", field.name)).field(field.name);
             let problem = match closest(&key, known) {
                 Some(name) => problem.hint(format!("did you mean `{name}`?")),
-                // What another program has there says nothing here.
+                // Fields of other programs mean nothing here.
                 None => problem.hint("it is ignored, and kept when the file is edited").minor(),
             };
             fields.report().add(problem, field.name_at);

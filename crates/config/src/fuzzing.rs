@@ -56,7 +56,7 @@ pub fn imports(data: &[u8]) {
     }
     for offer in &found.offers {
         offer.notes.iter().for_each(|note| assert_printable(note));
-        // What is offered can be added, and says then what it said before.
+        // An offer can be added, and means then what it meant before.
         let raw = Raw { name: offer.name.clone(), name_at: 0..0, node: Node::from_json(&offer.entry) };
         let mut report = Report::new(None, &offer.name);
         let Decoded::Server(spec) = decode(&raw, &mut report) else { panic!("{offer:?}") };
@@ -151,7 +151,7 @@ pub fn placeholders(data: &[u8]) {
         if !text.contains('$') {
             assert_eq!(expanded.as_deref(), Ok(&*text));
         }
-        // What is well-formed fails only for what is outside of the text.
+        // A well-formed text fails only for reasons outside of it.
         if placeholder::check(&text).is_ok() {
             assert!(!matches!(expanded, Err(TemplateError::Unterminated | TemplateError::TooDeep)));
         }

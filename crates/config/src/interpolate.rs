@@ -378,7 +378,7 @@ impl Interpolate {
     /// nor change the user's.
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
         if let Some(homes) = &self.homes {
-            // The folder of its own says no more than its name.
+            // A working folder of the server's own adds nothing to its name.
             let is_own = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
             let own = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own(cwd))));
             for (name, folder) in [("HOME", own.clone()), ("TMPDIR", own.join("tmp"))] {

@@ -1,6 +1,6 @@
 //! Reads MCP server configuration, in every common dialect, with provenance and trust.
 //!
-//! The one room that reads the environment and configuration files. [`load()`] turns the layers of a person's
+//! The one room that reads the environment and configuration files. [`load()`] turns the layers of a user's
 //! configuration into a [`Desired`](toolrack_host::Desired) world and a report: every entry remembers the file it came
 //! from and what it hides, and every [`Problem`] names its file, line and column. One bad entry costs that entry, one
 //! bad file that layer, and both are visible.

@@ -464,7 +464,7 @@ impl<'a> World<'a> {
         let layer = place.layer;
         let source = Source::file(layer.scope.as_str(), &layer.path);
         let hash = hash(&raw.node);
-        // What the user wrote is shown as it is written, in whatever folder.
+        // The user's own entry is shown as it is written, in whatever folder.
         let written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
         let depends_on = spec.as_mut().and_then(|spec| self.ground.settle(spec, layer));
         let project = match layer.scope {

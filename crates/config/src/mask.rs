@@ -195,7 +195,7 @@ const ABOUT: &[&str] = &["author", "dir", "file", "method", "mode", "sock", "typ
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let words = words(name);
     let plain = name.to_ascii_lowercase();
-    // Folders, people who wrote something, and numbers; their values are in half of all outputs.
+    // Folders, authors, and numbers; their values are in half of all outputs.
     let is_harmless = matches!(name, "PWD" | "OLDPWD" | "XAUTHORITY")
         || plain.contains("author_")
         || plain.contains("author-")
@@ -328,7 +328,7 @@ fn announces_header(option: &str) -> bool {
 }
 
 fn spans(text: &str) -> Spans {
-    // What an option says is read like an argument of its own.
+    // The value of an option is read like an argument of its own.
     match text.split_once('=') {
         Some((option, value)) if is_option(option) && !is_secret(option, value) => {
             let start = option.len() + 1;

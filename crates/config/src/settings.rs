@@ -59,7 +59,7 @@ pub enum Role {
     Channel,
 }
 
-/// Whose settings are wanted.
+/// The agent whose settings are read, and the check for names of models.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted<'a> {
     /// The agent whose own settings count on top of the shared ones.

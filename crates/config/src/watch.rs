@@ -169,7 +169,7 @@ impl Followed {
     }
 
     fn watch_folder(&mut self, folder: PathBuf) {
-        // First what it is: if it is exchanged before it is watched, it is seen later not to be the one that was meant.
+        // The fingerprint first: if the folder is exchanged before it is watched, the next check finds a difference.
         let print = Print::of(&folder);
         if let Err(error) = self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
             // Other errors, such as a folder above the others that is closed to us, cannot be mended.

@@ -1,7 +1,7 @@
-//! What runs between a supervisor and a confined server: it gives up what the server may not do, and becomes the server.
+//! Runs between a supervisor and a confined server: gives up what the server may not do, and becomes the server.
 //!
-//! A process of its own, because what is given up cannot be had back, and the supervisor still needs it: to see all
-//! processes below it, and to be out of the server's reach.
+//! This takes a process of its own, because what it gives up cannot be regained, and the supervisor still needs it: to
+//! see all processes below it, and to be out of the server's reach.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its folder")]
 
@@ -28,9 +28,9 @@ use crate::namespaces;
 use crate::protocol::VERDICT_FD;
 use crate::seccomp::{self, Calls};
 
-/// What must be there for a confinement to mean anything: with less, a file that cannot be read could still be emptied.
+/// The oldest Landlock that makes a confinement worth it: with less, a file that cannot be read could still be emptied.
 const FILES: ABI = ABI::V3;
-/// Where TCP ports are known.
+/// The oldest Landlock that knows TCP ports.
 const PORTS: ABI = ABI::V4;
 /// What is shut as well where the kernel can, though no setting names it: devices, signals to processes outside, and
 /// sockets that have no file.
@@ -39,14 +39,14 @@ const EXTRAS: ABI = ABI::V6;
 /// Threads that one process may have on average before the kernel itself starts no more of them.
 const TASKS_PER_PROCESS: u64 = 16;
 
-/// What of a folder in the home, beside the programs in it, is read by them.
+/// Parts of a folder in the home that the programs in it read.
 const PARTS: &[&str] =
     &["bin", "sbin", "shims", "libexec", "lib", "lib64", "install", "plugins", "version", "versions"];
 
-/// The exit code of a program that could not become the server: as `env(1)` and its like.
+/// The exit code of a program that could not become the server, as of `env(1)` and its like.
 const COULD_NOT_CONFINE: u8 = 125;
 
-/// Takes one step on the way to the server: see [`Stage`]. Returns only when the server has ended, or could not be started.
+/// Takes one step on the way to the server: see [`Stage`]. Returns only when the server has ended or could not start.
 pub(crate) fn confine(words: &[OsString]) -> ExitCode {
     if let Some(code) = namespaces::probe_if_asked(words) {
         return code;
@@ -66,13 +66,13 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
     ExitCode::from(COULD_NOT_CONFINE)
 }
 
-/// Why there is no server.
+/// Why the server did not start.
 pub(crate) enum Failure {
     /// The program cannot be run.
     Exec(Errno),
-    /// It is not run, because it would not be confined.
+    /// The program is not run, because it would not be confined.
     Refused(String),
-    /// The namespaces that the system gave are of no use: to be tried again without.
+    /// The namespaces that the system gave are of no use: try again without.
     Bare(String),
 }
 
@@ -82,7 +82,7 @@ impl Failure {
     }
 }
 
-/// How far it is to the server, as the first word says.
+/// The stage on the way to the server, as the first word says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The child of the supervisor: makes namespaces, if it can have them.
@@ -91,7 +91,7 @@ pub(crate) enum Stage {
     Bare { supervisor: i32 },
     /// The first process in the namespaces.
     First { keeper: i32, own_network: bool },
-    /// What becomes the server there. `is_fresh`: its `/proc` shows its own processes alone.
+    /// The process that becomes the server there. `is_fresh`: its `/proc` shows only its own processes.
     Inside { is_fresh: bool, own_network: bool },
 }
 
@@ -121,9 +121,9 @@ impl Stage {
     }
 }
 
-/// What is to run, and how it is confined.
+/// The command to run, and its confinement.
 pub(crate) struct Command<'a> {
-    /// All of it as it was said.
+    /// All words of the command line.
     pub(crate) words: &'a [OsString],
     confinement: Confinement,
     command: &'a [OsString],
@@ -140,7 +140,7 @@ impl<'a> Command<'a> {
         Ok(Self { words, confinement, command, program })
     }
 
-    /// Whether it can be given a network of its own, in which there is nothing.
+    /// Whether it can have a network of its own, with nothing in it.
     pub(crate) fn has_own_network(&self) -> bool {
         let none = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
         none(&self.confinement.connect) && none(&self.confinement.bind) && !self.confinement.udp
@@ -175,10 +175,10 @@ impl<'a> Command<'a> {
     }
 }
 
-/// The variable by which the C library is told how to look names up.
+/// The variable that tells the C library how to look names up.
 const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
 
-/// An inherited pipe, whose end of file is this process's alone, and not what it becomes.
+/// An inherited pipe that is close-on-exec: its end of file is this process's alone, not that of what it becomes.
 pub(crate) fn inherited(fd: i32) -> Option<File> {
     let file = File::options().write(true).open(format!("/proc/self/fd/{fd}")).ok()?;
     // The one that was inherited stays open in the server otherwise; the new one is close-on-exec.
@@ -210,7 +210,8 @@ fn attempt(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, F
     }
 }
 
-/// Gives up what the server may not do, and becomes it. `inside`: whether its `/proc` and its network are its own, if it is in namespaces.
+/// Gives up what the server may not do, and becomes it. `inside`: in namespaces, whether `/proc` and network are its
+/// own.
 fn become_server(command: &Command<'_>, inside: Option<(bool, bool)>) -> Result<ExitCode, Failure> {
     let confinement = &command.confinement;
     limit(confinement).map_err(Failure::Refused)?;
@@ -237,7 +238,7 @@ fn limit(confinement: &Confinement) -> Result<(), String> {
         let limit = limit.min(most);
         setrlimit(resource, limit, limit).map_err(|errno| format!("{name}: {errno}"))
     };
-    // A dump would be written where the person's files are, with the server's secrets in it.
+    // A dump would be written where the user's files are, with the server's secrets in it.
     lower(Resource::RLIMIT_CORE, "core dumps", 0)?;
     for (resource, name, limit) in [
         (Resource::RLIMIT_DATA, "memory", confinement.memory),
@@ -260,7 +261,7 @@ fn ceiling_of_tasks(processes: u32) -> u64 {
     now.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * TASKS_PER_PROCESS
 }
 
-/// From here on, files and ports are shut but for those that are named.
+/// Shuts all files and ports from here on, except those that are named.
 fn shut(command: &Command<'_>, is_fresh: bool) -> Result<(), String> {
     let confinement = &command.confinement;
     let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
@@ -297,7 +298,7 @@ fn too_old(asks_for_ports: bool) -> String {
     format!("this kernel cannot shut {since}: Landlock ABI {needed} is needed, and it has {has}")
 }
 
-/// Which version of Landlock this system has; `None`: none, or it is switched off.
+/// The version of Landlock that this system has; `None`: none, or it is switched off.
 #[must_use]
 pub fn support() -> Option<i32> {
     // A thread of its own, because to ask is to be restricted; this restricts it in nothing that it does.
@@ -311,20 +312,20 @@ pub fn support() -> Option<i32> {
     asked.join().ok().flatten()
 }
 
-/// Something that the server may reach.
+/// A file or folder that the server may reach.
 pub(crate) struct Grant {
     pub(crate) path: PathBuf,
-    /// It may change it.
+    /// The server may change it.
     pub(crate) writable: bool,
-    /// A device: it may write to it, and not make others.
+    /// A device: the server may write to it, and not make others.
     device: bool,
 }
 
 impl Command<'_> {
-    /// All that this server may reach, as far as it is there.
+    /// Everything that this server may reach, as far as it exists.
     ///
     /// # Errors
-    /// When something is not there that is named.
+    /// When a named file or folder does not exist.
     pub(crate) fn grants(&self) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
@@ -339,7 +340,7 @@ impl Command<'_> {
         for path in Confinement::DEVICES {
             add(Path::new(path), false, true);
         }
-        // An entry that says nothing of a home means the one that the server is told of.
+        // An entry that names no home means the one that the server gets.
         let home = confinement.home.clone().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
         let folder = own_folder(home.as_deref());
         let changeable = folder.iter().chain(&confinement.own).chain(&confinement.write);
@@ -403,23 +404,23 @@ fn open_files(rules: RulesetCreated, command: &Command<'_>, is_fresh: bool) -> R
     Ok(rules)
 }
 
-/// Where the system keeps its settings, and its users' passwords.
+/// The folder of the system's settings, and its users' passwords.
 const SETTINGS: &str = "/etc";
 
-/// How deep it is looked there.
+/// The greatest depth at which it is searched there.
 const DEPTH: usize = 16;
 
-/// What of a folder every user may read.
+/// The part of a folder that every user may read.
 #[derive(Default)]
 struct Public {
-    /// Files, and folders with all that is in them.
+    /// Files, and folders with everything in them.
     whole: Vec<PathBuf>,
-    /// Folders of which only some is for all.
+    /// Folders of which only a part is readable for all.
     lists: Vec<PathBuf>,
 }
 
 impl Public {
-    /// Whether all in `path` is for every user; what is, is in `self` then.
+    /// Whether every user may read all of `path`; the readable part is in `self` then.
     fn look(&mut self, path: &Path, depth: usize) -> bool {
         let Ok(about) = path.symlink_metadata() else { return false };
         let mode = about.permissions().mode();
@@ -454,7 +455,7 @@ fn make(own: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
 }
 
-/// The working folder, unless it is the person's home or holds it.
+/// The working folder, unless it is the user's home or holds it.
 fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
     let folder = std::env::current_dir().ok()?;
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
@@ -484,8 +485,8 @@ fn is_installed_python(program: &Path) -> bool {
     is_in_bin && ["python", "pypy", "graalpy"].iter().any(|python| name.starts_with(python)) && is_program()
 }
 
-/// What `program` brings by being where it is: the folder that its `bin` is in. Of one that is directly in the home, only what
-/// is certainly a part of programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
+/// The folder that `program` belongs to: the one that its `bin` is in. If that is directly in the home, only the
+/// folders that are certainly parts of programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
 fn brought_by(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
     let holds_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
     let Some(folder) = program.parent().filter(|folder| !holds_home(folder)) else {

@@ -1,11 +1,11 @@
-//! What a server may do, and how that is said on a command line.
+//! The confinement of a server, and its form on a command line.
 //!
 //! Each word is `NAME=VALUE`. A path keeps its bytes, so it is the whole rest of its word.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// What a confined server may do, beside what every program needs of its system: see [`Confinement::SYSTEM`].
+/// What a confined server may do, beside what every program needs from its system: see [`Confinement::SYSTEM`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// Files and folders that it may read, and run programs from. They must exist.
@@ -14,7 +14,7 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// A folder of its own, which is made with a folder `tmp` in it, for no other user to read.
     pub own: Option<PathBuf>,
-    /// The home of the person: a working folder that holds it is not the server's to change.
+    /// The home of the user: a working folder that holds it is not the server's to change.
     pub home: Option<PathBuf>,
     /// The TCP ports that it may connect to; `None`: any.
     pub connect: Option<Vec<u16>>,
@@ -28,7 +28,7 @@ pub struct Confinement {
     pub files: Option<u64>,
     /// Processor time of each process, in seconds.
     pub cpu: Option<u64>,
-    /// What this system cannot enforce is left out, instead of the server.
+    /// Where the system cannot enforce a part, leave out that part instead of the server.
     pub best_effort: bool,
     /// Datagrams of the internet families to and from everywhere (name servers among them), and the list of network interfaces.
     pub udp: bool,
@@ -80,7 +80,7 @@ impl Confinement {
     /// What every confined server may write to.
     pub const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];
 
-    /// The words that say this.
+    /// The words for it on a command line.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
         let path = |name: &str, path: &PathBuf| {
@@ -111,7 +111,7 @@ impl Confinement {
         words
     }
 
-    /// What `words` say; `None` for words that are not ours.
+    /// The confinement in `words`; `None` for unknown words.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_words(words: &[OsString]) -> Option<Self> {
         let mut confinement = Self::default();

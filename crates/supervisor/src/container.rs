@@ -1,8 +1,8 @@
 //! A container that must not outlive its server's client.
 //!
-//! What runs in a container is no descendant of the program that started it: `docker run` asks a daemon, and `podman
-//! run` leaves it to a process of its own. Killing that program, which is all that signals can do, leaves the container
-//! behind. So the process that ends the program asks the engine as well.
+//! What runs in a container is no descendant of the program that started it: `docker run` asks a daemon, and
+//! `podman run` leaves it to a process of its own. Killing that program, which is all that signals can do, leaves the
+//! container behind. So the process that ends the program asks the engine as well.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long the engine may take to remove a container. A daemon that does not answer is given up then.
+/// How long the engine may take to remove a container. After that, a daemon that does not answer is given up.
 pub const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long one command of the engine may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(6);
 
-/// How often is looked whether a command has ended.
+/// How often to check whether a command has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How long is waited between two tries; and, where the engine's client was killed, before the engine is believed that there
-/// is no container: what it was asked for last may still be on its way.
+/// How long to wait between two tries; and, where the engine's client was killed, before believing the engine that
+/// there is no container: its last request may still be on its way.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The longest answer that is read: ids of containers, of 64 digits each.
@@ -36,7 +36,7 @@ pub const ENGINE_FAILED: i32 = 125;
 pub enum ClientEnd {
     /// It was killed, perhaps in the middle of a request to the engine.
     Killed,
-    /// It said that the engine had failed: there may be no engine to ask.
+    /// It reported that the engine had failed: there may be no engine to ask.
     EngineFailed,
     /// It exited.
     Exited,
@@ -51,7 +51,7 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Of the container `name` of `engine`, a program by its full path, which gets this process's environment.
+    /// Removes the container `name` of `engine`, a program by its full path, which gets this process's environment.
     #[must_use]
     pub fn new(engine: impl Into<OsString>, name: impl Into<OsString>) -> Self {
         Self { engine: engine.into(), name: name.into(), env: None }
@@ -64,7 +64,7 @@ impl Removal {
         self
     }
 
-    /// The word that tells a supervisor of it, which is started with the engine as the program of the server.
+    /// The word that tells a supervisor about it, which is started with the engine as the program of the server.
     #[must_use]
     pub fn word(&self) -> OsString {
         let mut word = OsString::from("container=");
@@ -72,7 +72,7 @@ impl Removal {
         word
     }
 
-    /// What `words` say of a container that `engine` runs; `None` where they speak of something else.
+    /// The removal in `words`, of a container that `engine` runs; `None` for other words.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_words(words: &[OsString], engine: Option<&OsString>) -> Option<Self> {
         use std::os::unix::ffi::OsStrExt;
@@ -81,10 +81,10 @@ impl Removal {
         Some(Self::new(engine?, OsStr::from_bytes(name)))
     }
 
-    /// Removes the container, running or not; whether it is gone. Blocking, for [`REMOVAL_LIMIT`] at most.
+    /// Removes the container, running or not; returns whether it is gone. Blocks, for [`REMOVAL_LIMIT`] at most.
     ///
-    /// What counts is that the engine no longer lists it. A container that removes itself meanwhile makes a removal fail, and
-    /// not every version says of one that does not exist that all is well.
+    /// What counts is that the engine no longer lists it. A container that removes itself meanwhile makes a removal
+    /// fail, and not every version reports success for one that does not exist.
     #[must_use]
     pub fn carry_out(&self, end: ClientEnd) -> bool {
         let deadline = Instant::now() + REMOVAL_LIMIT;
@@ -118,7 +118,7 @@ impl Removal {
         Some(!answer.trim_ascii().is_empty())
     }
 
-    /// Runs the engine's client with `words`; what it answered, if it succeeded in time.
+    /// Runs the engine's client with `words`; returns its output, if it succeeded in time.
     fn run(&self, words: &[&OsStr], deadline: Instant) -> Option<Vec<u8>> {
         let mut command = Command::new(&self.engine);
         command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -136,7 +136,7 @@ impl Removal {
     }
 }
 
-/// Whether a read would return at once, be it with end of file.
+/// Whether a read would return at once, even with end of file.
 pub(crate) fn is_readable(pipe: &impl AsFd) -> bool {
     let mut source = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     matches!(poll(&mut source, PollTimeout::ZERO), Ok(1..))

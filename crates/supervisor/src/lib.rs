@@ -25,20 +25,21 @@
 //! | the host is gone (end of file on fd 3) | `SIGTERM` to every descendant, 1 s, `SIGKILL` |
 //! | `SIGTERM`, `SIGINT`, `SIGHUP`, `SIGQUIT` to the supervisor | the same |
 //!
-//! A process that cannot die (uninterruptible sleep) is waited for 3 s at most and then reported as left behind.
+//! It waits for a process that cannot die (uninterruptible sleep) for 3 s at most and then reports it as left behind.
 //!
-//! A server that is to be confined ([`Confinement`]) is not started by its supervisor at once, but by one more process that
-//! gives up what the server may not do (files and TCP ports with Landlock, system calls with seccomp, capabilities, limits of the system,
-//! new privileges) and then becomes the server. Nothing that the server starts can have any of it back, and the supervisor is out of its
-//! reach. What the system cannot enforce keeps the server from being started, unless that was allowed. Where the system lets an ordinary
-//! user have namespaces, the server is in its own, and two processes more are before it (`namespaces.rs`).
+//! A supervisor does not start a server that is to be confined ([`Confinement`]) itself, but one more process, which
+//! gives up what the server may not do (files and TCP ports with Landlock, system calls with seccomp, capabilities,
+//! limits of the system, new privileges) and then becomes the server. Nothing that the server starts can regain any of
+//! it, and the supervisor is out of its reach. If the system cannot enforce a part, the server does not start, unless
+//! that was allowed. Where the system lets an ordinary user have namespaces, the server is in its own, and two more
+//! processes are before it (`namespaces.rs`).
 //!
-//! All that a supervisor starts carries its [`mark`], by which the next host finds what was left behind when host and supervisor were
-//! killed together.
+//! All that a supervisor starts carries its [`mark`], by which the next host finds what was left behind when host and
+//! supervisor were killed together.
 //!
-//! A server that runs in a container is started by the client of an engine, and is not below it. When that client has ended, or
-//! before it is killed, the supervisor has the engine remove the container ([`container`]); signals go to the client alone, which
-//! passes them on.
+//! The client of an engine starts a server that runs in a container, which is then not below it. When that client has
+//! ended, or before it is killed, the supervisor has the engine remove the container ([`container`]); signals go to the
+//! client alone, which passes them on.
 //!
 //! Only Linux has subreapers. On other systems [`run_if_asked`] does nothing and servers are started without a
 //! supervisor, as leaders of process groups.
@@ -47,8 +48,8 @@
 //! protocol, and works when the host does not. It is a crate of its own so that a program of nothing else can be built
 //! of it: one is started for each server, and a large program takes the system several times as long to start.
 //!
-//! This is a part of `toolrack-host`, which shows what of it is for others as `toolrack_host::supervisor`. The rest may
-//! change in any release.
+//! This is a part of `toolrack-host`, which exposes its public part as `toolrack_host::supervisor`. The rest may change
+//! in any release.
 
 #[cfg(target_os = "linux")]
 mod confine;

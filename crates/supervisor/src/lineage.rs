@@ -1,7 +1,7 @@
-//! Whether a process was started by a server: whether one of its ancestors is a supervisor.
+//! Finds out whether a server started a process: whether one of its ancestors is a supervisor.
 //!
-//! A supervisor is a subreaper, so no process of a server can leave it by losing its parent. A process in a process namespace
-//! of its own is seen here by the number that it has outside.
+//! A supervisor is a subreaper, so no process of a server can leave it by losing its parent. A process in a process
+//! namespace of its own has the number here that it has outside.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 
@@ -15,10 +15,10 @@ use nix::unistd::Pid;
 use crate::MARKER;
 use crate::table::{Process, is_usable};
 
-/// Ancestors that are looked at. A process with more is [`Lineage::Unknown`].
+/// The most ancestors that are looked at. A process with more is [`Lineage::Unknown`].
 const GENERATIONS: usize = 1_024;
 
-/// How often a process whose ancestors change meanwhile is looked at anew.
+/// How often to look again at a process whose ancestors change meanwhile.
 const ATTEMPTS: usize = 5;
 
 /// Bytes of a command line that are read: the program and the word behind it.
@@ -31,15 +31,15 @@ pub enum Lineage {
     Free,
     /// This process, one of its ancestors or the process itself, is a supervisor.
     Supervised(i32),
-    /// Its ancestors cannot be seen: it is in a process namespace that cannot be looked into from here, or it has ended.
+    /// Its ancestors are invisible: it is in a process namespace that cannot be looked into from here, or it has ended.
     Unknown,
 }
 
 impl Lineage {
-    /// That of the process `pid`, at this moment.
+    /// The lineage of the process `pid` at this moment.
     ///
-    /// A number can be given to another process when the first one has ended, so the answer counts only while something
-    /// shows that `pid` has not ended.
+    /// A number can be given to another process when the first one has ended, so the answer counts only while the
+    /// caller knows that `pid` has not ended.
     #[must_use]
     pub fn of(pid: i32) -> Self {
         if pid <= 0 || !is_usable() {

@@ -1,5 +1,5 @@
-//! Symbolic links in the paths that a server in a sandbox is given. A server can make links where it may change files. Its next start
-//! must not follow them: `data`, which an entry names, could be a link to the keys of its person by then.
+//! Symbolic links in the paths that a server in a sandbox is given. A server can make links where it may change files.
+//! Its next start must not follow them: `data`, which an entry names, could be a link to the user's keys by then.
 
 #![expect(clippy::disallowed_methods, reason = "links are files")]
 
@@ -13,11 +13,11 @@ use nix::errno::Errno;
 /// As many links as the kernel follows in one path.
 const LINKS: usize = 40;
 
-/// Goes along `path`, from the root on, and returns where it leads. `look` gets each place on the way, and whether the path goes on
-/// from there; it returns the target of the link that is there, if it is one.
+/// Follows `path` from the root on, and returns where it leads. `look` gets each place on the way, and whether the path
+/// goes on from there; it returns the target of the link at that place, if it is one.
 ///
 /// # Errors
-/// What `look` returns, and `ELOOP` for too many links.
+/// Those of `look`, and `ELOOP` for too many links.
 pub(crate) fn walk(
     path: &Path,
     mut look: impl FnMut(&Path, bool) -> io::Result<Option<PathBuf>>,

@@ -1,4 +1,4 @@
-//! The mark of a supervisor, which each of its processes carries: how those are found whose supervisor and host were killed together.
+//! The mark that each process of a supervisor carries: it finds those whose supervisor and host were killed together.
 //!
 //! Such a process may have left its group, its session and its parent, and changed its name and its environment. What it cannot leave by
 //! itself is a limit that it inherited: the hard limit of the time that a real-time thread may run for without a pause (`RLIMIT_RTTIME`,
@@ -29,7 +29,7 @@ const LEVELS: u64 = 0xf;
 const PID_AT: u32 = 22;
 const PART: u64 = (1 << PID_AT) - 1;
 
-/// How often is looked again for what was left behind, while it is being ended.
+/// How often to look again for what was left behind, while it is being ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How long what was left behind may take to disappear.
@@ -40,7 +40,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 pub struct Mark(u64);
 
 impl Mark {
-    /// That of the supervisor with this process id, which may have ended but must not have been collected.
+    /// The mark of the supervisor with this process id, which may have ended but must not have been collected.
     pub fn of(supervisor: u32) -> Option<Self> {
         Some(Self::of_identity(table::identity(i32::try_from(supervisor).ok()?)?))
     }
@@ -93,14 +93,14 @@ fn mark_of(pid: i32) -> Option<Mark> {
     Mark::of_limit(line.split_ascii_whitespace().nth(1)?.parse().ok()?)
 }
 
-/// What carries this mark.
+/// The processes with this mark.
 pub fn marked_with(mark: Mark) -> Vec<Identity> {
     let supervisor = i32::try_from(mark.0 >> PID_AT).unwrap_or_default();
     marked(|found| found == mark).into_iter().filter(|id| id.pid() != supervisor).collect()
 }
 
-/// Ends what supervisors left behind that were killed together with their hosts. Returns how many processes were found. Blocks for as long
-/// as it takes to read the table of processes, and while there is something to end, for 2 s at most.
+/// Ends what supervisors left behind that were killed together with their hosts. Returns how many processes it found.
+/// Blocks while it reads the table of processes, and while there is something to end, for 2 s at most.
 pub fn end_what_was_left() -> usize {
     end_all(|| marked(Mark::is_lost), Instant::now() + LIMIT)
 }

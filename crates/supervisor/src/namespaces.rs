@@ -1,5 +1,5 @@
-//! Namespaces of a confined server, where the system lets an ordinary user have them: it sees no process, no file, no shared memory
-//! and, if it may use none, no network but its own.
+//! Namespaces of a confined server, where the system lets an ordinary user have them: it sees only its own processes,
+//! files and shared memory and, if it may use no network, only its own empty one.
 //!
 //! Three processes come before the server. The *keeper* makes the namespaces; it is what the supervisor takes for the server, and ends as the
 //! server ends. Its child is the *first* process of the new process namespace: it makes the new root, collects orphans, and is killed
@@ -31,25 +31,25 @@ use crate::tree::{release_streams, start};
 /// How long what a server left behind may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
-/// How often is looked whether it has.
+/// How often to check whether it has.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What the verdict begins with once the server is in namespaces.
+/// The beginning of the verdict once the server is in namespaces.
 pub(crate) const INSIDE: &str = "inside\n";
 
-/// How many processes of ours are between supervisor and server then.
+/// How many of our processes are between supervisor and server then.
 pub(crate) const HELPERS: u32 = 2;
 
 /// What the first process needs: to mount, and to give up the rest.
 const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
 
-/// Ends with `parent` from here on, however that ends; an error if it has ended.
+/// Makes this process end with `parent`, however that ends; an error if it has ended.
 pub(crate) fn end_with(parent: i32) -> Result<(), Failure> {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     if parent_of_this() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
 }
 
-/// By the numbers of the system's `/proc`: in a process namespace of its own, a first process has no parent that has a number.
+/// The parent by the system's `/proc`: in a process namespace of its own, a first process has no numbered parent.
 fn parent_of_this() -> Option<i32> {
     let own = getppid().as_raw();
     if own != 0 {
@@ -59,8 +59,8 @@ fn parent_of_this() -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Makes the namespaces, starts the first process in them, and ends as that says that the server ended; `None` if the system lets this
-/// user have none.
+/// Makes the namespaces, starts the first process in them, and ends with the exit that it reports for the server;
+/// `None` if the system lets this user have none.
 ///
 /// # Errors
 /// When this process is of no use any more.
@@ -97,7 +97,7 @@ fn above(end: OwnedFd) -> io::Result<OwnedFd> {
     if end.as_raw_fd() > EXIT_FD { Ok(end) } else { above(end.try_clone()?) }
 }
 
-/// Has what is started here keep the capabilities that it needs, which only hold in these namespaces.
+/// Keeps the capabilities for the processes started here that need them; they only hold in these namespaces.
 fn hand_down() -> rustix::io::Result<()> {
     let all = rustix::thread::capabilities(None)?;
     rustix::thread::set_capabilities(None, CapabilitySets { inheritable: NEEDED, ..all })?;
@@ -107,7 +107,7 @@ fn hand_down() -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Waits for the first process, and ends as it says that the server did.
+/// Waits for the first process, and ends as it reports that the server did.
 fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
     let first = rustix::process::Pid::from_raw(first.as_raw());
     let status = loop {
@@ -135,7 +135,8 @@ fn code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Becomes the first process of the namespaces: makes the new root, starts the server, and collects all that end until the server does.
+/// Becomes the first process of the namespaces: makes the new root, starts the server, and collects every process that
+/// ends until the server does.
 pub(crate) fn be_first(
     command: &Command<'_>,
     keeper: i32,
@@ -197,7 +198,7 @@ fn end_the_rest() {
     }
 }
 
-/// Gives up all that root may do more than others, for good: also by what it starts.
+/// Gives up all privileges that root has, for good, for this process and what it starts.
 pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
     let has = rustix::thread::capabilities(None)?;
     let _ = rustix::thread::clear_ambient_capability_set();
@@ -235,7 +236,7 @@ impl Command<'_> {
 /// Starts the running program once more to try it, which must call [`run_if_asked`](crate::run_if_asked).
 ///
 /// # Errors
-/// What the system said.
+/// The system's message.
 pub fn support() -> Result<(), String> {
     let output = std::process::Command::new("/proc/self/exe")
         .args([CONFINE, PROBE])
@@ -252,7 +253,7 @@ pub fn support() -> Result<(), String> {
 /// The word that asks whether there are namespaces.
 const PROBE: &str = "probe";
 
-/// Tries, if that is what is asked, and says on stdout what came of it.
+/// Tries to make namespaces, if the words ask for that, and prints the outcome to stdout.
 pub(crate) fn probe_if_asked(words: &[OsString]) -> Option<ExitCode> {
     let [word] = words else { return None };
     if word != PROBE {
@@ -263,7 +264,7 @@ pub(crate) fn probe_if_asked(words: &[OsString]) -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-/// Whether this process, which must have one thread, is let have namespaces. It is in them then.
+/// Tries to give namespaces to this process, which must have one thread. On success, it is in them.
 pub(crate) fn probe() -> Result<(), String> {
     let flags =
         CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;

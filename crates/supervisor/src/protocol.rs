@@ -1,4 +1,4 @@
-//! The words that host and supervisor exchange, and how a server can end.
+//! The messages between host and supervisor, and the ways in which a server can end.
 
 use std::fmt;
 #[cfg(target_os = "linux")]
@@ -12,15 +12,15 @@ pub const ORDERS_FD: i32 = 3;
 /// The file descriptor on which the supervisor writes reports.
 pub const REPORTS_FD: i32 = 4;
 
-/// The file descriptor on which a confined server's launcher tells its supervisor why it did not become the server.
+/// The file descriptor on which a launcher tells its supervisor why it did not become the confined server.
 #[cfg(target_os = "linux")]
 pub(crate) const VERDICT_FD: i32 = 3;
 
-/// The file descriptor on which the first process of a confined server's namespaces tells the signal that killed the server.
+/// The file descriptor on which the first process of the namespaces reports the signal that killed the server.
 #[cfg(target_os = "linux")]
 pub(crate) const EXIT_FD: i32 = 4;
 
-/// What the host can ask of a supervisor; one byte each on the wire.
+/// An order of the host to a supervisor; one byte each on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Order {
@@ -45,7 +45,7 @@ pub enum Exit {
     Code(i32),
     /// A signal of this number killed it.
     Signal(i32),
-    /// It ended, and the system did not say how.
+    /// It ended, and the system did not report how.
     Unknown,
     /// It and what it started were more processes than it may have at once, and were killed.
     TooManyProcesses(u32),
@@ -70,7 +70,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// What a supervisor tells the host; one line of ASCII each on the wire.
+/// A report of a supervisor to the host; one line of ASCII each on the wire.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
@@ -85,7 +85,7 @@ pub enum Report {
     ConfineFailed,
     /// The server ended; what it left behind is being ended now.
     Ended(Exit),
-    /// The supervisor ends; so many processes could not be ended (0 but for processes that cannot be killed).
+    /// The supervisor ends, after this many processes could not be ended (0 unless a process cannot be killed).
     Finished {
         /// How many.
         left: u32,
@@ -94,7 +94,7 @@ pub enum Report {
 
 #[cfg(target_os = "linux")]
 impl Report {
-    /// The server could not be started, for this reason.
+    /// The report for a server that could not start, for this reason.
     pub(crate) fn of_errno(errno: nix::errno::Errno) -> Self {
         Self::SpawnFailed(errno as i32)
     }

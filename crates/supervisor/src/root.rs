@@ -1,5 +1,5 @@
-//! The files of a confined server, in a mount namespace: a new root in which only those are that it may reach, and only those can
-//! be changed that it may change. What is not there cannot be connected to, listed, or given another mode.
+//! The files of a confined server, in a mount namespace: a new root with only the files that it may reach, where it can
+//! change only those that it may change. It can neither connect to, list nor change the mode of anything else.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it makes the tree of files that the server sees")]
 
@@ -18,7 +18,7 @@ use nix::unistd::{chdir, pivot_root};
 use crate::confine::Grant;
 use crate::links;
 
-/// Where the system's root is while the new one is built, and where that is built.
+/// The place of the system's root while the new one is built, and the place where that is built.
 const OLD: &str = "/old";
 const NEW: &str = "/new";
 
@@ -36,7 +36,7 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 /// this process namespace; otherwise it is the system's.
 ///
 /// # Errors
-/// What the system refused. This process is of no use then.
+/// The system's error. This process is of no use then.
 pub(crate) fn enter(grants: &[Grant], folder: &Path, by_tcp: bool) -> Result<bool, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
@@ -88,7 +88,8 @@ fn finish(folder: &Path) -> Result<(), Errno> {
     chdir(folder)
 }
 
-/// The processes of this namespace, or, where a container hides parts of its `/proc` and therefore allows no other, the system's.
+/// Mounts `/proc` for this namespace, or the system's, where a container hides parts of its `/proc` and therefore
+/// allows no other.
 fn processes() -> Result<bool, Errno> {
     let at = Path::new(NEW).join("proc");
     drop(fs::create_dir(&at));
@@ -103,7 +104,8 @@ fn bind(from: &Path, to: &Path) -> Result<(), Errno> {
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
 }
 
-/// Has names be looked up over TCP, whose ports can be judged: a copy of the resolver's configuration that says so.
+/// Makes names be looked up over TCP, whose ports can be judged: a copy of the resolver's configuration with that
+/// option.
 fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
     let at = within(NEW, resolver);
     let Ok(mut text) = fs::read(&at) else { return Ok(()) };
@@ -120,12 +122,13 @@ fn within(root: &str, path: &Path) -> PathBuf {
 
 #[derive(Default)]
 struct Builder {
-    /// What is to be there, by its own place, and whether it can be changed. In the order of their paths: what holds another comes first.
+    /// The files of the new root by their own place, and whether they can be changed. In order of their paths: parents
+    /// come first.
     binds: BTreeMap<PathBuf, bool>,
 }
 
 impl Builder {
-    /// Makes the way to `path` with all links in it, and returns its own place.
+    /// Creates the way to `path` with all links in it, and returns its own place.
     fn place(&mut self, path: &Path) -> io::Result<PathBuf> {
         links::walk(path, |place, goes_on| {
             let (old, new) = (within(OLD, place), within(NEW, place));
@@ -163,13 +166,13 @@ impl Builder {
         Ok(())
     }
 
-    /// Makes the working folder be there, empty if it is not the server's.
+    /// Creates the working folder, empty if it is not the server's.
     fn folder(&mut self, path: &Path) -> io::Result<()> {
         let place = self.place(path)?;
         folder(&within(NEW, &place))
     }
 
-    /// Makes all read-only that is not to be changed.
+    /// Makes everything read-only that must not change.
     fn seal(&self) -> io::Result<()> {
         let mounts = fs::read(Path::new(OLD).join("proc/self/mountinfo"))?;
         for line in mounts.split(|byte| *byte == b'\n') {

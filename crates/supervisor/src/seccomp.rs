@@ -13,20 +13,20 @@ use seccompiler::{
     SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
-/// What the filter depends on.
+/// The permissions that the filters depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
-    /// Datagrams of the internet families, and the system's list of network interfaces.
+    /// It may send datagrams of the internet families, and read the system's list of network interfaces.
     pub(crate) udp: bool,
-    /// To wait for connections.
+    /// It may wait for connections.
     pub(crate) listen: bool,
-    /// Sockets that are files.
+    /// It may use sockets that are files.
     pub(crate) local: bool,
     /// The server sees no process but its own: then it may name them in calls about other processes.
     pub(crate) alone: bool,
 }
 
-/// The newest call that was looked at (`removexattrat`). Newer ones "do not exist", so that programs do without them.
+/// The newest call that was reviewed (`removexattrat`). Newer ones "do not exist", so that programs do without them.
 const NEWEST: u32 = 466;
 
 const SOCKET_KIND: u64 = 0xf;
@@ -174,7 +174,7 @@ const NAMESPACES: &[c_int] = &[
 /// Puts the filters on this process, for good, and on all that it becomes and starts.
 ///
 /// # Errors
-/// What the system, or this architecture, cannot do.
+/// When the system, or this architecture, cannot.
 pub(crate) fn shut(calls: Calls) -> Result<(), String> {
     for program in programs(calls)? {
         apply_filter(&program).map_err(|error| format!("this system cannot shut system calls (seccomp): {error}"))?;
@@ -249,7 +249,8 @@ fn refused(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// No file that runs with the rights of its owner or its group: another user of the machine could start it, outside of the sandbox.
+/// Forbids files that run with the rights of their owner or group: another user of the machine could start them,
+/// outside of the sandbox.
 fn lend_no_rights(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     use SeccompCmpOp::MaskedEq;
     let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 /// One process, at the moment when the table was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// What tells this process from a later one with the same id.
+    /// Tells this process from a later one with the same id.
     pub id: Identity,
     /// The process id of its parent.
     parent: i32,
@@ -48,8 +48,8 @@ impl Identity {
 
     /// Sends `signal` to the process unless it has ended in the meantime.
     ///
-    /// Looking again just before leaves a window of microseconds in which the process could end and its id be given to
-    /// another one, which takes the system a full turn through all ids.
+    /// Between the last check and the signal, a window of microseconds remains in which the process could end and its
+    /// id be given to another one, which takes the system a full turn through all ids.
     pub fn signal(self, signal: Signal) {
         if self.is_alive() {
             // Failing means that it ended just now, or that it belongs to another user: neither can be helped.
@@ -64,7 +64,7 @@ impl Process {
         self.id.pid
     }
 
-    /// The process id of its parent; 0 when that cannot be seen from here.
+    /// The process id of its parent; 0 when that is invisible from here.
     pub(crate) fn parent(&self) -> i32 {
         self.parent
     }

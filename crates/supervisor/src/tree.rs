@@ -1,4 +1,4 @@
-//! What a supervisor process does, from its start to its exit. Single-threaded and synchronous.
+//! The work of a supervisor process, from its start to its exit. Single-threaded and synchronous.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its environment")]
 
@@ -44,29 +44,29 @@ const KILL_LIMIT: Duration = Duration::from_secs(3);
 /// How often the process table is read while the tree is being killed, besides each time that a child ends.
 const RESCAN: Duration = Duration::from_millis(20);
 
-/// How often the processes of a server are counted that may have only so many.
+/// How often to count the processes of a server that may have only so many.
 const COUNT: Duration = Duration::from_millis(25);
 
-/// How long is tried to stop all of a server that multiplies.
+/// How long to try to stop all processes of a server that multiplies.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// How much this process goes before the server that it counts, as `nice(2)` has it: before it altogether.
+/// The priority of this process over the server that it counts, as `nice(2)` has it: before it altogether.
 const URGENT: i32 = -20;
 
 /// How long the killed client of an engine may take to disappear.
 const CLIENT_LIMIT: Duration = Duration::from_secs(1);
 
-/// The longest that a launcher says.
+/// The longest report of a launcher.
 const VERDICT_BYTES: u64 = 4096;
 
-/// The exit code of a supervisor that could not do its work: as `env(1)` and its like.
+/// The exit code of a supervisor that could not do its work, as of `env(1)` and its like.
 const COULD_NOT_SUPERVISE: u8 = 125;
 
 /// The exit code of a supervisor that could not start the server.
 const COULD_NOT_START: u8 = 127;
 
-/// Runs `command` in `folder` as this process's server until it and all its descendants are gone; confined, if there are
-/// `words` that say to what.
+/// Runs `command` in `folder` as this process's server until it and all its descendants are gone; confined, if `words`
+/// name a confinement.
 pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]) -> ExitCode {
     let Prepared { orders, mut reports, signals } = match Prepared::new() {
         Ok(prepared) => prepared,
@@ -202,8 +202,8 @@ pub(crate) fn start(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, 
     posix_spawn(program.as_c_str(), &actions, &attributes, &command, &environment)
 }
 
-/// Starts this program once more, to become the server once it has given up what `words` do not name; waits until it has. Returns how
-/// many processes of ours stay between the two as well.
+/// Starts this program once more, which gives up what `words` do not name and becomes the server; waits until it has.
+/// Returns how many of our processes stay between the two as well.
 fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
     let supervisor = getpid().as_raw();
     let is_bare = Confinement::of_words(words).is_some_and(|confinement| confinement.bare);
@@ -234,7 +234,7 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
     }
 }
 
-/// Starts the first of the processes on the way to a confined server, and waits for what is said of it.
+/// Starts the first of the processes on the way to a confined server, and waits for its verdict.
 fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid, String), Report> {
     let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
     let (mut heard, verdict) = io::pipe().map_err(failed)?;
@@ -250,8 +250,8 @@ fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid
     Ok((launcher, said))
 }
 
-/// Has this process run before its server's, which could otherwise leave it no processor to be stopped with: a storm of forks
-/// grows for as long as it takes to count them. Only root may, and only root needs it: others are held by `RLIMIT_NPROC`.
+/// Gives this process priority over its server, which could otherwise leave it no processor to stop it with: a fork
+/// storm grows while it is counted. Only root may, and only root needs it: others are held by `RLIMIT_NPROC`.
 fn go_first() {
     let _ = rustix::process::setpriority_process(None, URGENT);
 }
@@ -276,7 +276,7 @@ pub(crate) fn release_streams() {
     let _ = chdir("/");
 }
 
-/// How far the end of the tree has come. A later stage never goes back to an earlier one.
+/// The stages of ending the tree. A later stage never goes back to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     /// The server may run.
@@ -287,7 +287,7 @@ enum Until {
     Killing { give_up_at: Instant },
 }
 
-/// How many processes the server may have at once, and how many of ours are counted with them.
+/// How many processes the server may have at once, and how many of ours are counted among them.
 #[derive(Clone, Copy, Debug)]
 struct Most {
     most: u32,
@@ -303,7 +303,7 @@ struct Tree {
     reports: File,
     /// Processes that it may have at once.
     most: Option<Most>,
-    /// The container that it is the engine's client of, until that is gone.
+    /// The container whose client the server is, until it is gone.
     container: Option<Removal>,
     /// Containers that could not be removed.
     stuck: u32,
@@ -349,7 +349,7 @@ impl Tree {
         self.kill();
     }
 
-    /// Watches until no descendant is left, or until those that are cannot be ended; tells how many that are.
+    /// Watches until no descendant is left, or until the rest cannot be ended; returns how many are left.
     fn watch(&mut self, orders: File, signals: &SignalFd) -> u32 {
         let mut orders = Some(orders);
         loop {
@@ -436,15 +436,15 @@ impl Tree {
         self.signal_what_cannot_be_seen(Signal::SIGTERM);
     }
 
-    /// The next best without a table of processes: the server's own group, whose id is taken as long as the server was
-    /// not collected.
+    /// Signals the server's own group, without a table of processes: its id is taken as long as the server was not
+    /// collected.
     fn signal_what_cannot_be_seen(&self, signal: Signal) {
         if self.exit.is_none() && !table::is_usable() {
             let _ = killpg(self.server, signal);
         }
     }
 
-    /// Has the engine remove the container, if there is one; ends the engine's client first, so that it starts no other.
+    /// Has the engine remove the container, if any; ends the engine's client first, so that it starts no other.
     fn remove_container(&mut self) {
         let Some(container) = self.container.take() else { return };
         if self.exit.is_none() {
@@ -471,7 +471,7 @@ impl Tree {
         }
     }
 
-    /// Does the work of the stage. Tells how many are left if they cannot be ended.
+    /// Does the work of the stage. Returns how many processes are left if they cannot be ended.
     fn advance(&mut self, now: Instant) -> Option<u32> {
         if let Until::Terminating { kill_at: Some(kill_at) } = self.stage
             && now >= kill_at
@@ -529,7 +529,7 @@ impl Tree {
         }
     }
 
-    /// Reads the signals that came for this process itself.
+    /// Reads the signals for this process itself.
     fn hear(&mut self, signals: &SignalFd) {
         while let Ok(Some(signal)) = signals.read_signal() {
             // An ended child is collected on the next turn; everything else asks this process to end.

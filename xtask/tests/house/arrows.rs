@@ -1,4 +1,4 @@
-//! Who may know whom. ARCHITECTURE.md draws it; a new arrow is a decision, made there and here together.
+//! The allowed dependencies. ARCHITECTURE.md draws them; a new arrow is a decision, made there and here together.
 
 use std::collections::BTreeSet;
 

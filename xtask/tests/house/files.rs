@@ -1,4 +1,4 @@
-//! How files are cut, named and reached.
+//! The size, names and references of files.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What clippy and rustc are told, in each crate.
+//! The lints of clippy and rustc in each crate.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The house rules, as tests: `cargo nextest run -p xtask`. What clippy can hold is held by clippy; this is the rest.
+//! The house rules, as tests: `cargo nextest run -p xtask`. Clippy checks what it can; these tests check the rest.
 //!
 //! A rule that stands in the way is a decision to discuss, in the same change as the code that needs it.
 

@@ -1,4 +1,4 @@
-//! What pages promise.
+//! Promises of the pages.
 
 use std::collections::BTreeSet;
 

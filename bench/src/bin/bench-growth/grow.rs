@@ -1,4 +1,4 @@
-//! Worlds of growing size, and what one item of each costs.
+//! Worlds of growing size, and the cost of one item of each.
 
 use std::{fmt::Write, time::Duration};
 
@@ -21,14 +21,14 @@ const TOOLS: usize = 10;
 const SERVERS: usize = 10;
 /// Tools of a page.
 const PAGE: usize = 500;
-/// Between two servers that do not become ready together.
+/// Between two servers that become ready one after the other.
 const MOMENT: Duration = Duration::from_millis(5);
 /// Selections and calls that are measured.
 const SELECTIONS: usize = 20_000;
 const CALLS: usize = 2_000;
-/// Until a world is this large, what comes once weighs more than what comes with each item.
+/// Below this size, one-time costs weigh more than the costs of each item.
 const SMALL: usize = 100;
-/// What there are many of.
+/// The items that grow in number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Servers with a few tools each.
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// The world of so many items.
+    /// The world with this many items.
     fn specs(self, items: usize) -> Vec<ServerSpec> {
         let (servers, tools) = match self {
             Self::Servers | Self::Stragglers => (items, TOOLS),
@@ -64,8 +64,8 @@ impl Kind {
     }
 }
 
-/// What is measured: its title, its digits behind the point, and how many times what it is in the cheapest world that is not
-/// small it may be in the largest. What grows with the square of the items is ten times as much with each step.
+/// The figures: title, digits behind the point, and how many times the cheapest world that is not small the largest may
+/// cost. A cost that grows with the square of the items is ten times as much with each step.
 const COLUMNS: [(&str, usize, f64); 8] = [
     // Searching among a thousand times as many, in memory that no cache holds, takes a few times as long.
     ("start, µs an item", 1, 4.0),
@@ -86,7 +86,7 @@ pub(crate) struct Step {
     costs: [f64; COLUMNS.len()],
 }
 
-/// Processor time of the whole process in microseconds, which other processes do not add to, and allocations.
+/// Processor time of this process alone in microseconds, and allocations.
 struct Meter {
     cpu: f64,
     heap: Heap,
@@ -104,7 +104,7 @@ impl Meter {
     }
 }
 
-/// Starts a world of so many items, changes it, uses it and ends it.
+/// Starts a world with this many items, changes it, uses it and ends it.
 pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
     let before = quiet().await;
     let mut specs = kind.specs(items);
@@ -147,13 +147,13 @@ pub(crate) async fn step(kind: Kind, items: usize) -> Result<Step, Trouble> {
     Ok(Step { items, costs })
 }
 
-/// Searches, so that the index is there: made in the background at some later time it would count for whatever is measured
-/// then.
+/// Searches, so that the index exists: made in the background at some later time it would count for whatever is
+/// measured then.
 async fn indexed(host: &Host) {
     host.search("echo", 1, &Selection::default()).await;
 }
 
-/// At most so many tools from everywhere in the catalog, half of them by the names that people use.
+/// At most this many tools from everywhere in the catalog, half of them by the names that people use.
 fn sample(host: &Host, most: usize) -> Vec<String> {
     let catalog = host.catalog();
     let every = catalog.tools().len().div_ceil(most).max(1);
@@ -161,7 +161,7 @@ fn sample(host: &Host, most: usize) -> Vec<String> {
     names.map(|(index, tool)| if index % 2 == 0 { tool.selector() } else { tool.name.clone() }).collect()
 }
 
-/// One line a world: each cost, and its ratio to that in the world before.
+/// One line for each world: its costs, and their ratios to those of the world before.
 pub(crate) fn table(kind: Kind, steps: &[Step]) -> String {
     let mut out = format!("| {} |", kind.word());
     for (title, ..) in COLUMNS {
@@ -182,7 +182,7 @@ pub(crate) fn table(kind: Kind, steps: &[Step]) -> String {
     out
 }
 
-/// What grows that should not.
+/// The costs that grow and should not.
 pub(crate) fn complaints(kind: Kind, steps: &[Step]) -> Vec<String> {
     let Some(last) = steps.last() else { return Vec::new() };
     let mut complaints = Vec::new();

@@ -1,8 +1,8 @@
-//! What a server, a tool, a call and a day cost when there are many of them:
+//! The cost of a server, a tool, a call and a day when there are many of them:
 //! `bench-growth [--soak SECONDS] [MOST_SERVERS MOST_TOOLS]`.
 //!
-//! Worlds of in-process servers, each ten times as large as the one before. What one of its items costs may not grow with
-//! the number of them; a cost that does is called out, and the program fails. With `--soak` it calls and reconnects for so
+//! Worlds of in-process servers, each ten times as large as the one before. The cost of one item may not grow with the
+//! number of items; a cost that does is reported, and the program fails. With `--soak` it calls and reconnects for that
 //! long instead, and fails when memory grows.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and judges; `false` when something grows that should not.
+/// Measures and judges; `false` when a cost grows that should not.
 fn run() -> Result<bool, Trouble> {
     let words: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

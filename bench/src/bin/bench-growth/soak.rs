@@ -1,4 +1,4 @@
-//! Calls and reconnects for a long time, with servers of every transport that die now and then: memory has to stay as it is.
+//! Calls and reconnects for a long time, with servers of every transport that die now and then: memory must not grow.
 
 use std::{
     fmt::Write,
@@ -19,16 +19,16 @@ use toolrack_host::{Event, Host, ServerSpec};
 
 /// Messages after which a server dies, a different number for each so that they do not die together.
 const MORTAL: [usize; 3] = [200, 350, 611];
-/// What is looked at in all.
+/// Samples in all.
 const SAMPLES: u32 = 30;
-/// Of the samples, so many come before memory is expected to be what it stays: a tenth of the time.
+/// The first samples, before memory is expected to stay the same: a tenth of the time.
 const WARM_UP: usize = 3;
-/// Between the first and the second half of the rest, live bytes and resident pages may grow by so much.
+/// How much live bytes and resident pages may grow between the first and the second half of the rest.
 const MOST: f64 = 0.02;
 /// Pages that the allocator keeps differ by more than that in a small process.
 const MOST_PAGES_KB: f64 = 1_024.0;
 
-/// One look at the process.
+/// One sample of the process.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     seconds: f64,
@@ -48,7 +48,7 @@ struct Sum {
     connected: u64,
 }
 
-/// Runs for so long; `false` when memory has grown.
+/// Runs for this long; `false` when memory has grown.
 pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
     let server = Server::start(&[])?;
     let host = host()?;
@@ -81,7 +81,7 @@ pub(crate) async fn run(time: Duration) -> Result<bool, Trouble> {
     Ok(is_flat)
 }
 
-/// Some of everything: in this process, on two pipes, over HTTP; those that die and those that do not.
+/// Servers of every kind: in this process, on two pipes, over HTTP; those that die and those that do not.
 fn specs(server: &Server) -> Result<Vec<ServerSpec>, Trouble> {
     let offer = Offer::default();
     let program = beside("bench-server")?.display().to_string();
@@ -145,7 +145,7 @@ fn line(sample: Sample) -> String {
     format!("| {seconds:.0} | {calls} | {failed} | {connected} | {live:.1} | {resident_kb:.0} | {files} |")
 }
 
-/// What is to be said of the samples, and whether memory is flat.
+/// The report on the samples, and whether memory is flat.
 fn judged(samples: &[Sample]) -> (String, bool) {
     let rest = samples.get(WARM_UP..).unwrap_or_default();
     let (early, late) = rest.split_at(rest.len() / 2);

@@ -1,9 +1,9 @@
-//! The file of accepted figures: for each its value, how far it may be off, and why it is what it is.
+//! The file of accepted figures: for each its value, its tolerance, and the reason for its value.
 
 use toml_edit::{DocumentMut, Item, Table, value};
 use toolrack_bench::Trouble;
 
-/// How far a figure that is new in the file may be off, in percent.
+/// The tolerance of a figure that is new in the file, in percent.
 const PERCENT: f64 = 5.0;
 
 /// The file, its comments included.
@@ -14,17 +14,17 @@ pub(crate) struct Accepted(DocumentMut);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) value: f64,
-    /// Off by so many percent of the value is not off.
+    /// The tolerance, in percent of the value.
     pub(crate) percent: f64,
 }
 
-/// What is to be said of a figure.
+/// The verdict on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
     AsAccepted,
     /// More than accepted.
     Worse(Figure),
-    /// Less than accepted: good, and to be written down, or else it can be lost again unseen.
+    /// Less than accepted: good, but to be accepted, or else it can be lost again unnoticed.
     Better(Figure),
     /// The file does not know it.
     Unknown,
@@ -43,7 +43,7 @@ impl Accepted {
         Ok(accepted)
     }
 
-    /// As it is written.
+    /// The text of the file.
     pub(crate) fn text(&self) -> String {
         self.0.to_string()
     }
@@ -62,7 +62,7 @@ impl Accepted {
         Some(Figure { value: number("value")?, percent: number("percent")? })
     }
 
-    /// What is to be said of a figure that is `now`.
+    /// The verdict on a figure that is `now`.
     pub(crate) fn judge(&self, name: &str, now: f64) -> Verdict {
         let Some(was) = self.figure(name) else { return Verdict::Unknown };
         // What the file shows is rounded to the last digit that counts.
@@ -76,7 +76,7 @@ impl Accepted {
         }
     }
 
-    /// Writes down that a figure is `now`, and why.
+    /// Accepts that a figure is `now`, for the reason `why`.
     pub(crate) fn accept(&mut self, name: &str, now: f64, why: &str) {
         let entry = self.0.entry(name).or_insert_with(|| Item::Table(Table::from_iter([("percent", PERCENT)])));
         entry["value"] = if now >= 100.0 { value(now.round() as i64) } else { value((now * 100.0).round() / 100.0) };
@@ -90,7 +90,7 @@ impl Verdict {
         matches!(self, Self::AsAccepted | Self::Better(_))
     }
 
-    /// What is wrong, and what to do; nothing when all is as accepted.
+    /// The problem, and what to do; `None` when the figure is as accepted.
     pub(crate) fn words(self) -> Option<String> {
         let accepted = |was: Figure| format!("accepted are {} ± {} %", super::rounded(was.value), was.percent);
         let words = match self {

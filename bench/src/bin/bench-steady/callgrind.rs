@@ -1,5 +1,5 @@
-//! Instructions, counted by valgrind's callgrind. What it finds is left in `target/bench/callgrind/`, where
-//! `callgrind_annotate` shows which functions they went to.
+//! Instructions, counted by valgrind's callgrind. Its output stays in `target/bench/callgrind/`, where
+//! `callgrind_annotate` shows the functions that they went to.
 
 use std::{
     env, fs,
@@ -17,7 +17,7 @@ use crate::Measured;
 /// Calls of the shorter run; the longer one makes twice as many, and start and end fall out of the difference.
 const CALLS: usize = 1_000;
 
-/// Why nothing can be counted here, if so. Other processors have other instructions, and of those nothing is accepted.
+/// Why instructions cannot be counted here, if so. Other processors have other instructions, without accepted figures.
 pub(crate) fn missing() -> Option<&'static str> {
     let version = Command::new("valgrind").arg("--version").stdin(Stdio::null()).output();
     if !cfg!(target_arch = "x86_64") {
@@ -47,7 +47,7 @@ pub(crate) fn measure() -> Result<Measured, Trouble> {
         [("cold-tools-instructions", ["tools", "builtin"].as_slice()), ("cold-call-instructions", &CALL)]
     {
         let mut command = Command::new(beside("toolrack")?);
-        // The first run makes the database; what counts is how a person's twentieth call starts.
+        // The first run makes the database; what counts is how a user's twentieth call starts.
         command.args(words).current_dir(&empty).env("TOOLRACK_HOME", &home).stdin(Stdio::null());
         let first = command.output()?;
         if !first.status.success() {
@@ -58,7 +58,7 @@ pub(crate) fn measure() -> Result<Measured, Trouble> {
     Ok(measured)
 }
 
-/// A call of the built-in server that does next to nothing, in an empty folder.
+/// A cheap call of the built-in server, in an empty folder.
 const CALL: [&str; 3] = ["call", "builtin/list_directory", "path=."];
 
 /// Instructions of one call in a row of the benchmark.
@@ -72,7 +72,7 @@ fn calls(row: Row, target: &[String]) -> Result<f64, Trouble> {
     Ok((twice as f64 - once as f64) / CALLS as f64)
 }
 
-/// All instructions of a command and its threads, but for those of the processes that it starts.
+/// All instructions of a command and its threads, without those of the processes that it starts.
 fn instructions(name: &str, command: &Command) -> Result<u64, Trouble> {
     let out = folder()?.join(format!("{name}.out"));
     let mut valgrind = Command::new("valgrind");

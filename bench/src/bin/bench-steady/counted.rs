@@ -1,4 +1,4 @@
-//! What this process counts itself: allocations, what stays of them, and connections.
+//! Figures that this process counts itself: allocations, bytes that stay, and connections.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use toolrack_bench::{
@@ -11,11 +11,11 @@ use toolrack_host::{BlockKind, Host, ServerSpec, Wire};
 
 use crate::Measured;
 
-/// Calls before anything is counted: whatever is made once is made then.
+/// Calls before anything is counted: one-time work is done then.
 const WARM_UP: usize = 200;
 /// Calls that are counted.
 const CALLS: usize = 1_000;
-/// What depends on who comes first, as connections that are opened together do, is measured so often; the least counts.
+/// How often to measure what depends on a race, as connections that are opened together do; the least counts.
 const TIMES: usize = 3;
 /// Tools of the large server.
 const TOOLS: usize = 10_000;
@@ -39,7 +39,7 @@ pub(crate) async fn measure() -> Result<Measured, Trouble> {
     Ok(measured)
 }
 
-/// The fast server with so many tools, on two pipes.
+/// The fast server with this many tools, on two pipes.
 fn stdio(tools: usize) -> Result<ServerSpec, Trouble> {
     let program = beside("bench-server")?.display().to_string();
     Ok(ServerSpec::stdio(program, ["stdio", "--tools", &tools.to_string()]))
@@ -74,7 +74,7 @@ async fn connects(server: &Server, in_flight: usize) -> Result<f64, Trouble> {
     Ok((server.accepted()? - before) as f64)
 }
 
-/// Allocations of telling a model of 100 tools once more.
+/// Allocations of one more block of 100 tools for a model.
 async fn blocks() -> Result<f64, Trouble> {
     let host = hosting(stdio(97)?, 1).await?;
     let kind = BlockKind::new(Wire::Anthropic);

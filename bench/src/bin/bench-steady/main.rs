@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and judges; `false` when something is not as it was accepted to be.
+/// Measures and judges; `false` when a figure is not as accepted.
 fn run() -> Result<bool, Trouble> {
     let words: Vec<String> = env::args().skip(1).collect();
     let (path, why) = match words.as_slice() {
@@ -84,7 +84,7 @@ fn run() -> Result<bool, Trouble> {
     Ok(true)
 }
 
-/// Prints every figure and what is to be said of it.
+/// Prints every figure and its verdict.
 fn tell(accepted: &Accepted, measured: &Measured, missing: &str) -> Vec<(&'static str, Verdict)> {
     for (name, unit) in FIGURES {
         let was = accepted.figure(name);
@@ -103,7 +103,7 @@ fn tell(accepted: &Accepted, measured: &Measured, missing: &str) -> Vec<(&'stati
     verdicts
 }
 
-/// As a person reads it, and as it stands in the file: whole numbers, but for small ones.
+/// A figure for people and for the file: a whole number, unless it is small.
 fn rounded(value: f64) -> String {
     if value >= 100.0 { format!("{value:.0}") } else { format!("{}", (value * 100.0).round() / 100.0) }
 }

@@ -14,7 +14,7 @@ use toolrack_bench::{
 };
 use toolrack_host::{Selection, ServerSpec};
 
-/// Tools of the fast server that do something.
+/// Tools of the fast server that do any work.
 const ABLE: usize = 3;
 
 /// The time of one round: a question to the model, with all tools, and a call.

@@ -61,7 +61,7 @@ async fn calls(job: &Job) -> Result<Figures, Trouble> {
     Ok(figures)
 }
 
-/// With the start of the server and the handshake, which a host does not do apart: the others list only.
+/// Includes the start of the server and the handshake, which a host does not do apart: the others list only.
 async fn list(job: &Job) -> Result<Figures, Trouble> {
     let watch = Watch::start();
     let host = hosting(spec(job)?, 1).await?;

@@ -68,7 +68,7 @@ impl Agent {
                 made = running.join_next() => {
                     let Some(made) = made else { return Ok(()) };
                     let Made { call, outcome, took } = unless_panicked(made).await;
-                    // It may have ended in the moment in which it began, and nothing ends before it begins.
+                    // The call may have ended in the moment in which it began, so its reports come first.
                     while let Ok(report) = reports.try_recv() {
                         report.tell(front);
                     }
@@ -77,7 +77,7 @@ impl Agent {
                     let outcome = Some(outcome.as_ref());
                     front.happened(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
                     turn.tool_said(&call.id, said);
-                    // The last one is stored with what follows from it.
+                    // The last result is stored with what follows from it.
                     if matches!(turn.next(), Next::CallTools(_)) {
                         front.keep(turn).await?;
                     }
@@ -128,7 +128,7 @@ impl Agent {
             Ok(tool) if !self.selection.has(tool) && !findable(tool) => {
                 catalog.select_within(name, &self.selection).map(drop).map_err(CallError::Unknown)
             }
-            // Whether there is such a tool, the host says.
+            // The host reports whether there is such a tool.
             _ => Ok(()),
         }
     }
@@ -209,7 +209,7 @@ fn said(outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
     match outcome {
         Ok(outcome) => {
             let text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
-            // What the text says already is kept nowhere else: secrets are hidden in it.
+            // Text that `text` has already is kept nowhere else: secrets are hidden in it.
             let parts = outcome.content.iter().filter(|part| !is_said(part)).cloned().collect();
             ToolSaid { text, is_error: outcome.is_error, parts }
         }

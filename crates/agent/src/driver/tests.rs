@@ -297,7 +297,7 @@ impl Asker for Silent {
     }
 }
 
-/// Ends the calls as soon as a person is asked.
+/// Ends the calls as soon as the user is asked.
 struct EndsAtTheQuestion(Arc<tokio::sync::Notify>);
 
 impl Front for EndsAtTheQuestion {

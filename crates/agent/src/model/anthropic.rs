@@ -89,7 +89,7 @@ impl Anthropic {
     /// text of the user.
     fn messages(&self, messages: &[Message]) -> Vec<Value> {
         let mut turns: Vec<Turn<'_>> = Vec::new();
-        // What cannot stand inside of a result follows after the last of them.
+        // Blocks that cannot stand inside of a result follow after the last of them.
         let mut after_results: Vec<Value> = Vec::new();
         for message in messages.iter().filter(|m| m.role != Role::System && body::says_something(m)) {
             if message.role != Role::Tool {
@@ -359,7 +359,7 @@ impl Listener {
                     append(block, "signature", text("signature"));
                 }
             }
-            // Citations, and what comes after our time: for people with a page to show them on.
+            // Citations, and newer kinds: they are for front ends that can show them.
             _ => {}
         }
     }

@@ -65,7 +65,7 @@ impl Account {
             .filter_map(|name| error.get(name)?.as_str())
             .find(|code| !code.is_empty());
         let mut message = error.get("message").map(words_of).unwrap_or_default();
-        // OpenRouter keeps what the provider behind it said.
+        // OpenRouter keeps the message of the provider behind it.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
             message = format!("{message}: {raw}");
         }
@@ -98,7 +98,7 @@ pub(super) fn told(words: &Words<'_>, account: &Account) -> ModelErrorKind {
             let code = (!account.code.is_empty()).then(|| quote(&account.code, words.key));
             ModelErrorKind::BrokenOff { code, message }
         }
-        // Google says 400 to a wrong key.
+        // Google answers a wrong key with 400.
         Some(status @ 400) if message.to_lowercase().contains("api key not valid") => {
             ModelErrorKind::Auth { status, message, advice: words.key_advice.to_owned() }
         }

@@ -22,7 +22,7 @@ const CONNECT_TIME: Duration = Duration::from_millis(300);
 const MOST_BYTES: usize = 512 * 1024;
 /// Of a server.
 const MOST_MODELS: usize = 20;
-/// Whose abilities are asked for.
+/// The number of models whose abilities are asked for.
 const MOST_DETAILS: usize = 5;
 
 /// A server that runs here.

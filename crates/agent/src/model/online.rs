@@ -179,7 +179,7 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
                 transport::secret_header(name, &value).map_err(|_| "the key has forbidden characters".to_owned())?;
             headers.insert(name, value);
         }
-        // Another header may carry what a gateway asks for, and an address of one's own may ask for nothing.
+        // Another header may carry a gateway's credentials, and the user's own address may need none.
         _ => {
             let is_needed = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
             let variable =

@@ -183,7 +183,7 @@ impl Selector {
             settings.context_tokens = Some(model.context_tokens);
             // Prices are those of the provider itself.
             settings.price = Some(model.price).filter(|_| base_url.is_none());
-            // Only Anthropic needs to be told, and a long answer is paid only if it is given.
+            // Only Anthropic needs a bound, and a long answer costs only if it is given.
             settings.max_tokens = (wire == Wire::Anthropic).then_some(model.max_output.min(32_000));
         }
         settings

@@ -23,7 +23,7 @@ fn text(text: &str) -> ToolSaid {
     ToolSaid { text: text.to_owned(), ..ToolSaid::default() }
 }
 
-/// Who said what, in short.
+/// The messages, in short.
 fn said(turn: &Turn) -> Vec<String> {
     let short = |message: &Message| match (&message.tool_call_id, message.calls()) {
         (Some(id), _) => format!("{id}{}: {}", if message.is_error { "!" } else { "" }, message.content),

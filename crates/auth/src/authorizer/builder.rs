@@ -48,8 +48,8 @@ impl SignInBuilder {
         self
     }
 
-    /// What the user should do to sign in to a server, with more scopes if some are given: one line, such as `toolrack
-    /// login sentry`.
+    /// How a user signs in to a server, with more scopes if some are given: one line of advice, such as
+    /// `toolrack login sentry`.
     pub fn how(mut self, how: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
         self.how = Box::new(how);
         self

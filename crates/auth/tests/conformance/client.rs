@@ -59,7 +59,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     ))
 }
 
-/// What is known of the client in advance: what its entry would say.
+/// The client's settings that are known in advance, as its entry would have them.
 fn oauth(scenario: &str, context: &Value) -> OAuth {
     let text = |name: &str| context[name].as_str().map(str::to_owned);
     let kept = |name: &str| KeptText { text: text(name), file: None };

@@ -79,7 +79,7 @@ impl Asker for Agreeable {
     }
 }
 
-/// Who answers what servers ask.
+/// Answers what servers ask.
 pub(crate) fn asker() -> SharedAsker {
     Arc::new(Agreeable)
 }
@@ -149,7 +149,7 @@ impl Scenario<'_> {
         Ok(())
     }
 
-    /// Calls every tool; the first failure is told when all were called.
+    /// Calls every tool; reports the first failure when all were called.
     async fn call_all(&self, arguments: Value) -> Result<(), CallError> {
         let mut done = Ok(());
         for tool in self.host.catalog().tools() {

@@ -34,7 +34,7 @@ impl Browser for Obedient {
     }
 }
 
-/// A person of this machine, with what is kept of them.
+/// A user of this machine, with stored tokens.
 pub(crate) struct Stage {
     pub(crate) server: FakeAuthorization,
     pub(crate) store: Arc<MemoryTokens>,
@@ -76,7 +76,7 @@ impl Stage {
         self.sign_in.login(self.destination(), &[], &self.browser).await
     }
 
-    /// Another process of the same person.
+    /// Another process of the same user.
     pub(crate) fn another(&self) -> SignIn {
         sign_in(&self.store)
     }

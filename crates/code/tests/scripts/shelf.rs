@@ -141,7 +141,7 @@ pub(crate) async fn printed(host: &Host, code: &str) -> String {
     outcome.text
 }
 
-/// What a model is told of a script that did not come to its end.
+/// The model's text about a script that did not come to its end.
 pub(crate) async fn failure(host: &Host, code: &str) -> String {
     let outcome = run(host, code).await.unwrap();
     assert!(outcome.is_error, "{}", outcome.text);

@@ -17,7 +17,7 @@ pub(super) struct File {
     root: Node,
 }
 
-/// Whose words an entry is in.
+/// The program in whose words an entry is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// `[[defaults.mcp]]` with a name.
@@ -109,7 +109,7 @@ impl File {
         self.parsed.contains_key("mcp_servers")
     }
 
-    /// Whose words a new entry is written in.
+    /// The words for a new entry.
     fn form(&self) -> Result<Form, EditError> {
         let path = super::File::path(self);
         let is_called = |name: &str| path.file_name().is_some_and(|file| file == name);
@@ -125,7 +125,7 @@ impl File {
         let named = (form == Form::Ours).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = named.iter().map(|name| ("name", name)).collect();
         let of_entry = entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
-        // There, `name` is what the entry is called, and nothing else can be.
+        // There, `name` is the name of the entry, and cannot be another field.
         fields.extend(of_entry.filter(|(name, _)| form != Form::Ours || *name != "name"));
         fields.sort_by_key(|(name, _)| render::rank(name));
         let mut out = Vec::with_capacity(fields.len());
@@ -363,11 +363,11 @@ impl super::File for File {
         if let Some(Json::Array(servers)) = defaults.and_then(|defaults| defaults.shift_remove("mcp")) {
             for server in servers {
                 let name = server.get("name").and_then(Json::as_str).map(str::to_owned);
-                // Those without a name are told apart by what they say.
+                // Servers without a name are told apart by their content.
                 parts.insert(("server", name.unwrap_or_else(|| server.to_string())), server);
             }
         }
-        // What holds nothing but servers comes and goes with them.
+        // A table that holds nothing but servers comes and goes with them.
         if top.get("defaults").and_then(Json::as_object).is_some_and(serde_json::Map::is_empty) {
             top.as_object_mut().and_then(|top| top.shift_remove("defaults"));
         }

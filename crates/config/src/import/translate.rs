@@ -155,7 +155,7 @@ impl Translation<'_> {
         let bare = if matches!(ours, "env" | "headers") { Bare::Names } else { Bare::Nothing };
         let value = self.value(&member.name, &member.node, bare);
         match value {
-            // What was written out as a default says nothing.
+            // An empty default sets nothing.
             Value::List(nodes) if nodes.is_empty() => {}
             Value::Map(members) if members.is_empty() => {}
             Value::Map(members) => self.merge(ours, member, members),

@@ -9,8 +9,8 @@ use super::{Interpolate, Values};
 use crate::placeholder::Bare;
 
 impl Interpolate {
-    /// Gives `plan` a container. The environment of the plan is the client's then: the person's own folders, language and
-    /// whatever says where the engine is, and beside it the values that the child is given by name.
+    /// Gives `plan` a container. The environment of the plan is the client's then: the user's own folders, language and
+    /// the variables that locate the engine, and beside it the values that the child gets by name.
     pub(super) fn contain(
         &self,
         spec: &Stdio,

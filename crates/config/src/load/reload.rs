@@ -52,7 +52,7 @@ pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result
 /// Files that had servers in them and now have no text at all.
 fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
     let had_servers = |path: &Path| before.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
-    // As it was read: by now the file may have its text again, of which nothing is in `loaded`.
+    // The file as it was read: by now it may have its text again, but `loaded` has nothing of that.
     let files = loaded.blank.iter().map(PathBuf::as_path);
     files
         .filter(|path| had_servers(path))
