@@ -14,7 +14,8 @@ pub struct Timeouts {
     /// A call's whole time, whatever progress says. Configured as `max_call_time`. Default 10 min. A question to a
     /// person stops both clocks.
     pub call_total: Duration,
-    /// Each of the two waits of a shutdown (after closing stdin, after TERM). Set by `shutdown_timeout`. Default 2 s.
+    /// Each of the two waits of a shutdown (after closing stdin, after TERM).
+    /// Configured as `shutdown_timeout`. Default 2 s.
     pub shutdown: Duration,
 }
 
@@ -33,7 +34,8 @@ impl Default for Timeouts {
 /// Size and count bounds of one server. Each is an error or a counted warning that names it when it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// One message on the wire: a stdio line, a JSON body, an SSE event. Set by `max_message_bytes`. Default 8 MiB.
+    /// One message on the wire: a stdio line, a JSON body, an SSE event.
+    /// Configured as `max_message_bytes`. Default 8 MiB.
     pub message_bytes: usize,
     /// Text of one result that goes to the model; the rest is kept as an artifact. Configured as `max_output_bytes`.
     /// Default 200,000 bytes.
