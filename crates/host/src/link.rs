@@ -1,7 +1,7 @@
-//! One connection to one server: the only room that knows how MCP is written.
+//! One connection to one server: the only module that knows MCP's wire format.
 //!
-//! Above it, both eras and all transports look alike: [`Connector::connect`] gives a [`Connection`], whose [`Link`]
-//! lists, calls and reads. Nothing here decides whether a call may run, and nothing here starts again by itself.
+//! Above it, both eras and all transports look alike: [`Connector::connect`] returns a [`Connection`], whose [`Link`]
+//! lists, calls and reads. Nothing here decides whether a call may run, and nothing here restarts by itself.
 
 mod bounds;
 mod channel;
@@ -91,25 +91,25 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) resolver: Arc<dyn Resolver>,
-    /// Who signs requests in.
+    /// Signs requests in.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
     pub(crate) client: ClientInfo,
-    /// Who watches over child processes.
+    /// Watches over child processes.
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) clients: Clients,
-    /// Where requests may go, and pages that are shown.
+    /// Where requests may go, and which pages may be shown.
     pub(crate) egress: Egress,
     /// Tasks of all connections.
     pub(crate) tracker: TaskTracker,
-    /// The resources that somebody listens to.
+    /// The resources that callers listen to.
     pub(crate) watched: Arc<Watched>,
-    /// Who sees each message.
+    /// Sees each message.
     pub(crate) observer: Observer,
 }
 
-/// A live connection and the duty to end it. Dropping it ends it at once, hard.
+/// A live connection, which its owner ends. Dropping it ends it at once, without grace.
 pub(crate) struct Connection {
     pub(crate) link: Link,
     child: Option<Child>,
@@ -125,14 +125,14 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Ends the connection politely: closes the child's stdin, says farewell to a session, and waits; at most a few
-    /// seconds, after which nothing of it is left.
+    /// Ends the connection gracefully: closes the child's stdin, ends the session at the server, and waits a few
+    /// seconds at most. Nothing of it is left then.
     pub(crate) async fn shutdown(mut self) {
         self.link.0.channel.closed.close(LinkError::Stopped);
         if let Wire::Http(http) = &self.link.0.channel.wire {
             http.farewell().await;
         }
-        // Ends reader and writer, and with them the child's stdin.
+        // Ends the reader and the writer, and with them the child's stdin.
         self.stop.cancel();
         if let Some(child) = self.child.take() {
             child.shutdown(Grace { stdin: self.grace, term: self.grace }).await;
@@ -148,7 +148,7 @@ struct Inner {
     channel: Channel,
     session: Session,
     slots: Arc<Semaphore>,
-    /// Requests that somebody has made.
+    /// How many requests were made.
     uses: AtomicU64,
     client: ClientInfo,
     asker: SharedAsker,
@@ -176,7 +176,7 @@ impl Link {
         &self.0.limits
     }
 
-    /// Waits for the end of the connection and tells why.
+    /// Waits for the end of the connection and returns why it ended.
     pub(crate) async fn closed(&self) -> LinkError {
         self.0.channel.closed.wait().await
     }
@@ -200,7 +200,7 @@ impl Link {
         slot.map_err(|_| LinkError::Stopped)
     }
 
-    /// Waits until nobody has made a request for as long as `after`; for ever without one.
+    /// Waits until the link has been unused for as long as `after`; for ever without one.
     pub(crate) async fn unused(&self, after: Option<Duration>) {
         let Some(after) = after else {
             return pending().await;
@@ -265,7 +265,7 @@ impl Link {
 }
 
 impl Connector {
-    /// Each line that a child process writes to stderr is an event.
+    /// Turns each line that a child process writes to stderr into an event.
     fn on_stderr(&self, server: &ServerName) -> Option<child::LineHook> {
         let (events, server, rate) = (self.events.clone(), server.clone(), Rate::new(TALK_PER_SECOND));
         Some(Arc::new(move |line| {
@@ -286,7 +286,7 @@ struct Attempt<'a> {
 }
 
 impl Connector {
-    /// Waits until somebody has signed in to a server that wants that; for ever where nobody can.
+    /// Waits until the user has signed in to a server that asks for it; for ever where that is not possible.
     pub(crate) async fn signed_in(&self, name: &ServerName, spec: &ServerSpec) {
         if let (Some(authorizer), Transport::Http(http) | Transport::Sse(http)) = (&self.authorizer, &spec.transport)
             && let Ok(url) = http::resolved_url(&self.resolver, name, http).await
@@ -326,7 +326,7 @@ impl Connector {
     }
 }
 
-/// What an attempt has begun, for those who want to know of it when it does not come to an end.
+/// What an attempt has started, for the error when it does not end in time.
 #[derive(Default)]
 struct Started {
     process: Option<Process>,
@@ -336,7 +336,7 @@ struct Started {
 impl Attempt<'_> {
     async fn run(&self, started: &mut Started) -> Result<Connection, LinkError> {
         let stop = CancellationToken::new();
-        // Ends whatever was begun when this attempt fails or is dropped.
+        // Ends whatever was started if this attempt fails or is dropped.
         let guard = stop.clone().drop_guard();
         let inbound = Inbound::new(
             self.name.clone(),
@@ -374,7 +374,7 @@ impl Attempt<'_> {
         Ok(Connection { link, child, stop, grace: self.spec.timeouts.shutdown })
     }
 
-    /// The same error, where it is the end of an engine's client in words that say what the engine meant.
+    /// Explains the exit of a container engine's client; returns any other error as it is.
     fn explained(&self, error: LinkError) -> LinkError {
         match &self.spec.transport {
             Transport::Stdio(stdio) if stdio.container.is_some() => contained::explained(error),

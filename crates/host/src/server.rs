@@ -1,5 +1,5 @@
-//! One task per server owns its connection: connects, lists, watches, reconnects. Everybody else sees what it
-//! publishes and clones a link out of it; nobody waits behind anybody.
+//! One task per server owns its connection: it connects, lists, watches and reconnects. The rest of the host reads what
+//! it publishes and clones a link out of it, so that no caller waits behind another.
 
 mod pinning;
 mod task;
@@ -30,13 +30,13 @@ use crate::{
 pub enum State {
     /// Configured and switched off.
     Disabled,
-    /// Brought by a project file and not approved: neither started nor looked up.
+    /// Configured by a project file and not approved: neither started nor looked up.
     PendingTrust,
-    /// Not connected, and nothing is being done about it.
+    /// Not connected, and no attempt is under way or planned.
     Disconnected,
     /// Being connected for the first time, or again on request.
     Connecting,
-    /// Not running: it is started when it is called. Its tools are known from before.
+    /// Not running; the next call starts it. Its tools are known from its last run.
     Idle {
         /// How many of its tools are in the catalog.
         tools: usize,
@@ -55,19 +55,19 @@ pub enum State {
     Reconnecting {
         /// Failed attempts so far.
         attempt: u32,
-        /// How many are made in all.
+        /// How many attempts are made in all.
         attempts: u32,
         /// The wait before the next one, in milliseconds, as of when this was published.
         in_ms: u64,
         /// Why, safe to print.
         error: String,
     },
-    /// It wants a sign-in first.
+    /// The server requires a sign-in first.
     NeedsAuth {
-        /// What it said, safe to print.
+        /// What to do, or what the server said; safe to print.
         how: String,
     },
-    /// Given up until somebody asks, or the configuration changes.
+    /// No further attempt, until a caller asks for one or the configuration changes.
     Failed {
         /// Why, safe to print.
         error: String,
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    /// The error that goes with it, if one does.
+    /// The error of this state, if it has one.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match self {
@@ -114,9 +114,9 @@ pub(crate) struct Snapshot {
     pub(crate) session: Option<Arc<Session>>,
     /// Why the last attempt or connection ended.
     pub(crate) error: Option<Arc<LinkError>>,
-    /// Attempts to connect that have ended, one way or the other.
+    /// Attempts to connect that have ended, with or without success.
     pub(crate) attempts: u64,
-    /// How often the tools were held against their pins again.
+    /// How often the tools were checked against their pins again.
     pub(crate) rechecks: u64,
 }
 
@@ -130,7 +130,7 @@ impl Snapshot {
         self.session = Some(Arc::new(link.session().clone()));
     }
 
-    /// The link, unless its connection has ended and nobody has noticed yet.
+    /// The link, unless its connection has ended, which the server's task may not have noticed yet.
     pub(crate) fn live_link(&self) -> Option<Link> {
         self.link.clone().filter(|link| !link.is_closed())
     }
@@ -147,14 +147,14 @@ pub(crate) struct Server {
     _end: DropGuard,
 }
 
-/// Somebody wants a connection.
+/// Signals that wake a server's task.
 #[derive(Debug, Default)]
 struct Again {
-    /// Reconnect, even a healthy one.
+    /// Reconnect, even a healthy connection.
     now: Notify,
-    /// Do not wait any longer, if waiting is what you do.
+    /// Connect now instead of waiting.
     nudge: Notify,
-    /// Pins may be others now.
+    /// Pins may have changed.
     pins: Notify,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct Surroundings {
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) pins: Option<Arc<dyn Pins>>,
     pub(crate) tasks: TaskTracker,
-    /// Told after each publication.
+    /// Notified after each publication.
     pub(crate) changed: Arc<Notify>,
     /// Makes the waits of this host differ from those of others.
     pub(crate) jitter: u64,

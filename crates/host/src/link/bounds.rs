@@ -1,4 +1,4 @@
-//! How large a message may be: it depends on what was asked for.
+//! How large a message may be, which depends on the request.
 
 use super::error::LinkError;
 use crate::spec::{Limits, Setting};
@@ -39,7 +39,7 @@ impl Bounds {
 }
 
 impl Bound {
-    /// That something was larger.
+    /// The error for something larger.
     pub(crate) fn passed(self, code: &'static str, what: &'static str, seen: u64) -> LinkError {
         LinkError::TooLarge { code, what, limit: self.bytes, seen, setting: self.setting }
     }

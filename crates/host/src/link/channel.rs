@@ -1,4 +1,4 @@
-//! One connection before anybody knows what it speaks: a wire, its receiving end, and how requests are written.
+//! One connection before its era is known: a wire, its receiving end, and how requests are written.
 
 use std::sync::{
     Arc,
@@ -66,12 +66,12 @@ impl Channel {
         }
     }
 
-    /// Asks for a subscription, as [`Self::ask`] does; it also ends when the server takes it back.
+    /// Like [`Self::ask`], for a subscription; also ends when the server takes it back.
     pub(crate) async fn listen<P: Serialize>(&self, ask: Ask<'_, P>) -> Answered {
         self.stand(self.next_id(), ask).await
     }
 
-    /// Asks for a subscription, as [`Self::listen`] does; and what it was agreed to, when it is.
+    /// Like [`Self::listen`]; the receiver gets the resources that the server agreed to.
     pub(crate) fn subscribe<'a, P: Serialize + Send + 'a>(
         &'a self,
         ask: Ask<'a, P>,
@@ -84,7 +84,7 @@ impl Channel {
         let revocable = self.inbound.revocable(id);
         tokio::select! {
             answer = self.send(id, ask, None) => answer,
-            // On a stream, a server may end it so.
+            // On a stream, a server may end a subscription this way.
             () = revocable.revoked() => Ok(Bytes::new()),
         }
     }
@@ -105,7 +105,7 @@ impl Channel {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// As [`Self::exchange`]; and what nests too deep is no answer. Of a list, the items are looked at one by one.
+    /// Like [`Self::exchange`], but refuses an answer that nests too deep; the items of a list are checked one by one.
     async fn send<P: Serialize>(&self, id: i64, ask: Ask<'_, P>, token: Option<i64>) -> Answered {
         let method = ask.method;
         let answer = self.exchange(id, ask, token).await?;

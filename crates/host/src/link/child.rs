@@ -3,13 +3,13 @@
 //! [`spawn`] starts a program and hands out four parts: its stdin and stdout, the [`StderrTail`] (always drained, the
 //! last 64 KiB kept) and the [`Handle`], which knows how the process ended and can end it.
 //!
-//! With a [`Supervisor`], which is how servers are started on Linux, nothing that the program starts survives it, nor
-//! the host: see [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group
-//! and that group is ended: a process that left the group survives, and so does everything if the host is killed with
+//! With a [`Supervisor`], the way servers are started on Linux, no process that the program starts outlives it or the
+//! host: see [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group and
+//! that group is ended: a process that left the group survives, and so does everything if the host is killed with
 //! `SIGKILL` and the program does not end at the end of its stdin.
 //!
-//! The end of the process is seen by waiting for the process. It is *not* the end of its stdout, which anything that it
-//! started may hold open, nor is there nothing left to read in stdout when the process has ended.
+//! The host waits for the process to see its end, *not* for the end of its stdout: a process that it started may hold
+//! stdout open, and stdout may still hold output when the process has ended.
 
 mod container;
 mod engine;
@@ -50,9 +50,9 @@ pub struct ChildCommand {
     pub env: Vec<(OsString, OsString)>,
     /// The working folder; the host's own if it is `None`.
     pub cwd: Option<PathBuf>,
-    /// Who watches the process; see the module. Ignored but on Linux.
+    /// Watches the process; see the module. Only used on Linux.
     pub supervisor: Option<Supervisor>,
-    /// What it may do, if not everything. Needs a supervisor, and Linux.
+    /// What the program may do, if not everything. Needs a supervisor, and Linux.
     pub confinement: Option<Box<Confinement>>,
     /// A container that it runs in. Needs a supervisor, and Linux.
     pub container: Option<Box<Enclosure>>,
@@ -77,9 +77,9 @@ impl fmt::Debug for ChildCommand {
 /// A started program, in parts that can be moved to where they are used.
 #[derive(Debug)]
 pub struct Child {
-    /// Where the program reads. Dropping it is how a server is asked to end.
+    /// The program's input. Dropping it asks a server to end.
     pub stdin: ChildStdin,
-    /// Where the program writes.
+    /// The program's output.
     pub stdout: ChildStdout,
     /// The last of what the program wrote to stderr.
     pub stderr: StderrTail,
@@ -92,7 +92,7 @@ pub struct Child {
 /// `on_stderr` gets every line of its stderr. The tasks that drain stderr and watch the process run on `tasks` and end
 /// when the process and everything below it are gone.
 ///
-/// Files are looked up and the process is forked on a blocking thread, so that a dead network folder stops nobody else.
+/// Looks up files and forks on a blocking thread, so that a dead network folder blocks no other task.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ pub async fn spawn(
     on_stderr: Option<LineHook>,
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
-    // What the child looks up itself is not to be found in its working folder either.
+    // The child must not find programs in its working folder either when it searches `PATH` itself.
     for (_, path) in command.env.iter_mut().filter(|(name, _)| name == "PATH") {
         if let Some(absolute) = absolute_path(path) {
             *path = absolute;
@@ -131,7 +131,7 @@ pub async fn spawn(
     unsupervised::spawn(command, on_stderr, tasks).await
 }
 
-/// Runs `work` on a blocking thread that `tasks` knows of.
+/// Runs `work` on a blocking thread that `tasks` tracks.
 async fn off_the_runtime<T: Send + 'static>(
     tasks: &TaskTracker,
     work: impl FnOnce() -> Result<T, SpawnError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The two clocks of a request: silence, which progress starts anew, and total time, which nothing does.
+//! The two clocks of a request: silence, which progress resets, and total time, which nothing resets.
 //! Both stand still while a person is being asked, for [`LONGEST_PAUSE`] in all.
 
 use std::{
@@ -72,7 +72,7 @@ impl Clock {
         }
     }
 
-    /// Something was heard: the silence starts anew.
+    /// The server sent something: the silence starts anew.
     pub(crate) fn touch(&self) {
         self.lock().heard = Instant::now();
     }

@@ -1,12 +1,12 @@
-//! What an engine means when it does not run a container.
+//! Explains why a container engine did not run a container.
 
 use super::error::LinkError;
 
 const NO_COMMAND: (&str, &str) =
     ("its command is not in the image", "check `command`, or leave it out to run what the image says");
 
-/// `error` of a server in a container: what was wrong with the engine or the image, where that is what its end says
-/// (`docker-run(1)` and `podman-run(1)`, "Exit Status").
+/// Replaces `error` by what was wrong with the engine or the image, where the exit status says so (`docker-run(1)` and
+/// `podman-run(1)`, "Exit Status").
 pub(super) fn explained(error: LinkError) -> LinkError {
     let LinkError::Exited { exit, stderr, noise } = error else { return error };
     let (why, next) = match &*exit {
@@ -20,7 +20,7 @@ pub(super) fn explained(error: LinkError) -> LinkError {
     LinkError::Container { why, next, stderr }
 }
 
-/// By the words of the engines, as far as they are known: they have no codes.
+/// Matches the messages of the engines, as far as they are known: they have no codes.
 fn of_engine(said: &str) -> (&'static str, &'static str) {
     const KNOWN: &[(&[&str], &str, &str)] = &[
         (

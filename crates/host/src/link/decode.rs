@@ -1,4 +1,4 @@
-//! From raw results to MCP's nouns, leniently: one bad tool or content block costs that one, never its neighbours.
+//! Decodes raw results into MCP's types, leniently: one bad tool or content block costs that one, never its neighbours.
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -16,11 +16,11 @@ pub(crate) const MAX_TOOL_NAME: usize = 512;
 pub(crate) struct Page<'a> {
     pub(crate) items: Vec<&'a RawValue>,
     pub(crate) next_cursor: Option<String>,
-    /// There may be more, but the cursor to it is not text.
+    /// There may be more pages, but the cursor is not a string.
     pub(crate) is_cut: bool,
 }
 
-/// Takes the array `field` of a list result apart, without looking at its elements.
+/// Splits the array `field` of a list result into its elements, which stay raw.
 pub(crate) fn page<'a>(result: &'a [u8], field: &str) -> Result<Page<'a>, LinkError> {
     let mut members: std::collections::BTreeMap<String, &'a RawValue> =
         serde_json::from_slice(result).map_err(|error| LinkError::unparsable(format!("the list result: {error}")))?;
@@ -95,7 +95,7 @@ pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
     })
 }
 
-/// A member that is dropped, not fatal, when it has the wrong shape.
+/// Drops a member of the wrong shape instead of failing.
 fn lenient<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -158,7 +158,7 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
 pub(crate) struct CallResult {
     pub(crate) content: Vec<Content>,
     pub(crate) structured: Option<Value>,
-    /// The server says that its text leaves nothing of `structured` unsaid.
+    /// The server declares that its text contains everything in `structured`.
     pub(crate) is_text_whole: bool,
     pub(crate) is_error: bool,
     pub(crate) warnings: Vec<String>,
@@ -220,7 +220,7 @@ fn is_text_whole(meta: &RawValue) -> bool {
         && serde_json::from_str::<Value>(meta.get()).is_ok_and(|meta| meta[TEXT_IS_WHOLE] == true)
 }
 
-/// Whether a result object of `tools/call` that nobody here looks into says that the tool failed.
+/// Whether a `tools/call` result that is passed on undecoded says that the tool failed.
 pub(crate) fn plain_result(result: &[u8]) -> Result<bool, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -243,13 +243,13 @@ pub(crate) fn plain_result(result: &[u8]) -> Result<bool, LinkError> {
     Ok(is_error(wire.is_error))
 }
 
-/// `isError`. What is neither true nor false is an error unless it clearly means that it is none: a failure must not pass for
-/// a result.
+/// `isError`. A value that is neither true nor false is an error unless it clearly means false: a failure must not pass
+/// for a result.
 fn is_error(written: Option<&RawValue>) -> bool {
     !matches!(written.map(RawValue::get), None | Some("false" | "null" | "0" | "\"\"" | "\"false\""))
 }
 
-/// One content block; what is not understood is kept as it came.
+/// One content block; an unknown one is kept as it came.
 pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
     #[derive(Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
@@ -286,7 +286,7 @@ pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
         Ok(Wire::ResourceLink { uri, name, description, mime_type }) => {
             Content::ResourceLink { uri, name, description, mime_type }
         }
-        // JSON that says nothing to us is kept; what is no text at all (half of an escape, say) cannot be.
+        // Unknown JSON is kept; what is not valid text (half of an escape, say) cannot be.
         Err(_) => {
             let other = serde_json::from_str(raw.get());
             Content::Other(other.map_err(|error| LinkError::unparsable(format!("a content block: {error}")))?)
@@ -334,7 +334,7 @@ pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
     })
 }
 
-/// The parameters of `notifications/progress`: whose it is, and how far.
+/// The parameters of `notifications/progress`: the token and the progress.
 pub(crate) fn progress(params: &RawValue) -> Option<(i64, Progress)> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]

@@ -1,5 +1,5 @@
-//! Clients that connect only where [egress](crate::egress) lets them: names are looked up where connections are made, and what
-//! they must not lead to is left out there.
+//! Clients that connect only where [egress](crate::egress) lets them: names are resolved when a connection is made, and
+//! forbidden addresses are left out there.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -11,7 +11,7 @@ use reqwest::{
 use crate::egress::{Guard, Proxy};
 
 impl Guard {
-    /// Makes the client that `builder` begins connect by these rules and through this proxy, and no other way.
+    /// Builds the client so that it connects by these rules and through this proxy, and no other way.
     ///
     /// # Errors
     /// When the proxy or the client cannot be used.
@@ -25,7 +25,7 @@ impl Guard {
     }
 }
 
-/// Gives a client the addresses that its guard allows: there are no others that it could connect to.
+/// Resolves names to the addresses that the guard allows, so that a client cannot connect to any other.
 pub(crate) struct Names(pub(crate) Guard);
 
 impl fmt::Debug for Names {

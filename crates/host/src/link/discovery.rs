@@ -3,9 +3,9 @@
 //! A model that is shown thousands of definitions has no room left to think. So it is shown three, which never change
 //! (and keep its prompt cache warm): it searches, reads what a tool takes, and calls it by name.
 //!
-//! A call of `call_tool` never gets here, unless its arguments are wrong: [`Host::call`](crate::Host::call) takes it for
-//! the call of the tool that it names, with the asker, the bounds and everything else of that call. So the gate judges
-//! the tool itself, events name it, and its result is no result within a result.
+//! A call of `call_tool` only reaches this server if its arguments are wrong: otherwise
+//! [`Host::call`](crate::Host::call) takes it for a call of the tool that it names, with the asker, the bounds and
+//! everything else of that call. So the gate judges the tool itself, events name it, and its result stays unwrapped.
 
 use std::{
     borrow::Cow,
@@ -34,7 +34,7 @@ const SEARCH: &str = "search_tools";
 const DETAILS: &str = "get_tool_details";
 const CALL: &str = "call_tool";
 
-/// Tools that a search gives when it does not say how many, and at most.
+/// Tools that a search returns by default, and at most.
 const USUAL: usize = 5;
 const MOST: usize = 20;
 /// How much of a tool's description a search shows, in bytes.
@@ -44,14 +44,14 @@ const ARGUMENTS: usize = 12;
 
 /// The server.
 pub(crate) struct Discovery {
-    /// Weak, for the host that owns the catalog owns this server too.
+    /// Weak, because the host that owns the catalog owns this server too.
     catalog: Weak<ArcSwap<Catalog>>,
     /// What can be found and called.
     selection: Arc<Selection>,
 }
 
 impl Discovery {
-    /// A server of the tools of `selection`, to which its own do not belong.
+    /// A server for the tools of `selection`, which does not include its own.
     pub(crate) fn server(catalog: &Arc<ArcSwap<Catalog>>, selection: Selection) -> Native {
         let discovery = Self { catalog: Arc::downgrade(catalog), selection: Arc::new(selection) };
         let selection = discovery.selection.clone();
@@ -120,13 +120,13 @@ pub(crate) fn details(tool: &CatalogTool) -> String {
     serde_json::to_string(&Details::of(tool)).unwrap_or_default()
 }
 
-/// Those of `hits` that there are, as JSON: an array.
+/// The first `MOST` of `hits`, as a JSON array.
 pub(crate) fn found(hits: &[Hit]) -> String {
     let tools: Vec<_> = hits.iter().take(MOST).map(|hit| Found::of(&hit.tool)).collect();
     serde_json::to_string(&tools).unwrap_or_default()
 }
 
-/// The arguments that a call is to have; models write them as an object, or as text that holds one.
+/// The arguments of the inner call; models write them as an object, or as text that holds one.
 fn inner_arguments(arguments: &JsonObject) -> Option<JsonObject> {
     match arguments.get("arguments") {
         None | Some(Value::Null) => Some(Map::new()),

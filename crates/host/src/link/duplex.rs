@@ -28,7 +28,7 @@ use super::{
     wire::{self, Answered, Outgoing, answered, rpc_error},
 };
 
-/// Messages waiting to be written; the next sender waits, within its own time.
+/// Messages that wait to be written; when there is no room, the next sender waits, within its own time.
 pub(crate) const QUEUE: usize = 64;
 /// How long one write may make no progress before the connection is given up.
 const WRITE_STALL: Duration = Duration::from_secs(10);
@@ -36,10 +36,10 @@ const WRITE_STALL: Duration = Duration::from_secs(10);
 const LAST_OUTPUT: Duration = Duration::from_millis(250);
 /// How long a process may take to end after closing its output, for a better message.
 const LAST_BREATH: Duration = Duration::from_millis(500);
-/// Given-up requests that are remembered, so that their late answers raise no eyebrows.
+/// Given-up requests that are remembered, so that their late answers cause no warning.
 const GIVEN_UP: usize = 64;
 
-/// The sending half, shared by everybody who uses the connection.
+/// The sending half, shared by all users of the connection.
 pub(crate) struct Duplex {
     queue: mpsc::Sender<Bytes>,
     pending: Arc<Pending>,
@@ -59,7 +59,7 @@ pub(crate) struct Pending(Mutex<Requests>);
 #[derive(Debug, Default)]
 struct Requests {
     waiting: HashMap<i64, oneshot::Sender<Answered>>,
-    /// Subscriptions: they wait all the time, for nothing in particular.
+    /// Subscriptions, which wait for as long as they stand.
     listening: HashSet<i64>,
     /// Requests for lists, whose answers have a bound of their own.
     listing: HashSet<i64>,
@@ -95,7 +95,7 @@ impl Pending {
         }
     }
 
-    /// Hands an answer to whoever waits for it; `false` when nobody does.
+    /// Hands an answer to the task that waits for it; `false` when none does.
     pub(crate) fn settle(&self, id: i64, answer: Answered) -> bool {
         let waiting = self.lock().waiting.remove(&id);
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
@@ -117,7 +117,7 @@ impl Pending {
         self.lock().listing.contains(&id)
     }
 
-    /// The bound of what comes next: that of lists only while one is waited for.
+    /// The bound of the next message: that of lists only while a request for a list waits.
     pub(crate) fn bound(&self, bounds: Bounds) -> Bound {
         if self.lock().listing.is_empty() { bounds.usual() } else { bounds.list() }
     }
@@ -192,7 +192,7 @@ impl Duplex {
         };
         let (stop, closed) = (inbound.stop.clone(), closed.clone());
         inbound.tracker.spawn(async move {
-            // Whatever ends this task, nobody waits for it any more.
+            // However this task ends, no request waits any more.
             let _end = closed.on_drop();
             let why = stop.run_until_cancelled(reader.run()).await;
             closed.close(why.unwrap_or(LinkError::Stopped));
@@ -200,8 +200,8 @@ impl Duplex {
         duplex
     }
 
-    /// A connection whose messages are taken from the other end of `queue`, and whose answers are settled in
-    /// `pending`, by somebody else.
+    /// A connection without tasks of its own: another task takes the messages from the other end of `queue` and settles
+    /// the answers in `pending`.
     pub(crate) fn over(queue: mpsc::Sender<Bytes>, pending: Arc<Pending>) -> Self {
         Self { outlet: Arc::new(Queue(queue.clone())), queue, pending }
     }
@@ -214,7 +214,7 @@ impl Duplex {
         &self.outlet
     }
 
-    /// Sends a request and waits for its answer. Dropping the future tells the server that nobody waits any more.
+    /// Sends a request and waits for its answer. Dropping the future cancels the request at the server.
     pub(crate) async fn exchange(&self, request: Outgoing) -> Result<Bytes, LinkError> {
         let answer = self.pending.expect(&request);
         let mut waiting = Waiting { duplex: self, id: request.id, sent: false, cancellable: request.cancellable };
@@ -231,7 +231,7 @@ impl Duplex {
     }
 }
 
-/// Cleans up after a request, and cancels it at the server when nobody waits any more.
+/// Cleans up after a request, and cancels it at the server when the caller no longer waits.
 struct Waiting<'a> {
     duplex: &'a Duplex,
     id: i64,
@@ -250,21 +250,21 @@ impl Drop for Waiting<'_> {
 
 /// Why nothing more is written.
 enum Unwritten {
-    /// Nobody has anything to say any more.
+    /// No sender is left.
     Done,
-    /// The other side takes nothing any more.
+    /// The other side no longer takes anything.
     Refused,
     /// The other side took nothing for [`WRITE_STALL`].
     Stalled,
 }
 
-/// Sees to the end of a connection whose other side does not hear what is written.
+/// Closes a connection whose other side no longer reads what is written.
 async fn not_heard(end: Unwritten, process: Option<Process>, closed: &Closed) {
     match end {
         Unwritten::Done => {}
         Unwritten::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
-        // Mostly it is gone altogether, which the reader sees too, and knows more about. Where only the input was closed,
-        // it sees nothing.
+        // Mostly the other side is gone altogether, which the reader sees too, and knows more about. If only its input
+        // was closed, the reader sees nothing.
         Unwritten::Refused => {
             if timeout(LAST_BREATH, closed.wait()).await.is_err() {
                 let why =
@@ -322,7 +322,7 @@ struct Reader<R> {
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
-    /// Reads until the other side is gone; tells why.
+    /// Reads until the other side is gone; returns why.
     async fn run(mut self) -> LinkError {
         let process = self.desk.process.clone();
         let exited = async {
@@ -339,7 +339,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                         if let Err(end) = self.desk.take(line) {
                             return end;
                         }
-                        // A buffer holds many lines: without this, a flood of them leaves no time for anybody else.
+                        // A buffer holds many lines: without this, a flood of them leaves no time for any other task.
                         consume_budget().await;
                     }
                     Ok(None) => return self.desk.ended("it closed its output").await,
@@ -385,7 +385,7 @@ impl Desk {
         Ok(())
     }
 
-    /// That a message is too large, which probably answers the request `id`.
+    /// The error for a message that is too large and probably answers the request `id`.
     fn over(&self, seen: u64, id: Option<i64>) -> LinkError {
         let is_list = id.is_some_and(|id| self.pending.is_for_a_list(id));
         let bound = if is_list { self.bounds.list() } else { self.bounds.usual() };
@@ -399,7 +399,7 @@ impl Desk {
         }
     }
 
-    /// One line, or one event, of the server.
+    /// Takes one line, or one event, of the server.
     pub(crate) fn message(&self, bytes: &Bytes) {
         self.inbound.received(bytes);
         if bytes.len() > self.bounds.usual().bytes {
@@ -408,7 +408,7 @@ impl Desk {
         self.sort(bytes);
     }
 
-    /// A message that only the answer to a list request may be as large as.
+    /// Takes a message of a size that only the answer to a list request may have.
     fn large(&self, bytes: &Bytes) {
         let id = match envelope::peek(bytes) {
             Ok(Envelope::Response { id, .. }) => id.number(),
@@ -452,7 +452,7 @@ impl Desk {
         self.pending.is_waiting(id).then_some(id)
     }
 
-    /// Something came that is too large to tell whom it answers: the request that waits alone, or nobody.
+    /// Reports a message too large to show which request it answers: to the only one that waits, or else as a warning.
     pub(crate) fn unreadable(&self, error: LinkError) {
         match self.pending.only() {
             Some(id) => self.answer(Some(id), Err(error)),

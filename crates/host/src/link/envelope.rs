@@ -1,13 +1,13 @@
 //! The outer shape of a JSON-RPC message, read without decoding what it carries.
 //!
 //! Messages are read in two steps. The first, [`peek`], finds out what a message *is* — a request, a notification, an
-//! answer — and borrows its `params`, `result` or `error` as raw JSON. The second step belongs to whoever waits for the
-//! message: he knows the one type to decode the raw part into, and no other type is ever tried. Beside being fast this
-//! keeps the id of an answer apart from its content, so that content which cannot be decoded still finds its call.
+//! answer — and borrows its `params`, `result` or `error` as raw JSON. The second step belongs to the code that waits
+//! for the message: it knows the one type to decode the raw part into, and no other. This is fast and keeps the id of
+//! an answer apart from its content, so that content which cannot be decoded still finds its call.
 //!
-//! A message that does not even survive the first step gives a [`Bad`], which says why and holds whatever
-//! a tolerant look at the bytes could still [salvage](Salvaged): most of all the id of the call that would otherwise
-//! wait for its answer until its deadline.
+//! A message that fails the first step yields a [`Bad`], which says why and holds whatever a tolerant look at the bytes
+//! could still [salvage](Salvaged): most of all the id of the call that would otherwise wait for its answer until its
+//! deadline.
 //!
 //! `peek` checks that each value is JSON but decodes none. A lone surrogate (`"\ud800"`), a number like `1e400` and
 //! a wrong type inside `params`, `result` or `error` are therefore found in the second step, when the id is known.
@@ -30,8 +30,8 @@ pub(crate) use salvage::{Salvaged, Scanner};
 use members::{Elements, Members};
 use salvage::salvage;
 
-/// How deep arrays and objects may nest in one message, the message itself included. The result of an answer is not looked
-/// into here: the code that waits for it bounds it, and the items of a list one by one.
+/// How deep arrays and objects may nest in one message, the message itself included. The result of an answer is not
+/// checked here: the code that waits for it bounds its depth, for a list item by item.
 ///
 /// Half of what `serde_json` itself allows, so that every later step has room for a wrapper of its own.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -47,7 +47,7 @@ const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// The id of a request, as JSON-RPC and MCP allow it: an integer or a string, never null.
 ///
-/// The requests of this host carry numbers. Strings are met in the requests of servers, to be echoed as they came.
+/// This host's requests carry numbers. Servers may use strings in theirs, which are echoed as they came.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Id {
     /// An integer. `7.0` and `7e0` are read as 7; fractions are no ids.
@@ -132,7 +132,7 @@ pub(crate) struct Bad {
 }
 
 impl Bad {
-    /// Whether nothing else is known to be wrong than that some bytes are not UTF-8.
+    /// Whether the only known fault is that some bytes are not UTF-8.
     pub(crate) fn is_not_utf8(&self) -> bool {
         matches!(self.reason, Reason::NotUtf8 { .. })
     }
@@ -254,8 +254,8 @@ fn read_one(text: &str) -> Result<Envelope<'_>, Reason> {
     Ok(message)
 }
 
-/// The same bytes, where each byte that is not UTF-8 has become half of a surrogate pair, written as an escape: inside of a
-/// string that is JSON, but no text. It costs the one item of a list that it is in, and not the whole list.
+/// The same bytes, with each byte that is not UTF-8 replaced by half of a surrogate pair, written as an escape: inside
+/// of a string that is JSON, but no text. So it costs the one list item that it is in, and not the whole list.
 pub(crate) fn with_escapes(bytes: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(bytes.len() + 64);
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! Why something did not work on a connection. Each variant is one cause with one next step.
+//! What can go wrong on a connection. Each variant is one cause with one next step.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ pub enum LinkError {
         exit: String,
         /// The last of its stderr, escaped.
         stderr: String,
-        /// What it sent that is no MCP message: how often, and the first of it, escaped.
+        /// What it sent that is no MCP message: how often, and the first, escaped.
         noise: String,
     },
     /// The engine did not run the container that the server is to be in.
@@ -47,7 +47,7 @@ pub enum LinkError {
         why: &'static str,
         /// What to do about it.
         next: &'static str,
-        /// The last of the engine's words, escaped.
+        /// The last of the engine's stderr, escaped.
         stderr: String,
     },
     /// The other side closed the connection.
@@ -78,7 +78,7 @@ pub enum LinkError {
         after: Duration,
         /// The last of its stderr, escaped.
         stderr: String,
-        /// What it sent that is no MCP message: how often, and the first of it, escaped.
+        /// What it sent that is no MCP message: how often, and the first, escaped.
         noise: String,
     },
     /// A message is over its bound.
@@ -90,7 +90,7 @@ pub enum LinkError {
         what: &'static str,
         /// The limit in bytes.
         limit: usize,
-        /// What came, as far as it was counted.
+        /// The size in bytes, as far as it was counted.
         seen: u64,
         /// The setting that bounds it.
         setting: Setting,
@@ -113,7 +113,7 @@ pub enum LinkError {
         /// How.
         why: String,
     },
-    /// The server insists on a version of MCP that is not known here.
+    /// The server insists on an MCP version that the host does not support.
     #[error("the server answered with MCP version `{version}`, which is not supported (2024-11-05 to 2026-07-28 are)")]
     UnsupportedVersion {
         /// What it answered.
@@ -138,7 +138,7 @@ pub enum LinkError {
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// It is not contacted: the rules of [egress](crate::egress) do not let this out.
+    /// The rules of [egress](crate::egress) do not let the request out.
     #[error("{0}")]
     Refused(Arc<Refused>),
     /// The connection broke while an answer was awaited.
@@ -150,8 +150,8 @@ pub enum LinkError {
     /// The session is gone (HTTP 404 with a session id).
     #[error("the server no longer knows this session{}", if *.unread { ", and refused the request for that" } else { "" })]
     SessionNotFound {
-        /// Whether this is the answer to the very request that failed: then the server did not carry it out. Otherwise another
-        /// request found it out, or the server had taken this one before.
+        /// Whether this answers the very request that failed, which the server then did not carry out. Otherwise
+        /// another request found it out, or the server had taken this one before.
         unread: bool,
     },
     /// The server wants a sign-in.
@@ -164,13 +164,13 @@ pub enum LinkError {
         /// What to do, in the words of the host's [`Authorizer`](crate::Authorizer), escaped.
         how: Option<String>,
     },
-    /// No access token can be had at the moment.
+    /// No access token is available at the moment.
     #[error("no access token can be had: {why}")]
     NoToken {
         /// What went wrong, escaped.
         why: String,
     },
-    /// The program that prints headers did not.
+    /// The program of `headers_helper` printed no headers.
     #[error("the program of headers_helper gave no headers: {why}{}", Stderr(.stderr))]
     Helper {
         /// What went wrong.
@@ -181,7 +181,7 @@ pub enum LinkError {
     /// Too many requests.
     #[error("the server refuses more requests for now (HTTP 429){}", RetryAfter(*.retry_after))]
     RateLimited {
-        /// When to try again, if it said.
+        /// How long to wait, if the server says so.
         retry_after: Option<Duration>,
     },
     /// A redirect that is not followed.
@@ -189,7 +189,7 @@ pub enum LinkError {
     Redirect {
         /// Origin of the target.
         to: String,
-        /// Why it is not.
+        /// Why it is not followed.
         why: &'static str,
     },
     /// The server answered with a JSON-RPC error.
@@ -230,10 +230,10 @@ impl LinkError {
         }
     }
 
-    /// Whether nothing can be done on this connection any more, rather than that one exchange failed; `others` says
-    /// whether other requests are still under way on it.
+    /// Whether this ends the whole connection, rather than one exchange; `others` says whether other requests are still
+    /// under way on it.
     pub(crate) fn ends_the_connection(&self, others: bool) -> bool {
-        // Where one more way to the server is not to be had, those that are open may still bring their answers.
+        // If no new connection can be opened, those that are open may still bring their answers.
         let spares_others = matches!(self, Self::Unreachable { .. });
         let ends = matches!(
             self,
@@ -242,7 +242,7 @@ impl LinkError {
                 | Self::Closed { .. }
                 | Self::Stopped
                 | Self::SessionNotFound { .. }
-                // A token that does for everything but this one thing is good enough for the rest.
+                // A token that is refused for this one thing (403) is good enough for the rest.
                 | Self::NeedsAuth { status: 401, .. }
                 | Self::Unreachable { .. }
                 | Self::Refused(_)
@@ -250,7 +250,7 @@ impl LinkError {
         ends && !(others && spares_others)
     }
 
-    /// What the end of a connection means for a request that was on its way: what was said of another request is true of
+    /// What the end of a connection means for a request that was under way: an error about another request applies to
     /// that one only.
     pub(crate) fn for_those_under_way(self) -> Self {
         match self {
@@ -296,7 +296,7 @@ pub struct RpcError {
     pub data: Option<Box<Value>>,
 }
 
-/// Foreign text for the inside of an error: one safe, clipped line.
+/// Makes foreign text fit for an error: one safe, clipped line.
 pub(crate) fn quote(foreign: &str) -> String {
     let clipped = text::clip(foreign.trim(), QUOTE_BYTES);
     text::for_line(&clipped).into_owned()

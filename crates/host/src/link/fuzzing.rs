@@ -1,7 +1,7 @@
 //! One function per fuzz target, for the crate `fuzz/` alone; no part of the library's interface.
 //!
-//! Each takes any bytes and checks more than that nothing panics: what must hold of the result whatever a server sends.
-//! They panic when it does not, which is how a fuzzer is told. A panic here is a bug in the code under test.
+//! Each takes any bytes and checks what must hold of the result whatever a server sends, not only that nothing panics.
+//! It panics when that does not hold, for the fuzzer to see: a panic here is a bug in the code under test.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -20,8 +20,8 @@ use super::sse::SseParser;
 use crate::catalog::{Dashes, NameCap, NameStyle, Naming, names::assign};
 use crate::text;
 
-/// The findings in a definition: any JSON, or else the bytes as its description. What is told can be printed, is told of
-/// places that are there, and is bounded.
+/// The findings in a definition: any JSON, or else the bytes as its description. Each can be printed and names a place
+/// that exists, and there is a bound on all of them.
 pub fn findings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let definition = serde_json::from_slice(data).unwrap_or_else(|_| serde_json::json!({ "description": text }));
@@ -36,7 +36,7 @@ pub fn findings(data: &[u8]) {
 
 /// The framer of stdio. The first byte is the limit, the second the size of a read, the rest the stream.
 ///
-/// Whole lines, lines over the limit and the cut end come out as splitting the whole stream at its line feeds says.
+/// Whole lines, lines over the limit and the cut end are those of a plain split of the stream at its line feeds.
 pub fn framer(data: &[u8]) {
     let [limit, size, stream @ ..] = data else { return };
     let limit = usize::from(*limit);
@@ -48,7 +48,7 @@ pub fn framer(data: &[u8]) {
     assert_eq!(seen, framed_at_once(stream, limit), "limit {limit}, reads of {size} + 1");
 }
 
-/// What the framer said of one line, as far as it does not depend on how the stream was cut.
+/// What the framer returned for one line, as far as it does not depend on how the stream was cut.
 #[derive(Debug, PartialEq, Eq)]
 enum Framed {
     Full(Vec<u8>),
@@ -65,7 +65,7 @@ fn framed(line: Line) -> Option<Framed> {
     }
 }
 
-/// The framer again, in the plainest way there is.
+/// The framer again, as plainly as possible.
 fn framed_at_once(stream: &[u8], limit: usize) -> Vec<Framed> {
     let line_of = |(at, piece): (usize, &[u8])| {
         let Some(line) = piece.strip_suffix(b"\n") else { return Some(Framed::Cut(piece.len() as u64)) };
@@ -142,7 +142,7 @@ pub fn envelope(data: &[u8]) {
     }
 }
 
-/// Checks what a sound message promises of its parts; gives back its id.
+/// Checks what a sound message promises of its parts; returns its id.
 fn checked<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
     let shallow = |raw: &RawValue| assert!(!envelope::depth_exceeds(raw.get().as_bytes(), MAX_DEPTH), "too deep");
     match read {

@@ -1,4 +1,4 @@
-//! Which era does the other side speak? Asked once per connection, remembered by the host.
+//! Finds out which era the server speaks, once per connection; the host remembers it.
 //!
 //! On a stream, `server/discover` goes first; after two seconds of silence `initialize` follows on the same stream and
 //! whichever is answered first decides, so that a server that is slow to start is neither restarted nor misjudged.
@@ -31,12 +31,12 @@ const STREAM_PROBE: Duration = Duration::from_secs(2);
 const UNSUPPORTED_VERSION: i64 = -32022;
 const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
-/// What servers of the modern era answer to `initialize`: an invalid request, a method or parameters that are not known, a header
-/// or a version that they do not take.
+/// What servers of the modern era answer to `initialize`: invalid request, unknown method or parameters, a header or a
+/// version that they refuse.
 const NOT_KNOWN: [i64; 5] = [-32600, METHOD_NOT_FOUND, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
 const METHOD_NOT_FOUND: i64 = -32601;
 
-/// What we say of ourselves (MCP `clientInfo`).
+/// How the host introduces itself (MCP `clientInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientInfo {
     pub(crate) name: String,
@@ -112,7 +112,7 @@ struct Greeting<'a> {
 }
 
 impl Greeting<'_> {
-    /// Opens with what the server spoke last, and goes over to the other era where it refuses that.
+    /// Opens in the era that the server spoke last, and tries the other one if the server refuses it.
     async fn either_era(&self) -> Result<Session, LinkError> {
         if self.terms.first == Era::Legacy {
             return match self.initialize().await {
@@ -195,7 +195,7 @@ impl Greeting<'_> {
         Ok(session(era, version, &answer))
     }
 
-    /// The last step: tells wire and server what was agreed on.
+    /// The last step: passes what was agreed on to the wire and the server.
     async fn settle(&self, session: &Session) -> Result<(), LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
             http.speak(session.era, Some(&session.version));
@@ -207,7 +207,7 @@ impl Greeting<'_> {
     }
 }
 
-/// Whether a server that says this to `initialize` may be one of the modern era: those do not know the method.
+/// Whether a server that answers this to `initialize` may be of the modern era, which lacks the method.
 fn refuses(wire: &Wire, error: &LinkError) -> bool {
     match error {
         LinkError::Rpc(_) => true,
@@ -216,15 +216,15 @@ fn refuses(wire: &Wire, error: &LinkError) -> bool {
     }
 }
 
-/// What came of `initialize` after a probe that failed for `why`: where the server does not know that method it is a modern one,
-/// and what was wrong with its answer to the probe is what counts.
+/// The outcome of `initialize` after a probe that failed with `why`: a server that does not know `initialize` is a
+/// modern one, so that `why`, its answer to the probe, is the error that counts.
 fn telling(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
     let unknown = |error: &LinkError| match error {
         LinkError::Rpc(error) => NOT_KNOWN.contains(&error.code),
         LinkError::Http { status, .. } => matches!(status, 400..=499),
         _ => false,
     };
-    // A refusal of the probe counts only where it is another than that the method is not known.
+    // A refusal of the probe counts only if it says more than that the method is not known.
     let says_more = |error: &LinkError| match (&why, error) {
         (LinkError::Rpc(of_probe), LinkError::Rpc(error)) => {
             error.code == METHOD_NOT_FOUND && of_probe.code != METHOD_NOT_FOUND
@@ -293,23 +293,23 @@ fn session(era: Era, version: &str, answer: &Value) -> Session {
     }
 }
 
-/// What the server says that it can do. One that says nothing that can be read is asked for its tools all the same.
+/// The capabilities that the server declares. If they cannot be read, it is asked for its tools all the same.
 fn capabilities(said: &Value) -> Capabilities {
     let readable = said.is_object().then(|| serde_json::from_value(said.clone()).ok()).flatten();
     readable.unwrap_or_else(|| Capabilities { tools: Some(json!({})), ..Capabilities::default() })
 }
 
-/// After a child process ended on the probe: whether to start it once more and open with `initialize`.
+/// Whether to start a child process that ended on the probe once more, and open with `initialize`.
 pub(crate) fn died_of_the_probe(error: &LinkError, protocol: Protocol, first: Era) -> bool {
     protocol == Protocol::Auto
         && first == Era::Modern
         && matches!(error, LinkError::Exited { .. } | LinkError::Closed { .. })
 }
 
-/// Why a server cannot be used that ended on the probe and, started once more, did no better.
+/// Which error to report for a server that ended on the probe and, started once more, did no better.
 pub(crate) fn more_telling(on_the_probe: LinkError, on_initialize: LinkError) -> LinkError {
     match on_initialize {
-        // It ends whatever it is asked.
+        // It ends whatever it is sent.
         LinkError::Exited { .. } | LinkError::Closed { .. } => on_the_probe,
         telling => telling,
     }

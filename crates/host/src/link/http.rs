@@ -1,6 +1,6 @@
 //! Streamable HTTP, both eras: one POST per message, the answer as JSON or as an event stream.
 //!
-//! Own code on a pooled `reqwest` client, because every bound, header, retry and redirect here is a promise of ours.
+//! Our own code on a pooled `reqwest` client, because every bound, header, retry and redirect here is a promise.
 
 mod authorize;
 mod body;
@@ -61,9 +61,9 @@ const REDIRECTS: usize = 10;
 const SIDE_POSTS: usize = 16;
 /// Answers and cancellations that are not posted yet; more are dropped.
 const SIDE_QUEUE: usize = 256;
-/// For the farewell.
+/// The time-out of the farewell.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
-/// For what is still being posted when the connection ends.
+/// The time-out of posts that have not ended when the connection does.
 const LAST_POST_TIME: Duration = Duration::from_millis(200);
 
 /// One pooled client per connect time-out, made when first needed and shared by all servers of a host, for the rules of
@@ -91,7 +91,7 @@ impl Clients {
     }
 }
 
-/// Why a redirect was not followed that would have been on its own.
+/// Why a redirect was not followed that alone would have been.
 const TOO_MANY: &str = "there were more than 10 redirects one after the other";
 /// Why any other was not.
 const OTHERS: &str = "only 307 and 308 to the same origin are";
@@ -103,7 +103,7 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     if keeps_method && same_origin && attempt.previous().len() <= REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
-/// How requests are dressed. Changes during the handshake, then never again.
+/// What requests carry of the session. Changes during the handshake, then never again.
 #[derive(Clone, Debug, Default)]
 struct Dress {
     era: Option<Era>,
@@ -122,7 +122,7 @@ struct Endpoint {
     spec: Http,
     resolver: Arc<dyn Resolver>,
     authorizer: Option<Arc<dyn Authorizer>>,
-    /// The program that prints headers, where the entry has one.
+    /// The program that prints headers, if the entry has one.
     helper: Option<Arc<Program>>,
     bounds: Bounds,
     dress: Mutex<Dress>,
@@ -153,14 +153,14 @@ pub(crate) struct HttpPlan<'a> {
     pub(crate) bounds: Bounds,
 }
 
-/// Resolves and checks the URL of an entry, which may lead where egress lets it.
+/// Resolves the URL of an entry and checks that egress lets requests go there.
 pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> {
     let url = resolved_url(plan.resolver, plan.server, plan.spec).await?;
     plan.egress.configured().check(&url).map_err(|refused| LinkError::Refused(Arc::new(refused)))?;
     Ok(url)
 }
 
-/// The URL of an entry, wherever it leads.
+/// Resolves the URL of an entry, wherever it leads.
 pub(crate) async fn resolved_url(
     resolver: &Arc<dyn Resolver>,
     server: &ServerName,
@@ -212,7 +212,7 @@ impl HttpWire {
         })))
     }
 
-    /// From now on requests are dressed for this era and version.
+    /// From now on requests carry the headers of this era and version.
     pub(crate) fn speak(&self, era: Era, version: Option<&str>) {
         let mut dress = self.0.dress();
         dress.era = Some(era);
@@ -242,7 +242,7 @@ impl HttpWire {
         answer
     }
 
-    /// Ends the connection where this error is its end.
+    /// Ends the connection if this error does.
     fn failed(&self, error: &LinkError) {
         if error.ends_the_connection(self.0.under_way.load(Ordering::Acquire) > 0) {
             self.0.closed.close(error.clone());
@@ -291,7 +291,7 @@ impl HttpWire {
         self.0.check(response).await.map(drop)
     }
 
-    /// The same dress for another endpoint of the same server.
+    /// The same headers for another endpoint of the same server.
     pub(crate) fn at(&self, url: Url) -> Self {
         Self(Arc::new(Endpoint {
             client: self.0.client.clone(),
@@ -312,7 +312,7 @@ impl HttpWire {
         }))
     }
 
-    /// Opens the stream on which a legacy server speaks without being asked; see `stream`.
+    /// Opens the stream on which a legacy server sends messages of its own; see `stream`.
     pub(crate) fn listen(&self) -> tokio::sync::oneshot::Receiver<()> {
         let (opened, listening) = tokio::sync::oneshot::channel();
         let (wire, stop) = (self.clone(), self.0.inbound.stop.clone());
@@ -366,7 +366,7 @@ impl Outlet for HttpWire {
     }
 }
 
-/// Tells a legacy server that nobody waits any more. (In the modern era, closing the stream says it.)
+/// Tells a legacy server that the caller no longer waits. (In the modern era, closing the stream says it.)
 struct Abandoned<'a> {
     wire: &'a HttpWire,
     id: Option<i64>,
@@ -390,7 +390,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Endpoint {
-    /// A subscription is under way all the time, and for no answer.
+    /// Counts a request as under way, unless it is a subscription, which always is.
     fn sets_out(&self, request: &Outgoing) -> Option<UnderWay<'_>> {
         (request.method != "subscriptions/listen").then(|| {
             self.under_way.fetch_add(1, Ordering::AcqRel);
@@ -407,7 +407,7 @@ impl Endpoint {
         self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
     }
 
-    /// A request with every header but those of its body, and whether somebody is asked to sign it in.
+    /// A request with every header but those of its body, and what signed it in.
     async fn request(&self, method: Method, of: Option<&Outgoing>) -> Result<(RequestBuilder, Signed), LinkError> {
         let mut headers = HeaderMap::new();
         let configured = self.resolver.headers(&self.server, &self.spec).await;
@@ -448,7 +448,7 @@ impl Endpoint {
         Ok((self.client.request(method, self.url.clone()).headers(headers), signed))
     }
 
-    /// Sorts statuses: what is not a success becomes the error that it means.
+    /// Turns every status that is not a success into its error.
     async fn check(&self, response: Response) -> Result<Response, LinkError> {
         let status = response.status();
         if status.is_success() {
@@ -480,7 +480,7 @@ impl Endpoint {
         }
     }
 
-    /// What the HTTP client says when something else than HTTP, or than TLS, answers.
+    /// Explains the HTTP client's error when the other side does not speak HTTP, or TLS.
     fn in_words(&self, why: &str) -> String {
         if self.url.scheme() == "https" && why.contains("InvalidContentType") {
             format!("what answers there does not speak TLS ({why}); is it http://?")
@@ -531,7 +531,7 @@ fn text_header(response: &Response, name: &HeaderName) -> Option<String> {
     response.headers().get(name)?.to_str().ok().map(quote)
 }
 
-/// What a body is.
+/// The kind of a body.
 enum Media {
     Json,
     Events,

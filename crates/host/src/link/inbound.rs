@@ -1,7 +1,8 @@
 //! What a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
 //!
-//! Everything is taken in the order in which it comes and nothing waits: progress is handed to its call on the spot,
-//! changes only raise a flag, log messages are bounded by rate, events of changed lists by time, and requests run as bounded tasks of the connection.
+//! Messages are taken in the order in which they come, and nothing waits: progress is handed to its call on the spot,
+//! changes only raise a flag, log messages are bounded by rate, events of changed lists by time, and requests run as
+//! bounded tasks of the connection.
 
 mod closed;
 mod noise;
@@ -59,7 +60,7 @@ pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 /// Log messages and warnings of one server per second; more are counted and dropped.
 pub(crate) const TALK_PER_SECOND: u32 = 100;
 
-/// Between two events about changes of one list.
+/// The time between two events about changes of one list.
 const BETWEEN_CHANGES: Duration = Duration::from_millis(250);
 
 /// Where answers to a server's requests go. Never waits: what does not fit is dropped.
@@ -67,7 +68,7 @@ pub(crate) trait Outlet: Send + Sync {
     fn post(&self, message: Bytes);
 }
 
-/// Who is told about a connection's life.
+/// Receives the events of a connection.
 pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// A request of ours that waits for its answer.
@@ -76,7 +77,7 @@ pub(crate) struct Flight {
     pub(crate) asker: SharedAsker,
     pub(crate) caller: Caller,
     pub(crate) on_progress: Option<OnProgress>,
-    /// Cancelled when nobody waits for the answer any more.
+    /// Cancelled when the caller no longer waits for the answer.
     given_up: CancellationToken,
 }
 
@@ -93,12 +94,12 @@ impl fmt::Debug for Flight {
     }
 }
 
-/// Raised by `list_changed` notifications and lowered by whoever lists again.
+/// Raised by `list_changed` notifications and lowered by the next listing.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     tools: AtomicBool,
     wake: Notify,
-    /// Listing has begun: a subscription that begins later has missed something, perhaps.
+    /// Listing has begun: a subscription that begins later may have missed a change.
     listed: AtomicBool,
     subscribed: Notify,
 }
@@ -135,17 +136,17 @@ impl Changed {
     }
 }
 
-/// Whether it was told lately that a list has changed, and whether it has changed since.
+/// Whether a change of a list was reported lately, and whether the list has changed since.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Told {
     #[default]
     LongAgo,
     Lately,
-    /// Once more is due: nobody who looked when it was told has seen this change.
+    /// Another event is due: a caller that listed after the last event has not seen this change.
     TooEarly,
 }
 
-/// Lists that somebody may show, and that are listed when they are asked for.
+/// Lists that a caller may show, and that are listed when they are asked for.
 #[derive(Clone, Copy, Debug)]
 enum Shown {
     Prompts,
@@ -165,19 +166,19 @@ pub(crate) struct Inbound {
     pub(crate) stop: CancellationToken,
     flights: Mutex<HashMap<i64, Arc<Flight>>>,
     answering: Arc<Semaphore>,
-    /// What the server may take back, by its id as JSON: its questions that are being answered, in the modern era our
-    /// subscriptions.
+    /// What the server may take back, by its id as JSON: its questions that are being answered and, in the modern era,
+    /// our subscriptions.
     revocable: Mutex<HashMap<String, CancellationToken>>,
     our_tasks: OurTasks,
     talk: Rate,
     /// By [`Shown`].
     told: Mutex<[Told; 2]>,
     noise: Noise,
-    /// Which pages it may ask a person to open.
+    /// Which pages the server may ask the user to open.
     pages: OnceLock<Guard>,
-    /// Who listens to resources.
+    /// The listeners to resources.
     watched: OnceLock<Arc<Watched>>,
-    /// Somebody sees to subscriptions on this connection.
+    /// A task keeps up the subscriptions of this connection.
     pub(crate) subscribing: AtomicBool,
     /// Requests for subscriptions that are not acknowledged yet.
     acknowledgements: Mutex<HashMap<i64, oneshot::Sender<Vec<String>>>>,
@@ -190,22 +191,22 @@ impl fmt::Debug for Inbound {
 }
 
 impl Inbound {
-    /// From now on the server may ask a person to open pages as `pages` says, unless that was said before.
+    /// Lets the server ask the user to open the pages that `pages` allows, unless that was set before.
     pub(crate) fn may_show(&self, pages: Guard) {
         let _ = self.pages.set(pages);
     }
 
-    /// From now on `watched` hears of changes of resources.
+    /// From now on changes of resources are reported to `watched`.
     pub(crate) fn tells(&self, watched: Arc<Watched>) {
         let _ = self.watched.set(watched);
     }
 
-    /// The resources of this server that somebody listens to.
+    /// The resources of this server that callers listen to.
     pub(crate) fn topics(&self) -> Option<Arc<Topics>> {
         self.watched.get()?.now(&self.server)
     }
 
-    /// Tells when the request `id` for a subscription is acknowledged, and to which resources.
+    /// Receives the resources that the server agrees to when it acknowledges the subscription `id`.
     pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
         let (tell, told) = oneshot::channel();
         let mut waiting = self.acknowledgements();
@@ -218,7 +219,7 @@ impl Inbound {
         self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who asks, when the server does.
+    /// The server as the one that asks.
     pub(crate) fn questioner(&self) -> input::Questioner<'_> {
         input::Questioner { server: &self.server, pages: self.pages.get() }
     }
@@ -278,24 +279,24 @@ impl Inbound {
         }
     }
 
-    /// These bytes came from the server: a line, a body, or the data of an event.
+    /// Shows the observer bytes that came from the server: a line, a body, or the data of an event.
     pub(crate) fn received(&self, bytes: &[u8]) {
         self.observer.received(&self.server, bytes);
     }
 
-    /// These bytes are being sent to the server.
+    /// Shows the observer bytes that are being sent to the server.
     pub(crate) fn sent(&self, bytes: &[u8]) {
         self.observer.sent(&self.server, bytes);
     }
 
-    /// Tells whoever listens about something odd; bounded by rate.
+    /// Reports something odd as an event; bounded by rate.
     pub(crate) fn warn(&self, warning: impl AsRef<str>) {
         if self.may_talk() {
             (self.events)(Event::McpServerWarning { server: self.server.clone(), warning: quote(warning.as_ref()) });
         }
     }
 
-    /// Notes bytes that are no message, and warns of the first.
+    /// Counts bytes that are no message, and warns of the first.
     pub(crate) fn noise(&self, what: &str, sample: &[u8]) {
         if let Some(warning) = self.noise.note(what, sample) {
             self.warn(warning);
@@ -315,7 +316,7 @@ impl Inbound {
             "notifications/subscriptions/acknowledged" => self.acknowledged(params),
             "notifications/resources/updated" => self.updated(params),
             "notifications/cancelled" => self.withdraw(params),
-            // These are listed when they are asked for: there is nothing to refresh, but somebody may show them.
+            // These are listed when they are asked for: there is nothing to refresh, but a caller may show them.
             "notifications/prompts/list_changed" => self.shown_changed(Shown::Prompts),
             "notifications/resources/list_changed" => self.shown_changed(Shown::Resources),
             _ => {}
@@ -326,7 +327,7 @@ impl Inbound {
         let Some((token, progress)) = params.and_then(decode::progress) else {
             return;
         };
-        // On a stream of its own, a call listens to nobody else's progress.
+        // On a stream of its own, a call takes no progress of another call.
         if from.is_some_and(|from| from != token) {
             return;
         }
@@ -334,7 +335,7 @@ impl Inbound {
         if let Some(flight) = flight {
             flight.clock.touch();
             if let Some(on_progress) = &flight.on_progress {
-                // Foreign code on the task that reads: its panic must not be the end of the connection.
+                // Foreign code on the task that reads: its panic must not end the connection.
                 let told = catch_unwind(AssertUnwindSafe(|| on_progress(progress)));
                 if told.is_err() {
                     tracing::warn!("a listener for progress panicked");
@@ -365,7 +366,7 @@ impl Inbound {
         let read = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
         let waiting = read.and_then(|read| Some((self.acknowledgements().remove(&read.meta.id)?, read)));
         match waiting {
-            // Nobody waits for it any more: then it is dropped in a moment.
+            // If the caller no longer waits, the request is dropped in a moment.
             Some((waiting, read)) => drop(waiting.send(read.notifications.resources)),
             None => self.changed.subscribe(),
         }
@@ -383,14 +384,14 @@ impl Inbound {
         }
     }
 
-    /// Until it is dropped, tells when the server ends the request `id`, a subscription, by a notification.
+    /// Registers the subscription `id` until the guard is dropped, which reports when the server ends it.
     pub(crate) fn revocable(&self, id: i64) -> Revocable<'_> {
         let (key, revoked) = (id.to_string(), CancellationToken::new());
         self.all_revocable().insert(key.clone(), revoked.clone());
         Revocable { inbound: self, key, revoked }
     }
 
-    /// The server takes back a question, or a subscription that it agreed to.
+    /// Takes back a question of the server, or a subscription that it agreed to.
     fn withdraw(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Cancelled {
@@ -427,8 +428,8 @@ impl Inbound {
         });
     }
 
-    /// Tells at once that a list has changed. Of what changes soon after that is told once, a little later: the last change
-    /// is never lost, whatever else the server says.
+    /// Reports a changed list at once. Changes soon after that are reported once, a little later: the last change is
+    /// never lost, whatever else the server sends.
     fn shown_changed(self: &Arc<Self>, list: Shown) {
         let first = {
             let told = &mut self.told()[list as usize];
@@ -455,7 +456,7 @@ impl Inbound {
         });
     }
 
-    /// Whether the list has changed since it was told.
+    /// Whether the list has changed since it was reported.
     fn is_told_late(&self, list: Shown) -> bool {
         let told = &mut self.told()[list as usize];
         let late = *told == Told::TooEarly;
@@ -543,7 +544,7 @@ fn respond<R: serde::Serialize>(outlet: &Arc<dyn Outlet>, id: &Id, answer: Resul
     }
 }
 
-/// A request that is in the air; landing removes it.
+/// A registered request. Dropping it ends the registration.
 #[derive(Debug)]
 pub(crate) struct Airborne {
     pub(crate) id: i64,

@@ -1,5 +1,5 @@
-//! Answers to what a server wants to know: elicitation, sampling, roots. The same for requests of the legacy era and
-//! for the input rounds of the modern one.
+//! Answers to a server's questions: elicitation, sampling, roots. The same for requests of the legacy era and for the
+//! input rounds of the modern one.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
 /// The longest time that one answer may take.
 const LONGEST_ANSWER: Duration = Duration::from_secs(600);
 
-/// Who asks, and which pages it may have a person open.
+/// The server that asks, and the pages that it may have the user open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Questioner<'a> {
     pub(crate) server: &'a ServerName,
@@ -42,7 +42,7 @@ impl Refusal {
     }
 }
 
-/// The client capabilities that tell a server, truthfully, what it may ask for.
+/// The client capabilities: what a server may ask for.
 pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
     let mut declared = Map::new();
     let mut tasks = Map::new();
@@ -70,7 +70,7 @@ pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
     Value::Object(declared)
 }
 
-/// Answers one request for input, within ten minutes. What the asker did not declare is refused, not asked.
+/// Answers one question, within ten minutes. What the asker did not declare is refused, not asked.
 pub(crate) async fn answer(
     asker: &SharedAsker,
     from: Questioner<'_>,
@@ -130,9 +130,9 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
     })
 }
 
-/// A URL that may be shown to a person: parsed and written anew, so that what is shown is what is meant. A page on this
-/// machine or in its network is shown for a server that is there as well: a stranger could have the person's browser ask the
-/// router to change itself.
+/// A URL that may be shown to the user: parsed and written anew, so that what is shown is what is meant. A page on this
+/// machine or in its network is shown only for a server that is there as well: any other could have the user's browser
+/// ask the router to change itself.
 fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
     let refused = || Refusal::new(-32602, "only https URLs, or http on loopback, are shown");
     let url = Url::parse(url).map_err(|_| refused())?;
@@ -154,7 +154,7 @@ fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
     }
 }
 
-/// Fields that were left out get the schema's default (SEP-1034).
+/// Gives fields that were left out the schema's defaults (SEP-1034).
 fn with_defaults(mut fields: Map<String, Value>, schema: &Value) -> Map<String, Value> {
     if let Some(properties) = schema["properties"].as_object() {
         for (name, property) in properties {

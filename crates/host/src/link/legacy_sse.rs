@@ -1,5 +1,5 @@
 //! The HTTP+SSE transport of MCP 2024-11-05: one event stream down, POSTs to a second endpoint up. Deprecated, and
-//! only spoken when an entry says `transport = "sse"`.
+//! only used when an entry says `transport = "sse"`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,9 +19,9 @@ use super::{
 
 /// POSTs at once.
 const POSTS: usize = 16;
-/// For one POST.
+/// The time-out of one POST.
 const POST_TIME: Duration = Duration::from_secs(30);
-/// How long a notification waits until what was sent before it is taken, and what comes after it until it is.
+/// How long a notification waits for what was sent before it, and what comes after it waits for it.
 const IN_ORDER: Duration = Duration::from_secs(2);
 
 /// Opens the event stream and waits for the endpoint that the server names in it. The caller bounds the time.
@@ -68,7 +68,7 @@ pub(crate) async fn open(
     Ok(duplex)
 }
 
-/// Reads the stream to its end; tells why it ended.
+/// Reads the stream to its end; returns why it ended.
 async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> LinkError {
     let mut found = Some(found);
     let bound = {
@@ -124,7 +124,7 @@ async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) 
     }
 }
 
-/// Posts messages and sees to those that cannot be posted.
+/// Posts messages and fails the requests that cannot be posted.
 struct Poster {
     up: HttpWire,
     pending: Arc<Pending>,
@@ -142,7 +142,7 @@ impl Poster {
         }
     }
 
-    /// A message could not be posted: that is the answer to it, and mostly nobody else's matter.
+    /// Fails the request that could not be posted; other requests are mostly not affected.
     fn failed(&self, request: Option<i64>, error: LinkError) {
         let error = if forgot_the_session(&error) { LinkError::SessionNotFound { unread: true } } else { error };
         match request {
@@ -163,7 +163,7 @@ fn request_id(message: &Bytes) -> Option<i64> {
     }
 }
 
-/// Whether an endpoint, whose address names the session, says that it knows of none.
+/// Whether an endpoint, whose address names the session, answers that it does not know it.
 fn forgot_the_session(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status: 404 | 410, .. } => true,

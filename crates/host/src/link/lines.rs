@@ -1,11 +1,10 @@
-//! Lines from a byte stream that nobody vouches for: the framing of MCP over stdio.
+//! Lines from an untrusted byte stream: the framing of MCP over stdio.
 //!
-//! A server may send lines without end, lines of gigabytes, or gigabytes without a line. What is kept in memory is
-//! bounded by the limit for one line, always; a line over it is read to its end and dropped, and the next one is
-//! read as if nothing had been. What is left of such a line is its length and the id that was in it, so that the call
-//! it answered can be failed by name.
+//! A server may send lines without end, lines of gigabytes, or gigabytes without a line. The limit for one line always
+//! bounds the memory; a line over it is read to its end and dropped, and the next one is read as usual. Only the length
+//! of such a line and the id in it are kept, so that the call that it answered can be failed by name.
 //!
-//! This module finds lines; what is in them is for [`envelope`](super::envelope) to say.
+//! This module finds lines; [`envelope`](super::envelope) reads them.
 
 use std::{fmt, io};
 
@@ -48,8 +47,8 @@ pub(crate) enum Line {
         /// What it probably was.
         salvaged: Salvaged,
     },
-    /// A line has grown to 64 times the limit and still goes on. Told once per line; reading on is possible,
-    /// giving up is wiser.
+    /// A line has grown to 64 times the limit and still goes on. Reported once per line; the caller can read on, but
+    /// should give up.
     Endless {
         /// Its length so far.
         bytes: u64,
@@ -58,7 +57,7 @@ pub(crate) enum Line {
     },
     /// The stream ended in the middle of a line, which is dropped. Nothing but the end follows.
     Cut {
-        /// The length of what there was of it.
+        /// The length of what was read of it.
         bytes: u64,
     },
 }
@@ -83,7 +82,7 @@ pub(crate) struct Lines<R> {
     overlong: Option<Overlong>,
 }
 
-/// A limit above the usual one, for as long as it gives one.
+/// Returns a limit above the usual one, as long as one is in force.
 pub(crate) type Larger = Box<dyn Fn() -> Option<usize> + Send>;
 
 /// A line that is being dropped.
@@ -101,7 +100,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { reader, buffer, searched: 0, largest: 0, limit, larger: None, at_start: true, overlong: None }
     }
 
-    /// The same lines; one over the limit is asked about, and may be as long as `larger` says.
+    /// The same lines; one over the limit may be as long as `larger` allows at that moment.
     pub(crate) fn or_larger(self, larger: Larger) -> Self {
         Self { larger: Some(larger), ..self }
     }
@@ -131,7 +130,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if let Some(line) = self.take_line() {
                 return Ok(Some(line));
             }
-            // Without this, a flood of what makes no line leaves no time for any other task.
+            // Without this, a flood of bytes that make no line leaves no time for any other task.
             consume_budget().await;
             self.make_room();
             let read = self.reader.read_buf(&mut (&mut self.buffer).limit(MOST_READ)).await?;
@@ -172,7 +171,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// Makes a line of what came up to and with a line feed; nothing of a blank one.
+    /// Makes a line of the bytes up to and with a line feed; `None` for a blank one.
     fn end_line(&mut self, mut line: BytesMut) -> Option<Line> {
         line.truncate(line.len() - 1);
         if self.largest > MOST_KEPT {
@@ -210,7 +209,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         line
     }
 
-    /// What the stream ends with, if not with a line feed.
+    /// The rest of the stream, if it ends without a line feed.
     fn take_rest(&mut self) -> Option<Line> {
         let bytes = self.unfinished();
         self.overlong = None;
@@ -512,7 +511,7 @@ mod tests {
             let pieces = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
             let pieces: Vec<&[u8]> = pieces.filter(|piece| !piece.is_empty()).collect();
             let told_apart = |lines: Vec<Line>| -> Vec<Line> {
-                // When a line counts as endless depends on when it is looked at; that it is one, does not.
+                // When a line counts as endless depends on when it is looked at; whether it does, does not.
                 lines.into_iter().filter(|line| !matches!(line, Line::Endless { .. })).collect()
             };
             prop_assert_eq!(told_apart(all(limit, &pieces)), told_apart(all(limit, &[&bytes])));

@@ -1,5 +1,5 @@
-//! How changes are heard of: the standing stream of legacy HTTP, `subscriptions/listen` of the modern era, and nothing
-//! at all on a stream, where they simply come.
+//! How the host hears of changes: on the standing stream of legacy HTTP, by `subscriptions/listen` in the modern era,
+//! and as plain notifications on a duplex connection.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Link {
     }
 }
 
-/// The wait after a subscription that lived for so long, and before which was waited for so long.
+/// The next wait, after `wait` and a subscription that lived for `lived`.
 pub(super) fn longer(wait: Duration, lived: Duration) -> Duration {
     if lived >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) }
 }

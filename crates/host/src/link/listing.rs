@@ -1,4 +1,4 @@
-//! Listings: all pages, bounded in pages, items, bytes and time; a cursor that comes twice is an error; never silently partial.
+//! Listings: all pages, bounded in pages, items, bytes and time, never silently partial; a repeated cursor is an error.
 
 use std::{collections::HashSet, sync::OnceLock, time::Duration};
 
@@ -34,17 +34,17 @@ const TOOLS: &str = "tools/list";
 /// A tool as listed on this connection.
 #[derive(Debug)]
 pub(crate) struct ListedTool {
-    /// As it came: what it is pinned by, called by and held against.
+    /// As it came: pins, calls and checks of arguments go by this.
     pub(crate) tool: Tool,
-    /// As models, clients and people are told of it, where that is something else. Boxed: it seldom is.
+    /// As models, clients and users see it, if that differs. Boxed: it seldom does.
     told: Option<Box<Tool>>,
     /// How its arguments go into headers (2026-07-28, Streamable HTTP).
     pub(crate) headers: ParamHeaders,
     /// Its input schema as model providers take it.
     pub(crate) cleaned: CleanedSchemas,
-    /// What it costs a model. Counted when somebody wants to know: a call does not.
+    /// What it costs a model, in tokens. Counted on demand: a call does not need it.
     tokens: OnceLock<u32>,
-    /// What only tools need that are called, or were looked at. Boxed: most of them never are.
+    /// What only tools need that are called or inspected. Boxed: most of them never are.
     learned: OnceLock<Box<Learned>>,
 }
 
@@ -56,12 +56,12 @@ struct Learned {
     definition: OnceLock<DefinitionHash>,
 }
 
-/// What is wrong with a value and a schema of its tool.
+/// Why a value was not found to match a schema of its tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unmet {
     /// The value does not match the schema: where and why.
     Broken(String),
-    /// Whether it does cannot be told: why.
+    /// The check could not be made: why.
     Unchecked(String),
 }
 
@@ -76,7 +76,7 @@ struct Schema {
 /// A schema that is read when it is first needed.
 type Learnable = OnceLock<Result<Schema, String>>;
 
-/// By what the server said of it, how that is told, and how it is called. What was made of that is not looked at.
+/// Compares what the server sent, how that is shown, and how it is called, not what was derived from it.
 impl PartialEq for ListedTool {
     fn eq(&self, other: &Self) -> bool {
         self.tool == other.tool && self.told == other.told && self.headers == other.headers
@@ -89,7 +89,7 @@ impl ListedTool {
         Self { tool, told: None, headers, cleaned: CleanedSchemas::default(), tokens, learned }
     }
 
-    /// The same tool, to be told of as the entry of its server wants it.
+    /// The same tool, shown as the entry of its server wants it.
     pub(crate) fn told(mut self, invisible: Invisible) -> Self {
         self.told = match invisible {
             Invisible::Remove => unseen::without(&self.tool).map(Box::new),
@@ -98,7 +98,7 @@ impl ListedTool {
         self
     }
 
-    /// The tool as models, clients and people are told of it.
+    /// The tool as models, clients and users see it.
     pub(crate) fn shown(&self) -> &Tool {
         self.told.as_deref().unwrap_or(&self.tool)
     }
@@ -113,15 +113,15 @@ impl ListedTool {
         self.learned.get_or_init(Box::default)
     }
 
-    /// What names the definition of the tool.
+    /// The hash of the tool's definition.
     pub(crate) fn definition(&self) -> DefinitionHash {
         *self.learned().definition.get_or_init(|| DefinitionHash::of(&canonical(&self.tool)))
     }
 
-    /// Checks structured content against the output schema. Takes its time: not for an async thread.
+    /// Checks structured content against the output schema. Slow: not for an async thread.
     ///
     /// # Errors
-    /// Why the content does not fit, or why that cannot be told.
+    /// Why the content does not fit, or why that could not be checked.
     pub(crate) fn check_output(&self, structured: &Value) -> Result<(), Unmet> {
         match &self.tool.output_schema {
             Some(schema) => check(&self.learned().output, schema, structured),
@@ -129,10 +129,10 @@ impl ListedTool {
         }
     }
 
-    /// Checks arguments against the input schema. Takes its time: not for an async thread.
+    /// Checks arguments against the input schema. Slow: not for an async thread.
     ///
     /// # Errors
-    /// Why they do not fit, or why that cannot be told.
+    /// Why they do not fit, or why that could not be checked.
     pub(crate) fn check_input(&self, arguments: &Value) -> Result<(), Unmet> {
         check(&self.learned().input, &self.tool.input_schema, arguments)
     }
@@ -178,7 +178,7 @@ struct Kept<'a> {
 }
 
 impl Listed {
-    /// The list of which `kept` was made, without its server. `None` for bytes of anything else.
+    /// Restores the list from `kept`, without its server; `None` if the bytes are anything else.
     pub(crate) fn of_kept(kept: &[u8], limits: &Limits) -> Option<Self> {
         let kept: Kept<'_> = serde_json::from_slice(kept).ok()?;
         let mut listed = Self::default();
@@ -199,7 +199,7 @@ impl Listed {
 }
 
 impl Link {
-    /// Lists all tools. A tool that cannot be read is quarantined alone. With `keep`, the list can be kept.
+    /// Lists all tools. A tool that cannot be read is quarantined alone. With `keep`, sets `Listed::kept`.
     pub(crate) async fn list_tools(&self, keep: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
         let promised = self.session().capabilities.tools.is_some();
@@ -219,7 +219,7 @@ impl Link {
             }
         });
         match pages.await {
-            // It promised no tools and has none.
+            // It declares no tools and has none.
             Err(LinkError::Rpc(error)) if !promised && error.code == METHOD_NOT_FOUND => {}
             pages => pages?,
         }
@@ -229,8 +229,8 @@ impl Link {
         Ok(listed)
     }
 
-    /// Lists anything else, item by item; items that cannot be read are left out and counted in the second value. It is a
-    /// use of the server, as a call is, and takes one of the places that calls have.
+    /// Lists anything else, item by item; items that cannot be read are left out and counted in the second value. Like
+    /// a call, it counts as a use of the server and takes a slot.
     pub(crate) async fn list<T: DeserializeOwned + Send>(
         &self,
         method: &'static str,
@@ -264,7 +264,7 @@ impl Link {
     ) -> Result<(), LinkError> {
         let bound = self.timeouts().list;
         let all = async {
-            // The list of tools is made by the task that owns the connection, which must not wait for long calls.
+            // The task that owns the connection lists the tools, and must not wait for long calls.
             let _slot = if method == TOOLS { None } else { Some(self.slot().await?) };
             let meta = self.meta_for(&self.0.asker);
             let (mut cursors, mut items, mut bytes) = (HashSet::new(), 0, 0);
@@ -316,7 +316,7 @@ fn not_too_deep(raw: &RawValue, limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// A tool; with `headers`, those of its arguments that go into headers too.
+/// Decodes a tool; with `headers`, also which arguments go into headers.
 fn one_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
     let tool = decode::tool(raw)?;
     let headers = if headers && ParamHeaders::may_be_in(tool.input_schema.get()) {

@@ -1,4 +1,4 @@
-//! Servers in this process: native tools, behind the same door as those of all other servers.
+//! Servers in this process: native tools, called like those of all other servers.
 
 use std::{fmt, sync::Arc};
 
@@ -20,7 +20,7 @@ pub(super) type JsonObject = Map<String, Value>;
 pub(crate) struct Meant {
     pub(crate) selector: String,
     pub(crate) arguments: JsonObject,
-    /// The tools that it may be of.
+    /// The tools that it may call.
     pub(crate) selection: Arc<Selection>,
 }
 
@@ -34,7 +34,7 @@ type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, (
 pub struct Native {
     name: Arc<str>,
     serve: Serve,
-    /// Tells, of a tool and its arguments, the call that they stand for.
+    /// Maps a tool and its arguments to the call that they stand for.
     meaning: Option<Meaning>,
     /// Runs the scripts that one of its tools is called with.
     scripts: Option<Arc<Scripts>>,
@@ -81,7 +81,7 @@ impl Native {
         &self.name
     }
 
-    /// Some of its calls stand for calls of other tools.
+    /// Lets some of its calls stand for calls of other tools.
     pub(super) fn meaning(
         mut self,
         meaning: impl Fn(&str, &JsonObject) -> Option<Meant> + Send + Sync + 'static,
@@ -90,13 +90,13 @@ impl Native {
         self
     }
 
-    /// One of its tools runs scripts.
+    /// Lets one of its tools run scripts.
     pub(super) fn running(mut self, scripts: Arc<Scripts>) -> Self {
         self.scripts = Some(scripts);
         self
     }
 
-    /// Who runs the script that `tool` is called with; `None` when that is a tool like any other.
+    /// What runs the script that `tool` is called with; `None` for any other tool.
     pub(crate) fn scripts(&self, tool: &str) -> Option<&Arc<Scripts>> {
         self.scripts.as_ref().filter(|_| Scripts::is_run(tool))
     }

@@ -27,8 +27,8 @@ pub struct WireMessage<'a> {
     pub server: &'a ServerName,
     /// Which way it goes.
     pub direction: Direction,
-    /// The bytes: JSON without a line feed after it. A received message can be anything, also none of MCP's; over stdio it is
-    /// a line of stdout, over HTTP a JSON body or the data of an event.
+    /// The bytes: JSON without a line feed after it. A received message may be anything, even something that is not
+    /// MCP; over stdio it is a line of stdout, over HTTP a JSON body or the data of an event.
     pub bytes: &'a [u8],
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for WireMessage<'_> {
 /// connection. It must return at once: what takes time belongs behind a channel. A panic in it is logged and costs nothing else.
 pub type OnMessage = Arc<dyn Fn(WireMessage<'_>) + Send + Sync>;
 
-/// Tells the hook of one connection, where there is one.
+/// Calls the hook, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Observer(Option<OnMessage>);
 
@@ -66,7 +66,7 @@ impl Observer {
 
     fn tell(&self, server: &ServerName, direction: Direction, bytes: &[u8]) {
         let Some(hook) = &self.0 else { return };
-        // Foreign code on a task of the connection: its panic must not be the end of that.
+        // Foreign code on a task of the connection: its panic must not end that.
         if catch_unwind(AssertUnwindSafe(|| hook(WireMessage { server, direction, bytes }))).is_err() {
             tracing::warn!("a listener for messages panicked");
         }

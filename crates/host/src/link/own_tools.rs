@@ -27,7 +27,7 @@ pub(super) trait OwnTools: Send + Sync + 'static {
     /// Its tools, as MCP writes them.
     fn tools(&self) -> Vec<Value>;
 
-    /// Calls a tool: the text of its result, or of the error that the model is told.
+    /// Calls a tool; returns the text of its result, or of the error for the model.
     fn call<'a>(&'a self, tool: &'a str, arguments: &'a Map<String, Value>) -> BoxFuture<'a, Result<String, String>>;
 
     /// An item for each change of the list, from now on; `None` for tools that never change.
@@ -43,7 +43,7 @@ pub(super) fn serve(tools: Arc<impl OwnTools>) -> Native {
         async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                // The client sees that the connection ended, and says so.
+                // The client sees that the connection ended, and reports it.
                 _ = converse(&*tools, io, &stop) => {}
             }
         }

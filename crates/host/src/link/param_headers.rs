@@ -40,7 +40,7 @@ struct ParamHeader {
 /// Why a tool must not be offered over HTTP. Names of the server's choice are quoted, with control characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAnnotation {
-    /// The rules allow it only where the argument it means is beyond doubt.
+    /// It stands where the argument that it marks is not beyond doubt.
     #[error("x-mcp-header stands in {place:?}, not on a property that `properties` alone lead to")]
     Misplaced {
         /// The keyword of the schema under which it was found; empty for the schema itself.
@@ -57,7 +57,7 @@ pub(crate) enum BadAnnotation {
     NotAToken {
         /// The path to the property.
         property: String,
-        /// What it says.
+        /// Its value.
         header: String,
     },
     /// Another property has the same, or the same but for upper and lower case.
@@ -65,7 +65,7 @@ pub(crate) enum BadAnnotation {
     Repeated {
         /// The path to the second property.
         property: String,
-        /// What it says.
+        /// Its value.
         header: String,
     },
     /// Arrays, objects and `number` have no single form as text; neither do several types at once.
@@ -210,7 +210,7 @@ impl Search {
 
 /// Makes sure that there is no mark in the schemas under a keyword that may hold some.
 ///
-/// What a name is and what a keyword has to be told apart: a property may be called `x-mcp-header` or `default`.
+/// Names and keywords must be told apart: a property may be called `x-mcp-header` or `default`.
 fn no_annotation_under(keyword: &str, value: &Value) -> Result<(), BadAnnotation> {
     match (keyword, value) {
         // Data, not schemas.

@@ -1,4 +1,4 @@
-//! What a connection sees of the child process behind it: its end and its last words.
+//! What a connection sees of the child process behind it: its end and the last of its stderr.
 
 use std::{fmt, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
     error::quote,
 };
 
-/// How long stderr of a process that has ended is waited for; something that it started may hold it open.
+/// How long to wait for the stderr of an ended process; a process that it started may hold it open.
 const STILL_COMING: Duration = Duration::from_millis(200);
 /// Lines of stderr that go into an error.
 const LAST_LINES: usize = 4;

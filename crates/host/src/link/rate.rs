@@ -1,4 +1,4 @@
-//! A bound on how often something is told.
+//! A bound on how often something is reported.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// At most so many per second; what is more is counted.
+/// Allows so many per second and counts the rest.
 #[derive(Debug)]
 pub(crate) struct Rate {
     per_second: u32,
@@ -26,7 +26,7 @@ impl Rate {
         Self { per_second, state: Mutex::new(State { second: Instant::now(), said: 0, dropped: 0 }) }
     }
 
-    /// Whether one more may be told now, and how many were dropped since that was last so.
+    /// Allows one more, and returns how many were dropped since the last one; `None` over the rate.
     pub(crate) fn allow(&self) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.second.elapsed() >= Duration::from_secs(1) {

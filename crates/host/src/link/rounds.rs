@@ -33,14 +33,14 @@ const CANCEL_TIME: Duration = Duration::from_secs(2);
 /// A request that may take several rounds: `tools/call`, `prompts/get` or `resources/read`.
 pub(crate) struct Request {
     pub(crate) method: &'static str,
-    /// What it is for, in an error.
+    /// What an error calls it.
     pub(crate) what: &'static str,
     /// Tool name, prompt name or URI.
     pub(crate) name: String,
     pub(crate) params: Map<String, Value>,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) asker: SharedAsker,
-    /// Who wants it: told to the person who is asked meanwhile.
+    /// The caller: shown to the user who is asked meanwhile.
     pub(crate) caller: Caller,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) idle: Duration,
@@ -52,7 +52,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Who answers what the server wants to know meanwhile.
+    /// The asker that answers the server's questions meanwhile.
     fn answers(&self) -> SharedAsker {
         self.asker.on_behalf_of(&self.caller).unwrap_or_else(|| self.asker.clone())
     }
@@ -162,7 +162,7 @@ impl Link {
         Ok(())
     }
 
-    /// The server wants URLs visited before it runs the request, which it did not do yet.
+    /// Has the user visit the URLs that the server wants visited before it runs the request.
     async fn visit_urls(&self, error: RpcError, request: &Request, clock: &Clock) -> Result<(), LinkError> {
         let wanted = error.data.as_ref().and_then(|data| data["elicitations"].as_array()).cloned();
         let wanted = wanted.filter(|wanted| !wanted.is_empty()).ok_or(LinkError::Rpc(error.clone()))?;
@@ -177,7 +177,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for the result of a task, and cancels the task when nobody waits any more.
+    /// Waits for the result of a task, and cancels the task when the caller no longer waits.
     async fn follow(&self, task: Value, flight: Flight) -> Result<Bytes, LinkError> {
         let id = task["taskId"].as_str().ok_or_else(|| LinkError::protocol("a task without an id"))?.to_owned();
         let params = json!({ "taskId": id });

@@ -1,7 +1,7 @@
 //! The server of `run_code`: one tool, whose description lists what scripts can call.
 //!
-//! A call of it never gets here: [`Host::call`](crate::Host::call) runs the script itself, after the gate, because the
-//! calls in it are made with the asker and the catalog of the call of `run_code`.
+//! A call of it never reaches this server: [`Host::call`](crate::Host::call) runs the script itself, after the gate,
+//! because the calls in it use the asker and the catalog of the `run_code` call.
 
 use std::{
     fmt::Write as _,
@@ -36,7 +36,7 @@ use crate::{
 };
 
 const RUN: &str = "run_code";
-/// What signatures may take of the description, in bytes; the rest of the tools is found by searching.
+/// How many bytes of the description signatures may take; a search finds the other tools.
 const SIGNATURE_BYTES: usize = 12_000;
 /// How much of a tool's description stands beside its signature, in bytes.
 const DESCRIPTION_BYTES: usize = 120;
@@ -44,7 +44,7 @@ const DESCRIPTION_BYTES: usize = 120;
 /// their start one after another.
 const REST: Duration = Duration::from_millis(100);
 
-/// What can be called, and who runs scripts.
+/// The tools that scripts can call, and the interpreter.
 pub(crate) struct Scripts {
     interpreter: Arc<dyn Interpreter>,
     /// Weak, as everything here: the host owns this server.
@@ -54,7 +54,7 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    /// A server of scripts that can call the tools of `selection`, to which its own does not belong.
+    /// A server that runs scripts, which can call the tools of `selection`; its own is not among them.
     pub(crate) fn server(
         interpreter: Arc<dyn Interpreter>,
         catalog: &Arc<ArcSwap<Catalog>>,
@@ -71,7 +71,7 @@ impl Scripts {
         tool == RUN
     }
 
-    /// Runs the script in `arguments`; also gives the calls that it made.
+    /// Runs the script in `arguments`; also returns the calls that it made.
     pub(crate) async fn run(
         &self,
         arguments: &JsonObject,
@@ -87,7 +87,7 @@ impl Scripts {
         (result(printed), tools.made())
     }
 
-    /// Waits until the description is no longer as it was `told`; for ever, if it will never change again.
+    /// Waits until the description differs from `told`; for ever, if it will never change again.
     async fn changed(&self, events: &mut Receiver<Event>, told: &mut String) {
         loop {
             match events.recv().await {
@@ -119,7 +119,7 @@ impl Scripts {
                     room -= line.len();
                     description += &line;
                 }
-                // Those that are left out are the last ones, and not here and there a long one.
+                // Leaves out the last ones, and not a long one here and there.
                 None => (room, left) = (0, left + 1),
             }
         }
@@ -163,7 +163,7 @@ impl Scripts {
     }
 }
 
-/// What the model is told: what was printed, then what went wrong.
+/// The result for the model: what was printed, then what went wrong.
 fn result(printed: Printed) -> CallResult {
     let Printed { mut text, error } = printed;
     let is_error = error.is_some();

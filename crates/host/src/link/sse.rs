@@ -8,9 +8,8 @@
 //!   unseen.
 //! - Any line but one of data is at most 8 KiB long; a longer one is ignored, as an unknown field is.
 //!
-//! This module knows nothing of HTTP, JSON or MCP, which is why it is public: the answers of models are such streams too,
-//! and need the same bounds. When to reconnect, and with which `Last-Event-ID`, is for its caller to
-//! say.
+//! This module knows nothing of HTTP, JSON or MCP. It is public because the answers of models are such streams too, and
+//! need the same bounds. The caller decides when to reconnect, and with which `Last-Event-ID`.
 
 use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
@@ -18,10 +17,10 @@ use memchr::{memchr, memchr2};
 
 use super::envelope::BOM;
 
-/// The longest line other than one of data: a comment, an event name, an id, a field nobody knows.
+/// The longest line other than one of data: a comment, an event name, an id, an unknown field.
 const LONGEST_FIELD: usize = 8 * 1024;
 
-/// A line that is no data may be as long as an event, and this long where events are shorter, before it counts as endless.
+/// The least length at which a line that is no data counts as endless; larger where events may be longer.
 const LEAST_ENDLESS: usize = 1024 * 1024;
 
 /// One event of a stream.
@@ -55,7 +54,7 @@ pub enum SseError {
         /// The data as it came.
         data: Vec<u8>,
     },
-    /// A line that is no data has passed the limit for data, and goes on. Told once for each such line.
+    /// A line that is no data has passed the limit for data, and goes on. Reported once for each such line.
     #[error("a line of an event stream does not end: at least {seen} bytes, the limit is {limit}")]
     EndlessLine {
         /// The limit that was passed, in bytes.
@@ -87,7 +86,7 @@ pub struct SseParser {
     line: Vec<u8>,
     /// The line under way is of no interest any more; what is left of it is dropped.
     skip_line: bool,
-    /// How much of that line was dropped, if it is to be told when it is too much.
+    /// How much of that line was dropped, if too much is to be reported.
     dropped: Option<usize>,
     /// The last byte was a carriage return; a line feed would belong to it.
     after_return: bool,
@@ -203,13 +202,13 @@ impl SseParser {
         if useless {
             let length = std::mem::take(&mut self.line).len();
             self.skip_line = true;
-            // Of data it has been told already.
+            // For data it has been reported already.
             self.dropped = (!is_data).then_some(0);
             self.drop_piece(length, out);
         }
     }
 
-    /// Drops so much of a line that is of no interest, and tells once when that is more than any event may have.
+    /// Drops so much of a line that is of no interest, and reports once when that is more than any event may have.
     fn drop_piece(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) {
         let Some(dropped) = &mut self.dropped else { return };
         *dropped += length;

@@ -1,5 +1,5 @@
-//! Subscriptions to single resources: one request for each in the legacy era, in the modern one a standing request for all
-//! of them together, which a new one takes over from when others are wanted.
+//! Subscriptions to single resources: one request for each in the legacy era; in the modern one a standing request for
+//! all of them, which a new one replaces when the wanted resources change.
 
 use std::{
     collections::BTreeSet,
@@ -51,7 +51,7 @@ impl Link {
         }
     }
 
-    /// Sees to it, for as long as the connection lives, that the server tells of what somebody listens to.
+    /// Keeps the server subscribed to what callers listen to, for as long as the connection lives.
     pub(super) fn stay_subscribed(&self) {
         let inbound = &self.channel().inbound;
         let Some(topics) = inbound.topics() else { return };
@@ -71,7 +71,7 @@ impl Link {
         loop {
             let wanted = topics.wanted();
             for (uri, _) in asked.difference(&wanted).filter(|gone| !refused.remove(gone)) {
-                // A server that does not hear of it tells too much, which nobody listens to.
+                // If this fails, the server reports changes that no caller listens to.
                 let _ = self.ask_of("resources/unsubscribe", uri).await;
             }
             for new @ (uri, _) in wanted.difference(&asked) {
@@ -114,7 +114,7 @@ impl Link {
             let mut lived = Duration::ZERO;
             if let Some(refused) = refused {
                 for (uri, _) in &wanted {
-                    // What was agreed to before is heard of even when all together is refused.
+                    // What was agreed to before still stands when the server refuses all together.
                     let stands = standing.as_ref().is_some_and(|agreed| agreed.to.contains(uri));
                     topics.stands(uri, if stands { Ok(()) } else { Err(refused.clone()) });
                 }
@@ -138,8 +138,8 @@ impl Link {
         }
     }
 
-    /// Asks for everything that is wanted, while what was agreed to before is still heard. When the server agrees, that takes
-    /// the place of what was; a server that says nothing has as long as a call.
+    /// Asks for everything that is wanted, while the request before still stands. When the server agrees, the new
+    /// request replaces it; a server that does not answer has as long as a call.
     async fn agree<'a>(
         &'a self,
         meta: &'a str,
@@ -173,13 +173,13 @@ impl Link {
     }
 }
 
-/// A standing request, and the resources that the server has agreed to tell of.
+/// A standing request, and the resources that the server has agreed to report on.
 struct Agreed<'a> {
     request: BoxFuture<'a, Answered>,
     to: BTreeSet<String>,
 }
 
-/// Waits until others are wanted.
+/// Waits until the wanted resources change.
 async fn others_than(wanted: &Wanted, topics: &Topics) {
     while topics.wanted() == *wanted {
         topics.changed().await;

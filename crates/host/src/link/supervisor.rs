@@ -1,4 +1,4 @@
-//! Which program watches over stdio servers, and what it can say: see [`run_if_asked`].
+//! Which program watches over stdio servers, and what this system offers it: see [`run_if_asked`].
 
 use std::{
     fs::File,
@@ -12,8 +12,8 @@ pub use toolrack_supervisor::{Exit, MARKER, run_if_asked};
 
 /// Which version of Landlock this system has, for [sandboxes](crate::spec::Sandbox); `None`: none, or it is switched off.
 ///
-/// Files can be shut from version 3 on (Linux 6.2), and TCP ports from version 4 (Linux 6.7); from version 6 (Linux 6.12),
-/// signals and sockets that have no file are shut as well.
+/// Version 3 (Linux 6.2) can shut files, version 4 (Linux 6.7) TCP ports too, and version 6 (Linux 6.12) signals and
+/// sockets that have no file as well.
 #[must_use]
 pub fn landlock() -> Option<i32> {
     #[cfg(target_os = "linux")]
@@ -31,8 +31,8 @@ pub fn seccomp() -> bool {
     false
 }
 
-/// Whether this system lets this user have namespaces, for [sandboxes](crate::spec::Sandbox). Blocks while the running program, which must call
-/// [`run_if_asked`], is started once more to try it: some milliseconds.
+/// Whether this user may have namespaces, for [sandboxes](crate::spec::Sandbox). Blocks some milliseconds: starts the
+/// running program, which must call [`run_if_asked`], once more to try it.
 ///
 /// # Errors
 /// Why not, in the system's words.

@@ -1,5 +1,5 @@
-//! Requests of the server that it wants to run as tasks of ours (MCP 2025-11-25, experimental): it gets a task at
-//! once and comes back for the result.
+//! Server requests that run as tasks of ours (MCP 2025-11-25, experimental): the server gets a task at once and comes
+//! back for the result.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use super::input::Refusal;
 
 /// Tasks kept at once; the oldest finished one makes room.
 const MOST_TASKS: usize = 64;
-/// Asked of the server between two looks.
+/// The poll interval that the server is asked to keep.
 const POLL: Duration = Duration::from_millis(200);
 
 type Outcome = Option<Arc<Result<Value, Refusal>>>;

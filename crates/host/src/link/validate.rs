@@ -2,9 +2,9 @@
 //! arguments against the input schema before they are sent.
 //!
 //! Schemas come from servers that may be hostile, and JSON Schema can ask for exponential work with a few lines: `n`
-//! definitions that each refer to the next twice are 2^n evaluations. A deadline does not help, for nobody can stop a
-//! thread that computes. So the work is counted first: [`Validator::compile`] refuses a schema that unfolds to too
-//! much, [`Validator::validate`] walks schema and instance together, counts what the worst run would evaluate, and
+//! definitions that each refer to the next twice are 2^n evaluations. A deadline does not help, because a thread that
+//! computes cannot be stopped. So the work is counted first: [`Validator::compile`] refuses a schema that unfolds to
+//! too much, [`Validator::validate`] walks schema and instance together, counts what the worst run would evaluate, and
 //! only then lets the real validator run. Regular expressions are counted by size and by the text they run over.
 //!
 //! No `$ref` is ever fetched. Formats are not asserted. Neither function does IO, yet both may take tens of
@@ -119,13 +119,13 @@ pub enum Unfit {
 pub struct Misfit {
     /// Where: a JSON Pointer (RFC 6901) or, beyond 200 bytes, its beginning; empty for the whole.
     pub place: String,
-    /// What kind of misfit, as far as that is told apart.
+    /// The kind of misfit, as far as kinds are told apart.
     pub kind: MisfitKind,
     /// What is wrong there, at most 200 bytes.
     pub message: String,
 }
 
-/// What a program can tell apart about a [`Misfit`].
+/// The kinds of [`Misfit`] that a program can tell apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MisfitKind {
@@ -166,7 +166,7 @@ impl fmt::Display for Misfits<'_> {
     }
 }
 
-/// A compiled JSON Schema whose use is bounded: no schema and no JSON make it work for long, however they are written.
+/// A compiled JSON Schema with bounded work: no schema and no JSON make it work for long.
 ///
 /// Nothing that a schema refers to is ever fetched, and formats are not asserted. Neither function waits for anything,
 /// yet both may compute for tens of milliseconds: call them off the async threads. Immutable: share it between calls.
@@ -193,7 +193,7 @@ impl Validator {
     /// what MCP says.
     ///
     /// # Errors
-    /// [`SchemaProblem`] says what is wrong; the first problem met is given.
+    /// The first [`SchemaProblem`] found.
     pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
         let graph = Graph::of(schema)?;
         let inner = jsonschema::options()
@@ -250,7 +250,7 @@ impl Misfit {
     }
 }
 
-/// The dialect a schema is written in: what it says if that is known, and otherwise what MCP says, 2020-12.
+/// The dialect of a schema: its own if that is known, and otherwise what MCP says, 2020-12.
 fn draft(schema: &Value) -> Draft {
     match schema.get("$schema").and_then(Value::as_str).map(|uri| uri.trim_end_matches('#')) {
         Some("http://json-schema.org/draft-04/schema") => Draft::Draft4,
@@ -261,7 +261,7 @@ fn draft(schema: &Value) -> Draft {
     }
 }
 
-/// What `shown` says, or its beginning.
+/// The text of `shown`, or its beginning.
 fn limited(shown: &dyn fmt::Display) -> String {
     let mut text = Limited { text: String::new() };
     // The writer fails once it is full, which is the purpose.
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(problem(&unknown), SchemaProblem::UnknownRef { reference: "#/$defs/none".to_owned() });
     }
 
-    /// Looked for anew by each reference, an anchor takes minutes to be found.
+    /// Searching for the anchor anew for each reference would take minutes.
     #[test]
     fn thousands_of_references_to_an_anchor_are_followed_at_once() {
         let properties: serde_json::Map<_, _> =

@@ -15,7 +15,7 @@ use super::{
 /// A raw result, or why there is none.
 pub(crate) type Answered = Result<Bytes, LinkError>;
 
-/// A request, encoded, with what a transport needs to know of it.
+/// An encoded request, with what a transport needs to know about it.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     /// Ours, and unique on the connection.
@@ -28,7 +28,7 @@ pub(crate) struct Outgoing {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// The JSON-RPC request.
     pub(crate) body: Bytes,
-    /// Whether the server is told when nobody waits any more. `initialize` must not be cancelled.
+    /// Whether the server is told when the caller no longer waits. `initialize` must not be cancelled.
     pub(crate) cancellable: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn answered(bytes: &Bytes, outcome: Outcome<'_>) -> Answered {
     }
 }
 
-/// `notifications/cancelled` for a request of ours that nobody waits for any more.
+/// `notifications/cancelled` for a request of ours whose caller no longer waits.
 pub(crate) fn cancelled(id: i64) -> Bytes {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the caller no longer waits for the answer"}}}}"#

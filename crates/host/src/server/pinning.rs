@@ -1,4 +1,4 @@
-//! What a server's task does about pins: holds each list against them, and looks again when they may be others.
+//! How a server's task applies pins: it checks each list against them, and again when they may have changed.
 
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
@@ -12,14 +12,14 @@ use crate::{
     spec::Transport,
 };
 
-/// While a tool is in quarantine, how often it is looked whether another process has released it.
+/// How often the task checks whether another process has released a tool in quarantine.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// How long a call of a tool in quarantine waits for a look at the pins of this moment.
+/// How long a call of a tool in quarantine waits for a fresh check of its pin.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 impl Task {
-    /// What of `tools` can be used, as they are pinned.
+    /// Checks `tools` against their pins and sorts out those that do not match.
     pub(super) async fn held_against_pins(&self, tools: ToolSet) -> ToolSet {
         let mode = self.spec.pins.unwrap_or_default();
         let (PinMode::Enforce | PinMode::Warn, Some(pins)) = (mode, &self.around.pins) else {
@@ -57,7 +57,7 @@ impl Task {
         }
     }
 
-    /// Waits for `what`, and meanwhile looks whether tools in quarantine have been released.
+    /// Waits for `what`, and meanwhile checks whether tools in quarantine have been released.
     pub(super) async fn minding_pins<T>(&self, what: impl Future<Output = T>) -> T {
         let mut what = pin!(what);
         loop {
@@ -70,7 +70,7 @@ impl Task {
         }
     }
 
-    /// Waits until pins are others than those that the tools were held against.
+    /// Waits until the pins differ from those that the tools were checked against.
     async fn until_repinned(&self) {
         let Some(pins) = &self.around.pins else {
             return;
@@ -103,7 +103,7 @@ impl Task {
         });
     }
 
-    /// Tells of the tools that were not in quarantine before: of the first by name, of the rest how many they are.
+    /// Reports the tools that were not in quarantine before: the first few by name, the rest as a count.
     pub(super) fn tell_of_strangers(&self, before: &ToolSet, now: &ToolSet) {
         let rest = self.tell_of_each(&now.strangers_since(before), |stranger| {
             self.tell(Event::McpToolQuarantined { server: self.name.clone(), quarantined: stranger.told() });
@@ -115,19 +115,19 @@ impl Task {
 }
 
 impl Server {
-    /// The pins may be others now: the tools are held against them again.
+    /// Has the tools checked again, because the pins may have changed.
     pub(crate) fn pins_changed(&self) {
         self.again.pins.notify_one();
     }
 
-    /// Whether `tool` was in quarantine when the pins were last looked at.
+    /// Whether `tool` was in quarantine at the last check of the pins.
     pub(crate) fn may_hold(&self, tool: &str) -> bool {
         self.published.borrow().tools.held(tool).is_some()
     }
 
-    /// Whether `tool` is, by the definition that it was called by, still what the server lists.
+    /// Whether the server still lists `tool` with the definition that it was called by.
     ///
-    /// What runs scripts is the program's own, and describes the tools of others, which come and go.
+    /// True for the tool that runs scripts: its definition describes tools of other servers, which come and go.
     pub(crate) fn still_has(&self, tool: &CatalogTool) -> bool {
         if let Transport::Native(native) = &self.spec.transport
             && native.scripts(&tool.tool().name).is_some()
@@ -139,7 +139,7 @@ impl Server {
         listed.is_some_and(|listed| Arc::ptr_eq(listed, &tool.listed) || listed.definition() == tool.definition())
     }
 
-    /// Why `tool` is in quarantine, after a last look at its pin; `None` when it is not any more.
+    /// Why `tool` is in quarantine, after a last check of its pin; `None` if it no longer is.
     pub(crate) async fn is_held(&self, tool: &str) -> Option<Cause> {
         let held = |snapshot: &super::Snapshot| snapshot.tools.held(tool).map(|stranger| stranger.cause.clone());
         let seen = {

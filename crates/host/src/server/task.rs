@@ -1,4 +1,4 @@
-//! The task that owns one connection after the other.
+//! The task that owns a server's connections, one after the other.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -22,22 +22,22 @@ use crate::{
     spec::{Era, Protocol, Retry, ServerName, ServerSpec, Start},
 };
 
-/// A connection that lived this long has proven itself: attempts are counted anew.
+/// A connection that lives this long has proven itself: the count of attempts starts again.
 const PROVEN: Duration = Duration::from_secs(30);
-/// Between two listings of a server whose tools change all the time.
+/// The gaps between two listings of a server whose tools keep changing.
 const SHORTEST_RELIST: Duration = Duration::from_millis(250);
 const LONGEST_RELIST: Duration = Duration::from_secs(30);
-/// Tools of one list that are told of one by one.
+/// Tools of one list that are reported one by one.
 const MOST_TOLD: usize = 20;
 /// Listings per minute up to which a server is not called restless.
 const RESTFUL: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
 const STREAM_OPENS: Duration = Duration::from_secs(3);
-/// Before a failed listing is tried again.
+/// The wait before a failed listing is tried again.
 const LIST_RETRY: Duration = Duration::from_secs(10);
 /// The longest `Retry-After` that is honoured.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
-/// After its last use, a connection is kept a little longer for whoever has just taken it.
+/// How much longer a connection is kept after its last use, for a caller that has just taken its link.
 const LAST_USE: Duration = Duration::from_millis(500);
 /// A call can cut a back-off short, but not more often than this.
 const SHORTEST_NUDGE: Duration = Duration::from_secs(1);
@@ -59,24 +59,24 @@ enum Next {
     /// Wait, then connect again.
     Later {
         error: LinkError,
-        /// Whether an attempt to connect ended so, rather than a connection.
+        /// Whether an attempt to connect failed, rather than a connection ended.
         attempt: bool,
     },
-    /// Wait until somebody wants something.
+    /// Wait until a caller needs the server.
     Rest,
     Stop,
 }
 
-/// How a connection was used up.
+/// Why the task no longer serves a connection.
 enum Ended {
     Broken(LinkError),
-    /// Somebody wants a fresh one.
+    /// A caller asked for a fresh one.
     Unwanted,
     Unused,
 }
 
 impl Task {
-    /// Runs until it is told to stop; nothing of the server is left then.
+    /// Runs until it is stopped; nothing of the server is left then.
     pub(super) async fn run(self) {
         let stop = self.stop.clone();
         let mut failures = 0;
@@ -133,7 +133,7 @@ impl Task {
         ToolSet::new(listed, &self.spec.tools, self.spec.invisible.unwrap_or_default())
     }
 
-    /// Publishes the tools that the server had when it ran last; `false` when nobody knows them.
+    /// Publishes the tools of the server's last run; `false` when they are not known.
     async fn recalls_tools(&self) -> bool {
         let Some(memory) = &self.around.memory else {
             return false;
@@ -151,9 +151,9 @@ impl Task {
         true
     }
 
-    /// Waits until somebody wants something of the server.
+    /// Waits until a caller needs the server.
     async fn rest(&self) {
-        // Whoever wanted something before has had it.
+        // An earlier nudge has been served.
         let _ = self.again.nudge.notified().now_or_never();
         self.publish(|snapshot| snapshot.state = State::Idle { tools: snapshot.tools.tools.len() });
         let wanted = async {
@@ -186,11 +186,11 @@ impl Task {
         Ok(connection)
     }
 
-    /// Uses a connection until it ends; tells what to do then.
+    /// Serves a connection until it ends; returns what to do next.
     async fn live(&self, connection: Connection) -> Next {
         let link = connection.link.clone();
         let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
-        // It was published, so that it could be used.
+        // It was published, so callers could use it.
         let was_of_use = self.publish.borrow().link.is_some();
         let rests = matches!(ended, Some(Ended::Unused));
         self.publish(|snapshot| {
@@ -202,7 +202,7 @@ impl Task {
             }
         });
         if rests {
-            // Whoever has just taken the link is served to the end.
+            // A caller that has just taken the link is served to the end.
             let quiet = async {
                 sleep(LAST_USE).await;
                 while !link.is_quiet() {
@@ -222,7 +222,7 @@ impl Task {
         };
         self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
-            // The server forgot us, which is no fault of its health: begin a new session at once.
+            // The server forgot the session, which says nothing about its health: begin a new one at once.
             LinkError::SessionNotFound { .. } if was_of_use => Next::Now,
             error => Next::Later { error, attempt: !was_of_use },
         }
@@ -232,8 +232,8 @@ impl Task {
     async fn serve(&self, link: &Link) -> Ended {
         let mut unused = pin!(link.unused(self.spec.idle_stop));
         let mut pace = Pace::new();
-        // First listen, then list: nothing that changes in between is missed, and no question comes to a stream that is
-        // not open yet.
+        // Listen first, then list: no change in between is missed, and no question comes to a stream that is not open
+        // yet.
         tokio::select! {
             why = link.closed() => return Ended::Broken(why),
             _ = timeout(STREAM_OPENS, link.listen()) => {}
@@ -273,7 +273,7 @@ impl Task {
         }
     }
 
-    /// Lists the tools and publishes them; gives the time for which the list is fresh.
+    /// Lists the tools and publishes them; returns how long the list is fresh.
     async fn list(&self, link: &Link) -> Result<Duration, LinkError> {
         let listed = tokio::select! {
             listed = link.list_tools(self.spec.start == Start::Lazy) => listed,
@@ -302,7 +302,7 @@ impl Task {
         }
     }
 
-    /// Publishes a list of tools. One that says the same again is no change.
+    /// Publishes a list of tools. An equal list is no change.
     fn publish_tools(&self, link: &Link, tools: ToolSet) {
         let before = self.publish.borrow().clone();
         let same = *before.tools == tools;
@@ -323,8 +323,8 @@ impl Task {
         }
     }
 
-    /// Warns of the tools that cannot be used and could before, or for another reason: of the first by name, of the rest how
-    /// many they are.
+    /// Warns of tools that have become unusable, or are so for another reason than before: the first few by name, the
+    /// rest as a count.
     fn tell_of_unusable(&self, before: &ToolSet, now: &ToolSet) {
         let rest = self.tell_of_each(&now.unusable_since(before), |(name, why)| {
             self.warn(&format!("the tool {name} cannot be used: {why}"));
@@ -334,7 +334,7 @@ impl Task {
         }
     }
 
-    /// Tells of the first few, and gives how many more there are: events of thousands of tools would wash all others away.
+    /// Reports the first few and returns how many more there are: thousands of events would push out all others.
     pub(super) fn tell_of_each<T>(&self, new: &[&T], tell: impl Fn(&T)) -> usize {
         let (told, rest) = new.split_at(new.len().min(MOST_TOLD));
         told.iter().for_each(|new| tell(new));
@@ -415,7 +415,7 @@ impl Task {
     }
 }
 
-/// What to do about a server that wants a sign-in: what was told of it, or else what the server said.
+/// What to do about a server that wants a sign-in, in the authorizer's words, or else the server's.
 fn in_words(error: &LinkError) -> String {
     match error {
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
@@ -429,7 +429,7 @@ fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Du
     wait.mul_f64(0.8 + 0.4 * jitter)
 }
 
-/// How often a server's changes are followed.
+/// How often a server that reports changes is listed again.
 #[derive(Debug)]
 struct Pace {
     minute: Instant,

@@ -18,21 +18,21 @@ use crate::{
 /// The tools of one server. Immutable; shared by every catalog that shows them.
 #[derive(Debug, Default)]
 pub(crate) struct ToolSet {
-    /// Those that exist for us, in the server's order.
+    /// The usable tools that the filter shows, in the server's order.
     pub(crate) tools: Box<[Arc<ListedTool>]>,
     /// Names that the entry's filter hides.
     pub(crate) hidden: Vec<String>,
     /// Tools that cannot be used, and why.
     pub(crate) quarantined: Vec<(String, String)>,
-    /// Tools that are not as they are pinned. Those that cannot be used are not among [`Self::tools`].
+    /// Tools that do not match their pins. Those that cannot be used are not among [`Self::tools`].
     pub(crate) strangers: Box<[Stranger]>,
-    /// That of the pins which the tools were held against, tool by tool.
+    /// The generation of the pins that the tools were checked against, tool by tool.
     pub(crate) generation: Option<u64>,
-    /// What they are searched by.
+    /// The index that searches use.
     pub(crate) indexed: Indexed,
 }
 
-/// A tool that is not as it is pinned.
+/// A tool that does not match its pin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stranger {
     pub(crate) listed: Arc<ListedTool>,
@@ -56,7 +56,7 @@ impl Stranger {
     }
 }
 
-/// By what the server said. What was made of that is not looked at.
+/// Compares what the server sent, not what was derived from it.
 impl PartialEq for ToolSet {
     fn eq(&self, other: &Self) -> bool {
         self.tools == other.tools
@@ -67,7 +67,7 @@ impl PartialEq for ToolSet {
 }
 
 impl ToolSet {
-    /// The tools of a list, as the entry wants them shown.
+    /// Builds the set from a list, as the entry wants it shown.
     pub(crate) fn new(listed: Listed, filter: &ToolFilter, invisible: Invisible) -> Self {
         let (shown, hidden): (Vec<_>, Vec<_>) =
             listed.tools.into_iter().partition(|listed| filter.shows(&listed.tool.name));
@@ -81,8 +81,8 @@ impl ToolSet {
         }
     }
 
-    /// The same set, with the tools that are as they were in `before` taken from there: what was made of them since,
-    /// such as schemas for providers, is kept.
+    /// The same set, with the tools that have not changed taken from `before`: this keeps what was derived from them,
+    /// such as schemas for providers.
     pub(crate) fn adopting(mut self, before: &Self) -> Self {
         let known: HashMap<_, _> = before.tools.iter().map(|kept| (kept.tool.name.as_str(), kept)).collect();
         for tool in &mut self.tools {
@@ -106,20 +106,20 @@ impl ToolSet {
         self.strangers.iter().find(|stranger| !stranger.usable && stranger.listed.tool.name == name)
     }
 
-    /// The strangers that were none, or others, in `before`. There may be thousands, which are compared each with its own.
+    /// The strangers that are new or differ from `before`. There may be thousands: each is compared only with its own.
     pub(crate) fn strangers_since(&self, before: &Self) -> Vec<&Stranger> {
         let known: HashMap<_, _> = before.strangers.iter().map(|stranger| (stranger.name(), stranger)).collect();
         self.strangers.iter().filter(|stranger| known.get(stranger.name()) != Some(stranger)).collect()
     }
 
-    /// The tools that cannot be used, and could in `before`, or for another reason.
+    /// The tools that cannot be used, and could in `before`, or could not for another reason.
     pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&(String, String)> {
         let known: HashSet<_> = before.quarantined.iter().collect();
         self.quarantined.iter().filter(|unusable| !known.contains(unusable)).collect()
     }
 
-    /// What names the list: SHA-256 of all that it says of the tools, in the order of their names. To be as before it takes
-    /// the same bytes; a list that says the same in other bytes is looked at tool by tool.
+    /// Identifies the list: SHA-256 of all that it says about the tools, in the order of their names. Only the same
+    /// bytes have the same hash; a list that says the same in other bytes is checked tool by tool.
     pub(crate) fn hash(&self) -> [u8; 32] {
         let mut tools: Vec<_> = self.all().map(|listed| &listed.tool).collect();
         tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -128,7 +128,7 @@ impl ToolSet {
             let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
             let texts = [Some(tool.name.as_str()), tool.title.as_deref(), tool.description.as_deref()];
             for part in texts.into_iter().chain(schemas.map(|schema| schema.map(|schema| schema.get()))) {
-                // Its length and one more, so that nothing is the same as an empty text.
+                // Its length plus one, so that an absent text differs from an empty one.
                 hash.update(part.map_or(0, |part| part.len() as u64 + 1).to_be_bytes());
                 hash.update(part.unwrap_or_default());
             }
@@ -143,13 +143,13 @@ impl ToolSet {
         hash.finalize().into()
     }
 
-    /// Holds the tools against `pins`. Takes its time for very many tools.
+    /// Checks the tools against `pins`. Slow for very many tools.
     pub(crate) fn held_against(&self, pins: &BTreeMap<String, Pin>) -> Judged {
         let listed: Vec<_> = self.all().map(|listed| (&listed.tool, listed.definition())).collect();
         judge(&listed, &self.hidden, pins)
     }
 
-    /// The same tools, of which those that `cause` has something to say of are strangers.
+    /// The same tools, where those for which `cause` returns something are strangers.
     pub(crate) fn sorted_out(&self, cause: impl Fn(&str) -> Option<Cause>, usable: bool) -> Self {
         let (mut tools, mut strangers) = (Vec::new(), Vec::new());
         for listed in self.all() {
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::catalog::made;
 
-    /// Each compared with all, twenty thousand take a minute, on a thread that serves others.
+    /// Comparing each with all, twenty thousand would take a minute, on a thread that serves others.
     #[test]
     fn strangers_are_each_compared_with_their_own() {
         let listed = |changed: &str| {

@@ -39,7 +39,8 @@ impl Enclosure {
         Self { engine, name, options, image, mounts }
     }
 
-    /// Makes of `command` the engine's command that runs it; the duty to remove the container. Blocking: looks for the engine.
+    /// Turns `command` into the engine's command for it; returns how to remove the container. Blocking: looks for the
+    /// engine.
     pub(super) fn wrap(self, command: &mut ChildCommand) -> Result<Removal, SpawnError> {
         if self.image.is_empty() || self.image.starts_with('-') {
             let why = "`container.image` must be the name of an image".to_owned();
@@ -50,7 +51,7 @@ impl Enclosure {
         let mut args: Vec<OsString> = vec!["run".into()];
         args.extend(self.options);
         if is_podman {
-            // It would pass on the person's, which may hold a password.
+            // It would pass on the user's, which may hold a password.
             args.push("--http-proxy=false".into());
         }
         if let Some(folder) = command.cwd.take() {
@@ -85,7 +86,7 @@ impl Enclosure {
     }
 }
 
-/// Looks where links lead, which the engine would follow. What is not there is the engine's to refuse.
+/// Follows links, as the engine would. A mount that does not exist is for the engine to refuse.
 #[expect(clippy::disallowed_methods, reason = "what a container sees are files")]
 fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
     let changeable = mounts.iter().filter(|mount| mount.write);
@@ -113,7 +114,7 @@ fn options(name: &str, server: &ServerName, plan: &ContainerPlan) -> Vec<OsStrin
     let mut words: Vec<String> = ["--rm", "--interactive", "--init", "--name", name].map(str::to_owned).into();
     words.push(format!("--label={LABEL}={server}"));
     words.extend(["--cap-drop=ALL", "--security-opt=no-new-privileges"].map(str::to_owned));
-    // What it prints is its protocol, for nobody to keep; and who removes it by force has waited already.
+    // It prints its protocol, which needs no log; and the supervisor has waited already before it removes it by force.
     words.extend(["--log-driver=none", "--stop-timeout=0"].map(str::to_owned));
     words.push(format!("--network={}", container.network.as_deref().unwrap_or("none")));
     words.push(format!("--pids-limit={}", container.processes));
@@ -147,7 +148,7 @@ fn mount(mount: &Mount) -> String {
     format!("--mount={record}")
 }
 
-/// What of `name` can stand in the name of a container, with a dash behind it.
+/// The part of `name` that the name of a container may have, with a dash behind it.
 fn slug(name: &str) -> String {
     let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     let kept: String = kept.take(SLUG_CHARS).collect();

@@ -1,4 +1,4 @@
-//! What can be said of the engine and the image of a container without starting it.
+//! What can be found out about the engine and the image of a container without starting it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -14,26 +14,26 @@ use crate::link::error::quote;
 use crate::resolve::ChildPlan;
 use crate::spec::ServerName;
 
-/// How long an engine may take to say something.
+/// How long an engine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An engine, and an image of its.
+/// What was found out about an engine and an image.
 #[derive(Clone, Debug)]
 pub struct EngineLook {
     /// The engine's program.
     pub program: PathBuf,
-    /// What the engine says of itself; or why it says nothing, escaped.
+    /// What the engine reports about itself; or why it does not, escaped.
     pub engine: Result<EngineFacts, String>,
-    /// Whether the image is here, and if so, by which names with digests it was fetched. `None` where the engine says nothing.
+    /// The names with digests by which the image was fetched, if it is here. `None` if the engine does not answer.
     pub image: Option<Option<Vec<String>>>,
 }
 
-/// What an engine says of itself.
+/// What an engine reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineFacts {
     /// Its version, escaped.
     pub version: String,
-    /// Whether it runs without root, so that root in a container is nobody outside.
+    /// Whether it runs without root, so that root in a container is not root outside.
     pub rootless: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The end of a child process: seeing it, and bringing it about.
+//! The end of a child process: waiting for it, and causing it.
 
 use std::fmt;
 use std::future::Future;
@@ -32,7 +32,7 @@ impl Default for Grace {
     }
 }
 
-/// How far a process has come.
+/// The stage of a process's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     /// The program runs.
@@ -81,7 +81,7 @@ impl Handle {
         Self { pid, life, carrier, sweep: SWEEP_LIMIT }
     }
 
-    /// It may take longer to disappear.
+    /// Allows it longer to disappear.
     #[cfg(target_os = "linux")]
     pub(super) fn with_sweep_limit(mut self, sweep: Duration) -> Self {
         self.sweep = sweep;
@@ -142,8 +142,8 @@ impl Drop for Handle {
     }
 }
 
-/// Waits until `pick` finds something. If the watching task is gone, which only the end of the runtime can bring about,
-/// nothing is known.
+/// Waits until `pick` finds something. If the watching task is gone, which only happens when the runtime ends, the exit
+/// is unknown.
 async fn wait(life: &mut watch::Receiver<Life>, pick: impl Fn(Life) -> Option<Exit>) -> Exit {
     let seen = life.wait_for(|life| pick(*life).is_some()).await;
     seen.ok().and_then(|life| pick(*life)).unwrap_or(Exit::Unknown)

@@ -33,10 +33,10 @@ use toolrack_supervisor::{
 /// How long a killed supervisor may take to end.
 const REAP_LIMIT: Duration = Duration::from_secs(1);
 
-/// How many times it is looked at once, before it is waited for between looks.
+/// How many times to check without a pause, before pausing between checks.
 const QUICK_LOOKS: usize = 64;
 
-/// How often is looked whether it has.
+/// The pause between two checks.
 const REAP_LOOK: Duration = Duration::from_millis(1);
 
 /// The three streams of a started process.
@@ -132,7 +132,7 @@ fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     unique.into_iter().map(|(name, value)| Ok(CString::new([name.as_bytes(), value.as_bytes()].join(&b'='))?)).collect()
 }
 
-/// A supervisor's process. Its id is nobody else's until it is collected.
+/// A supervisor's process. Its id is not used again until it is collected.
 #[derive(Debug)]
 pub(super) struct Process {
     pid: Pid,
@@ -145,7 +145,7 @@ impl Process {
         self.pid.as_raw().unsigned_abs()
     }
 
-    /// Kills the supervisor itself; it ends nothing then.
+    /// Kills the supervisor itself, which then ends nothing.
     pub(super) fn kill(&self) {
         if !self.is_collected {
             let _ = kill(self.pid, Signal::SIGKILL);
@@ -155,7 +155,7 @@ impl Process {
     /// Kills a supervisor that watches nothing any more, and collects it.
     pub(super) async fn end(mut self) {
         self.kill();
-        // It has closed its reports, which is the last thing before it can be collected: the first looks mostly do.
+        // It has closed its reports, its last step before it can be collected: mostly the first checks find it.
         for _ in 0..QUICK_LOOKS {
             if self.collect() {
                 return;
@@ -171,7 +171,7 @@ impl Process {
     /// Collects the process if it has ended.
     fn collect(&mut self) -> bool {
         if !self.is_collected {
-            // An error means that somebody else has collected it: a host that ignores SIGCHLD, for one.
+            // An error means that it is collected already: by a host that ignores SIGCHLD, for one.
             self.is_collected = !matches!(waitpid(self.pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive));
         }
         self.is_collected

@@ -112,13 +112,13 @@ pub enum SpawnError {
         /// The program that should be the supervisor.
         program: PathBuf,
     },
-    /// It is to be confined, and cannot be.
+    /// The sandbox that it is to run in cannot be set up.
     #[error("the server is not started, because its sandbox cannot be had: {why}")]
     NotConfined {
         /// Why not.
         why: String,
     },
-    /// It is to run in a container, and cannot.
+    /// The container that it is to run in cannot be had.
     #[error("the server is not started, because its container cannot be had: {why}")]
     NotContained {
         /// Why not.
@@ -218,7 +218,7 @@ pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)]) -> Result<PathB
     }
 }
 
-/// How far it was looked for, without the folders themselves: they are many, and say much about a machine.
+/// Where it was looked for, without the folders themselves: they are many, and say much about a machine.
 fn in_none_of(folders: usize) -> String {
     match folders {
         1 => "the one folder of PATH does not have it".to_owned(),
@@ -237,7 +237,7 @@ fn inspect(path: &Path) -> Candidate {
     match path.metadata() {
         Ok(metadata) if metadata.is_file() && access(path, AccessFlags::X_OK).is_ok() => Candidate::Executable,
         Ok(_) => Candidate::NotExecutable,
-        // A file that may not be looked at exists, perhaps; the shell passes over it as well.
+        // A file that cannot be looked at may exist; the shell passes over it as well.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Candidate::NotExecutable,
         Err(_) => Candidate::Missing,
     }

@@ -158,7 +158,7 @@ impl Lines {
         }
     }
 
-    /// The stream has ended: what there is, is a line.
+    /// The stream has ended: the rest is a line.
     fn end(&mut self) {
         if !self.line.is_empty() {
             self.emit();

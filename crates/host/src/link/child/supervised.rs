@@ -40,7 +40,7 @@ const REPORTS_LIMIT: u64 = 4096;
 /// How long the remains of a lost supervisor are hunted.
 const HUNT_LIMIT: Duration = Duration::from_secs(2);
 
-/// How often they are looked for.
+/// The pause between two searches for them.
 const HUNT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Starts a supervisor that starts the program.
@@ -58,7 +58,7 @@ pub(super) async fn spawn(
     let (tell, told) = oneshot::channel();
     let start = Start { command, supervisor, on_stderr, tasks: tasks.clone() };
     tasks.spawn(start.own(tell));
-    // The task tells in any case: if it does not, the runtime is shutting down.
+    // The task always answers, unless the runtime is shutting down.
     told.await.unwrap_or(Err(SpawnError::ShuttingDown))
 }
 
@@ -71,8 +71,8 @@ struct Start {
 }
 
 impl Start {
-    /// Starts a supervisor and owns it until nothing is left, whether anybody waits for the server or not: at no moment
-    /// does a process belong to a future that may be dropped.
+    /// Starts a supervisor and owns it until nothing is left, whether or not a caller waits for the server: at no
+    /// moment does a process belong to a future that may be dropped.
     async fn own(self, mut tell: oneshot::Sender<Result<Child, SpawnError>>) {
         let Self { command, supervisor, on_stderr, tasks } = self;
         let program = supervisor.program().to_owned();
@@ -109,7 +109,7 @@ impl Start {
         if let Some(Ok(Some(Report::Started(pid)))) = first {
             let handle = Handle::new(pid, watched, Box::new(carrier)).with_sweep_limit(watch.sweep_limit());
             let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
-            // A child that nobody takes is dropped here, which is the order to kill it.
+            // If the caller is gone, the child is dropped here, which is the order to kill it.
             drop(tell.send(Ok(child)));
             end_what_was_left(&tasks);
             return watch.run().await;
@@ -117,7 +117,7 @@ impl Start {
         if let Some(Ok(Some(_))) = first {
             watch.nothing_was_started().await;
         } else {
-            // It may have started the server without our knowing: it must end it, or be hunted.
+            // It may have started the server without reporting it: it must end it, or be hunted.
             drop((streams.stdin, streams.stdout));
             carrier.carry(Order::Kill);
             watch.run().await;
@@ -125,7 +125,7 @@ impl Start {
         if let Some(first) = first {
             stderr.drained().await;
             let _ = tell.send(Err(match first {
-                // Where there are namespaces, what is outside is not there.
+                // With namespaces, what is outside of the sandbox does not exist.
                 Ok(Some(Report::SpawnFailed(errno)))
                     if is_confined && [Errno::EACCES as i32, Errno::ENOENT as i32].contains(&errno) =>
                 {
@@ -233,13 +233,13 @@ impl Watch {
                 self.remove_container().await;
             }
         }
-        // Only now: until it is collected its process id, hence that of its session, belongs to nobody else.
+        // Only now: until it is collected, its process id, which is that of its session too, is not used again.
         self.process.end().await;
         let exit = self.life.borrow().exit().unwrap_or(Exit::SupervisorLost);
         self.life.send_replace(Life::Gone(exit));
     }
 
-    /// What the supervisor would have done.
+    /// Removes the container, as the supervisor would have done.
     async fn remove_container(&mut self) {
         let Some(removal) = self.removal.take() else { return };
         let removed = spawn_blocking(move || removal.carry_out(ClientEnd::Killed)).await;
@@ -253,7 +253,7 @@ impl Watch {
         if self.removal.is_some() { SWEEP_LIMIT + REMOVAL_LIMIT } else { SWEEP_LIMIT }
     }
 
-    /// Passes the reports on until they end; tells how many processes are left, by the last one. A supervisor that
+    /// Passes the reports on until they end; returns how many processes are left, by the last one. A supervisor that
     /// takes too long is killed.
     async fn listen(&mut self) -> Option<u32> {
         let mut left = None;
@@ -285,7 +285,7 @@ impl Watch {
     }
 }
 
-/// Ends what earlier hosts left behind that were killed together with their supervisors: once, and beside all else.
+/// Ends what earlier hosts, killed together with their supervisors, left behind: once, beside all else.
 fn end_what_was_left(tasks: &TaskTracker) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -298,7 +298,7 @@ fn end_what_was_left(tasks: &TaskTracker) {
     });
 }
 
-/// Kills what is left of a supervisor's session, and what carries its mark, until nothing is, or for 2 s.
+/// Kills what is left of a supervisor's session, and what carries its mark, until nothing is left, or for 2 s.
 ///
 /// Everything is stopped first and killed when nothing new is found: a stopped process starts no other, and one whose
 /// parent has died could not be found any more.

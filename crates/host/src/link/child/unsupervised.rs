@@ -26,7 +26,7 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 /// How long the group may take to disappear after `SIGKILL`.
 const KILL_LIMIT: Duration = Duration::from_secs(3);
 
-/// How often the group is looked at.
+/// The pause between two looks at the group.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Starts the program as the leader of a process group.
@@ -97,7 +97,7 @@ impl Group {
     }
 
     fn lives(self) -> bool {
-        // A group of nothing but ended processes that nobody has collected yet can be signalled, too.
+        // A group of nothing but ended processes that are not collected yet can be signalled, too.
         #[cfg(target_os = "linux")]
         if table::is_usable() {
             return table::group_lives(self.0.as_raw());

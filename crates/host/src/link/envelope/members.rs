@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{Envelope, Id, MAX_BATCH, Outcome, Reason, salvage};
 
-/// Those members, before anything is made of them. Other members are skipped.
+/// Those members, as they were read. Other members are skipped.
 #[derive(Deserialize)]
 pub(super) struct Members<'a> {
     #[serde(default)]
@@ -29,7 +29,7 @@ pub(super) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Tells what the message is.
+    /// Finds out what the message is.
     pub(super) fn classify(self) -> Result<Envelope<'a>, Reason> {
         if self.jsonrpc != Version::Two {
             return Err(Reason::NotJsonRpc);

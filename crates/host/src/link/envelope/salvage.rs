@@ -1,4 +1,4 @@
-//! What can still be learnt from a message that cannot be parsed.
+//! Recovers what it can from a message that cannot be parsed.
 //!
 //! An answer that cannot be parsed must not leave its call waiting for the deadline, so its id is looked for in
 //! the broken bytes. The [`Scanner`] follows strings and brackets, nothing else, and notes the members of the outermost

@@ -1,8 +1,8 @@
-//! Signing requests in, and sending one again that was refused for want of a token.
+//! Signs requests in, and sends one again that was refused for lack of a token.
 //!
-//! A request is sent a second time here, a `tools/call` too, and that breaks no promise: a server that answers 401, or 403
-//! with `insufficient_scope`, has looked at the token and at nothing else (RFC 6750, 3.1). It is the answer to a request that
-//! was refused, not one whose fate is unknown.
+//! A request is sent a second time here, a `tools/call` too, and that breaks no promise: a server that answers 401, or
+//! 403 with `insufficient_scope`, has looked at the token and at nothing else (RFC 6750, 3.1). The request was refused;
+//! its outcome is not unknown.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::resolve::{Challenge, Destination, NotAuthorized, Signature};
 
-/// How often one request is sent again because a token with more scopes was had for it.
+/// How often one request is sent again with a token of more scopes.
 const STEP_UPS: u32 = 3;
 /// A proof that the sender has the key which its token is bound to, and the nonce that the next one is to hold (RFC 9449).
 const PROOF: HeaderName = HeaderName::from_static("dpop");
@@ -29,13 +29,13 @@ const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const CHALLENGES: usize = 8;
 const CHALLENGE_BYTES: usize = 8 * 1024;
 
-/// Who signed a request in.
+/// What signed a request in.
 pub(super) enum Signed {
-    /// The entry itself, or nobody, and nobody can be asked.
+    /// The entry itself, or nothing, and there is no authorizer to ask.
     Entry,
-    /// A program of the entry, which gave this.
+    /// A program of the entry, with what it printed.
     Helper(Arc<Given>),
-    /// The host's authorizer was asked: what it gave, and whether a proof was with it.
+    /// The host's authorizer: the token that it returned, and whether a proof came with it.
     Authorizer(Option<HeaderValue>, bool),
 }
 
@@ -91,7 +91,7 @@ impl Endpoint {
             let left = match response.status().as_u16() {
                 401 if is_proved && asks_for_nonce(response.headers()) => {
                     if nonces == 0 {
-                        // The token may be as good as any: nobody has to sign in.
+                        // The token may be as good as any: a sign-in would not help.
                         let why = "the server refuses the nonce that it named itself (DPoP)".to_owned();
                         return Err(LinkError::NoToken { why });
                     }

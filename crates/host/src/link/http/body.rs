@@ -35,8 +35,8 @@ impl HttpWire {
             .unwrap_or_else(|| Err(LinkError::protocol("the body holds no answer to this request")))
     }
 
-    /// Our answer in these bytes, or that it cannot be read; everything else in them is handed on. If they are not the
-    /// `whole` of what comes, JSON that is no message and not ours is passed over.
+    /// The answer to `request` in these bytes, or why it cannot be read; everything else in them is handed on. If more
+    /// is to come (not `whole`), bytes that are no message and do not name the request are passed over.
     pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, whole: bool) -> Option<Answered> {
         let (id, mut found) = (request.id, None);
         self.0.inbound.received(bytes);

@@ -1,9 +1,9 @@
-//! Headers that a program of the entry prints (`headers_helper`): for keys that somebody else gives out and takes back.
+//! Headers that a program of the entry prints (`headers_helper`): for keys that another system issues and revokes.
 //!
-//! Compatible with what Claude Code calls `headersHelper` (<https://code.claude.com/docs/en/mcp>), but that no shell is involved:
-//! stdout is a JSON object of texts, or `{ "headers": { … }, "expires_in": SECONDS }`. The program runs when a connection
-//! needs its first request, again when the time that it named is over, and once when the server answers 401. Of requests
-//! that want it at once, one has it run.
+//! Compatible with what Claude Code calls `headersHelper` (<https://code.claude.com/docs/en/mcp>), except that no shell
+//! is involved: stdout is a JSON object of texts, or `{ "headers": { … }, "expires_in": SECONDS }`. The program runs
+//! when a connection needs its first request, again when the time that it named is over, and once when the server
+//! answers 401. When several requests need it at once, only one runs it.
 
 use std::{
     fmt,
@@ -35,7 +35,7 @@ use crate::{
     spec::{ServerName, Stdio},
 };
 
-/// For one run.
+/// The time-out of one run.
 const RUN_TIME: Duration = Duration::from_secs(10);
 /// The largest output.
 const OUTPUT_BYTES: usize = 64 * 1024;
@@ -44,7 +44,7 @@ const HEADERS: usize = 64;
 /// The longest time that headers are kept without asking again, whatever the program says.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a program gave. Its `Debug` shows none of it.
+/// What a program printed. Its `Debug` shows none of it.
 pub(super) struct Given {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     /// `None`: for as long as the server takes them.
@@ -73,10 +73,10 @@ pub(super) struct Program {
     pub(super) runs: Runs,
 }
 
-/// What came of it so far.
+/// The runs of the program so far.
 pub(super) struct Runs {
     last: Mutex<Last>,
-    /// Whoever has the permit has it run; the others take what comes of it.
+    /// The request that has the permit runs it; the others take the outcome.
     turn: Semaphore,
 }
 
@@ -111,7 +111,7 @@ impl Program {
         let _turn = self.runs.turn.acquire().await;
         {
             let last = self.runs.last();
-            // A failure is shared too: nobody waits ten seconds for each request before.
+            // A failure is shared too: no request waits ten seconds for each one before it.
             if last.count != before
                 && let Some(outcome) = last.outcome.as_ref().filter(|outcome| outcome.is_err() || is_fresh(outcome))
             {
@@ -154,7 +154,7 @@ impl Program {
         Err(LinkError::Helper { why, stderr })
     }
 
-    /// Runs it to its end; what it wrote.
+    /// Runs it to its end; returns its output.
     async fn output(&self, url: &Url, words: &mut Option<Process>) -> Result<Vec<u8>, Failed> {
         let plan = self.resolver.stdio(&self.server, &self.spec).await;
         let plan = plan.map_err(|error| Failed::Link(LinkError::Resolve(error)))?;
@@ -209,7 +209,7 @@ struct Timed {
     expires_in: Option<f64>,
 }
 
-/// Reads what was printed, and tells the values, which are secrets. Why not, without any of it.
+/// Reads what was printed; also returns the values, which are secrets. An error holds none of it.
 fn parse(output: &[u8]) -> Result<(Given, Vec<String>), String> {
     let printed: Map<String, Value> =
         serde_json::from_slice(output).map_err(|_| "it did not print a JSON object".to_owned())?;

@@ -39,7 +39,7 @@ impl Position {
         Self { last_event: None, retry: SHORTEST_WAIT, barren: 0, reconnects_left: reconnects }
     }
 
-    /// Takes over from a stream that ended: where to go on, and when.
+    /// Notes where to go on after a stream that ended, and when.
     fn after(&mut self, parser: &SseParser) {
         if let Some(id) = parser.last_event_id() {
             self.last_event = HeaderValue::from_bytes(id.as_bytes()).ok().filter(|id| !id.is_empty());
@@ -70,7 +70,7 @@ pub(crate) struct Events {
     bound: InForce,
 }
 
-/// The bound of an event of this moment.
+/// Returns the bound of an event at this moment.
 pub(crate) type InForce = Arc<dyn Fn() -> Bound + Send + Sync>;
 
 impl fmt::Debug for Events {
@@ -133,7 +133,7 @@ impl HttpWire {
                 if let Some(answer) = self.find_answer(&data, request, false) {
                     return answer.map_err(invalid_event);
                 }
-                // As on stdio, it costs only itself: the answer may be in the next one.
+                // As on stdio, a bad event costs only itself: the answer may be in the next one.
                 if let Err(bad) = peek(&data) {
                     unread = Some(LinkError::InvalidEvent { why: bad.to_string() });
                 }
@@ -156,7 +156,7 @@ impl HttpWire {
         while position.may_reconnect().await {
             match self.get(position).await {
                 Ok(response) => return Ok(response),
-                // The request itself was taken before.
+                // The server had taken the request itself before.
                 Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
                 // The server would say the same the next time.
@@ -184,8 +184,8 @@ impl HttpWire {
         }
     }
 
-    /// The stream on which a legacy server speaks without being asked. Optional: a server without one, or one whose
-    /// stream keeps breaking, is used all the same. `opened` is told after the first try.
+    /// Holds the stream on which a legacy server sends messages of its own. Optional: a server without one, or one
+    /// whose stream keeps breaking, is used all the same. `opened` is notified after the first try.
     pub(super) async fn standing_stream(&self, opened: oneshot::Sender<()>, outlet: &Arc<dyn Outlet>) {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let (mut opened, mut was_open) = (Some(opened), false);
@@ -201,7 +201,7 @@ impl HttpWire {
                 }
                 Err(error) if !was_open && !may_pass(&error) => return,
                 Err(error) => {
-                    // It had the stream: what it says now of the session is true of everything else as well.
+                    // The stream was open before: an error about the session now concerns everything else as well.
                     if was_open {
                         self.failed(&error);
                     }
@@ -251,8 +251,8 @@ impl HttpWire {
     }
 }
 
-/// Whether a server that gives no standing stream for this reason may give one later. One that has none says so, if not
-/// always with the status that is meant for it.
+/// Whether a server that refuses the standing stream with this error may open one later. A server that has none says
+/// so, if not always with the right status.
 fn may_pass(error: &LinkError) -> bool {
     matches!(
         error,
@@ -264,7 +264,7 @@ fn may_pass(error: &LinkError) -> bool {
     )
 }
 
-/// Whether a server that answers so when a stream is to be resumed will not resume it later either.
+/// Whether a server that refuses to resume a stream with this error will not resume it later either.
 fn is_final(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status, .. } => (400..=499).contains(status) && *status != 408,

@@ -6,7 +6,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::link::error::LinkError;
 
-/// Why a connection is over; told once, read by everybody who waits on it.
+/// Why a connection is over; set once, read by each task that waits on it.
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
     token: CancellationToken,
@@ -14,7 +14,7 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// Ends the connection for everybody. The first reason stays.
+    /// Ends the connection for all its users. The first reason stays.
     pub(crate) fn close(&self, why: LinkError) {
         let _ = self.why.set(why);
         self.token.cancel();
@@ -25,7 +25,7 @@ impl Closed {
         self.token.clone().drop_guard()
     }
 
-    /// Waits for the end and tells why.
+    /// Waits for the end and returns why.
     pub(crate) async fn wait(&self) -> LinkError {
         self.token.cancelled().await;
         self.why()

@@ -1,4 +1,4 @@
-//! A request of the server: who answers it, and what waits meanwhile.
+//! A request of the server: which asker answers it, and which calls wait meanwhile.
 
 use std::sync::Arc;
 
@@ -28,18 +28,18 @@ impl Question {
         self.ask().await
     }
 
-    /// Asks whoever caused it, with the clocks of waiting calls stopped.
+    /// Asks the asker of the call that caused it, with the clocks of waiting calls stopped.
     async fn ask(self) -> Result<Value, input::Refusal> {
         let flight = self.inbound.flight_of(self.from);
         let asker = match &flight {
-            // Folders are no matter of one call, unless it comes on that call's stream.
+            // Roots concern no single call, unless the request comes on that call's stream.
             _ if self.from.is_none() && self.method == "roots/list" => self.inbound.asker.clone(),
             Some(flight) if self.from.is_some() || flight.asker.is_alone() || can_answer(&flight.asker) => {
                 flight.asker.clone()
             }
             _ => self.inbound.asker.clone(),
         };
-        // Whose call it is decides what the person is told, also where the asker of the host answers.
+        // The caller decides what the user is shown, also where the asker of the host answers.
         let is_known = |flight: &&Arc<Flight>| {
             // Without a stream of its own, it may belong to the call of any of them.
             self.from.is_some() || self.inbound.all_flights().iter().all(|other| other.caller == flight.caller)

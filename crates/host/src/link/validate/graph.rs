@@ -63,7 +63,7 @@ struct Node {
 }
 
 impl Graph {
-    /// Reads a schema and refuses it when it is too large, or not closed in itself.
+    /// Reads a schema and refuses it when it is too large, or refers outside itself.
     pub(super) fn of(schema: &Value) -> Result<Self, SchemaProblem> {
         check_json(schema)?;
         let mut reading = Reading { root: schema, anchors: None, ids: HashMap::new(), found: Vec::new() };
@@ -147,7 +147,7 @@ fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
 /// Builds nodes, giving each subschema its number when it is first met.
 struct Reading<'s> {
     root: &'s Value,
-    /// What calls itself by which anchor, as soon as a reference names one.
+    /// The subschemas by anchor, as soon as a reference names one.
     anchors: Option<HashMap<&'s str, &'s Value>>,
     /// By address: a subschema is the same one however it is reached.
     ids: HashMap<*const Value, NodeId>,
@@ -270,7 +270,7 @@ fn percent_decoded(fragment: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// The subschemas that call themselves by an anchor, wherever they are.
+/// The subschemas that have an anchor, wherever they are.
 fn anchors(root: &Value) -> HashMap<&str, &Value> {
     let (mut named, mut open) = (HashMap::new(), vec![root]);
     while let Some(value) = open.pop() {

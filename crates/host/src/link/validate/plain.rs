@@ -9,7 +9,7 @@ use super::MAX_DEPTH;
 /// Integers up to this size are told apart as floating-point numbers, too.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// Values that are looked at before it is left to the validator.
+/// How many values to look at before leaving it to the validator.
 const MAX_LOOKS: usize = 10_000;
 
 /// Whether `instance` fits `schema` as far as that can be told at a glance; `false` says nothing.
@@ -18,7 +18,7 @@ const MAX_LOOKS: usize = 10_000;
 /// takes some milliseconds, most of them for the schema of schemas; this takes microseconds. It looks at no more than
 /// 10,000 values, and may be called on any thread.
 ///
-/// Only keywords that mean the same in every draft are taken for plain. A schema that is not valid may be fitted, too.
+/// Only keywords that mean the same in every draft count as plain. An invalid schema may be fitted, too.
 ///
 /// [`Validator`]: super::Validator
 #[must_use]
@@ -251,7 +251,7 @@ mod tests {
         #[test]
         fn what_fits_plainly_fits(schema in schemas(), instance in instances()) {
             if plainly_fits(&schema, &instance) {
-                // One that cannot be compiled, such as for a reference to nowhere where nobody looked, refuses nothing.
+                // A schema that cannot be compiled, say for a reference that was never followed, refuses nothing.
                 if let Ok(validator) = Validator::compile(&schema) {
                     prop_assert_eq!(validator.validate(&instance), Ok(()));
                 }
