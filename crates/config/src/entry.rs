@@ -182,10 +182,10 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     }
     bounds::retry(fields, &mut spec.retry);
     bounds::start(fields, &mut spec);
-    spec.pins = pins(fields);
+    spec.pins = mode(fields, "pins", PinMode::parse, "`off`, `warn` or `enforce`");
     spec.output_schema = output_schema(fields);
-    spec.validate_args = validate_args(fields);
-    spec.invisible = invisible(fields);
+    spec.validate_args = mode(fields, "validate_args", ValidateArgs::parse, "`off`, `warn` or `strict`");
+    spec.invisible = mode(fields, "invisible", Invisible::parse, "`remove` or `keep`");
     spec.tools = tools::filter(fields, name_at);
     leftovers(fields, kind);
     Some(spec)
@@ -219,16 +219,6 @@ fn protocol(fields: &mut Fields<'_, '_, '_>) -> Protocol {
     }
 }
 
-fn pins(fields: &mut Fields<'_, '_, '_>) -> Option<PinMode> {
-    let field = fields.take(&["pins"])?;
-    let word = fields.text(field)?;
-    let mode = PinMode::parse(&word);
-    if mode.is_none() {
-        fields.report().error(&field.node.at, field.name, "`pins` must be `off`, `warn` or `enforce`");
-    }
-    mode
-}
-
 fn output_schema(fields: &mut Fields<'_, '_, '_>) -> OutputSchema {
     let Some(field) = fields.take(&["output_schema"]) else { return OutputSchema::default() };
     match fields.text(field).as_deref() {
@@ -239,22 +229,18 @@ fn output_schema(fields: &mut Fields<'_, '_, '_>) -> OutputSchema {
     OutputSchema::default()
 }
 
-fn validate_args(fields: &mut Fields<'_, '_, '_>) -> Option<ValidateArgs> {
-    let field = fields.take(&["validate_args"])?;
+/// The mode that the field `name` chooses. `words` tells which there are.
+fn mode<T>(
+    fields: &mut Fields<'_, '_, '_>,
+    name: &'static str,
+    parse: fn(&str) -> Option<T>,
+    words: &str,
+) -> Option<T> {
+    let field = fields.take(&[name])?;
     let word = fields.text(field)?;
-    let mode = ValidateArgs::parse(&word);
+    let mode = parse(&word);
     if mode.is_none() {
-        fields.report().error(&field.node.at, field.name, "`validate_args` must be `off`, `warn` or `strict`");
-    }
-    mode
-}
-
-fn invisible(fields: &mut Fields<'_, '_, '_>) -> Option<Invisible> {
-    let field = fields.take(&["invisible"])?;
-    let word = fields.text(field)?;
-    let mode = Invisible::parse(&word);
-    if mode.is_none() {
-        fields.report().error(&field.node.at, field.name, "`invisible` must be `remove` or `keep`");
+        fields.report().error(&field.node.at, field.name, format!("`{name}` must be {words}"));
     }
     mode
 }
