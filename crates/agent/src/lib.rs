@@ -1,13 +1,15 @@
 //! Conversations with any model over any MCP tools.
 //!
 //! [`message`] has the parts of a conversation, and [`model`] has the models: one trait, and the wires of the providers
-//! behind it. [`turn`] decides what comes next in a conversation, and [`Agent`] does it. None of them knows files, the
-//! environment, a database or a terminal: keys and addresses come in as data, and a [`Front`] stores and shows.
+//! behind it. [`turn`] decides what comes next in a conversation, and [`Agent`] does it. [`sampling`] answers servers
+//! that ask a model themselves. None of them knows files, the environment, a database or a terminal: keys and addresses
+//! come in as data, and a [`Front`] stores and shows.
 
 mod driver;
 mod held;
 pub mod message;
 pub mod model;
+pub mod sampling;
 pub mod turn;
 
 pub use driver::{Agent, AgentError, Front, NotKept, SAFETY, TurnEvent, Unseen};

@@ -6,15 +6,19 @@
 mod approval;
 mod form;
 mod lines;
+mod sampling;
 
-use std::{fmt::Write, sync::Arc};
+use std::{
+    fmt::Write,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use toolrack_host::{
     Abilities, Asker, ServerName,
-    ask::{Confirm, Confirmed, Elicitation, Elicited, Root},
+    ask::{AskRefused, Confirm, Confirmed, Elicitation, Elicited, Root},
     text,
 };
 use url::{Position, Url};
@@ -27,6 +31,7 @@ use crate::{
 use form::Field;
 use lines::Lines;
 pub(crate) use lines::OwnLines;
+pub(crate) use sampling::Sampler;
 
 /// Tries at one field before the form is given up: a stuck terminal must not be asked for ever.
 const MAX_TRIES: usize = 20;
@@ -39,6 +44,8 @@ pub(crate) struct Terminal {
     lines: Lines,
     /// One question at a time: the holder of the permit has the terminal.
     turn: Semaphore,
+    /// The model that may answer servers, if there is one.
+    sampler: Mutex<Option<Sampler>>,
 }
 
 /// A question on the terminal. When its answer is not wanted any longer, the next output begins on a line of its own.
@@ -52,12 +59,22 @@ impl Drop for Standing<'_> {
 
 impl Terminal {
     pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>) -> Self {
-        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1) }
+        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1), sampler: Mutex::default() }
     }
 
     /// The terminal of a command that this process runs for another one.
     pub(crate) fn far(screen: Arc<Screen>, lines: FarLines) -> Self {
         Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new()) }
+    }
+
+    /// Lets `sampler` answer the sampling requests of servers from now on, each after a yes of the user. Servers of 2025-11-25
+    /// and older learn of it only when they connect.
+    pub(crate) fn samples_with(&self, sampler: Sampler) {
+        *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(sampler);
+    }
+
+    fn sampler(&self) -> Option<Sampler> {
+        self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Shows `prompt` and waits for a line; `None` at the end of input (Ctrl-D).
@@ -168,6 +185,7 @@ impl Asker for Terminal {
             abilities.confirm = true;
             abilities.forms = true;
             abilities.urls = true;
+            abilities.sampling = self.sampler().is_some();
         }
         abilities
     }
@@ -196,6 +214,10 @@ impl Asker for Terminal {
                 Elicitation::Url { message, url, .. } => self.show_url(&server, &message, &url).await,
             }
         })
+    }
+
+    fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
+        Box::pin(self.answer_by_model(server, request))
     }
 
     fn roots(&self, _: ServerName) -> BoxFuture<'_, Vec<Root>> {
@@ -310,7 +332,9 @@ mod tests {
         let screen = Arc::new(Screen::new(&Global { no_input: true, ..Global::default() }, &Environment::default()));
         assert_eq!(Terminal::new(Arc::clone(&screen), Vec::new()).abilities(), Abilities::NONE);
         let roots = vec![Root { uri: "file:///x/".to_owned(), name: None }];
-        assert!(Terminal::new(screen, roots).abilities().roots);
+        let terminal = Terminal::new(screen, roots);
+        terminal.samples_with(sampling::tests::lendable());
+        assert_eq!(terminal.abilities(), Abilities { roots: true, ..Abilities::NONE });
     }
 
     fn plain(page: &str) -> String {

@@ -119,6 +119,19 @@ impl Wishes {
 }
 
 impl Wishes {
+    /// The wishes of a command that has no model arguments: the variables of `ask`, then the configuration.
+    pub(crate) fn in_passing(configured: ModelChoice, environment: &Environment) -> Self {
+        let variable = |name| environment.get(name)?.to_str().filter(|value| !value.is_empty()).map(ToOwned::to_owned);
+        let (model, base_url) = (variable("TOOLRACK_MODEL"), variable("TOOLRACK_BASE_URL"));
+        Self { model: ModelArgs { model, base_url, ..ModelArgs::default() }, limits: LimitArgs::default(), configured }
+    }
+
+    /// The name of the chosen model; `None` if there is none or the configuration is invalid. Does not build the model.
+    pub(crate) fn name(&self) -> Option<String> {
+        let name = self.model.model.as_ref().or(self.configured.name.as_ref());
+        name.filter(|_| self.configured.is_valid).cloned()
+    }
+
     /// What was typed, in the words of the configuration.
     fn typed(&self) -> ModelChoice {
         let mut typed = ModelChoice::default();

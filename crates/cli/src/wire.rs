@@ -28,13 +28,13 @@ use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Visitor};
 use crate::{
     args::Global,
-    asker::Terminal,
+    asker::{Sampler, Terminal},
     audit::Audited,
     builtin::{self, Builtin},
     completion::notebook::{Configured, Listing, Notebook, Tool},
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
-    models::Around,
+    models::{Around, Chosen, Wishes},
     native::native,
     screen::Screen,
     secrets::{self, Stored},
@@ -399,6 +399,20 @@ impl World {
     pub(crate) fn terminal(&self) -> Arc<Terminal> {
         let terminal = || Arc::new(Terminal::new(Arc::clone(&self.screen), self.roots.clone()));
         Arc::clone(self.terminal.get_or_init(terminal))
+    }
+
+    /// Lets `chosen` answer sampling requests of servers from now on, each after a yes of the user.
+    pub(crate) fn samples_with(&self, chosen: &Chosen) {
+        self.terminal().samples_with(Sampler::of(chosen, Arc::new(self.concealer())));
+    }
+
+    /// Like [`samples_with`](Self::samples_with), with the model that a variable or `loaded` names: for a command that needs
+    /// no model itself.
+    pub(crate) fn samples_with_configured(&self, loaded: &Loaded) {
+        let wishes = Wishes::in_passing(loaded.settings.model.clone(), &self.environment);
+        if let Some(sampler) = Sampler::configured(wishes, self.around(), Arc::new(self.concealer())) {
+            self.terminal().samples_with(sampler);
+        }
     }
 
     /// The host, which runs nothing before [`Self::connect`].

@@ -57,6 +57,13 @@ pub trait Asker: Send + Sync {
         Abilities::NONE
     }
 
+    /// What this asker can do in a call that brings no asker of its own. Servers of 2026-07-28 hear it with each call.
+    /// Default: all of its [abilities](Self::abilities). An asker returns fewer if it has some of them only for calls
+    /// that bring their own.
+    fn abilities_in_own_calls(&self) -> Abilities {
+        self.abilities()
+    }
+
     /// Whether the host's asker never stands in for this one. By default, a question that a server asks during a call
     /// whose asker cannot answer it goes to the asker of the host.
     fn is_alone(&self) -> bool {

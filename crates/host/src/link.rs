@@ -244,11 +244,16 @@ impl Link {
         self.0.session.era == Era::Modern && matches!(self.0.channel.wire, Wire::Http(_))
     }
 
-    /// The `_meta` members of a request whose questions `asker` answers.
+    /// The `_meta` members of a request on which later calls depend.
     fn meta_for(&self, asker: &SharedAsker) -> String {
+        self.meta_with(asker.abilities())
+    }
+
+    /// The `_meta` members of a request. They tell a modern server what `abilities` it may ask for.
+    fn meta_with(&self, abilities: crate::Abilities) -> String {
         match self.0.session.era {
             Era::Legacy => String::new(),
-            Era::Modern => modern_meta(&self.0.client, asker.abilities()),
+            Era::Modern => modern_meta(&self.0.client, abilities),
         }
     }
 

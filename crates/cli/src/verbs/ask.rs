@@ -33,6 +33,7 @@ pub(super) async fn run(args: AskArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     let wishes = Wishes { model: args.model, limits: args.limits, configured: loaded.settings.model.clone() };
     let chosen = wishes.chosen(&world.around()).await?;
+    world.samples_with(&chosen);
     let store = || world.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
         Some(typed) => {

@@ -26,6 +26,7 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let base = base(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
+    world.samples_with_configured(&loaded);
     // The host refuses the call of a tool in quarantine.
     let (host, found) = named(&args.selector, &loaded, world).await?;
     let (server, tool) = (&found.server, found.tool());

@@ -70,6 +70,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     let configured = loaded.settings.model.clone();
     let wishes = Wishes { model: args.model.clone(), limits: args.limits, configured };
     let chosen = wishes.chosen(&world.around()).await?;
+    world.samples_with(&chosen);
     let model = chosen.model.name();
     let conversation = match &args.resume {
         Some(typed) => {

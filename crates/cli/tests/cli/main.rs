@@ -87,6 +87,8 @@ mod resize;
 #[cfg(test)]
 mod rotation;
 #[cfg(test)]
+mod sampling;
+#[cfg(test)]
 mod sandbox;
 #[cfg(test)]
 mod secret;

@@ -40,6 +40,11 @@ impl Asker for AnyClient {
         of_clients.or(self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities()))
     }
 
+    /// A client answers only in its own calls, and those bring it as their asker.
+    fn abilities_in_own_calls(&self) -> Abilities {
+        self.other.as_ref().map_or(Abilities::NONE, |other| other.abilities_in_own_calls())
+    }
+
     fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
         let other = self.other.as_ref()?.on_behalf_of(caller)?;
         Some(Arc::new(Self { other: Some(other) }))
@@ -66,7 +71,9 @@ impl Asker for AnyClient {
     fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
         match &self.other {
             Some(other) if other.abilities().sampling => other.sample(server, request),
-            _ => Box::pin(async { Err(AskRefused::new("no client is there to ask")) }),
+            _ => Box::pin(async {
+                Err(AskRefused::new("sampling was refused: this belongs to no call of a client that has a model"))
+            }),
         }
     }
 

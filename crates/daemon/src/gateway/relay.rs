@@ -108,8 +108,8 @@ impl Asker for Relayed {
                 return self.ask("sampling/createMessage", request).await.map_err(AskRefused::new);
             }
             match &self.other {
-                Some(other) => other.sample(server, request).await,
-                None => Err(AskRefused::new("the client has no model to ask")),
+                Some(other) if other.abilities().sampling => other.sample(server, request).await,
+                _ => Err(AskRefused::new("sampling was refused: the client has no model to answer with")),
             }
         })
     }

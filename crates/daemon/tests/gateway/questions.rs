@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use tokio::time::timeout;
 use toolrack_daemon::gateway::GatewayOptions;
-use toolrack_host::{Abilities, Asker, Host, Policy, SharedAsker, ask::Confirm, ask::Confirmed};
+use toolrack_host::{Abilities, Asker, Call, Host, Policy, SharedAsker, ask::Confirm, ask::Confirmed};
 use toolrack_testkit::SideEffects;
 
-use crate::world::{Person, World, call, client, fake};
+use crate::world::{PATIENCE, Person, World, call, client, fake, object};
 
 #[tokio::test]
 async fn questions_of_servers_reach_the_client_over_every_way_in_both_eras() {
@@ -51,6 +52,42 @@ async fn a_client_that_cannot_be_asked_is_not_asked() {
             }
             host.shutdown().await;
         }
+        world.end().await;
+    }
+}
+
+/// Fills in forms, and can do nothing else.
+struct Forms;
+
+impl Asker for Forms {
+    fn abilities(&self) -> Abilities {
+        Abilities { forms: true, ..Abilities::NONE }
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_a_model_refuses_sampling_and_is_no_client_that_does_not_know_it() {
+    let world = World::new("--era legacy").await;
+    for (way, spec) in world.ways() {
+        let host = client(spec, Some(Arc::new(Forms))).await;
+        let refused = call(&host, "sample", json!({})).await.unwrap();
+        assert!(refused.is_error && refused.text.contains(r#""code":-1,"#), "{way}: {}", refused.text);
+        assert!(refused.text.contains("has no model to answer with"), "{way}: {}", refused.text);
+        host.shutdown().await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn what_only_clients_can_answer_is_not_offered_in_calls_of_no_client() {
+    for (era, word) in [("legacy", "belongs to no call of a client"), ("modern", "requires the sampling capability")] {
+        let world = World::new(&format!("--era {era}")).await;
+        let call = Call::new("fake/sample", object(json!({})));
+        let refused = match timeout(PATIENCE, world.host.call(call)).await.unwrap() {
+            Ok(outcome) => outcome.text,
+            Err(error) => error.to_string(),
+        };
+        assert!(refused.contains(word), "{era}: {refused}");
         world.end().await;
     }
 }

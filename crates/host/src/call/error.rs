@@ -228,7 +228,7 @@ fn kind_of(error: &LinkError) -> CallErrorKind {
     match error {
         LinkError::NeedsAuth { .. } => CallErrorKind::NeedsAuth,
         LinkError::Resolve(_) | LinkError::Config { .. } | LinkError::Refused(_) => CallErrorKind::Config,
-        LinkError::Rpc(_) => CallErrorKind::Refused,
+        LinkError::Rpc(_) | LinkError::Unanswered { .. } => CallErrorKind::Refused,
         LinkError::Unparsable { .. }
         | LinkError::InvalidEvent { .. }
         | LinkError::Protocol { .. }

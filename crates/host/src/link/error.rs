@@ -113,6 +113,14 @@ pub enum LinkError {
         /// How.
         why: String,
     },
+    /// The server needs an answer from the client to go on, and got none.
+    #[error("the server asked for {method} and got no answer: {why}")]
+    Unanswered {
+        /// The method that the server asked for.
+        method: &'static str,
+        /// Why it got no answer.
+        why: String,
+    },
     /// The server insists on an MCP version that the host does not support.
     #[error("the server answered with MCP version `{version}`, which is not supported (2024-11-05 to 2026-07-28 are)")]
     UnsupportedVersion {
@@ -215,6 +223,7 @@ impl LinkError {
             Self::Unparsable { .. } => "UNPARSABLE_ANSWER",
             Self::InvalidEvent { .. } => "INVALID_SSE_EVENT_DATA",
             Self::Protocol { .. } => "PROTOCOL_ERROR",
+            Self::Unanswered { .. } => "NOT_ANSWERED",
             Self::UnsupportedVersion { .. } => "UNSUPPORTED_PROTOCOL_VERSION",
             Self::Http { .. } => "HTTP_ERROR",
             Self::Unreachable { .. } => "UNREACHABLE",

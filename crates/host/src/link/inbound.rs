@@ -221,7 +221,7 @@ impl Inbound {
 
     /// The server as the one that asks.
     pub(crate) fn questioner(&self) -> input::Questioner<'_> {
-        input::Questioner { server: &self.server, pages: self.pages.get() }
+        input::Questioner { server: &self.server, pages: self.pages.get(), told: self.asker.abilities() }
     }
 
     pub(crate) fn new(

@@ -18,11 +18,18 @@ use crate::{
 /// The longest time that one answer may take.
 const LONGEST_ANSWER: Duration = Duration::from_secs(600);
 
+/// The method of sampling.
+pub(crate) const SAMPLING: &str = "sampling/createMessage";
+/// The code with which MCP answers a request that the user rejected.
+pub(crate) const REJECTED: i32 = -1;
+
 /// The server that asks, and the pages that it may have the user open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Questioner<'a> {
     pub(crate) server: &'a ServerName,
     pub(crate) pages: Option<&'a Guard>,
+    /// The abilities that the client declared to the server when it connected.
+    pub(crate) told: Abilities,
 }
 
 /// A request that was not answered, as a JSON-RPC error.
@@ -38,7 +45,7 @@ impl Refusal {
     }
 
     pub(crate) fn unanswered() -> Self {
-        Self::new(-1, "no person answered in time")
+        Self::new(REJECTED, "no person answered in time")
     }
 }
 
@@ -84,15 +91,20 @@ async fn ask(asker: &SharedAsker, from: Questioner<'_>, method: &str, params: &V
     let abilities = asker.abilities();
     match method {
         "elicitation/create" => elicit(asker, from, params).await,
-        "sampling/createMessage" if abilities.sampling => {
+        SAMPLING if abilities.sampling => {
             if params.get("tools").is_some_and(|tools| !tools.is_null()) {
                 return Err(Refusal::new(-32602, "sampling with tools is not supported"));
             }
             asker
                 .sample(from.server.clone(), params.clone())
                 .await
-                .map_err(|refused| Refusal::new(-1, refused.to_string()))
+                .map_err(|refused| Refusal::new(REJECTED, refused.to_string()))
         }
+        // The client declared sampling when it connected, so the answer is a rejection, not "method not found".
+        SAMPLING if from.told.sampling => Err(Refusal::new(
+            REJECTED,
+            "sampling was refused: the client whose call this is has no model to answer with",
+        )),
         "roots/list" if abilities.roots => Ok(json!({"roots": asker.roots(from.server.clone()).await})),
         _ => Err(Refusal::new(-32601, format!("{} is not supported", quote(method)))),
     }

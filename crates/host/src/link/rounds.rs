@@ -14,7 +14,7 @@ use super::{
     channel::Ask,
     clock::Clock,
     decode::{self, Answer, InputRequired},
-    error::{LinkError, RpcError},
+    error::{LinkError, RpcError, quote},
     inbound::{Flight, OnProgress},
     input,
 };
@@ -71,7 +71,7 @@ impl Link {
 
     async fn rounds(&self, mut request: Request, clock: &Arc<Clock>) -> Result<Bytes, LinkError> {
         let _slot = self.slot().await?;
-        let mut meta = self.meta_for(&request.asker);
+        let mut meta = self.meta_with(request.asker.abilities_in_own_calls());
         if let Some(trace) = &request.trace {
             meta += if meta.is_empty() { "" } else { "," };
             meta += &trace.members();
@@ -140,6 +140,10 @@ impl Link {
                 Ok(answer) => Ok((key.clone(), answer)),
                 // An answer cannot be an error: a refused form is declined, anything else ends the call.
                 Err(_) if method == "elicitation/create" => Ok((key.clone(), json!({"action": "decline"}))),
+                // The client declared sampling, and the user rejected it: the call cannot go on.
+                Err(refusal) if method == input::SAMPLING && refusal.code == input::REJECTED => {
+                    Err(LinkError::Unanswered { method: input::SAMPLING, why: quote(&refusal.message) })
+                }
                 Err(refusal) => {
                     Err(LinkError::protocol(format!("it needs {method}, which is not available: {}", refusal.message)))
                 }

@@ -123,6 +123,7 @@ impl Chat<'_> {
         let args = ModelArgs { model: Some(name), ..self.wishes.model.clone() };
         let chosen = Wishes { model: args, ..self.wishes.clone() }.chosen(&self.world.around()).await?;
         now.journal.answered_by(chosen.model.name());
+        self.world.samples_with(&chosen);
         let (agent, at_hand) = self.tools.clone().agent(&chosen, self.agent.system.take());
         (self.agent, self.limits) = (agent, chosen.limits);
         self.world.screen.note(&at_hand);

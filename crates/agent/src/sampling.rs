@@ -1,0 +1,230 @@
+//! MCP sampling: a server asks the model of its client. MCP deprecates it, so this is text in and text out, and no more.
+
+use serde_json::{Value, json};
+use toolrack_host::ask::AskRefused;
+
+use crate::{
+    message::{Message, Role},
+    model::{Model, ModelError, Request, Stop},
+};
+
+/// The most tokens of one answer. A server that asks for more gets no more.
+pub const MOST_TOKENS: u32 = 4_096;
+/// The most bytes of all texts of one request: the user must be able to read it.
+pub const MOST_BYTES: usize = 64 * 1_024;
+/// The most messages of one request.
+pub const MOST_MESSAGES: usize = 100;
+/// The most texts that end an answer.
+const MOST_STOPS: usize = 16;
+
+/// The parameters of `sampling/createMessage` that a model gets. The model that the server prefers (`modelPreferences`) and
+/// the context that it would like to have included (`includeContext`) are ignored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampling {
+    messages: Vec<Message>,
+    system: Option<String>,
+    max_tokens: u32,
+    temperature: Option<f64>,
+    stops: Vec<String>,
+}
+
+impl Sampling {
+    /// Reads what a server sent.
+    ///
+    /// # Errors
+    /// In words for the server, if `params` hold something other than text, or more than the bounds above.
+    pub fn read(params: &Value) -> Result<Self, AskRefused> {
+        let messages = params["messages"].as_array().filter(|messages| !messages.is_empty());
+        let messages = messages.ok_or_else(|| AskRefused::new("there are no messages"))?;
+        if messages.len() > MOST_MESSAGES {
+            return Err(AskRefused::new(format!("there are more than {MOST_MESSAGES} messages")));
+        }
+        let stops: Vec<_> =
+            params["stopSequences"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        if stops.len() > MOST_STOPS {
+            return Err(AskRefused::new(format!("there are more than {MOST_STOPS} stop sequences")));
+        }
+        let asked = Self {
+            messages: messages.iter().map(message).collect::<Result<_, _>>()?,
+            system: params["systemPrompt"].as_str().filter(|system| !system.is_empty()).map(ToOwned::to_owned),
+            max_tokens: tokens(&params["maxTokens"]),
+            temperature: params["temperature"].as_f64(),
+            stops: stops.into_iter().filter(|stop| !stop.is_empty()).map(ToOwned::to_owned).collect(),
+        };
+        let texts = asked.messages.iter().map(|message| &message.content).chain(&asked.system).chain(&asked.stops);
+        if texts.map(String::len).sum::<usize>() > MOST_BYTES {
+            return Err(AskRefused::new(format!("the request has more than {MOST_BYTES} bytes of text")));
+        }
+        Ok(asked)
+    }
+
+    /// Lowers the bound of the answer to `tokens` if it is higher.
+    #[must_use]
+    pub fn at_most(self, tokens: u32) -> Self {
+        Self { max_tokens: self.max_tokens.min(tokens), ..self }
+    }
+
+    /// The conversation: texts of a user and of a model.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// The system prompt, if the server sent one.
+    #[must_use]
+    pub fn system(&self) -> Option<&str> {
+        self.system.as_deref()
+    }
+
+    /// The most tokens of the answer.
+    #[must_use]
+    pub fn max_tokens(&self) -> u32 {
+        self.max_tokens
+    }
+
+    /// The sampling temperature, if the server sent one.
+    #[must_use]
+    pub fn temperature(&self) -> Option<f64> {
+        self.temperature
+    }
+
+    /// The stop sequences. [`answer`](Self::answer) cuts the complete answer before the first of them: not every provider
+    /// supports them.
+    #[must_use]
+    pub fn stops(&self) -> &[String] {
+        &self.stops
+    }
+
+    /// Asks `model`, and returns the result of `sampling/createMessage`. Dropping the future cancels the request.
+    ///
+    /// # Errors
+    /// If the model does not answer.
+    pub async fn answer(&self, model: &dyn Model) -> Result<Value, ModelError> {
+        let request = Request {
+            system: self.system(),
+            max_tokens: Some(self.max_tokens),
+            temperature: self.temperature,
+            ..Request::new(&self.messages)
+        };
+        let reply = model.complete(request).await?;
+        let mut text = reply.message.content;
+        let end = self.stops.iter().filter_map(|stop| text.find(stop.as_str())).min();
+        if let Some(end) = end {
+            text.truncate(end);
+        }
+        let why = if end.is_some() { "stopSequence" } else { word(&reply.stop) };
+        let content = json!({"type": "text", "text": text});
+        Ok(json!({"role": "assistant", "content": content, "model": model.name(), "stopReason": why}))
+    }
+}
+
+/// Reads one message, whose content is a text or a list of texts.
+fn message(written: &Value) -> Result<Message, AskRefused> {
+    let role = match written["role"].as_str() {
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        _ => return Err(AskRefused::new("the role of a message is neither `user` nor `assistant`")),
+    };
+    let parts = match &written["content"] {
+        Value::Array(parts) => parts.as_slice(),
+        part => std::slice::from_ref(part),
+    };
+    let texts = parts.iter().map(|part| match (part["type"].as_str(), part["text"].as_str()) {
+        (Some("text"), Some(text)) => Ok(text),
+        _ => Err(AskRefused::new(
+            "a message holds something other than text: pictures, sounds and tools are not supported",
+        )),
+    });
+    Ok(Message::new(role, texts.collect::<Result<Vec<_>, _>>()?.join("\n")))
+}
+
+/// Reads `maxTokens`, at least 1 and at most [`MOST_TOKENS`].
+fn tokens(asked: &Value) -> u32 {
+    let asked = asked.as_u64().and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(MOST_TOKENS);
+    asked.clamp(1, MOST_TOKENS)
+}
+
+/// The `stopReason` of MCP.
+fn word(stop: &Stop) -> &str {
+    match stop {
+        Stop::End | Stop::ToolCalls => "endTurn",
+        Stop::Length => "maxTokens",
+        Stop::Refusal => "refusal",
+        Stop::Other(word) => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::{Reply, model::Scripted};
+
+    fn said(text: &str) -> Value {
+        json!({"role": "user", "content": {"type": "text", "text": text}})
+    }
+
+    #[test]
+    fn a_model_gets_the_texts_and_its_words_are_the_result() {
+        let params = json!({
+            "messages": [said("hello"), {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}, said("who?")],
+            "systemPrompt": "Be short.", "maxTokens": 20, "temperature": 0.5, "modelPreferences": {"hints": [{"name": "x"}]},
+        });
+        let model = Scripted::new().say("Ada.").recording();
+        let asked = Sampling::read(&params).unwrap();
+        assert_eq!((asked.max_tokens(), asked.temperature()), (20, Some(0.5)));
+        let answer = block_on(asked.answer(&model)).unwrap();
+        let content = json!({"type": "text", "text": "Ada."});
+        let expected =
+            json!({"role": "assistant", "content": content, "model": "mock/script", "stopReason": "endTurn"});
+        assert_eq!(answer, expected);
+        let [heard] = model.asked().try_into().unwrap();
+        let texts: Vec<_> = heard.messages.iter().map(|message| (message.role, message.content.as_str())).collect();
+        assert_eq!(texts, [(Role::User, "hello"), (Role::Assistant, "hi"), (Role::User, "who?")]);
+        assert_eq!((heard.system.as_deref(), heard.tools.is_none()), (Some("Be short."), true));
+    }
+
+    #[test]
+    fn an_answer_ends_before_the_first_stop_sequence_and_says_when_it_was_cut() {
+        let asked = Sampling::read(&json!({"messages": [said("x")], "stopSequences": ["END", "", "two"]})).unwrap();
+        let answer = block_on(asked.answer(&Scripted::new().say("one two END"))).unwrap();
+        assert_eq!((&answer["content"]["text"], &answer["stopReason"]), (&json!("one "), &json!("stopSequence")));
+        let mut reply = Reply::new(Message::new(Role::Assistant, "one"));
+        reply.stop = Stop::Length;
+        let answer = block_on(asked.answer(&Scripted::new().reply(reply))).unwrap();
+        assert_eq!(answer["stopReason"], "maxTokens");
+        assert!(block_on(asked.answer(&Scripted::new())).is_err());
+    }
+
+    #[test]
+    fn a_server_cannot_ask_for_more_tokens_than_the_bound() {
+        for (asked, most) in
+            [(json!(1_000_000), MOST_TOKENS), (json!(u64::MAX), MOST_TOKENS), (json!(0), 1), (json!(null), MOST_TOKENS)]
+        {
+            let sampling = Sampling::read(&json!({"messages": [said("x")], "maxTokens": asked})).unwrap();
+            assert_eq!(sampling.max_tokens(), most, "{asked}");
+            assert!(sampling.at_most(7).max_tokens() <= 7);
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_or_too_much_of_it_is_refused_in_words() {
+        let image = json!({"role": "user", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png"}});
+        let mixed =
+            json!({"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "audio", "data": "AAAA"}]});
+        for (params, why) in [
+            (json!({"messages": [image]}), "pictures"),
+            (json!({"messages": [mixed]}), "pictures"),
+            (json!({"messages": []}), "no messages"),
+            (json!(7), "no messages"),
+            (json!({"messages": [{"role": "system", "content": {"type": "text", "text": "x"}}]}), "role"),
+            (json!({"messages": vec![said("x"); MOST_MESSAGES + 1]}), "messages"),
+            (json!({"messages": [said("x")], "systemPrompt": "x".repeat(MOST_BYTES)}), "bytes"),
+            (json!({"messages": [said("x")], "stopSequences": vec!["x"; MOST_STOPS + 1]}), "stop sequences"),
+        ] {
+            let refused = Sampling::read(&params).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+}

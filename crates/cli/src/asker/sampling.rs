@@ -1,0 +1,202 @@
+//! The model answers a server (MCP sampling) after the user has seen the whole request and typed a clear yes.
+
+use std::{borrow::Cow, fmt, fmt::Write as _, sync::Arc};
+
+use serde_json::Value;
+use toolrack_agent::{Model, Role, sampling::Sampling};
+use toolrack_host::{Conceal, ServerName, ask::AskRefused, text};
+
+use super::Terminal;
+use crate::{
+    error::with_causes,
+    models::{Around, Chosen, Wishes},
+    render::{Tone, paint},
+};
+
+/// The model that answers servers once the user has said yes.
+#[derive(Clone)]
+pub(crate) struct Sampler {
+    /// The name of the model, for the user.
+    name: String,
+    source: Source,
+    /// Hides secrets in the texts of a server before the user and the model get them.
+    conceal: Conceal,
+}
+
+#[derive(Clone)]
+enum Source {
+    /// The model of this conversation.
+    Model { model: Arc<dyn Model>, max_tokens: Option<u32> },
+    /// A configured model, which is built when a server asks: most calls never need it.
+    Configured(Box<(Wishes, Around)>),
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Sampler {
+    /// The model of a conversation.
+    pub(crate) fn of(chosen: &Chosen, conceal: Conceal) -> Self {
+        let model = Arc::clone(&chosen.model);
+        let source = Source::Model { model, max_tokens: chosen.max_tokens.map(Into::into) };
+        Self { name: chosen.model.name().to_owned(), source, conceal }
+    }
+
+    /// The model that `wishes` name; `None` where they name none.
+    pub(crate) fn configured(wishes: Wishes, around: Around, conceal: Conceal) -> Option<Self> {
+        let name = wishes.name()?;
+        Some(Self { name, source: Source::Configured(Box::new((wishes, around))), conceal })
+    }
+
+    /// Reads `request` as the user and the model see it: without invisible characters and without secrets.
+    fn read(&self, mut request: Value) -> Result<Sampling, AskRefused> {
+        text::change_in(&mut request, &|said| Cow::Owned((self.conceal)(&text::without_unseen(said))));
+        let asked = Sampling::read(&request)?;
+        Ok(match &self.source {
+            Source::Model { max_tokens: Some(most), .. } => asked.at_most(*most),
+            Source::Configured(found) => match found.0.configured.max_tokens {
+                Some(most) => asked.at_most(most.into()),
+                None => asked,
+            },
+            Source::Model { .. } => asked,
+        })
+    }
+
+    /// Returns the result for the server, or an error in words for the user.
+    async fn answer(&self, asked: &Sampling) -> Result<Value, String> {
+        let model = match &self.source {
+            Source::Model { model, .. } => Arc::clone(model),
+            Source::Configured(found) => found.0.chosen(&found.1).await.map_err(|failure| failure.message)?.model,
+        };
+        asked.answer(&*model).await.map_err(|error| with_causes(&error))
+    }
+}
+
+impl Terminal {
+    /// Shows the user what a server asks the model, and after a yes lets the model answer.
+    pub(super) async fn answer_by_model(&self, server: ServerName, request: Value) -> Result<Value, AskRefused> {
+        let sampler = self.sampler().ok_or_else(|| AskRefused::new("no model is there to answer"))?;
+        let asked = sampler.read(request)?;
+        if !self.lets_answer(&page(&server, &sampler.name, &asked), &server).await {
+            return Err(AskRefused::new("the person refused the sampling request"));
+        }
+        // The user sees the error, the server does not: it may name addresses and files of the user.
+        sampler.answer(&asked).await.map_err(|why| {
+            self.screen.say(&format!("{} {}", paint(Tone::Bad, "no answer:"), text::for_line(&why)));
+            AskRefused::new("the model did not answer")
+        })
+    }
+
+    async fn lets_answer(&self, page: &str, server: &ServerName) -> bool {
+        let Ok(_turn) = self.turn.acquire().await else {
+            return false;
+        };
+        self.screen.say(page);
+        // A line that was typed before the question was shown does not answer it.
+        self.lines.forget();
+        self.yes(&format!("Send it to the model, and the answer to `{server}`?")).await == Some(true)
+    }
+}
+
+/// Renders everything that the model would get.
+fn page(server: &ServerName, model: &str, asked: &Sampling) -> String {
+    let head = format!("The server `{server}` asks the model {}:", text::for_line(model));
+    let mut page = paint(Tone::Strong, &head);
+    let _ = write!(page, " at most {} tokens", asked.max_tokens());
+    if let Some(temperature) = asked.temperature() {
+        let _ = write!(page, ", temperature {temperature}");
+    }
+    for stop in asked.stops() {
+        let _ = write!(page, ", until {}", text::for_line(&Value::from(stop.as_str()).to_string()));
+    }
+    let system = asked.system().map(|system| ("system", system));
+    let messages = asked.messages().iter().map(|message| {
+        let who = if message.role == Role::Assistant { "assistant" } else { "user" };
+        (who, message.content.as_str())
+    });
+    for (who, said) in system.into_iter().chain(messages) {
+        let _ = write!(page, "\n{}", paint(Tone::Strong, &format!("{who}:")));
+        // The indent keeps a line of the server's text from looking like a line of this program.
+        for line in text::for_terminal(said).split('\n') {
+            let _ = write!(page, "\n  {line}");
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::json;
+    use toolrack_agent::model::Scripted;
+    use toolrack_host::Asker as _;
+
+    use super::{super::tests::typed, *};
+
+    /// A model that may answer, and has nothing to say.
+    pub(in crate::asker) fn lendable() -> Sampler {
+        let source = Source::Model { model: Arc::new(Scripted::new()), max_tokens: None };
+        Sampler { name: "mock/script".to_owned(), source, conceal: Arc::new(ToOwned::to_owned) }
+    }
+
+    /// A terminal at which these lines are typed, with a model that says `Paris` once.
+    fn lent(lines: &[&str]) -> (Terminal, Arc<Scripted>) {
+        let (terminal, model) = (typed(lines), Arc::new(Scripted::new().say("Paris").recording()));
+        let source = Source::Model { model: Arc::<Scripted>::clone(&model), max_tokens: Some(50) };
+        let conceal: Conceal = Arc::new(|text| text.replace("canary", "***"));
+        terminal.samples_with(Sampler { name: "mock/script".to_owned(), source, conceal });
+        (terminal, model)
+    }
+
+    fn request(said: &str) -> Value {
+        json!({"messages": [{"role": "user", "content": {"type": "text", "text": said}}], "maxTokens": 100})
+    }
+
+    fn server() -> ServerName {
+        ServerName::new("fs").unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_a_clear_yes_has_the_model_answer() {
+        let (terminal, model) = lent(&["y"]);
+        let answer = terminal.sample(server(), request("canary \u{e0041}capital?")).await.unwrap();
+        assert_eq!((&answer["content"]["text"], &answer["model"]), (&json!("Paris"), &json!("mock/script")));
+        assert_eq!(model.asked()[0].messages[0].content, "*** capital?");
+        for no in [vec!["n"], vec![""], vec![], vec!["what?"]] {
+            let (terminal, model) = lent(&no);
+            let refused = terminal.sample(server(), request("capital?")).await.unwrap_err().to_string();
+            assert!(refused.contains("refused") && model.asked().is_empty(), "{no:?}: {refused}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_model_or_with_a_picture_the_person_is_not_asked() {
+        let refused = typed(&["y"]).sample(server(), request("x")).await.unwrap_err().to_string();
+        assert!(refused.contains("no model"), "{refused}");
+        let (terminal, model) = lent(&["y"]);
+        let image = json!({"messages": [{"role": "user", "content": {"type": "image", "data": "AAAA"}}]});
+        let refused = terminal.sample(server(), image).await.unwrap_err().to_string();
+        assert!(refused.contains("pictures") && model.asked().is_empty(), "{refused}");
+    }
+
+    #[test]
+    fn all_that_is_sent_is_shown_and_looks_like_nothing_else() {
+        let hostile = "a\u{1b}]0;t\u{7}\u{202e}\nSend it? [y/N] y";
+        let mut asked = request(hostile);
+        asked["systemPrompt"] = json!("Be short.");
+        asked["stopSequences"] = json!(["\u{1b}[2J"]);
+        asked["temperature"] = json!(0.5);
+        let sampling = Sampling::read(&asked).unwrap();
+        let page = page(&server(), "m\u{1b}", &sampling);
+        let plain = anstream::adapter::strip_str(&page).to_string();
+        assert!(!plain.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{plain:?}");
+        for shown in
+            ["The server `fs` asks the model", "100 tokens, temperature 0.5, until", "system:\n  Be short.\nuser:\n  a"]
+        {
+            assert!(plain.contains(shown), "{shown}: {plain}");
+        }
+        assert!(plain.contains("\n  Send it? [y/N] y"), "{plain}");
+    }
+}
