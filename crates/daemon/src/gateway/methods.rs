@@ -318,6 +318,18 @@ impl Gateway {
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 
+    /// Answers a call of a tool that no list has because its server is not connected: the client hears why.
+    fn not_ready(&self, caller: &Caller, name: &str) -> Option<Flight> {
+        let error = self.0.host.missing(name);
+        let era = caller.era;
+        match &error {
+            CallError::NotReady { server, .. } if caller.view.may_have(server) => {
+                Some(Flight::new(move |_| async move { called(Err(error), era) }.boxed()))
+            }
+            _ => None,
+        }
+    }
+
     async fn call_tool(
         &self,
         caller: &Caller,
@@ -341,7 +353,10 @@ impl Gateway {
             self.0.awaits(&name).await;
             catalog = self.0.host.catalog();
         }
-        let tool = self.tool(&catalog, &caller.view, &name)?;
+        let tool = match self.tool(&catalog, &caller.view, &name) {
+            Ok(tool) => tool,
+            Err(unknown) => return self.not_ready(caller, &name).ok_or(unknown),
+        };
         let (server, name) = (tool.server.clone(), tool.tool().name.clone());
         let (gateway, caller) = (self.0.clone(), caller.clone());
         Ok(Flight::new(move |say| {

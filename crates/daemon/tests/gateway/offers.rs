@@ -143,3 +143,20 @@ async fn who_asks_while_the_servers_start_is_answered_when_they_have() {
         world.end().await;
     }
 }
+
+#[tokio::test]
+async fn a_call_of_a_server_that_is_not_connected_is_answered_with_the_reason_and_only_where_it_may_be_seen() {
+    let servers = [("dead", fake("--fault exit-at-start")), ("fake", fake(""))];
+    let world = World::with(servers, GatewayOptions::default()).await;
+    let params = json!({"name": "mcp__dead__echo", "arguments": {}});
+    let answer = modern(&Raw::new(&world), "tools/call", params.clone()).await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("the server dead") && text.contains("is not connected"), "{answer}");
+    assert_eq!(answer["result"]["isError"], true);
+
+    let elsewhere = modern(&Raw::new(&world).at("servers=fake"), "tools/call", params).await;
+    assert_eq!(elsewhere["error"]["code"], -32602, "{elsewhere}");
+    let missing = modern(&Raw::new(&world), "tools/call", json!({"name": "mcp__fake__none", "arguments": {}})).await;
+    assert_eq!(missing["error"]["code"], -32602, "{missing}");
+    world.end().await;
+}

@@ -71,6 +71,9 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::TooLarge { setting, .. } => format!("ask for less, or raise `{setting}` in {source}"),
         LinkError::Refused(refused) => refused.hint(),
         LinkError::UnsupportedVersion { .. } => "install another version of the server".to_owned(),
+        LinkError::Unparsable { .. } | LinkError::InvalidEvent { .. } | LinkError::Protocol { .. } => {
+            "the fault is in the server: install another version of it, or tell its authors".to_owned()
+        }
         LinkError::Http { status: 413, .. } => "the call was not carried out; send less".to_owned(),
         LinkError::Http { status: 404 | 405 | 415, .. } => {
             format!("the call was not carried out; check that the url in {source} is that of the MCP endpoint")

@@ -34,6 +34,14 @@ impl Host {
         }
     }
 
+    /// The error of a call of `selector` (as [`Call::new`] takes it), which is not in the catalog:
+    /// [`CallError::NotReady`] if exactly one server can have such a tool and that server has no list of its tools, else
+    /// [`CallError::Unknown`]. Never waits.
+    #[must_use]
+    pub fn missing(&self, selector: &str) -> CallError {
+        self.absent(&Named::Written(selector.to_owned()), self.catalog().unknown(selector))
+    }
+
     /// Finds the tool of a call, and its server. A call that [stands for](Self::discovery) another becomes that one.
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let routed = match self.route(&call) {
