@@ -5,11 +5,11 @@ mod error;
 pub(crate) mod gate;
 mod hint;
 mod mcp_error;
+mod outcome;
 mod running;
 mod said;
+mod script;
 pub(crate) mod shape;
-
-mod outcome;
 
 use std::{
     borrow::Cow,
@@ -30,6 +30,8 @@ pub use mcp_error::McpError;
 use outcome::unmet;
 pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
+pub use script::ScriptCall;
+pub(crate) use script::{Around, Script};
 
 use self::{
     approve::Answered,
@@ -38,21 +40,18 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
-    catalog::{Catalog, CatalogTool},
+    catalog::{Catalog, CatalogTool, ListedTool, Named, Unmet},
     event::Event,
-    host::Host,
     link::{
-        Link, LinkError, ListedTool, OnProgress, Request, Unmet,
+        Link, LinkError, OnProgress, Request,
         decode::{call_result, plain_result},
         inbound::Events,
-        quote,
-        scripts::Scripts,
     },
     mcp::TaskSupport,
     resolve::{Answers, Artifacts},
-    script::Around,
     server::{Server, Snapshot},
     spec::{ServerName, ValidateArgs},
+    text::quote,
     trace::{TraceContext, Tracer},
     witness::{Caller, Decision, Witness},
 };
@@ -73,15 +72,6 @@ pub struct Call {
     caller: Caller,
     is_approved: bool,
     still_wanted: Option<StillWanted>,
-}
-
-/// How the tool of a call is named.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
-    /// This tool of this server.
-    Tool(ServerName, String),
-    /// A name as a person, a model or a program writes it.
-    Written(String),
 }
 
 /// Whether a call that was allowed should still be sent.
@@ -417,13 +407,12 @@ impl Door {
     async fn run(&self, script: Script, call: Call, passed: Passed<'_>) -> ToolOutcome {
         let Passed { number, tool, server, arguments, asker } = passed;
         let around = Around {
-            catalog: script.catalog,
             asker,
             on_progress: Some(self.on_progress(number, call.on_progress)),
             conceal: call.conceal,
             caller: call.caller,
         };
-        let (result, calls) = script.scripts.run(&arguments, script.host, around).await;
+        let (result, calls) = script(arguments, around).await;
         let mut outcome = self.shape(&tool.server, &tool.tool().name, server).outcome(result, tool).await;
         outcome.calls = calls;
         outcome
@@ -458,14 +447,6 @@ async fn misfit(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<St
         // The server judges.
         Unmet::Unchecked(_) => None,
     }
-}
-
-/// Carries out a call of `run_code`.
-pub(crate) struct Script {
-    pub(crate) scripts: Arc<Scripts>,
-    pub(crate) host: Host,
-    /// Where its calls look their tools up.
-    pub(crate) catalog: Arc<Catalog>,
 }
 
 /// A call that passed the gate.

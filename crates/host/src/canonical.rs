@@ -10,6 +10,9 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
+/// The largest integer up to which every integer has a `f64` of its own, 2^53 − 1.
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
+
 /// Serializes a value with the members of each object in the order of their names (as bytes), otherwise unchanged.
 /// Written by `serde_json` without spaces, equal values have equal texts.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +50,12 @@ impl Serialize for CanonicalMap<'_> {
         }
         object.end()
     }
+}
+
+/// The integer that a float stands for, if it stands for exactly one.
+pub(crate) fn integer_of(number: f64) -> Option<i64> {
+    let exact = number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER;
+    exact.then_some(number as i64)
 }
 
 #[cfg(test)]

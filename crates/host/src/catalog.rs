@@ -6,16 +6,18 @@
 mod block;
 mod budget;
 pub(crate) mod cleaned;
-pub(crate) mod definition;
-#[cfg(test)]
-pub(crate) mod made;
+mod listed;
 pub(crate) mod names;
+pub(crate) mod param_headers;
 mod places;
 pub(crate) mod schema;
 pub(crate) mod search;
 mod selection;
 pub(crate) mod signature;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod tokens;
+mod toolset;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,19 +27,19 @@ use serde_json::{Map, Value};
 
 pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
 pub use budget::{Budget, Offer};
-pub use definition::DefinitionHash;
+pub(crate) use listed::{Listed, ListedTool, Unmet};
 pub use names::{BadNameStyle, Dashes, NameCap, NameStyle, Naming};
+pub(crate) use param_headers::ParamHeaders;
 pub use schema::{Change, Cleaned, Provider, clean};
 pub use search::Hit;
 pub use selection::Selection;
 pub use signature::signature;
+pub(crate) use toolset::{Stranger, ToolSet};
 
 use self::places::Places;
 use crate::{
-    call::Named,
-    link::{ListedTool, ParamHeaders, decode::MAX_TOOL_NAME},
-    mcp::Tool,
-    server::ToolSet,
+    definition::DefinitionHash,
+    mcp::{MAX_TOOL_NAME, Tool},
     spec::ServerName,
     text,
 };
@@ -48,6 +50,15 @@ const SUGGESTIONS: usize = 3;
 /// Longest name that a tool can have, as `server/tool`; what models see is shorter. Longer names are not looked up: the
 /// time for that grows faster than their length.
 const LONGEST_SELECTOR: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
+
+/// How the tool of a call is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// This tool of this server.
+    Tool(ServerName, String),
+    /// A name as a person, a model or a program writes it.
+    Written(String),
+}
 
 /// The tools of all servers at one moment.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-use crate::{pins::Quarantined, server::State, spec::ServerName};
+use crate::{pins::Quarantined, spec::ServerName, state::State};
 
 /// An event. The serialised `event` tag is stable; fields may be added. The server of the four events that Qbit has as
 /// well (connected, disconnected, error, tools updated) is serialised twice: as `server`, as in all others, and as

@@ -17,7 +17,8 @@ use serde_json::Value;
 use unicode_security::confusable_detection::skeleton;
 
 use crate::{
-    catalog::{Catalog, CatalogTool, definition::canonical},
+    catalog::{Catalog, CatalogTool},
+    definition::canonical,
     mcp::Tool,
     spec::ServerName,
     text,

@@ -4,8 +4,10 @@ mod builder;
 mod finding;
 mod indexer;
 mod keeper;
+mod own_tools;
 mod relay;
 mod status;
+mod subscriptions;
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +20,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 use serde_json::Value;
 use tokio::{
     sync::{Notify, broadcast, mpsc, oneshot},
@@ -28,27 +30,27 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 pub use builder::HostBuilder;
+pub use own_tools::{Interpreter, Printed, ScriptCallError, ScriptTools};
 pub use relay::{Listing, Relay};
 pub use status::{ServerStatus, Why, WhyStep};
+pub use subscriptions::{SubscribeError, Subscriptions};
 
-use self::keeper::{Beside, Message, Servers};
+use self::{
+    keeper::{Beside, Message, Servers},
+    own_tools::{Discovery, Scripts, found},
+};
 use crate::{
     ask::SharedAsker,
     call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
     catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
-    link::{
-        Link, LinkError, decode,
-        discovery::{Discovery, found},
-        scripts::Scripts,
-    },
+    link::{Link, LinkError, decode, topics::Watched},
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
-    script::Interpreter,
-    server::{Server, State},
+    server::Server,
     spec::{Desired, Invisible, ServerName, ServerSpec, Transport},
+    state::State,
     text,
     unseen::Offered,
-    updates::Watched,
 };
 
 /// The longest wait for an index of any size.
@@ -200,8 +202,9 @@ impl Host {
         let Transport::Native(native) = &server.spec.transport else {
             return None;
         };
-        let scripts = Arc::clone(native.scripts(&tool.tool().name)?);
-        Some(Script { scripts, host: self.clone(), catalog: call.catalog().unwrap_or_else(|| self.catalog()) })
+        let scripts = native.extension::<Scripts>().filter(|_| Scripts::is_run(&tool.tool().name))?;
+        let within = (self.clone(), call.catalog().unwrap_or_else(|| self.catalog()));
+        Some(Box::new(move |arguments, around| async move { scripts.run(&arguments, within, around).await }.boxed()))
     }
 
     /// The result of [`ScriptTools::search`](crate::ScriptTools::search).

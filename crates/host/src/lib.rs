@@ -27,6 +27,7 @@ pub mod ask;
 mod call;
 mod canonical;
 mod catalog;
+mod definition;
 pub mod egress;
 mod event;
 pub mod findings;
@@ -34,36 +35,40 @@ mod glob;
 mod host;
 mod link;
 pub mod mcp;
+mod native;
 pub mod page;
 pub mod pins;
 mod plan;
 pub mod policy;
 mod resolve;
-mod script;
 mod server;
 pub mod spec;
+mod state;
 mod task;
 pub mod text;
 mod trace;
 mod unseen;
-mod updates;
+mod validate;
 mod witness;
 
 pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
-    Artifact, Call, CallError, CallErrorKind, Conceal, McpError, Shaped, StillWanted, ToolOutcome,
+    Artifact, Call, CallError, CallErrorKind, Conceal, McpError, ScriptCall, Shaped, StillWanted, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
 pub use canonical::{Canonical, CanonicalMap};
 pub use catalog::{
-    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Dashes, DefinitionHash, Hit, NameCap,
-    NameStyle, Naming, Offer, Provider, Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean,
-    signature,
+    BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Dashes, Hit, NameCap, NameStyle, Naming,
+    Offer, Provider, Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
 };
+pub use definition::DefinitionHash;
 pub use egress::Egress;
 pub use event::{CallEnd, Event};
 pub use glob::{BadGlob, Pattern, ToolFilter};
-pub use host::{Host, HostBuilder, Listing, Relay, ServerStatus, Why, WhyStep};
+pub use host::{
+    Host, HostBuilder, Interpreter, Listing, Printed, Relay, ScriptCallError, ScriptTools, ServerStatus,
+    SubscribeError, Subscriptions, Why, WhyStep,
+};
 #[doc(hidden)]
 pub use link::child;
 pub use link::child::{EngineFacts, EngineLook, SpawnError, look_at_engine};
@@ -71,24 +76,19 @@ pub use link::child::{EngineFacts, EngineLook, SpawnError, look_at_engine};
 #[doc(hidden)]
 pub use link::fuzzing;
 pub use link::sse;
-pub use link::{
-    Direction, LinkError, OnMessage, OnProgress, RpcError, WireMessage,
-    native::Native,
-    supervisor,
-    validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits},
-};
+pub use link::{Direction, LinkError, OnMessage, OnProgress, RpcError, WireMessage, supervisor};
 pub use mcp::{Content, Tool};
-pub use pins::{PinMode, Pins, Quarantined};
+pub use native::Native;
+pub use pins::{Pins, Quarantined};
 pub use policy::Policy;
 pub use resolve::{
     AnswerAbout, Answers, Artifacts, Authorizer, Challenge, ChildPlan, ContainerPlan, Destination, KeepError, Memory,
     NewAnswer, NotAuthorized, ResolveError, Resolver, Signature, Verbatim,
 };
-pub use script::{Interpreter, Printed, ScriptCall, ScriptCallError, ScriptTools};
-pub use server::State;
-pub use spec::{Desired, Era, Limits, ServerName, ServerSpec, Start, Timeouts};
+pub use spec::{Desired, Era, Limits, PinMode, ServerName, ServerSpec, Start, Timeouts};
+pub use state::State;
 pub use task::owned;
 pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
-pub use updates::{SubscribeError, Subscriptions};
+pub use validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits};
 pub use witness::{Called, Caller, Decision, Evidence, Fact, Over, Way, Witness};

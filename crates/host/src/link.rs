@@ -10,7 +10,6 @@ mod clock;
 mod contained;
 pub(crate) mod decode;
 pub(crate) mod dial;
-pub(crate) mod discovery;
 mod duplex;
 mod envelope;
 mod error;
@@ -24,19 +23,15 @@ mod legacy_sse;
 mod lines;
 mod listen;
 mod listing;
-pub(crate) mod native;
 mod observe;
-mod own_tools;
-mod param_headers;
 mod process;
 mod rate;
 mod rounds;
-pub(crate) mod scripts;
 pub mod sse;
 mod subscribe;
 pub mod supervisor;
 mod tasks;
-pub(crate) mod validate;
+pub(crate) mod topics;
 mod wire;
 
 use std::{
@@ -56,15 +51,13 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub(crate) use error::quote;
+pub(crate) use error::METHOD_NOT_FOUND;
 pub use error::{LinkError, RpcError};
-pub(crate) use handshake::{ClientInfo, Session};
+pub(crate) use handshake::{ClientInfo, MODERN, Session};
 pub(crate) use http::Clients;
 pub use inbound::OnProgress;
-pub(crate) use listing::{Listed, ListedTool, Unmet};
 pub(crate) use observe::Observer;
 pub use observe::{Direction, OnMessage, WireMessage};
-pub(crate) use param_headers::ParamHeaders;
 pub(crate) use rounds::Request;
 
 use self::{
@@ -77,6 +70,7 @@ use self::{
     inbound::{Closed, Events, Inbound, TALK_PER_SECOND},
     process::Process,
     rate::Rate,
+    topics::Watched,
     wire::Wire,
 };
 use crate::{
@@ -84,7 +78,7 @@ use crate::{
     egress::Egress,
     resolve::{Authorizer, Destination, Resolver},
     spec::{Era, Limits, Protocol, ServerName, ServerSpec, Stdio, Timeouts, Transport},
-    updates::Watched,
+    text::quote,
 };
 
 /// What every connection of a host needs.

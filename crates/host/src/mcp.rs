@@ -4,6 +4,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
+/// The longest tool name that is taken: more than any provider could use.
+pub(crate) const MAX_TOOL_NAME: usize = 512;
+
 /// A member of `_meta` of a tool's result. If it is `true`, the text of the result covers all of its structured
 /// content, and a model gets the text alone ([`ToolOutcome::text`](crate::ToolOutcome::text)).
 pub const TEXT_IS_WHOLE: &str = "toolrack/textIsWhole";

@@ -12,48 +12,17 @@
 use std::{collections::BTreeMap, fmt};
 
 use futures::future::BoxFuture;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
-    catalog::DefinitionHash,
-    link::quote,
+    definition::DefinitionHash,
     spec::{ServerName, ServerSpec},
+    text::quote,
 };
 
 mod judge;
 
 pub(crate) use judge::{Judged, judge};
-
-/// What happens to a tool that is not as it is pinned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PinMode {
-    /// Nothing is pinned, nothing is compared.
-    Off,
-    /// A warning is reported, and the tool can be used.
-    Warn,
-    /// A warning is reported, and the tool is in quarantine. The default.
-    #[default]
-    Enforce,
-}
-
-impl PinMode {
-    /// The configuration's word for it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Warn => "warn",
-            Self::Enforce => "enforce",
-        }
-    }
-
-    /// The mode of this word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Off, Self::Warn, Self::Enforce].into_iter().find(|mode| mode.word() == word)
-    }
-}
 
 /// The owner of pins: a server's name, in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

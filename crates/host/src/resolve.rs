@@ -15,7 +15,7 @@ use url::Url;
 pub(crate) use inheriting::Inheriting;
 
 use crate::{
-    catalog::DefinitionHash,
+    definition::DefinitionHash,
     spec::{Container, Era, Http, OAuth, ServerName, Stdio, acts_on_the_client},
     witness::Way,
 };

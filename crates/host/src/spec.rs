@@ -14,7 +14,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{glob::ToolFilter, link::native::Native, pins::PinMode};
+use crate::{glob::ToolFilter, native::Native};
 
 mod bounds;
 mod checks;
@@ -24,7 +24,7 @@ mod inherit;
 mod setting;
 
 pub use bounds::{Limits, Timeouts};
-pub use checks::{Invisible, OutputSchema, ValidateArgs};
+pub use checks::{Invisible, OutputSchema, PinMode, ValidateArgs};
 pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
 pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
 pub use setting::Setting;

@@ -24,6 +24,9 @@ pub const ELLIPSIS: &str = "…";
 /// How far, in bytes, [`clip`] steps back to keep a cluster whole; a longer run of marks is cut inside.
 const CLUSTER_BYTES: usize = 64;
 
+/// How many bytes of a server's text [`quote`] takes into an error.
+const QUOTE_BYTES: usize = 600;
+
 /// Untrusted text on its way into a message of one line: displays as [`for_line`] would return it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Safe<'a>(pub &'a str);
@@ -90,6 +93,12 @@ pub fn change_in(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, 
         }
         _ => {}
     }
+}
+
+/// Makes foreign text fit for an error: one safe, clipped line.
+pub(crate) fn quote(foreign: &str) -> String {
+    let clipped = clip(foreign.trim(), QUOTE_BYTES);
+    for_line(&clipped).into_owned()
 }
 
 /// The text cut to at most `max_bytes` bytes, [`ELLIPSIS`] included, and returned whole when it fits.

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::{canonical::CanonicalMap, catalog::DefinitionHash, event::CallEnd, spec::ServerName, text};
+use crate::{canonical::CanonicalMap, definition::DefinitionHash, event::CallEnd, spec::ServerName, text};
 
 /// Receives everything that must not go unrecorded.
 ///

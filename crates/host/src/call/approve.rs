@@ -16,14 +16,15 @@ use super::{
 };
 use crate::{
     ask::{Confirm, Confirmed, Keep, Lasting, Review, SharedAsker},
-    catalog::{CatalogTool, DefinitionHash},
+    catalog::CatalogTool,
+    definition::DefinitionHash,
     event::Event,
     findings,
-    link::validate::{Unfit, Validator, plainly_fits},
     resolve::{AnswerAbout, NewAnswer},
     server::Server,
     spec::ServerName,
     text,
+    validate::{Unfit, Validator, plainly_fits},
     witness::{Caller, Decision},
 };
 

@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc};
 
 use crate::{
     catalog::Unknown,
-    link::{LinkError, RpcError},
+    link::{LinkError, METHOD_NOT_FOUND, RpcError},
     pins::Cause,
-    server::State,
     spec::{ServerName, Source},
+    state::State,
 };
 
 /// Why a call has no result. A tool's own error is a result, not one of these.
@@ -103,7 +103,6 @@ struct Said<'a>(&'a RpcError);
 
 impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const METHOD_NOT_FOUND: i64 = -32601;
         let RpcError { code, message, .. } = self.0;
         let is_name = !message.is_empty() && !message.contains(' ');
         if *code == METHOD_NOT_FOUND && is_name {

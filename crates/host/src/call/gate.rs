@@ -5,12 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{
-    catalog::{CatalogTool, DefinitionHash},
-    mcp::Annotations,
-    spec::ServerName,
-    witness::Caller,
-};
+use crate::{catalog::CatalogTool, definition::DefinitionHash, mcp::Annotations, spec::ServerName, witness::Caller};
 
 /// The call that the gate decides about.
 #[derive(Clone, Copy, Debug)]

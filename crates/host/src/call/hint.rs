@@ -3,8 +3,8 @@
 use super::CallError;
 use crate::{
     link::LinkError,
-    server::State,
     spec::{Setting, Source},
+    state::State,
 };
 
 impl CallError {

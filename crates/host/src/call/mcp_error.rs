@@ -76,8 +76,8 @@ fn is_no_connection(cause: &LinkError) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        server::State,
         spec::{ServerName, Source},
+        state::State,
     };
 
     fn link(error: LinkError) -> CallError {

@@ -10,12 +10,13 @@ use tokio::time::timeout;
 
 use super::{said::says, shape::guard};
 use crate::{
-    catalog::CatalogTool,
-    link::{ListedTool, Unmet, decode::CallResult, quote},
+    call::ScriptCall,
+    catalog::{CatalogTool, ListedTool, Unmet},
+    link::decode::CallResult,
     mcp::Content,
     resolve::Artifacts,
-    script::ScriptCall,
     spec::{OutputSchema, ServerName},
+    text::quote,
 };
 
 /// The longest check of structured content, or arguments, against a schema.

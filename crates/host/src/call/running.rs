@@ -10,8 +10,8 @@ use super::{CallError, Door, ToolOutcome};
 use crate::{
     catalog::CatalogTool,
     event::{CallEnd, Event},
-    link::quote,
     pins::Cause,
+    text::quote,
     witness::{Called, Caller, Decision, Evidence, Fact},
 };
 

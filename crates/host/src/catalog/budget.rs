@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        catalog::made::{catalog, set, tool},
+        catalog::tests::{catalog, set, tool},
         spec::ServerName,
     };
 

@@ -21,7 +21,7 @@ pub(crate) use part::Part;
 
 use self::{query::Query, rank::rank};
 use super::{Catalog, CatalogTool, selection::Selection};
-use crate::{mcp::Tool, server::ToolSet};
+use crate::{catalog::ToolSet, mcp::Tool};
 
 /// A tool that was found.
 #[derive(Clone, Debug)]

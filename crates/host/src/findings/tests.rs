@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::catalog::made::{catalog, set, tool};
+use crate::catalog::tests::{catalog, set, tool};
 
 fn kinds(definition: &Value) -> Vec<(FindingKind, String)> {
     in_definition(definition).into_iter().map(|finding| (finding.kind, finding.place)).collect()

@@ -16,12 +16,11 @@ use crate::{
     catalog::Naming,
     egress::Egress,
     event::Event,
-    link::{ClientInfo, Connector, Observer, OnMessage, inbound::Events, supervisor::Supervisor},
+    link::{ClientInfo, Connector, Observer, OnMessage, inbound::Events, supervisor::Supervisor, topics::Watched},
     pins::Pins,
     resolve::{Answers, Artifacts, Authorizer, Inheriting, Memory, Resolver},
     server::Surroundings,
     trace::{PassOn, Tracer},
-    updates::Watched,
     witness::{Fact, Witness},
 };
 

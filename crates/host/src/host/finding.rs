@@ -5,13 +5,17 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::time::timeout;
 
-use super::{Host, keeper::Servers};
+use super::{
+    Host,
+    keeper::Servers,
+    own_tools::{Discovery, Meant},
+};
 use crate::{
-    call::{Call, CallError, Named},
-    catalog::{CatalogTool, Unknown},
-    link::native::Meant,
-    server::{Server, State},
+    call::{Call, CallError},
+    catalog::{CatalogTool, Named, Unknown},
+    server::Server,
     spec::{ServerName, Transport},
+    state::State,
 };
 
 /// The call that takes the place of the requested one, if it is another; its tool, and its server.
@@ -121,7 +125,9 @@ impl Host {
         let Transport::Native(native) = &server.spec.transport else {
             return Ok((None, tool.clone(), server));
         };
-        let Some(meant) = native.meant(&tool.tool().name, call.arguments()) else {
+        let Some(meant) =
+            native.extension::<Discovery>().and_then(|discovery| discovery.meant(&tool.tool().name, call.arguments()))
+        else {
             return Ok((None, tool.clone(), server));
         };
         let tool = match catalog.select_within(&meant.selector, &meant.selection) {

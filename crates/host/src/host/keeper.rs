@@ -14,10 +14,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::indexer;
 use crate::{
-    catalog::{Catalog, Naming},
+    catalog::{Catalog, Naming, ToolSet},
     event::Event,
     plan::{Action, plan},
-    server::{Server, Surroundings, ToolSet},
+    server::{Server, Surroundings},
     spec::{Desired, ServerName, ServerSpec},
 };
 

@@ -8,9 +8,11 @@ use super::Host;
 use crate::{
     ask::SharedAsker,
     call::CallError,
-    link::{Link, Request},
+    link::{
+        Link, Request,
+        topics::{Standing, Watched},
+    },
     trace::TraceContext,
-    updates::{Standing, Watched},
     witness::Caller,
 };
 

@@ -6,11 +6,12 @@ use serde::{Serialize, Serializer};
 
 use super::keeper::Servers;
 use crate::{
-    catalog::Catalog,
+    catalog::{Catalog, Stranger, ToolSet},
     mcp::ServerInfo,
     pins::Quarantined,
-    server::{Server, Snapshot, State, Stranger, ToolSet},
+    server::{Server, Snapshot},
     spec::{Era, Invisible, ServerName, Source, Trust},
+    state::State,
     text,
 };
 

@@ -3,13 +3,14 @@
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::error::{LinkError, quote};
-use crate::mcp::{
-    Annotations, Content, Progress, PromptMessage, PromptResult, ResourceContents, TEXT_IS_WHOLE, TaskSupport, Tool,
+use super::error::LinkError;
+use crate::{
+    mcp::{
+        Annotations, Content, MAX_TOOL_NAME, Progress, PromptMessage, PromptResult, ResourceContents, TEXT_IS_WHOLE,
+        TaskSupport, Tool,
+    },
+    text::quote,
 };
-
-/// The longest tool name that is taken: more than any provider could use.
-pub(crate) const MAX_TOOL_NAME: usize = 512;
 
 /// One page of a listing: the elements still raw.
 #[derive(Debug)]

@@ -42,9 +42,6 @@ pub(crate) const MAX_BATCH: usize = 1_000;
 /// The byte order mark that some servers put before their first byte of UTF-8.
 pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The largest integer up to which every integer has a `f64` of its own, 2^53 − 1.
-const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
-
 /// The id of a request, as JSON-RPC and MCP allow it: an integer or a string, never null.
 ///
 /// This host's requests carry numbers. Servers may use strings in theirs, which are echoed as they came.
@@ -83,12 +80,6 @@ impl Serialize for Id {
             Id::String(text) => serializer.serialize_str(text),
         }
     }
-}
-
-/// The integer that a float stands for, if it stands for exactly one.
-pub(crate) fn whole(number: f64) -> Option<i64> {
-    let exact = number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER;
-    exact.then_some(number as i64)
 }
 
 /// One JSON-RPC message; its parts borrow from the bytes given to [`peek`].

@@ -5,10 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::child::SpawnError;
-use crate::{egress::Refused, resolve::ResolveError, spec::Setting, text};
+use crate::{egress::Refused, resolve::ResolveError, spec::Setting, text::quote};
 
-/// The longest foreign text inside an error.
-const QUOTE_BYTES: usize = 600;
+/// The code of a method that the other side does not have (JSON-RPC 2.0, 5.1).
+pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// What went wrong on a connection.
 ///
@@ -303,12 +303,6 @@ pub struct RpcError {
     pub message: String,
     /// The server's data, as it came.
     pub data: Option<Box<Value>>,
-}
-
-/// Makes foreign text fit for an error: one safe, clipped line.
-pub(crate) fn quote(foreign: &str) -> String {
-    let clipped = text::clip(foreign.trim(), QUOTE_BYTES);
-    text::for_line(&clipped).into_owned()
 }
 
 /// The code of an error, unless the server's own text has it: many texts begin with `MCP error -32602:`.

@@ -12,13 +12,16 @@ use futures::FutureExt;
 use serde_json::{Value, value::RawValue};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::decode;
-use super::envelope::{self, BOM, Envelope, Id, MAX_DEPTH, Outcome, Scanner};
-use super::lines::{Line, Lines};
-use super::param_headers::ParamHeaders;
-use super::sse::SseParser;
-use crate::catalog::{Dashes, NameCap, NameStyle, Naming, names::assign};
-use crate::text;
+use super::{
+    decode,
+    envelope::{self, BOM, Envelope, Id, MAX_DEPTH, Outcome, Scanner},
+    lines::{Line, Lines},
+    sse::SseParser,
+};
+use crate::{
+    catalog::{Dashes, NameCap, NameStyle, Naming, ParamHeaders, names::assign},
+    text,
+};
 
 /// The findings in a definition: any JSON, or else the bytes as its description. Each can be printed and names a place
 /// that exists, and there is a bound on all of them.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{
     channel::{Ask, Channel, no_params},
-    error::{LinkError, RpcError},
+    error::{LinkError, METHOD_NOT_FOUND, RpcError},
     input,
     wire::{Answered, Wire},
 };
@@ -19,6 +19,7 @@ use crate::{
     ask::Abilities,
     mcp::{Capabilities, ServerInfo},
     spec::{Era, Protocol},
+    text::quote,
 };
 
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -34,7 +35,6 @@ const MISSING_CAPABILITY: i64 = -32021;
 /// What servers of the modern era answer to `initialize`: invalid request, unknown method or parameters, a header or a
 /// version that they refuse.
 const NOT_KNOWN: [i64; 5] = [-32600, METHOD_NOT_FOUND, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
-const METHOD_NOT_FOUND: i64 = -32601;
 
 /// How the host introduces itself (MCP `clientInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ impl Greeting<'_> {
             MODERN => Era::Modern,
             known if ALL_LEGACY.contains(&known) => Era::Legacy,
             other => {
-                return Err(LinkError::UnsupportedVersion { version: super::error::quote(other) });
+                return Err(LinkError::UnsupportedVersion { version: quote(other) });
             }
         };
         Ok(session(era, version, &answer))
@@ -250,13 +250,13 @@ fn judge(answer: Answered) -> Result<Probe, LinkError> {
                 return Ok(Probe::Modern(Box::new(session(Era::Modern, MODERN, &result))));
             }
             Ok(Probe::Legacy(LinkError::UnsupportedVersion {
-                version: super::error::quote(&Value::from(versions.clone()).to_string()),
+                version: quote(&Value::from(versions.clone()).to_string()),
             }))
         }
         Err(LinkError::Rpc(error)) => match error.code {
             HEADER_MISMATCH | MISSING_CAPABILITY => Err(LinkError::Rpc(error)),
             UNSUPPORTED_VERSION if !supported(&error).iter().any(|known| ALL_LEGACY.contains(known)) => {
-                Err(LinkError::UnsupportedVersion { version: super::error::quote(&supported(&error).join(", ")) })
+                Err(LinkError::UnsupportedVersion { version: quote(&supported(&error).join(", ")) })
             }
             _ => Ok(Probe::Legacy(LinkError::Rpc(error))),
         },

@@ -35,15 +35,16 @@ use self::{
 use super::{
     bounds::Bounds,
     child::Supervisor,
-    error::{LinkError, quote},
+    error::LinkError,
     inbound::{Closed, Inbound, Outlet},
-    param_headers::encode_header_value,
     wire::{Answered, Outgoing, cancelled},
 };
 use crate::{
+    catalog::param_headers::encode_header_value,
     egress::{Egress, Guard, Refused, place},
     resolve::{Authorizer, Resolver},
     spec::{Era, Http, ServerName, Setting},
+    text::quote,
 };
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");

@@ -37,7 +37,6 @@ use super::{
     clock::Clock,
     decode,
     envelope::{self, Envelope, Id},
-    error::quote,
     input,
     observe::Observer,
     rate::Rate,
@@ -48,9 +47,10 @@ use crate::{
     ask::SharedAsker,
     egress::Guard,
     event::Event,
+    link::topics::{Topics, Watched},
     mcp::Progress,
     spec::{Era, ServerName},
-    updates::{Topics, Watched},
+    text::quote,
     witness::Caller,
 };
 

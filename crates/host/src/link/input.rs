@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 use url::Url;
 
-use super::error::quote;
 use crate::{
     ask::{Abilities, Elicitation, Elicited, SharedAsker},
     egress::Guard,
     page::{self, BadPage},
     spec::ServerName,
+    text::quote,
 };
 
 /// The longest time that one answer may take.

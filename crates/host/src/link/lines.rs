@@ -265,8 +265,7 @@ mod tests {
     use proptest::prelude::*;
     use tokio::io::{AsyncWriteExt, ReadBuf};
 
-    use super::super::envelope::Id;
-    use super::*;
+    use super::{super::envelope::Id, *};
 
     /// Gives one piece per read, then the end.
     #[derive(Debug)]

@@ -9,15 +9,18 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Link, channel::Ask, error::LinkError, wire::Wire};
+use super::{
+    Link,
+    channel::Ask,
+    error::{LinkError, METHOD_NOT_FOUND},
+    wire::Wire,
+};
 use crate::spec::Era;
 
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A subscription that lived this long has proven itself.
 const PROVEN: Duration = Duration::from_secs(60);
-pub(super) const METHOD_NOT_FOUND: i64 = -32601;
-
 impl Link {
     /// Begins to listen, for as long as the connection lives. The future ends when the standing stream of legacy HTTP is
     /// open, or cannot be, or when the subscription is acknowledged; at once where there is neither.

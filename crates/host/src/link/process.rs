@@ -8,10 +8,8 @@ use futures::{
 };
 use tokio::time::timeout;
 
-use super::{
-    child::{Exit, Handle, StderrTail},
-    error::quote,
-};
+use super::child::{Exit, Handle, StderrTail};
+use crate::text::quote;
 
 /// How long to wait for the stderr of an ended process; a process that it started may hold it open.
 const STILL_COMING: Duration = Duration::from_millis(200);

@@ -14,11 +14,11 @@ use super::{
     channel::Ask,
     clock::Clock,
     decode::{self, Answer, InputRequired},
-    error::{LinkError, RpcError, quote},
+    error::{LinkError, RpcError},
     inbound::{Flight, OnProgress},
     input,
 };
-use crate::{ask::SharedAsker, spec::Era, trace::TraceContext, witness::Caller};
+use crate::{ask::SharedAsker, spec::Era, text::quote, trace::TraceContext, witness::Caller};
 
 /// Input rounds of one call.
 const MOST_ROUNDS: u32 = 10;

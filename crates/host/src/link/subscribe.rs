@@ -18,13 +18,13 @@ use tokio::{
 use super::{
     Link,
     channel::Ask,
-    error::{LinkError, RpcError},
-    listen::{FIRST_WAIT, METHOD_NOT_FOUND, longer},
+    error::{LinkError, METHOD_NOT_FOUND, RpcError},
+    listen::{FIRST_WAIT, longer},
     wire::Answered,
 };
 use crate::{
+    link::topics::{Standing, Topics},
     spec::{Era, Setting},
-    updates::{Standing, Topics},
 };
 
 type Wanted = BTreeSet<(String, u64)>;

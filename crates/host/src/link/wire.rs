@@ -8,9 +8,10 @@ use serde_json::{Value, value::RawValue};
 use super::{
     duplex::Duplex,
     envelope::{self, Bad, Envelope, Outcome},
-    error::{LinkError, RpcError, quote},
+    error::{LinkError, RpcError},
     http::HttpWire,
 };
+use crate::text::quote;
 
 /// A raw result, or why there is none.
 pub(crate) type Answered = Result<Bytes, LinkError>;

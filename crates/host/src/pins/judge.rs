@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::{Cause, Definition, MAX_PINS, Pin, Strange};
-use crate::catalog::definition::{DefinitionHash, canonical};
-use crate::mcp::Tool;
+use crate::{
+    definition::{DefinitionHash, canonical},
+    mcp::Tool,
+};
 
 /// How much of their words two definitions must share to be nearly the same.
 const NEARLY: f64 = 0.85;
@@ -142,7 +144,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{catalog::made, server::ToolSet};
+    use crate::catalog::{ToolSet, tests as made};
 
     fn pinned(set: &ToolSet) -> BTreeMap<String, Pin> {
         let pin = |tool: &Tool| {

@@ -4,12 +4,13 @@ use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use tokio::time::{sleep, timeout};
 
-use super::{Server, State, ToolSet, task::Task};
+use super::{Server, task::Task};
 use crate::{
-    catalog::CatalogTool,
+    catalog::{CatalogTool, ToolSet},
     event::Event,
-    pins::{Cause, PinMode, PinnedServer, Recalled, Seen},
-    spec::Transport,
+    pins::{Cause, PinnedServer, Recalled, Seen},
+    spec::{PinMode, Transport},
+    state::State,
 };
 
 /// How often the task checks whether another process has released a tool in quarantine.
@@ -127,10 +128,10 @@ impl Server {
 
     /// Whether the server still lists `tool` with the definition that it was called by.
     ///
-    /// True for the tool that runs scripts: its definition describes tools of other servers, which come and go.
+    /// True for a server that the host made itself: its definitions describe tools of other servers, which come and go.
     pub(crate) fn still_has(&self, tool: &CatalogTool) -> bool {
         if let Transport::Native(native) = &self.spec.transport
-            && native.scripts(&tool.tool().name).is_some()
+            && native.is_of_host()
         {
             return true;
         }

@@ -15,11 +15,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info_span};
 
-use super::{Again, Snapshot, State, Surroundings, ToolSet};
+use super::{Again, Snapshot, Surroundings};
 use crate::{
+    catalog::{Listed, ToolSet},
     event::Event,
-    link::{Connection, Link, LinkError, Listed, quote},
+    link::{Connection, Link, LinkError},
     spec::{Era, Protocol, Retry, ServerName, ServerSpec, Start},
+    state::State,
+    text::quote,
 };
 
 /// A connection that lives this long has proven itself: the count of attempts starts again.

@@ -1,6 +1,6 @@
 //! Checks against the schemas of a tool, and what happens on a mismatch.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What happens to a result whose structured content does not match the tool's output schema, or is missing. A result
 /// that the tool itself marks as an error need not match; a result that cannot be checked always passes with a warning.
@@ -63,5 +63,36 @@ impl ValidateArgs {
             "strict" => Some(Self::Strict),
             _ => None,
         }
+    }
+}
+
+/// What happens to a tool that is not as it is pinned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PinMode {
+    /// Nothing is pinned, nothing is compared.
+    Off,
+    /// A warning is reported, and the tool can be used.
+    Warn,
+    /// A warning is reported, and the tool is in quarantine. The default.
+    #[default]
+    Enforce,
+}
+
+impl PinMode {
+    /// The configuration's word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Warn => "warn",
+            Self::Enforce => "enforce",
+        }
+    }
+
+    /// The mode of this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Off, Self::Warn, Self::Enforce].into_iter().find(|mode| mode.word() == word)
     }
 }

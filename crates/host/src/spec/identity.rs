@@ -109,8 +109,10 @@ impl Identity {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{Mount, OAuth, Sandbox, ServerSpec};
-    use super::*;
+    use super::{
+        super::{Mount, OAuth, Sandbox, ServerSpec},
+        *,
+    };
 
     fn stdio(change: impl FnOnce(&mut Stdio)) -> String {
         let mut stdio = Stdio { command: "npx".into(), args: vec!["-y".into(), "pkg".into()], ..Stdio::default() };

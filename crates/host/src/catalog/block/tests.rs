@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    catalog::made::{catalog, set, tool},
+    catalog::tests::{catalog, set, tool},
     glob::Pattern,
     spec::ServerName,
 };
 
-fn two_servers() -> [(&'static str, Arc<crate::server::ToolSet>); 2] {
+fn two_servers() -> [(&'static str, Arc<crate::catalog::ToolSet>); 2] {
     let read = tool("read", "Reads a file.", &[("path", "Which file.")]);
     [("fs", Arc::new(set(&[read, tool("list", "", &[])]))), ("git", Arc::new(set(&[tool("log", "The log.", &[])])))]
 }

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::merge;
-use super::report::Report;
+use super::{merge, report::Report};
 
 /// Most subschemas that definitions are written out to; beyond that, a schema accepts anything.
 const MAX_NODES: usize = 10_000;

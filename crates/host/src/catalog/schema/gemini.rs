@@ -5,8 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::report::Report;
-use super::{add_hint, keep_defined_required, merge, root, soften_exclusive_bounds, unroll_tuple};
+use super::{add_hint, keep_defined_required, merge, report::Report, root, soften_exclusive_bounds, unroll_tuple};
 
 type Schema = Map<String, Value>;
 

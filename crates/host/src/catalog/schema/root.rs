@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::report::Report;
-use super::{add_hint, has_type, merge};
+use super::{add_hint, has_type, merge, report::Report};
 
 /// Longest hint on alternatives, in bytes.
 const HINT_BYTES: usize = 400;

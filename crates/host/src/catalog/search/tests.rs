@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    catalog::made::{catalog, set, tool},
+    catalog::tests::{catalog, set, tool},
     spec::ServerName,
 };
 

@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 
 use toolrack_supervisor::{container::Removal, links};
 
-use super::ChildCommand;
-use super::resolve::{SpawnError, search};
-use crate::resolve::ContainerPlan;
-use crate::spec::{Container, Engine, Mount, Pull, ServerName};
+use super::{
+    ChildCommand,
+    resolve::{SpawnError, search},
+};
+use crate::{
+    resolve::ContainerPlan,
+    spec::{Container, Engine, Mount, Pull, ServerName},
+};
 
 /// The label that each container of ours has; its value is the name of the server.
 const LABEL: &str = "dev.toolrack.server";

@@ -8,11 +8,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::container::Enclosure;
-use super::resolve::SpawnError;
-use crate::link::error::quote;
-use crate::resolve::ChildPlan;
-use crate::spec::ServerName;
+use super::{container::Enclosure, resolve::SpawnError};
+use crate::{resolve::ChildPlan, spec::ServerName, text::quote};
 
 /// How long an engine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

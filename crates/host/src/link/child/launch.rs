@@ -22,8 +22,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use super::ChildCommand;
-use super::resolve::Resolved;
+use super::{ChildCommand, resolve::Resolved};
 use toolrack_supervisor::{
     MARKER,
     container::Removal,

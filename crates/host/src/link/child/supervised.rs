@@ -18,11 +18,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::handle::{Carrier, Handle, Life, SWEEP_LIMIT};
-use super::launch::{Launched, Process, launch};
-use super::resolve::{Resolved, SpawnError, refused, resolve};
-use super::stderr::{LineHook, StderrTail, drain};
-use super::{Child, ChildCommand, Exit, Supervisor, off_the_runtime};
+use super::{
+    Child, ChildCommand, Exit, Supervisor,
+    handle::{Carrier, Handle, Life, SWEEP_LIMIT},
+    launch::{Launched, Process, launch},
+    off_the_runtime,
+    resolve::{Resolved, SpawnError, refused, resolve},
+    stderr::{LineHook, StderrTail, drain},
+};
 use toolrack_supervisor::{
     container::{ClientEnd, REMOVAL_LIMIT, Removal},
     mark::{self, Mark},

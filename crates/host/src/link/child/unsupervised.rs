@@ -12,10 +12,13 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::handle::{Carrier, Handle, Life};
-use super::resolve::{SpawnError, refused, resolve};
-use super::stderr::{LineHook, StderrTail, drain};
-use super::{Child, ChildCommand, off_the_runtime};
+use super::{
+    Child, ChildCommand,
+    handle::{Carrier, Handle, Life},
+    off_the_runtime,
+    resolve::{SpawnError, refused, resolve},
+    stderr::{LineHook, StderrTail, drain},
+};
 use toolrack_supervisor::protocol::{Exit, Order};
 #[cfg(target_os = "linux")]
 use toolrack_supervisor::table;

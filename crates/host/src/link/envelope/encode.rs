@@ -66,8 +66,10 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{json, value::RawValue};
 
-    use super::super::{Envelope, Outcome, peek};
-    use super::*;
+    use super::{
+        super::{Envelope, Outcome, peek},
+        *,
+    };
 
     #[test]
     fn an_answer_is_a_single_line() {

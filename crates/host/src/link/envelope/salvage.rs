@@ -17,7 +17,8 @@
 
 use memchr::{memchr, memchr2, memmem};
 
-use super::{Id, whole};
+use super::Id;
+use crate::canonical::integer_of;
 
 /// How many bytes of a string or number are kept: enough for every member name of JSON-RPC and every id of a sane
 /// server.
@@ -230,7 +231,7 @@ fn in_number(byte: u8) -> bool {
 
 fn number_id(digits: &[u8]) -> Option<Id> {
     let digits = std::str::from_utf8(digits).ok()?;
-    let number = digits.parse().ok().or_else(|| whole(digits.parse().ok()?))?;
+    let number = digits.parse().ok().or_else(|| integer_of(digits.parse().ok()?))?;
     Some(Id::Number(number))
 }
 

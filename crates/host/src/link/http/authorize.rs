@@ -10,15 +10,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::{Method, RequestBuilder, Response};
 
 use super::{
-    super::{
-        error::{LinkError, quote},
-        wire::Outgoing,
-    },
+    super::{error::LinkError, wire::Outgoing},
     Endpoint,
     helper::Given,
     sensitive, text_header,
 };
-use crate::resolve::{Challenge, Destination, NotAuthorized, Signature};
+use crate::{
+    resolve::{Challenge, Destination, NotAuthorized, Signature},
+    text::quote,
+};
 
 /// How often one request is sent again with a token of more scopes.
 const STEP_UPS: u32 = 3;

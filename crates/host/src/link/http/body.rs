@@ -12,13 +12,13 @@ use super::{
     super::{
         bounds::{Bound, is_list},
         envelope::{Envelope, Id, peek, with_escapes},
-        error::{LinkError, quote},
+        error::LinkError,
         inbound::Inbound,
         wire::{Answered, Outgoing, answered, messages, rpc_error},
     },
     HttpWire, Media, media_type,
 };
-use crate::spec::Setting;
+use crate::{spec::Setting, text::quote};
 
 /// Of an error's body, this much is read.
 const ERROR_BODY: usize = 64 * 1024;

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::link::error::quote;
+use crate::text::quote;
 
 /// How much of the first noise is reported, in bytes.
 const SAMPLE_BYTES: usize = 160;

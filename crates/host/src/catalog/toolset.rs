@@ -8,9 +8,8 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    catalog::search::Indexed,
+    catalog::{Listed, ListedTool, search::Indexed},
     glob::ToolFilter,
-    link::{Listed, ListedTool},
     pins::{Cause, Judged, Pin, Quarantined, judge},
     spec::Invisible,
 };
@@ -181,7 +180,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::catalog::made;
+    use crate::catalog::tests as made;
 
     /// Comparing each with all, twenty thousand would take a minute, on a thread that serves others.
     #[test]

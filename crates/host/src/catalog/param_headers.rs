@@ -11,7 +11,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Number, Value};
 
-use super::envelope::whole;
+use crate::canonical::integer_of;
 
 /// The keyword that marks a property.
 const KEYWORD: &str = "x-mcp-header";
@@ -132,7 +132,7 @@ impl ParamHeader {
 
 /// A number as text; without `.0` if it is an integer, which JSON lets one write as `42.0`.
 fn decimal(number: &Number) -> String {
-    match number.as_f64().filter(|_| number.is_f64()).and_then(whole) {
+    match number.as_f64().filter(|_| number.is_f64()).and_then(integer_of) {
         Some(integer) => integer.to_string(),
         None => number.to_string(),
     }

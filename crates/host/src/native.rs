@@ -1,30 +1,14 @@
 //! Servers in this process: native tools, called like those of all other servers.
 
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use serde_json::{Map, Value};
 use tokio::io::{DuplexStream, duplex};
 use tokio_util::sync::CancellationToken;
-
-use super::scripts::Scripts;
-use crate::catalog::Selection;
 
 /// What fits between both ends before the writer waits.
 const BUFFER: usize = 256 * 1024;
 
-/// The arguments of a call.
-pub(super) type JsonObject = Map<String, Value>;
-
-/// The call that another call stands for.
-pub(crate) struct Meant {
-    pub(crate) selector: String,
-    pub(crate) arguments: JsonObject,
-    /// The tools that it may call.
-    pub(crate) selection: Arc<Selection>,
-}
-
-type Meaning = Arc<dyn Fn(&str, &JsonObject) -> Option<Meant> + Send + Sync>;
 type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// An MCP server that runs in this process and speaks MCP over a pipe in memory.
@@ -34,10 +18,8 @@ type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, (
 pub struct Native {
     name: Arc<str>,
     serve: Serve,
-    /// Maps a tool and its arguments to the call that they stand for.
-    meaning: Option<Meaning>,
-    /// Runs the scripts that one of its tools is called with.
-    scripts: Option<Arc<Scripts>>,
+    /// What the host knows of a server that it made itself.
+    extension: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Native {
@@ -68,12 +50,7 @@ impl Native {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self {
-            name: name.into(),
-            serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))),
-            meaning: None,
-            scripts: None,
-        }
+        Self { name: name.into(), serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))), extension: None }
     }
 
     /// The name that it was made with.
@@ -81,29 +58,20 @@ impl Native {
         &self.name
     }
 
-    /// Lets some of its calls stand for calls of other tools.
-    pub(super) fn meaning(
-        mut self,
-        meaning: impl Fn(&str, &JsonObject) -> Option<Meant> + Send + Sync + 'static,
-    ) -> Self {
-        self.meaning = Some(Arc::new(meaning));
+    /// Attaches what the host needs to know of a server that it made itself.
+    pub(crate) fn extended(mut self, extension: Arc<dyn Any + Send + Sync>) -> Self {
+        self.extension = Some(extension);
         self
     }
 
-    /// Lets one of its tools run scripts.
-    pub(super) fn running(mut self, scripts: Arc<Scripts>) -> Self {
-        self.scripts = Some(scripts);
-        self
+    /// The extension, if it is a `T`.
+    pub(crate) fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.extension.clone()?.downcast().ok()
     }
 
-    /// What runs the script that `tool` is called with; `None` for any other tool.
-    pub(crate) fn scripts(&self, tool: &str) -> Option<&Arc<Scripts>> {
-        self.scripts.as_ref().filter(|_| Scripts::is_run(tool))
-    }
-
-    /// The call that a call of `tool` stands for; `None` when it is only itself.
-    pub(crate) fn meant(&self, tool: &str, arguments: &JsonObject) -> Option<Meant> {
-        self.meaning.as_ref()?(tool, arguments)
+    /// Whether its definitions describe tools of other servers, and change with them.
+    pub(crate) fn is_of_host(&self) -> bool {
+        self.extension.is_some()
     }
 
     /// Runs one connection; the returned end is the client's.

@@ -11,18 +11,14 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    ask::SharedAsker,
-    call::{Call, CallError, Conceal, ToolOutcome},
+    call::{Around, Call, CallError, ScriptCall, ToolOutcome},
     catalog::{Catalog, CatalogTool, Selection},
     host::Host,
-    link::OnProgress,
     mcp::Progress,
     text,
-    witness::Caller,
 };
 
 /// Runs scripts that call tools.
@@ -51,18 +47,6 @@ pub struct Printed {
     pub error: Option<String>,
 }
 
-/// A call that a script made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct ScriptCall {
-    /// The tool as `server/tool`; for an unknown tool, the script's name for it, safe to print.
-    pub tool: String,
-    /// Why it has no result: a code as that of [`CallError::code`], or `TOOL_ERROR`, or `CANCELLED` if the script ended
-    /// before it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<&'static str>,
-}
-
 /// A call without a result; scripts can catch it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -82,18 +66,10 @@ pub struct ScriptTools(Arc<Run>);
 
 struct Run {
     host: Host,
+    catalog: Arc<Catalog>,
     around: Around,
     selection: Arc<Selection>,
     made: Mutex<Vec<ScriptCall>>,
-}
-
-/// Settings that the calls of a script share with the call of `run_code`.
-pub(crate) struct Around {
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) asker: SharedAsker,
-    pub(crate) on_progress: Option<OnProgress>,
-    pub(crate) conceal: Option<Conceal>,
-    pub(crate) caller: Caller,
 }
 
 impl fmt::Debug for ScriptTools {
@@ -103,8 +79,8 @@ impl fmt::Debug for ScriptTools {
 }
 
 impl ScriptTools {
-    pub(crate) fn new(host: Host, around: Around, selection: Arc<Selection>) -> Self {
-        Self(Arc::new(Run { host, around, selection, made: Mutex::default() }))
+    pub(crate) fn new((host, catalog): (Host, Arc<Catalog>), around: Around, selection: Arc<Selection>) -> Self {
+        Self(Arc::new(Run { host, catalog, around, selection, made: Mutex::default() }))
     }
 
     /// Calls a tool, named as [`Call::new`] takes it, and returns its result as JSON: structured content where there is
@@ -113,7 +89,7 @@ impl ScriptTools {
     /// # Errors
     /// [`ScriptCallError`], for a tool's own error as well.
     pub async fn call(&self, selector: &str, arguments: Map<String, Value>) -> Result<String, ScriptCallError> {
-        let Around { catalog, conceal, .. } = &self.0.around;
+        let Run { catalog, around: Around { conceal, .. }, .. } = &*self.0;
         let found = catalog.select_within(selector, &self.0.selection);
         let number = match &found {
             Ok(tool) => self.begins(&text::for_line(&tool.selector())),
@@ -143,7 +119,7 @@ impl ScriptTools {
     }
 
     async fn outcome(&self, tool: &CatalogTool, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
-        let Around { catalog, asker, caller, .. } = &self.0.around;
+        let Run { catalog, around: Around { asker, caller, .. }, .. } = &*self.0;
         let call = Call::of(tool.server.clone(), tool.tool().name.clone(), arguments)
             .asker(Arc::clone(asker))
             .pinned(Arc::clone(catalog))
@@ -154,8 +130,8 @@ impl ScriptTools {
     /// The tools that fit `query` best, at most `limit` (and 20), as JSON: an array of name, server, description and
     /// arguments. This is no call: it only looks into the catalog.
     pub async fn search(&self, query: &str, limit: usize) -> String {
-        let Run { host, around, selection, .. } = &*self.0;
-        host.found(Arc::clone(&around.catalog), Arc::clone(selection), query, limit).await
+        let Run { host, catalog, selection, .. } = &*self.0;
+        host.found(Arc::clone(catalog), Arc::clone(selection), query, limit).await
     }
 
     /// Everything about a tool, as JSON: its description and the schemas of its arguments and its result.
@@ -163,9 +139,9 @@ impl ScriptTools {
     /// # Errors
     /// When there is no such tool.
     pub fn details(&self, selector: &str) -> Result<String, ScriptCallError> {
-        let Run { around, selection, .. } = &*self.0;
-        let found = around.catalog.select_within(selector, selection);
-        found.map(crate::link::discovery::details).map_err(|unknown| {
+        let Run { catalog, selection, .. } = &*self.0;
+        let found = catalog.select_within(selector, selection);
+        found.map(super::discovery::details).map_err(|unknown| {
             let error = CallError::Unknown(unknown);
             ScriptCallError { code: error.code(), message: error.to_string() }
         })

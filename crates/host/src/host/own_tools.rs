@@ -1,7 +1,11 @@
 //! Serves the host's own tools over a pipe in memory, in MCP 2026-07-28 as the client of this crate speaks it.
 //!
-//! [`discovery`](super::discovery) and [`scripts`](super::scripts) need five methods of one era. A general MCP server would
+//! [`discovery`] and [`run_code`] need five methods of one era. A general MCP server would
 //! bring its version, and all that it depends on, into every program that embeds this crate.
+
+mod discovery;
+mod run_code;
+mod script;
 
 use std::{io, sync::Arc};
 
@@ -15,12 +19,24 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, split};
 use tokio_util::sync::CancellationToken;
 
-use super::{handshake::MODERN, listen::METHOD_NOT_FOUND, native::Native};
+use crate::{
+    link::{METHOD_NOT_FOUND, MODERN},
+    native::Native,
+};
+
+pub use self::script::{Interpreter, Printed, ScriptCallError, ScriptTools};
+pub(super) use self::{
+    discovery::{Discovery, Meant, found},
+    run_code::Scripts,
+};
+
+/// The arguments of a call.
+type JsonObject = Map<String, Value>;
 
 const INVALID_PARAMS: i64 = -32602;
 
 /// The tools that such a server offers.
-pub(super) trait OwnTools: Send + Sync + 'static {
+trait OwnTools: Send + Sync + 'static {
     /// The name that the server gives itself.
     fn name(&self) -> &'static str;
 
@@ -37,7 +53,7 @@ pub(super) trait OwnTools: Send + Sync + 'static {
 }
 
 /// A server of these tools.
-pub(super) fn serve(tools: Arc<impl OwnTools>) -> Native {
+fn serve(tools: Arc<impl OwnTools>) -> Native {
     Native::new(tools.name(), move |io, stop| {
         let tools = Arc::clone(&tools);
         async move {

@@ -19,13 +19,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::task::spawn_blocking;
 
-use super::{
-    native::{JsonObject, Meant, Native},
-    own_tools::{self, OwnTools},
-};
+use super::{JsonObject, OwnTools};
 use crate::{
     catalog::{Catalog, CatalogTool, Hit, Selection},
     mcp::Annotations,
+    native::Native,
     spec::ServerName,
     text,
 };
@@ -42,6 +40,14 @@ const DESCRIPTION_BYTES: usize = 300;
 /// Most arguments of a tool that a search names.
 const ARGUMENTS: usize = 12;
 
+/// The call that another call stands for.
+pub(crate) struct Meant {
+    pub(crate) selector: String,
+    pub(crate) arguments: JsonObject,
+    /// The tools that it may call.
+    pub(crate) selection: Arc<Selection>,
+}
+
 /// The server.
 pub(crate) struct Discovery {
     /// Weak, because the host that owns the catalog owns this server too.
@@ -53,13 +59,15 @@ pub(crate) struct Discovery {
 impl Discovery {
     /// A server for the tools of `selection`, which does not include its own.
     pub(crate) fn server(catalog: &Arc<ArcSwap<Catalog>>, selection: Selection) -> Native {
-        let discovery = Self { catalog: Arc::downgrade(catalog), selection: Arc::new(selection) };
-        let selection = discovery.selection.clone();
-        own_tools::serve(Arc::new(discovery)).meaning(move |tool, arguments| {
-            let selector = arguments.get("name").and_then(Value::as_str).filter(|_| tool == CALL)?;
-            let (selector, arguments) = (selector.to_owned(), inner_arguments(arguments)?);
-            Some(Meant { selector, arguments, selection: selection.clone() })
-        })
+        let discovery = Arc::new(Self { catalog: Arc::downgrade(catalog), selection: Arc::new(selection) });
+        super::serve(Arc::clone(&discovery)).extended(discovery)
+    }
+
+    /// The call that a call of `tool` stands for; `None` when it is only itself.
+    pub(crate) fn meant(&self, tool: &str, arguments: &JsonObject) -> Option<Meant> {
+        let selector = arguments.get("name").and_then(Value::as_str).filter(|_| tool == CALL)?;
+        let (selector, arguments) = (selector.to_owned(), inner_arguments(arguments)?);
+        Some(Meant { selector, arguments, selection: self.selection.clone() })
     }
 
     fn catalog(&self) -> Result<Arc<Catalog>, String> {

@@ -22,16 +22,17 @@ use tokio::{
 };
 
 use super::{
-    decode::CallResult,
-    native::{JsonObject, Native},
-    own_tools::{self, OwnTools},
+    JsonObject, OwnTools,
+    script::{Interpreter, Printed, ScriptTools},
 };
 use crate::{
+    call::{Around, ScriptCall},
     catalog::{Catalog, CatalogTool, Selection, signature},
     event::Event,
     host::Host,
+    link::decode::CallResult,
     mcp::Content,
-    script::{Around, Interpreter, Printed, ScriptCall, ScriptTools},
+    native::Native,
     text,
 };
 
@@ -63,7 +64,7 @@ impl Scripts {
     ) -> Native {
         let catalog = Arc::downgrade(catalog);
         let scripts = Arc::new(Self { interpreter, catalog, events, selection: Arc::new(selection) });
-        own_tools::serve(Arc::clone(&scripts)).running(scripts)
+        super::serve(Arc::clone(&scripts)).extended(scripts)
     }
 
     /// Whether `tool` runs scripts.
@@ -71,18 +72,18 @@ impl Scripts {
         tool == RUN
     }
 
-    /// Runs the script in `arguments`; also returns the calls that it made.
+    /// Runs the script in `arguments`, whose calls look their tools up in `catalog`; also returns the calls that it made.
     pub(crate) async fn run(
         &self,
         arguments: &JsonObject,
-        host: Host,
+        (host, catalog): (Host, Arc<Catalog>),
         around: Around,
     ) -> (CallResult, Vec<ScriptCall>) {
         let Some(code) = arguments.get("code").and_then(Value::as_str) else {
             let error = Some(format!("{RUN} needs `code`, a script"));
             return (result(Printed { text: String::new(), error }), Vec::new());
         };
-        let tools = ScriptTools::new(host, around, Arc::clone(&self.selection));
+        let tools = ScriptTools::new((host, catalog), around, Arc::clone(&self.selection));
         let printed = self.interpreter.run(code.to_owned(), tools.clone()).await;
         (result(printed), tools.made())
     }

@@ -6,9 +6,9 @@ use serde_json::{Value, json, value::to_raw_value};
 
 use super::{Catalog, Naming};
 use crate::{
+    catalog::{Listed, ListedTool, ToolSet},
     glob::ToolFilter,
-    link::{Listed, ListedTool, decode},
-    server::ToolSet,
+    link::decode,
     spec::{Invisible, ServerName},
 };
 

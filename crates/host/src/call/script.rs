@@ -1,0 +1,36 @@
+//! A call that runs a script in the place of a server: each call in the script goes through the door itself.
+
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Conceal;
+use crate::{
+    ask::SharedAsker,
+    link::{OnProgress, decode::CallResult},
+    witness::Caller,
+};
+
+/// Runs the script of a call, given the arguments that the gate let through.
+pub(crate) type Script =
+    Box<dyn FnOnce(Map<String, Value>, Around) -> BoxFuture<'static, (CallResult, Vec<ScriptCall>)> + Send>;
+
+/// Settings that the calls of a script share with the call of `run_code`.
+pub(crate) struct Around {
+    pub(crate) asker: SharedAsker,
+    pub(crate) on_progress: Option<OnProgress>,
+    pub(crate) conceal: Option<Conceal>,
+    pub(crate) caller: Caller,
+}
+
+/// A call that a script made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ScriptCall {
+    /// The tool as `server/tool`; for an unknown tool, the script's name for it, safe to print.
+    pub tool: String,
+    /// Why it has no result: a code as that of [`CallError::code`], or `TOOL_ERROR`, or `CANCELLED` if the script ended
+    /// before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'static str>,
+}
