@@ -8,6 +8,7 @@
 mod arrows;
 mod files;
 mod lints;
+mod modules;
 mod pages;
 mod source;
 mod words;
