@@ -22,7 +22,7 @@ pub(crate) const HIDDEN: &str = "***";
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
 /// The word `Bearer` or one of its like before a credential, and the credential.
-pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
+fn split_scheme(text: &str) -> (&str, &str) {
     let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
 }
