@@ -110,12 +110,6 @@ struct State {
     known: Known,
 }
 
-impl State {
-    fn new(source: Source) -> RwLock<Self> {
-        RwLock::new(Self { source, known: Known::default() })
-    }
-}
-
 /// Where values come from.
 #[derive(Clone, Debug)]
 struct Source {
@@ -128,7 +122,8 @@ impl Interpolate {
     #[must_use]
     pub fn new(environment: Environment, unset: Unset) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
-        Self { state: State::new(source), stored: None, homes: None, own_folders: None }
+        let state = RwLock::new(State { source, known: Known::default() });
+        Self { state, stored: None, homes: None, own_folders: None }
     }
 
     /// Takes stored secrets from `stored`; without it there are none.
@@ -219,9 +214,9 @@ impl Interpolate {
     /// A copy with other variables, and with no secrets to conceal yet.
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
-        let source = Source { environment: Arc::new(environment), unset: self.state().source.unset };
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
-        Self { state: State::new(source), stored, homes, own_folders }
+        let unset = self.state().source.unset;
+        Self { stored, homes, own_folders, ..Self::new(environment, unset) }
     }
 
     /// The variables that it resolves from.
