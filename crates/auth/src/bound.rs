@@ -1,8 +1,6 @@
 //! Additions to the requests that `rmcp` sends to a token endpoint: a client assertion instead of a secret, and a proof
 //! of the key that tokens are to be bound to.
 
-use std::sync::{Mutex, PoisonError};
-
 use http::{HeaderName, Method, Request, Response, header};
 use rmcp::transport::auth::AuthorizationMetadata;
 use serde_json::Value;
@@ -61,7 +59,6 @@ pub(crate) struct Bound {
     pub(crate) endpoint: Url,
     pub(crate) statement: Option<Statement>,
     pub(crate) proof: Option<ProofKey>,
-    pub(crate) nonce: Mutex<Option<Nonce>>,
 }
 
 impl Bound {
@@ -69,8 +66,12 @@ impl Bound {
         request.method() == Method::POST && request.uri() == self.endpoint.as_str()
     }
 
-    /// The request with the additions.
-    pub(crate) fn dressed(&self, request: &Request<Vec<u8>>) -> Result<Request<Vec<u8>>, AuthError> {
+    /// The request with the additions; `nonce` is what the server wants to see in a proof.
+    pub(crate) fn dressed(
+        &self,
+        request: &Request<Vec<u8>>,
+        nonce: Option<&Nonce>,
+    ) -> Result<Request<Vec<u8>>, AuthError> {
         let mut dressed = request.clone();
         if let Some(statement) = &self.statement {
             let form = String::from_utf8(std::mem::take(dressed.body_mut())).unwrap_or_default();
@@ -81,23 +82,21 @@ impl Bound {
             dressed.headers_mut().remove(header::CONTENT_LENGTH);
         }
         if let Some(key) = &self.proof {
-            let nonce = self.nonce.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let proof = key.proof("POST", &self.endpoint, None, nonce.as_ref())?;
+            let proof = key.proof("POST", &self.endpoint, None, nonce)?;
             dressed.headers_mut().insert(PROOF, proof);
         }
         Ok(dressed)
     }
 
-    /// Takes a nonce from the response, and returns whether to send the request once more with it (RFC 9449, 8).
-    pub(crate) fn wants_another(&self, answer: &Response<Vec<u8>>) -> bool {
-        if self.proof.is_none() {
-            return false;
-        }
-        let Some(nonce) = answer.headers().get(NONCE).and_then(Nonce::of) else {
-            return false;
-        };
-        *self.nonce.lock().unwrap_or_else(PoisonError::into_inner) = Some(nonce);
-        let error: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
-        matches!(answer.status().as_u16(), 400 | 401) && error["error"] == "use_dpop_nonce"
+    /// The nonce in the response, if it is for proofs.
+    pub(crate) fn nonce_in(&self, answer: &Response<Vec<u8>>) -> Option<Nonce> {
+        self.proof.as_ref()?;
+        answer.headers().get(NONCE).and_then(Nonce::of)
     }
+}
+
+/// Whether the server wants the request once more, with its nonce (RFC 9449, 8).
+pub(crate) fn wants_nonce(answer: &Response<Vec<u8>>) -> bool {
+    let error: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    matches!(answer.status().as_u16(), 400 | 401) && error["error"] == "use_dpop_nonce"
 }

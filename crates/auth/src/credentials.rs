@@ -1,16 +1,13 @@
 //! The stored credentials of a sign-in.
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::fmt;
 
 use http::HeaderValue;
 use rmcp::transport::auth::{AuthorizationMetadata, OAuthTokenResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{dpop::ProofKey, error::AuthError};
+use crate::{clock::now, dpop::ProofKey, error::AuthError};
 
 /// A token is renewed this long before it expires, or in the last fifth of a shorter life.
 const AHEAD: u64 = 60;
@@ -67,11 +64,6 @@ impl fmt::Debug for Credentials {
             .field("tokens", &self.tokens.is_some())
             .finish_non_exhaustive()
     }
-}
-
-/// Seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }
 
 impl Credentials {

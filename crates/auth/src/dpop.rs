@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::{
-    credentials::now,
+    clock::now,
     error::AuthError,
     jose::{compact, unique},
 };

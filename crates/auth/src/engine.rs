@@ -1,9 +1,6 @@
 //! The requests to an authorization server, made with `rmcp`.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use rmcp::transport::auth::{
     AuthError as Spoken, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
@@ -107,7 +104,7 @@ impl Found {
     /// From now on, token requests carry an assertion, if the client has a key of its own, and proofs of `proof`.
     pub(crate) fn binds(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
         let statement = Statement::of(oauth, &self.issuer, &self.metadata)?;
-        self.wire.binds(Bound { endpoint: self.token_endpoint()?, statement, proof, nonce: Mutex::default() });
+        self.wire.binds(Bound { endpoint: self.token_endpoint()?, statement, proof });
         Ok(())
     }
 
@@ -331,7 +328,7 @@ pub(crate) async fn refresh(
     };
     let endpoint = checked(&wire, server, "token endpoint", &credentials.metadata.token_endpoint)?;
     let statement = Statement::of(oauth, &credentials.issuer, &credentials.metadata)?;
-    wire.binds(Bound { endpoint, statement, proof: credentials.key.clone(), nonce: Mutex::default() });
+    wire.binds(Bound { endpoint, statement, proof: credentials.key.clone() });
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
     // `rmcp` takes the URL that it was made for as the resource.

@@ -17,7 +17,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
 
-use crate::{credentials::now, error::AuthError};
+use crate::{clock::now, error::AuthError};
 
 /// How long a client assertion is valid, in seconds.
 const LIFE: u64 = 60;

@@ -6,12 +6,12 @@ use toolrack_host::{Destination, Fact, ServerName, page};
 use url::Url;
 
 use crate::{
-    authorizer::{Errand, Inner, SignIn},
     browser::Browser,
     credentials::Credentials,
     engine::{Asked, Found, within},
     error::AuthError,
     revoke::revoke,
+    sign_in::{Errand, Inner, SignIn},
 };
 
 /// A sign-in that worked. Untrusted: the server chooses the issuer and the scopes.

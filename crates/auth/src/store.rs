@@ -123,9 +123,29 @@ impl StoreError {
 
 /// Stores tokens for as long as this process lives. For embedders and tests. Its `Debug` shows none.
 #[derive(Default)]
-pub struct MemoryTokens {
-    kept: Arc<Mutex<BTreeMap<TokenKey, Vec<u8>>>>,
-    leases: Mutex<BTreeMap<TokenKey, Arc<Semaphore>>>,
+pub struct MemoryTokens(Arc<Shelf>);
+
+/// What [`MemoryTokens`] keeps, which its leases change.
+#[derive(Default)]
+struct Shelf(Mutex<BTreeMap<TokenKey, Kept>>);
+
+/// What is kept under one key.
+struct Kept {
+    credentials: Option<Vec<u8>>,
+    /// The holder of the lease has its permit.
+    turn: Arc<Semaphore>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { credentials: None, turn: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+impl Shelf {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<TokenKey, Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl std::fmt::Debug for MemoryTokens {
@@ -134,32 +154,31 @@ impl std::fmt::Debug for MemoryTokens {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl TokenStore for MemoryTokens {
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
-        Box::pin(async { Ok(locked(&self.kept).get(key).cloned()) })
+        Box::pin(async { Ok(self.0.all().get(key).and_then(|kept| kept.credentials.clone())) })
     }
 
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>> {
-        Box::pin(async { Ok(locked(&self.kept).keys().cloned().collect()) })
+        Box::pin(async {
+            let all = self.0.all();
+            let full = all.iter().filter(|(_, kept)| kept.credentials.is_some());
+            Ok(full.map(|(key, _)| key.clone()).collect())
+        })
     }
 
     fn lease<'a>(&'a self, key: &'a TokenKey, _: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>> {
         Box::pin(async {
-            let turn =
-                Arc::clone(locked(&self.leases).entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))));
+            let turn = Arc::clone(&self.0.all().entry(key.clone()).or_default().turn);
             let permit = turn.acquire_owned().await.map_err(|_| StoreError::new("the store is closed"))?;
-            Ok(Box::new(Permit { kept: Arc::clone(&self.kept), key: key.clone(), permit }) as Box<dyn Lease>)
+            Ok(Box::new(Permit { shelf: Arc::clone(&self.0), key: key.clone(), permit }) as Box<dyn Lease>)
         })
     }
 }
 
 /// The lease of [`MemoryTokens`]. A holder in the same process cannot die alone: no time limit is needed.
 struct Permit {
-    kept: Arc<Mutex<BTreeMap<TokenKey, Vec<u8>>>>,
+    shelf: Arc<Shelf>,
     key: TokenKey,
     permit: OwnedSemaphorePermit,
 }
@@ -167,14 +186,15 @@ struct Permit {
 impl Lease for Permit {
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            locked(&self.kept).insert(self.key.clone(), credentials);
+            self.shelf.all().entry(self.key.clone()).or_default().credentials = Some(credentials);
             Ok(())
         })
     }
 
     fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
-            locked(&self.kept).remove(&self.key);
+            // The lease stays: others may wait for it.
+            self.shelf.all().entry(self.key.clone()).or_default().credentials = None;
             Ok(())
         })
     }

@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -14,7 +11,11 @@ use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClie
 use toolrack_host::egress::{Egress, Guard, Refused};
 use url::Url;
 
-use crate::{bound::Bound, error::AuthError};
+use crate::{
+    bound::{Bound, wants_nonce},
+    dpop::Nonce,
+    error::AuthError,
+};
 
 /// For TCP and TLS together.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -60,14 +61,7 @@ impl Wires {
                 client
             }
         };
-        Ok(Arc::new(Wire {
-            client,
-            guard,
-            left: AtomicU32::new(REQUESTS),
-            bound: OnceLock::new(),
-            wants_bound: AtomicBool::new(false),
-            unanswered: Mutex::default(),
-        }))
+        Ok(Arc::new(Wire { client, guard, bound: OnceLock::new(), seen: Mutex::default() }))
     }
 }
 
@@ -76,13 +70,33 @@ impl Wires {
 pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
-    left: AtomicU32,
     /// The additions for the token endpoint, once they are known.
     bound: OnceLock<Bound>,
+    seen: Mutex<Seen>,
+}
+
+/// What the requests of an operation have led to so far.
+#[derive(Debug, Default)]
+struct Seen {
+    /// How many requests were sent.
+    requests: u32,
     /// Whether the metadata of a resource said that its tokens must be bound to a key. `rmcp` does not keep that.
-    wants_bound: AtomicBool,
+    wants_bound: bool,
+    /// The nonce that the token endpoint wants in proofs.
+    nonce: Option<Nonce>,
     /// Why the last request got no response. Of some of its errors `rmcp` keeps only that a request failed.
-    unanswered: Mutex<Option<String>>,
+    unanswered: Option<String>,
+}
+
+impl Seen {
+    /// Counts one more request, if one may be sent.
+    fn count(&mut self) -> Result<(), WireError> {
+        if self.requests == REQUESTS {
+            return Err(WireError::Endless);
+        }
+        self.requests += 1;
+        Ok(())
+    }
 }
 
 /// Why a request to an authorization server got no response.
@@ -116,6 +130,10 @@ fn innermost(error: &reqwest::Error) -> String {
 }
 
 impl Wire {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sets the additions for the token endpoint. The first call counts: a wire is for one operation.
     pub(crate) fn binds(&self, bound: Bound) {
         let _ = self.bound.set(bound);
@@ -129,19 +147,19 @@ impl Wire {
     /// Whether metadata that was fetched here wants bound tokens for a resource. A document that is refused later
     /// counts too: a bound token does no harm.
     pub(crate) fn wants_bound(&self) -> bool {
-        self.wants_bound.load(Ordering::Relaxed)
+        self.seen().wants_bound
     }
 
     /// Why the last request got no response; `None` when it got one.
     pub(crate) fn unanswered(&self) -> Option<String> {
-        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen().unanswered.clone()
     }
 
     /// As [`Self::send`], and keeps why there was no response.
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let answer = self.send(request).await;
         let unanswered = answer.as_ref().err().map(ToString::to_string);
-        *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = unanswered;
+        self.seen().unanswered = unanswered;
         answer
     }
 
@@ -150,15 +168,25 @@ impl Wire {
         let Some(bound) = self.bound().filter(|bound| bound.is_for(&request)) else {
             return self.send_once(request).await;
         };
-        let dressed = || bound.dressed(&request).map_err(WireError::Unsigned);
-        let answer = self.send_once(dressed()?).await?;
-        if bound.wants_another(&answer) { self.send_once(dressed()?).await } else { Ok(answer) }
+        let answer = self.send_dressed(bound, &request).await?;
+        let Some(nonce) = bound.nonce_in(&answer) else {
+            return Ok(answer);
+        };
+        self.seen().nonce = Some(nonce);
+        if wants_nonce(&answer) { self.send_dressed(bound, &request).await } else { Ok(answer) }
+    }
+
+    async fn send_dressed(
+        &self,
+        bound: &Bound,
+        request: &http::Request<Vec<u8>>,
+    ) -> Result<http::Response<Vec<u8>>, WireError> {
+        let nonce = self.seen().nonce.clone();
+        self.send_once(bound.dressed(request, nonce.as_ref()).map_err(WireError::Unsigned)?).await
     }
 
     async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
-            return Err(WireError::Endless);
-        }
+        self.seen().count()?;
         let failed = |error: reqwest::Error| WireError::Http(error.without_url());
         let request = reqwest::Request::try_from(request).map_err(failed)?;
         self.guard.check(request.url()).map_err(WireError::Refused)?;
@@ -173,7 +201,7 @@ impl Wire {
             answer.body_mut().extend_from_slice(&chunk);
         }
         if answer.status().is_success() && says_bound(answer.body()) {
-            self.wants_bound.store(true, Ordering::Relaxed);
+            self.seen().wants_bound = true;
         }
         Ok(answer)
     }

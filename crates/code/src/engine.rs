@@ -12,14 +12,11 @@ use rquickjs::{
     context::{EvalOptions, intrinsic},
     promise::PromiseState,
 };
+use serde_json::Map;
 use tokio::sync::mpsc;
 use toolrack_host::ScriptCallError;
 
-use crate::{
-    Bounds,
-    run::{Answer, Asked, What},
-    watch::Seen,
-};
+use crate::{Bounds, watch::Seen};
 
 /// The world of a script beside the language.
 const PRELUDE: &str = include_str!("prelude.js");
@@ -43,6 +40,29 @@ type Language = (
     intrinsic::Promise,
     intrinsic::WeakRef,
 );
+
+/// A request of a script to the host.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Its number in this script.
+    pub(crate) number: u32,
+    pub(crate) what: What,
+}
+
+/// The kinds of requests.
+#[derive(Debug)]
+pub(crate) enum What {
+    Call { selector: String, arguments: Map<String, serde_json::Value> },
+    Search { query: String, limit: usize },
+    Details { selector: String },
+}
+
+/// The response: JSON, or why there is none.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) number: u32,
+    pub(crate) result: Result<String, ScriptCallError>,
+}
 
 /// Runs `code` to its end, which comes when nothing that it began is under way any more. Returns what prevented that,
 /// in words for the model; `seen` has the output.

@@ -3,40 +3,17 @@
 use std::{sync::Arc, thread};
 
 use futures::StreamExt as _;
-use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
-use toolrack_host::{Printed, ScriptCallError, ScriptTools, owned};
+use toolrack_host::{Printed, ScriptTools, owned};
 
 use crate::{
-    Bounds, engine,
+    Bounds,
+    engine::{self, Answer, Asked, What},
     watch::{Lost, Seen},
 };
 
 /// The stack of the thread of a script, in bytes.
 const THREAD: usize = 2 * 1024 * 1024;
-
-/// A request of a script to the host.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    /// Its number in this script.
-    pub(crate) number: u32,
-    pub(crate) what: What,
-}
-
-/// The kinds of requests.
-#[derive(Debug)]
-pub(crate) enum What {
-    Call { selector: String, arguments: Map<String, Value> },
-    Search { query: String, limit: usize },
-    Details { selector: String },
-}
-
-/// The response: JSON, or why there is none.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) number: u32,
-    pub(crate) result: Result<String, ScriptCallError>,
-}
 
 /// Runs `code` to its end. Dropping the future ends the script at its next step, and cancels its calls.
 pub(crate) async fn run(code: String, tools: ScriptTools, bounds: Bounds, lost: &Lost) -> Printed {

@@ -15,7 +15,7 @@
 pub(crate) mod json;
 pub(crate) mod toml;
 
-use std::{ops::Range, path::Path};
+use std::path::Path;
 
 use crate::{
     document::Document,
@@ -23,24 +23,10 @@ use crate::{
     problem::Problem,
 };
 
-/// A server as a file has it.
-#[derive(Clone, Debug)]
-pub(crate) struct Raw {
-    pub(crate) name: String,
-    pub(crate) name_at: Range<usize>,
-    pub(crate) node: Node,
-}
-
-impl From<&Member> for Raw {
-    fn from(member: &Member) -> Self {
-        Self { name: member.name.clone(), name_at: member.name_at.clone(), node: member.node.clone() }
-    }
-}
-
 /// The servers of one file, in its order, and the problems around them.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
-    pub(crate) raw: Vec<Raw>,
+    pub(crate) raw: Vec<Member>,
     pub(crate) agents: Vec<Agent>,
     pub(crate) problems: Vec<Problem>,
 }
@@ -49,7 +35,7 @@ pub(crate) struct Servers {
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
     pub(crate) id: String,
-    pub(crate) raw: Vec<Raw>,
+    pub(crate) raw: Vec<Member>,
 }
 
 /// Finds the servers of `document`. The name of the file says whether it is TOML; everything else is JSON.

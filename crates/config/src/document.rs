@@ -1,6 +1,7 @@
 //! The text of one file, with lines and columns for its offsets.
 
 mod lines;
+mod masked;
 
 use std::{
     fs::File,
@@ -14,6 +15,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::problem::{Problem, Snippet};
 use lines::{Line, Lines};
+pub(crate) use masked::masked;
 
 /// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; a device or a log is not one.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;

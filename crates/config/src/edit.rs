@@ -30,10 +30,10 @@ use serde_json::{Map, Value as Json, json};
 use toolrack_host::text::for_line;
 
 use crate::{
-    dialect::{self, Raw},
+    dialect,
     document::{Document, Kind},
     entry::{Report, closest, decode},
-    node::Node,
+    node::{Member, Node},
     problem::Problem,
     trust::hash,
 };
@@ -237,7 +237,7 @@ pub fn switch(path: &Path, name: &str, enabled: bool, options: Options) -> Resul
 
 /// Refuses an entry with errors; returns the warnings about another.
 fn check(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
-    let raw = Raw { name: name.to_owned(), name_at: 0..0, node: Node::from_json(entry) };
+    let raw = Member { name: name.to_owned(), name_at: 0..0, node: Node::from_json(entry) };
     let mut report = Report::new(None, name);
     decode(&raw, &mut report);
     let broken = report.has_errors();
@@ -407,7 +407,7 @@ fn ensure_safe(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> 
 }
 
 /// The entry `name` as it is written.
-fn written(file: &dyn File, name: &str) -> Result<Option<Raw>, EditError> {
+fn written(file: &dyn File, name: &str) -> Result<Option<Member>, EditError> {
     let servers = dialect::servers(file.document()).map_err(EditError::Unreadable)?;
     Ok(servers.raw.into_iter().rfind(|raw| raw.name == name))
 }

@@ -21,7 +21,6 @@ use toolrack_host::{
 };
 
 use crate::{
-    dialect::Raw,
     document::Document,
     node::{Member, Node, Value},
     problem::Problem,
@@ -120,7 +119,7 @@ impl<'a> Report<'a> {
 }
 
 /// Reads one entry.
-pub(crate) fn decode(raw: &Raw, report: &mut Report<'_>) -> Decoded {
+pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
     if let Err(error) = ServerName::new(raw.name.as_str()) {
         report.add(Problem::error(error.to_string()).hint("rename the entry"), &raw.name_at);
     }

@@ -7,12 +7,12 @@ use std::path::Path;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    dialect::{self, Raw},
+    dialect,
     document::Document,
     edit,
     entry::{Decoded, Report, decode},
     import::{self, Client},
-    node::Node,
+    node::{Member, Node},
     placeholder::{self, Bare, Piece, TemplateError, Wanted},
     redact,
 };
@@ -57,7 +57,7 @@ pub fn imports(data: &[u8]) {
     for offer in &found.offers {
         offer.notes.iter().for_each(|note| assert_printable(note));
         // An offer can be added, and means then what it meant before.
-        let raw = Raw { name: offer.name.clone(), name_at: 0..0, node: Node::from_json(&offer.entry) };
+        let raw = Member { name: offer.name.clone(), name_at: 0..0, node: Node::from_json(&offer.entry) };
         let mut report = Report::new(None, &offer.name);
         let Decoded::Server(spec) = decode(&raw, &mut report) else { panic!("{offer:?}") };
         assert_eq!(redact::redact(&spec), offer.view);
@@ -84,7 +84,7 @@ pub fn redaction(data: &[u8]) {
         json!({ "command": "x", "env": { variable: secret } }),
         json!({ "url": "https://x", "headers": { variable: secret } }),
     ] {
-        let raw = Raw { name: server.to_owned(), name_at: 0..0, node: Node::from_json(&entry) };
+        let raw = Member { name: server.to_owned(), name_at: 0..0, node: Node::from_json(&entry) };
         let mut report = Report::new(None, server);
         if let Decoded::Server(spec) = decode(&raw, &mut report) {
             assert_hidden(&redact::redact(&spec).to_string());

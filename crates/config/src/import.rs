@@ -22,11 +22,11 @@ use std::{
 use serde_json::Value as Json;
 
 use crate::{
-    dialect::{self, Raw},
+    dialect,
     document::Document,
     entry::{Decoded, Report, decode},
     environment::Environment,
-    node::{Node, Value},
+    node::{Member, Node, Value},
     problem::Problem,
     redact::redact,
     trust::hash,
@@ -146,12 +146,12 @@ impl Found {
                 if container.private_to.is_some() && !given.insert(&member.name) {
                     continue;
                 }
-                self.offer(&origin, document, &Raw::from(member), container.private_to);
+                self.offer(&origin, document, member, container.private_to);
             }
         }
     }
 
-    fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Raw, private_to: Option<&Path>) {
+    fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Member, private_to: Option<&Path>) {
         let mut report = Report::new(Some(document), &raw.name);
         let Some(Translated { raw, notes }) = translate::entry(origin, raw, &mut report) else {
             return self.problems.extend(report.into_problems());

@@ -9,11 +9,12 @@ mod unwrapped;
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use futures::future::BoxFuture;
@@ -94,14 +95,19 @@ pub fn is_secret_word(name: &str) -> bool {
 ///
 /// Every answer is made afresh from the current variables. Values appear in no error and no `Debug`.
 pub struct Interpolate {
-    source: RwLock<Source>,
+    state: RwLock<State>,
     stored: Option<Arc<dyn Secrets>>,
     /// Where confined servers have their homes.
     homes: Option<PathBuf>,
     /// Where servers have their working folders.
     own_folders: Option<PathBuf>,
-    /// The secrets that were handed out: see [`Self::conceal`].
-    secrets: RwLock<Known>,
+}
+
+/// What changes while it is in use.
+struct State {
+    source: Source,
+    /// The secrets that were handed out: see [`Interpolate::conceal`].
+    known: Known,
 }
 
 /// Where values come from.
@@ -116,7 +122,8 @@ impl Interpolate {
     #[must_use]
     pub fn new(environment: Environment, unset: Unset) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
-        Self { source: RwLock::new(source), stored: None, homes: None, own_folders: None, secrets: RwLock::default() }
+        let state = RwLock::new(State { source, known: Known::default() });
+        Self { state, stored: None, homes: None, own_folders: None }
     }
 
     /// Takes stored secrets from `stored`; without it there are none.
@@ -151,14 +158,14 @@ impl Interpolate {
     /// most; beyond that, it forgets those handed out the longest time ago, [renewed](Self::keep_secret) ones first.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.known().conceal(text)
+        self.state().known.conceal(text)
     }
 
     /// How many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now: no secret
     /// crosses that point, whatever comes next.
     #[must_use]
     pub fn whole(&self, text: &str) -> usize {
-        self.known().whole(text)
+        self.state().known.whole(text)
     }
 
     /// Resolves a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. With
@@ -183,7 +190,7 @@ impl Interpolate {
     /// server to another. It is looked for as [`Self::conceal`] does, from 8 bytes on.
     #[must_use]
     pub fn knows_secret_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        self.known().is_in(arguments, server)
+        self.state().known.is_in(arguments, server)
     }
 
     /// Remembers `found` as secrets that `server` was given; `None`: no server was.
@@ -192,38 +199,41 @@ impl Interpolate {
     }
 
     fn remember_as(&self, life: Life, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
-        let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut self.change().known;
         found.into_iter().for_each(|secret| known.add(server, secret, life));
     }
 
-    fn known(&self) -> RwLockReadGuard<'_, Known> {
-        self.secrets.read().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A copy with other variables, and with no secrets to conceal yet.
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
-        let source = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let source = Source { environment: Arc::new(environment), ..source };
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
-        Self { source: RwLock::new(source), stored, homes, own_folders, secrets: RwLock::default() }
+        let unset = self.state().source.unset;
+        Self { stored, homes, own_folders, ..Self::new(environment, unset) }
     }
 
     /// The variables that it resolves from.
     #[must_use]
     pub fn environment(&self) -> Arc<Environment> {
-        self.source.read().unwrap_or_else(PoisonError::into_inner).environment.clone()
+        Arc::clone(&self.state().source.environment)
     }
 
     /// Resolves from `environment` from now on. Servers see it when they connect the next time, and HTTP headers with
     /// the next request.
     pub fn set_environment(&self, environment: Environment) {
-        self.source.write().unwrap_or_else(PoisonError::into_inner).environment = Arc::new(environment);
+        self.change().source.environment = Arc::new(environment);
     }
 
     /// Sets what a variable without a value means from now on.
     pub fn set_unset(&self, unset: Unset) {
-        self.source.write().unwrap_or_else(PoisonError::into_inner).unset = unset;
+        self.change().source.unset = unset;
     }
 
     /// What may be filled into these texts. A secret counts as one from now on, whatever its name and wherever it goes.
@@ -239,14 +249,14 @@ impl Interpolate {
             self.remember(server, found.iter().flatten().cloned());
             stored.insert(name, found);
         }
-        let Source { environment, unset } = self.source.read().unwrap_or_else(PoisonError::into_inner).clone();
-        Values { environment, unset, stored, secrets: Mutex::default() }
+        let Source { environment, unset } = self.state().source.clone();
+        Values { environment, unset, stored, secrets: RefCell::default() }
     }
 }
 
 impl fmt::Debug for Interpolate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interpolate").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("Interpolate").field("source", &self.state().source).finish_non_exhaustive()
     }
 }
 
@@ -274,7 +284,7 @@ struct Values {
     /// The stored secrets that are named in what is filled in.
     stored: BTreeMap<String, Result<Option<String>, String>>,
     /// The secrets among these values.
-    secrets: Mutex<Vec<String>>,
+    secrets: RefCell<Vec<String>>,
 }
 
 impl Values {
@@ -309,11 +319,11 @@ impl Values {
     }
 
     fn note_all(&self, secrets: Vec<String>) {
-        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).extend(secrets);
+        self.secrets.borrow_mut().extend(secrets);
     }
 
     fn into_secrets(self) -> Vec<String> {
-        self.secrets.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.secrets.into_inner()
     }
 
     fn text(&self, field: &str, text: &str, bare: Bare) -> Result<String, ResolveError> {
@@ -489,10 +499,10 @@ impl Resolver for Interpolate {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use std::sync::Mutex;
 
     use futures::FutureExt;
-
+    use proptest::prelude::*;
     use serde_json::json;
     use toolrack_host::spec::InheritEnv;
 

@@ -20,12 +20,12 @@ use toolrack_host::{
 };
 
 use crate::{
-    dialect::{self, Agent, Raw},
+    dialect::{self, Agent},
     document::{Document, Kind},
     entry::{Decoded, Report, closest, decode},
     interpolate::Unset,
     model::CheckName,
-    node::Node,
+    node::{Member, Node},
     places::{Places, project_root},
     problem::Problem,
     redact::redact,
@@ -422,7 +422,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn add_entries(&mut self, layer: &Layer, document: &Document, raw: &[Raw], agent: Option<&str>) {
+    fn add_entries(&mut self, layer: &Layer, document: &Document, raw: &[Member], agent: Option<&str>) {
         let mut names = HashSet::new();
         for entry in raw {
             let is_twin = !names.insert(&*entry.name);
@@ -436,7 +436,7 @@ impl<'a> World<'a> {
         self.problems.add(problem);
     }
 
-    fn add_entry(&mut self, place: &Place<'_>, raw: &Raw, is_twin: bool) {
+    fn add_entry(&mut self, place: &Place<'_>, raw: &Member, is_twin: bool) {
         let mut report = Report::new(Some(place.document), &raw.name);
         let mut decoded = decode(raw, &mut report);
         if is_twin {
@@ -460,7 +460,7 @@ impl<'a> World<'a> {
     }
 
     /// Replaces any entry of this name.
-    fn put(&mut self, place: &Place<'_>, raw: &Raw, mut spec: Option<ServerSpec>) {
+    fn put(&mut self, place: &Place<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
         let layer = place.layer;
         let source = Source::file(layer.scope.as_str(), &layer.path);
         let hash = hash(&raw.node);
@@ -518,7 +518,7 @@ impl<'a> World<'a> {
 
     /// Switches the entry of a weaker layer. A project may switch off what the user has, and never on: that would start
     /// something that the user did not agree to.
-    fn switch(&mut self, layer: &Layer, raw: &Raw, enabled: bool, report: &mut Report<'_>) {
+    fn switch(&mut self, layer: &Layer, raw: &Member, enabled: bool, report: &mut Report<'_>) {
         let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
             let problem = Problem::warning("there is nothing of this name to switch on or off");
             report.add(problem.hint("a server needs `command` or `url`"), &raw.name_at);

@@ -1,8 +1,8 @@
 //! Hides values that could be secrets.
 //!
-//! Two jobs: [`line()`] hides every value of a line that cannot be parsed, so that it can be shown in a message;
-//! [`argument`] hides the secret parts of text that is otherwise worth reading, such as a program's argument. What it
-//! hides is what [`secrets_of`] finds, so that a value that is hidden where it is configured is hidden everywhere.
+//! [`argument`] hides the secret parts of text that is otherwise worth reading, such as a program's argument, and
+//! [`literal`] all of a text that is a secret. What the first hides is what [`secrets_of`] finds, so that a value that is
+//! hidden where it is configured is hidden everywhere.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -12,118 +12,42 @@ use crate::{
     dialect::json,
     document::Document,
     node::{Node, Value},
-    placeholder::Bare,
-    redact::{literal, split_scheme},
+    placeholder::{Bare, Piece, pieces},
 };
 
 /// Stands for a hidden value.
 pub(crate) const HIDDEN: &str = "***";
 
-/// Bare words that are shown: they are grammar, not values.
-const WORDS: &[&str] = &["true", "false", "null"];
+/// Words before a credential that are no part of it (RFC 9110, 11.1).
+const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
-/// The longest bare word that can be a key.
-const MAX_KEY: usize = 32;
+/// The word `Bearer` or one of its like before a credential, and the credential.
+fn split_scheme(text: &str) -> (&str, &str) {
+    let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
+}
 
-/// `line` of a JSON or TOML file with all values replaced by asterisks, character by character, so that columns stay.
-///
-/// Keys, punctuation, short numbers and the words of the grammar remain; everything else is taken for a value.
-pub(crate) fn line(line: &str) -> String {
-    let chars: Vec<char> = line.chars().collect();
-    let mut out = String::with_capacity(line.len());
-    let mut at = 0;
-    // Whether a key may stand here: at the beginning of the line, after `{`, `[` or `,`.
-    let mut key_place = true;
-    while let Some(&c) = chars.get(at) {
-        match c {
-            '"' | '\'' => {
-                let end = string_end(&chars, at);
-                let shown = key_place && is_followed_by_value(&chars, end);
-                extend(&mut out, &chars[at..end], shown);
-                key_place = false;
-                at = end;
-            }
-            '#' => return hide_rest(out, &chars, at, 1),
-            '/' if matches!(chars.get(at + 1), Some('/' | '*')) => {
-                return hide_rest(out, &chars, at, 2);
-            }
-            '{' | '}' | '[' | ']' | ':' | ',' | '=' | '.' => {
-                key_place = matches!(c, '{' | '[' | ',') || (key_place && c == '.');
-                out.push(c);
-                at += 1;
-            }
-            c if c.is_whitespace() => {
-                out.push(c);
-                at += 1;
-            }
-            _ => {
-                let end = word_end(&chars, at);
-                let word: String = chars[at..end].iter().collect();
-                let is_key = key_place && end - at <= MAX_KEY && is_followed_by_name_end(&chars, end);
-                let shown = is_key || WORDS.contains(&&*word) || is_small_number(&word);
-                extend(&mut out, &chars[at..end], shown);
-                key_place = key_place && is_key;
-                at = end;
-            }
+/// `text` with everything hidden but its placeholders, and the word `Bearer` and its like before them.
+pub(crate) fn literal(text: &str, bare: Bare) -> String {
+    let (scheme, rest) = split_scheme(text);
+    let Ok(pieces) = pieces(rest, bare) else {
+        return format!("{scheme}{HIDDEN}");
+    };
+    let mut out = scheme.to_owned();
+    for piece in pieces {
+        match piece {
+            Piece::Literal(_) if out.ends_with(HIDDEN) => {}
+            Piece::Literal(_) => out.push_str(HIDDEN),
+            Piece::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
+            Piece::Input(name) => out.push_str(&format!("${{input:{name}}}")),
+            Piece::Variable { name, default } => out.push_str(&match default {
+                None => format!("${{{name}}}"),
+                Some("") => format!("${{{name}:-}}"),
+                Some(_) => format!("${{{name}:-{HIDDEN}}}"),
+            }),
         }
     }
     out
-}
-
-fn extend(out: &mut String, chars: &[char], shown: bool) {
-    let last = chars.len().saturating_sub(1);
-    out.extend(chars.iter().enumerate().map(|(index, &c)| {
-        let is_quote = (index == 0 || index == last) && matches!(c, '"' | '\'');
-        if shown || is_quote { c } else { '*' }
-    }));
-}
-
-fn hide_rest(mut out: String, chars: &[char], at: usize, marker: usize) -> String {
-    let (marker, rest) = chars[at..].split_at(marker);
-    out.extend(marker);
-    out.extend(rest.iter().map(|&c| if c.is_whitespace() { c } else { '*' }));
-    out
-}
-
-/// Behind the closing quote, or the end of the line.
-fn string_end(chars: &[char], start: usize) -> usize {
-    let quote = chars[start];
-    let mut at = start + 1;
-    while let Some(&c) = chars.get(at) {
-        at += match c {
-            '\\' if quote == '"' => 2,
-            c if c == quote => return at + 1,
-            _ => 1,
-        };
-    }
-    chars.len()
-}
-
-fn word_end(chars: &[char], start: usize) -> usize {
-    let is_end = |c: &char| c.is_whitespace() || "{}[]:,=.\"'".contains(*c);
-    chars[start..].iter().position(is_end).map_or(chars.len(), |length| start + length)
-}
-
-fn next_visible(chars: &[char], at: usize) -> Option<char> {
-    chars[at..].iter().copied().find(|c| !c.is_whitespace())
-}
-
-fn is_followed_by_value(chars: &[char], at: usize) -> bool {
-    matches!(next_visible(chars, at), Some(':' | '='))
-}
-
-/// A bare key ends before its value, before the next part of a dotted key, or with a table's header.
-fn is_followed_by_name_end(chars: &[char], at: usize) -> bool {
-    let header = chars.first() == Some(&'[');
-    match next_visible(chars, at) {
-        Some(':' | '=') => true,
-        Some('.' | ']') => header,
-        _ => false,
-    }
-}
-
-fn is_small_number(word: &str) -> bool {
-    word.len() <= 6 && word.parse::<f64>().is_ok()
 }
 
 /// Words in the name of a field, an option or a query parameter that say that its value is a secret.
@@ -489,26 +413,26 @@ fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
-    fn keys_and_grammar_remain_and_values_do_not() {
-        for (given, shown) in [
-            (r#"  "env": { "TOKEN": "canary" },"#, r#"  "env": { "TOKEN": "******" },"#),
-            (r#"  "TOKEN": "canary"#, r#"  "TOKEN": "******"#),
-            (r#"  TOKEN": "canary""#, r#"  *****"**"******""#),
-            (r#""a": true, "port": 8080, "n": 1234567"#, r#""a": true, "port": 8080, "n": *******"#),
-            (r#"headers = { Authorization = "canary" }"#, r#"headers = { Authorization = "******" }"#),
-            ("[mcp_servers.github.env]", "[mcp_servers.github.env]"),
-            ("  // token: canary", "  // ****** ******"),
-            ("TOKEN = canary", "TOKEN = ******"),
-            (r#""a\"b": "canary""#, r#""a\"b": "******""#),
-            ("canary canary", "****** ******"),
+    fn literals_are_hidden_and_placeholders_are_not() {
+        for (text, shown) in [
+            ("canary", "***"),
+            ("", ""),
+            ("${TOKEN}", "${TOKEN}"),
+            ("Bearer canary", "Bearer ***"),
+            ("Bearer ${TOKEN}", "Bearer ${TOKEN}"),
+            ("bearer x${TOKEN}canary", "bearer ***${TOKEN}***"),
+            ("${TOKEN:-canary}", "${TOKEN:-***}"),
+            ("$TOKEN", "${TOKEN}"),
+            ("${secret:x}", "${secret:x}"),
+            ("canary ${", "***"),
+            ("${canary%x}", "***"),
         ] {
-            assert_eq!(line(given), shown);
+            assert_eq!(literal(text, Bare::Names), shown);
         }
+        assert_eq!(literal("$ecret", Bare::Nothing), "***");
     }
 
     #[test]
@@ -633,21 +557,6 @@ mod tests {
     fn a_long_argument_is_read_once() {
         for piece in ["a://", "a=", "-a=", "token=", "a://?", "token='", "[", "{\"a\":", "://b@"] {
             assert!(!argument(&piece.repeat(100_000)).is_empty(), "{piece}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn masking_keeps_every_column(text in "[^\n]{0,80}") {
-            prop_assert_eq!(line(&text).chars().count(), text.chars().count());
-        }
-
-        #[test]
-        fn a_quoted_value_never_shows(value in "[a-zA-Z0-9+/_-]{8,40}") {
-            let shown = line(&format!(r#""k": "{value}", x"#));
-            prop_assert!(!shown.contains(&value));
-            let shown = line(&format!(r#""k": "{value}"#));
-            prop_assert!(!shown.contains(&value));
         }
     }
 }

@@ -8,11 +8,10 @@ use toolrack_host::Wire;
 use crate::{
     document::Document,
     entry::closest,
-    mask,
+    mask::{self, literal},
     node::{Node, Value},
     placeholder::{self, Piece},
     problem::Problem,
-    redact::literal,
 };
 
 /// The keys of the table.

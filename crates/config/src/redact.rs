@@ -19,13 +19,10 @@ use crate::{
     Problem,
     document::{Document, Kind},
     entry::COUNTS,
-    mask::{self, HIDDEN},
-    placeholder::{Bare, Piece, pieces},
+    mask::{self, literal},
+    placeholder::Bare,
 };
 pub(crate) use file::file;
-
-/// Words before a credential that are no part of it (RFC 9110, 11.1).
-const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
 /// The text of the configuration file at `path`, safe to print, with secrets hidden; where it cannot be parsed, with
 /// all values hidden. `None` when there is no such file.
@@ -268,60 +265,11 @@ fn of_oauth(oauth: &OAuth, values: Values) -> Map<String, Json> {
     shown
 }
 
-/// The word `Bearer` or one of its like before a credential, and the credential.
-pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
-    let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
-    text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
-}
-
-/// `text` with everything hidden but its placeholders, and the word `Bearer` and its like before them.
-pub(crate) fn literal(text: &str, bare: Bare) -> String {
-    let (scheme, rest) = split_scheme(text);
-    let Ok(pieces) = pieces(rest, bare) else {
-        return format!("{scheme}{HIDDEN}");
-    };
-    let mut out = scheme.to_owned();
-    for piece in pieces {
-        match piece {
-            Piece::Literal(_) if out.ends_with(HIDDEN) => {}
-            Piece::Literal(_) => out.push_str(HIDDEN),
-            Piece::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
-            Piece::Input(name) => out.push_str(&format!("${{input:{name}}}")),
-            Piece::Variable { name, default } => out.push_str(&match default {
-                None => format!("${{{name}}}"),
-                Some("") => format!("${{{name}:-}}"),
-                Some(_) => format!("${{{name}:-{HIDDEN}}}"),
-            }),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn literals_are_hidden_and_placeholders_are_not() {
-        for (text, shown) in [
-            ("canary", "***"),
-            ("", ""),
-            ("${TOKEN}", "${TOKEN}"),
-            ("Bearer canary", "Bearer ***"),
-            ("Bearer ${TOKEN}", "Bearer ${TOKEN}"),
-            ("bearer x${TOKEN}canary", "bearer ***${TOKEN}***"),
-            ("${TOKEN:-canary}", "${TOKEN:-***}"),
-            ("$TOKEN", "${TOKEN}"),
-            ("${secret:x}", "${secret:x}"),
-            ("canary ${", "***"),
-            ("${canary%x}", "***"),
-        ] {
-            assert_eq!(literal(text, Bare::Names), shown);
-        }
-        assert_eq!(literal("$ecret", Bare::Nothing), "***");
-    }
 
     #[test]
     fn a_spec_is_shown_as_an_entry_without_its_secrets() {

@@ -39,12 +39,12 @@ pub struct WatchError {
 /// that both can be made later. Where a file is a symbolic link, it watches the file that it leads to as well. Whenever
 /// one of them changes, it finds out anew what to watch. Beside that, it looks at all of them every ten seconds.
 pub struct Watch {
-    followed: Arc<Mutex<Followed>>,
+    shared: Arc<Shared>,
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("folders", &locked(&self.followed).folders.keys()).finish_non_exhaustive()
+        f.debug_struct("Watch").field("folders", &self.shared.followed().folders.keys()).finish_non_exhaustive()
     }
 }
 
@@ -61,30 +61,31 @@ impl Watch {
     fn looking_every(pause: Duration, changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
         // One message is enough: the thread that receives it looks at everything.
         let (wake, woken) = sync_channel(1);
-        let paths = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
-        let watched = Arc::clone(&paths);
+        let counted = Arc::<Counted>::default();
+        let counts = Arc::clone(&counted);
         let heard = move |event: notify::Result<Event>| {
             // An error means that something may have been missed.
-            if event.map_or(true, |event| is_change(&event, &locked(&watched))) {
+            if event.map_or(true, |event| counts.has(&event)) {
                 let _ = wake.try_send(());
             }
         };
         let watcher = notify::recommended_watcher(heard).map_err(|error| unusable(&error))?;
         let (files, folders) = (BTreeMap::new(), BTreeMap::new());
-        let followed = Arc::new(Mutex::new(Followed { watcher, paths, files, folders }));
+        let followed = Followed { watcher, counted, files, folders };
+        let shared = Arc::new(Shared(Mutex::new(followed)));
         // The thread ends when the watch is dropped: then nothing is left to look at, and no sender can wake it.
-        let seen = Arc::downgrade(&followed);
+        let seen = Arc::downgrade(&shared);
         thread::Builder::new()
             .name("toolrack-watch".to_owned())
             .spawn(move || look(&seen, &woken, pause, &changed))
             .map_err(|error| WatchError { why: error.to_string() })?;
-        Ok(Self { followed })
+        Ok(Self { shared })
     }
 
     /// Watches these files in place of the ones before. One whose folder cannot be watched is checked every ten
     /// seconds.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
-        let mut followed = locked(&self.followed);
+        let mut followed = self.shared.followed();
         let mut before = std::mem::take(&mut followed.files);
         for file in files {
             let print = before.remove(file).unwrap_or_else(|| Print::of(file));
@@ -95,7 +96,7 @@ impl Watch {
 }
 
 /// Reports changes until the watch is gone.
-fn look(followed: &Weak<Mutex<Followed>>, woken: &Receiver<()>, pause: Duration, changed: &impl Fn()) {
+fn look(shared: &Weak<Shared>, woken: &Receiver<()>, pause: Duration, changed: &impl Fn()) {
     loop {
         let is_heard = match woken.recv_timeout(pause) {
             Ok(()) => {
@@ -107,8 +108,8 @@ fn look(followed: &Weak<Mutex<Followed>>, woken: &Receiver<()>, pause: Duration,
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let Some(followed) = followed.upgrade() else { return };
-        let mut followed = locked(&followed);
+        let Some(shared) = shared.upgrade() else { return };
+        let mut followed = shared.followed();
         if is_heard || followed.is_changed() {
             followed.begin_anew();
             drop(followed);
@@ -117,11 +118,36 @@ fn look(followed: &Weak<Mutex<Followed>>, woken: &Receiver<()>, pause: Duration,
     }
 }
 
+/// What a watch shares with its thread.
+struct Shared(Mutex<Followed>);
+
+impl Shared {
+    fn followed(&self) -> MutexGuard<'_, Followed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The paths whose events count: the folders may hold other files, such as a database. They have a lock of their own,
+/// because events are heard also while the watcher is told what to watch.
+#[derive(Default)]
+struct Counted(Mutex<BTreeSet<PathBuf>>);
+
+impl Counted {
+    fn paths(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether `event` counts. No read does: a reader that is woken by its own reads would never come to an end.
+    fn has(&self, event: &Event) -> bool {
+        let paths = self.paths();
+        !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| paths.contains(path)))
+    }
+}
+
 /// The files that are followed, and how.
 struct Followed {
     watcher: RecommendedWatcher,
-    /// The paths whose events count: the folders may hold other files, such as a database.
-    paths: Arc<Mutex<BTreeSet<PathBuf>>>,
+    counted: Arc<Counted>,
     files: BTreeMap<PathBuf, Print>,
     /// The folders that are watched, as they were then.
     folders: BTreeMap<PathBuf, Print>,
@@ -153,10 +179,10 @@ impl Followed {
             let wanted: BTreeSet<PathBuf> = self.files.keys().flat_map(|file| watched(file)).collect();
             let folders: BTreeSet<PathBuf> =
                 wanted.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
-            if self.folders.keys().eq(&folders) && *locked(&self.paths) == wanted {
+            if self.folders.keys().eq(&folders) && *self.counted.paths() == wanted {
                 return;
             }
-            *locked(&self.paths) = wanted;
+            *self.counted.paths() = wanted;
             for (folder, _) in self.folders.extract_if(.., |folder, _| !folders.contains(folder)) {
                 let _ = self.watcher.unwatch(&folder);
             }
@@ -217,11 +243,6 @@ fn identity(_: &Metadata) -> Option<(u64, u64)> {
     None
 }
 
-/// Whether it is more than a read: a reader that is woken by its own reads would never come to an end.
-fn is_change(event: &Event, watched: &BTreeSet<PathBuf>) -> bool {
-    !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| watched.contains(path)))
-}
-
 /// The paths to watch for a change of `file`: itself, or what has to be made first; what it leads to; and the folders
 /// of both, which can be exchanged.
 fn watched(file: &Path) -> Vec<PathBuf> {
@@ -247,10 +268,6 @@ fn placed(path: &Path) -> Option<PathBuf> {
 
 fn unusable(error: &notify::Error) -> WatchError {
     WatchError { why: error.to_string() }
-}
-
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its folder")]
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -20,13 +20,15 @@ use landlock::{
 use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{close, execve};
+use nix::unistd::execve;
 
 use crate::confinement::Confinement;
-use crate::links;
+use crate::grants::Grant;
 use crate::namespaces;
 use crate::protocol::VERDICT_FD;
 use crate::seccomp::{self, Calls};
+use crate::spawn::inherited;
+use crate::stage::{Command, Failure, Inside, Stage};
 
 /// The oldest Landlock that makes a confinement worth it: with less, a file that cannot be read could still be emptied.
 const FILES: ABI = ABI::V3;
@@ -38,10 +40,6 @@ const EXTRAS: ABI = ABI::V6;
 
 /// Threads that one process may have on average before the kernel itself starts no more of them.
 const TASKS_PER_PROCESS: u64 = 16;
-
-/// Parts of a folder in the home that the programs in it read.
-const PARTS: &[&str] =
-    &["bin", "sbin", "shims", "libexec", "lib", "lib64", "install", "plugins", "version", "versions"];
 
 /// The exit code of a program that could not become the server, as of `env(1)` and its like.
 const COULD_NOT_CONFINE: u8 = 125;
@@ -66,91 +64,52 @@ pub(crate) fn confine(words: &[OsString]) -> ExitCode {
     ExitCode::from(COULD_NOT_CONFINE)
 }
 
-/// Why the server did not start.
-pub(crate) enum Failure {
-    /// The program cannot be run.
-    Exec(Errno),
-    /// The program is not run, because it would not be confined.
-    Refused(String),
-    /// The namespaces that the system gave are of no use: try again without.
-    Bare(String),
-}
-
-impl Failure {
-    pub(crate) fn refused(why: &str) -> Self {
-        Self::Refused(why.to_owned())
+fn attempt(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, Failure> {
+    let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
+    let stage = Stage::of_word(stage).ok_or_else(|| Failure::refused("its stage is not understood"))?;
+    let command = Command::of_words(words)?;
+    if let Some(own) = command.confinement.own.as_ref().filter(|_| !matches!(stage, Stage::Inside(_))) {
+        make(own).map_err(|error| Failure::Refused(format!("its folder {} cannot be made: {error}", own.display())))?;
     }
-}
-
-/// The stage on the way to the server, as the first word says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// The child of the supervisor: makes namespaces, if it can have them.
-    Begin { supervisor: i32 },
-    /// The same, without namespaces.
-    Bare { supervisor: i32 },
-    /// The first process in the namespaces.
-    First { keeper: i32, own_network: bool },
-    /// The process that becomes the server there. `is_fresh`: its `/proc` shows only its own processes.
-    Inside { is_fresh: bool, own_network: bool },
-}
-
-impl Stage {
-    pub(crate) fn word(self) -> OsString {
-        match self {
-            Self::Begin { supervisor } => format!("begin:{supervisor}:0"),
-            Self::Bare { supervisor } => format!("bare:{supervisor}:0"),
-            Self::First { keeper, own_network } => format!("first:{keeper}:{}", u8::from(own_network)),
-            Self::Inside { is_fresh, own_network } => {
-                format!("inside:{}:{}", u8::from(is_fresh), u8::from(own_network))
+    match stage {
+        Stage::Begin { supervisor } => {
+            namespaces::end_with(supervisor)?;
+            match namespaces::keep(&command, verdict)? {
+                Some(code) => Ok(code),
+                None => become_server(&command, None),
             }
         }
-        .into()
-    }
-
-    fn of_word(word: &OsStr) -> Option<Self> {
-        let mut parts = word.to_str()?.split(':');
-        let (name, number, flag) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()? == "1");
-        Some(match name {
-            "begin" => Self::Begin { supervisor: number },
-            "bare" => Self::Bare { supervisor: number },
-            "first" => Self::First { keeper: number, own_network: flag },
-            "inside" => Self::Inside { is_fresh: number == 1, own_network: flag },
-            _ => return None,
-        })
+        Stage::Bare { supervisor } => {
+            namespaces::end_with(supervisor)?;
+            become_server(&command, None)
+        }
+        Stage::First { keeper, own_network } => namespaces::be_first(&command, keeper, own_network, verdict),
+        Stage::Inside(inside) => become_server(&command, Some(inside)),
     }
 }
 
-/// The command to run, and its confinement.
-pub(crate) struct Command<'a> {
-    /// All words of the command line.
-    pub(crate) words: &'a [OsString],
-    confinement: Confinement,
-    command: &'a [OsString],
-    program: &'a Path,
+/// Gives up what the server may not do, and becomes it. `inside` is `None` where it has no namespaces.
+fn become_server(command: &Command<'_>, inside: Option<Inside>) -> Result<ExitCode, Failure> {
+    let confinement = &command.confinement;
+    limit(confinement).map_err(Failure::Refused)?;
+    namespaces::give_up_capabilities()
+        .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
+    shut(command, inside.is_some_and(|inside| inside.is_fresh)).map_err(Failure::Refused)?;
+    let binds_none = confinement.bind.as_ref().is_some_and(Vec::is_empty);
+    let calls = Calls {
+        udp: confinement.udp,
+        listen: !binds_none || inside.is_some_and(|inside| inside.own_network),
+        local: inside.is_some(),
+        alone: inside.is_some(),
+    };
+    match seccomp::shut(calls) {
+        Err(why) if !confinement.best_effort => return Err(Failure::Refused(why)),
+        _ => {}
+    }
+    command.run(inside.is_none())
 }
 
-impl<'a> Command<'a> {
-    fn of_words(words: &'a [OsString]) -> Result<Self, Failure> {
-        let end = words.iter().position(|word| word == "--").ok_or_else(|| Failure::refused("no command"))?;
-        let confinement =
-            Confinement::of_words(&words[..end]).ok_or_else(|| Failure::refused("its words are not understood"))?;
-        let command = &words[end + 1..];
-        let program = command.first().map(Path::new).ok_or_else(|| Failure::refused("no command"))?;
-        Ok(Self { words, confinement, command, program })
-    }
-
-    /// Whether it can have a network of its own, with nothing in it.
-    pub(crate) fn has_own_network(&self) -> bool {
-        let none = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
-        none(&self.confinement.connect) && none(&self.confinement.bind) && !self.confinement.udp
-    }
-
-    /// Whether names can only be looked up over TCP.
-    pub(crate) fn resolves_by_tcp(&self) -> bool {
-        !self.confinement.udp && !self.has_own_network()
-    }
-
+impl Command<'_> {
     /// The program with its arguments and environment.
     fn run(&self, is_bare: bool) -> Result<ExitCode, Failure> {
         let words = |words: &mut dyn Iterator<Item = Vec<u8>>| {
@@ -177,60 +136,6 @@ impl<'a> Command<'a> {
 
 /// The variable that tells the C library how to look names up.
 const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
-
-/// An inherited pipe that is close-on-exec: its end of file is this process's alone, not that of what it becomes.
-pub(crate) fn inherited(fd: i32) -> Option<File> {
-    let file = File::options().write(true).open(format!("/proc/self/fd/{fd}")).ok()?;
-    // The one that was inherited stays open in the server otherwise; the new one is close-on-exec.
-    close(fd).ok()?;
-    Some(file)
-}
-
-fn attempt(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, Failure> {
-    let (stage, words) = words.split_first().ok_or_else(|| Failure::refused("no stage"))?;
-    let stage = Stage::of_word(stage).ok_or_else(|| Failure::refused("its stage is not understood"))?;
-    let command = Command::of_words(words)?;
-    if let Some(own) = command.confinement.own.as_ref().filter(|_| !matches!(stage, Stage::Inside { .. })) {
-        make(own).map_err(|error| Failure::Refused(format!("its folder {} cannot be made: {error}", own.display())))?;
-    }
-    match stage {
-        Stage::Begin { supervisor } => {
-            namespaces::end_with(supervisor)?;
-            match namespaces::keep(&command, verdict)? {
-                Some(code) => Ok(code),
-                None => become_server(&command, None),
-            }
-        }
-        Stage::Bare { supervisor } => {
-            namespaces::end_with(supervisor)?;
-            become_server(&command, None)
-        }
-        Stage::First { keeper, own_network } => namespaces::be_first(&command, keeper, own_network, verdict),
-        Stage::Inside { is_fresh, own_network } => become_server(&command, Some((is_fresh, own_network))),
-    }
-}
-
-/// Gives up what the server may not do, and becomes it. `inside`: in namespaces, whether `/proc` and network are its
-/// own.
-fn become_server(command: &Command<'_>, inside: Option<(bool, bool)>) -> Result<ExitCode, Failure> {
-    let confinement = &command.confinement;
-    limit(confinement).map_err(Failure::Refused)?;
-    namespaces::give_up_capabilities()
-        .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
-    shut(command, inside.is_some_and(|(is_fresh, _)| is_fresh)).map_err(Failure::Refused)?;
-    let binds_none = confinement.bind.as_ref().is_some_and(Vec::is_empty);
-    let calls = Calls {
-        udp: confinement.udp,
-        listen: !binds_none || inside.is_some_and(|(_, own_network)| own_network),
-        local: inside.is_some(),
-        alone: inside.is_some(),
-    };
-    match seccomp::shut(calls) {
-        Err(why) if !confinement.best_effort => return Err(Failure::Refused(why)),
-        _ => {}
-    }
-    command.run(inside.is_none())
-}
 
 fn limit(confinement: &Confinement) -> Result<(), String> {
     let lower = |resource: Resource, name: &str, limit: u64| {
@@ -310,63 +215,6 @@ pub fn support() -> Option<i32> {
         }
     });
     asked.join().ok().flatten()
-}
-
-/// A file or folder that the server may reach.
-pub(crate) struct Grant {
-    pub(crate) path: PathBuf,
-    /// The server may change it.
-    pub(crate) writable: bool,
-    /// A device: the server may write to it, and not make others.
-    device: bool,
-}
-
-impl Command<'_> {
-    /// Everything that this server may reach, as far as it exists.
-    ///
-    /// # Errors
-    /// When a named file or folder does not exist.
-    pub(crate) fn grants(&self) -> Result<Vec<Grant>, String> {
-        let confinement = &self.confinement;
-        let mut grants = Vec::new();
-        let mut add = |path: &Path, writable: bool, device: bool| {
-            if path.exists() {
-                grants.push(Grant { path: path.to_owned(), writable, device });
-            }
-        };
-        for path in Confinement::SYSTEM {
-            add(Path::new(path), false, false);
-        }
-        for path in Confinement::DEVICES {
-            add(Path::new(path), false, true);
-        }
-        // An entry that names no home means the one that the server gets.
-        let home = confinement.home.clone().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
-        let folder = own_folder(home.as_deref());
-        let changeable = folder.iter().chain(&confinement.own).chain(&confinement.write);
-        let changeable: Vec<_> = changeable.filter_map(|path| path.canonicalize().ok()).collect();
-        let brought = installed_at(self.program, home.as_deref());
-        for path in brought.iter().filter(|path| links::first_within(path, &changeable).is_none()) {
-            add(path, false, false);
-        }
-        for path in folder.iter().chain(&confinement.own) {
-            add(path, true, false);
-        }
-        for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
-            for path in paths {
-                path.metadata().map_err(|error| format!("`sandbox.{field}` names {}: {error}", path.display()))?;
-                if let Some(link) = links::first_within(path, &changeable) {
-                    let (path, link) = (path.display(), link.display());
-                    return Err(format!(
-                        "`sandbox.{field}` names {path}, and the server could have made the link {link} itself: name what it \
-                         is to lead to"
-                    ));
-                }
-                add(path, writable, false);
-            }
-        }
-        Ok(grants)
-    }
 }
 
 fn open_files(rules: RulesetCreated, command: &Command<'_>, is_fresh: bool) -> Result<RulesetCreated, String> {
@@ -453,79 +301,4 @@ impl Public {
 
 fn make(own: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
-}
-
-/// The working folder, unless it is the user's home or holds it.
-fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
-    let folder = std::env::current_dir().ok()?;
-    let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
-    let holds_home = home.is_some_and(|home| home.starts_with(&folder));
-    (folder != Path::new("/") && !holds_home).then_some(folder)
-}
-
-/// Where `program` and what belongs to it are installed: `~/.nvm/versions/node/v22` for `…/v22/bin/node`, by the name that it
-/// was called and by the one that this leads to; and where the Python of a virtual environment is.
-fn installed_at(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let homes: Vec<PathBuf> =
-        home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]).flatten().collect();
-    let real = program.canonicalize().ok();
-    let programs = [Some(program.to_owned()), real];
-    let pythons = programs.clone().map(|program| program?.with_file_name("python").canonicalize().ok());
-    // A server may be able to put a link of this name there.
-    let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
-    programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &homes)).collect()
-}
-
-/// Whether this is a Python where installations have it.
-fn is_installed_python(program: &Path) -> bool {
-    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let is_in_bin = program.parent().and_then(Path::file_name) == Some(OsStr::new("bin"));
-    let is_program =
-        || program.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
-    is_in_bin && ["python", "pypy", "graalpy"].iter().any(|python| name.starts_with(python)) && is_program()
-}
-
-/// The folder that `program` belongs to: the one that its `bin` is in. If that is directly in the home, only the
-/// folders that are certainly parts of programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
-fn brought_by(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
-    let holds_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
-    let Some(folder) = program.parent().filter(|folder| !holds_home(folder)) else {
-        return vec![program.to_owned()];
-    };
-    let is_bin = ["bin", "sbin", "shims", "libexec"].iter().any(|name| folder.file_name() == Some(OsStr::new(name)));
-    match folder.parent().filter(|above| is_bin && !holds_home(above) && *above != Path::new("/")) {
-        None => vec![folder.to_owned()],
-        Some(above) if homes.iter().any(|home| above.parent() == Some(home)) => {
-            PARTS.iter().map(|part| above.join(part)).collect()
-        }
-        Some(above) => vec![above.to_owned()],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_brings_what_it_is_installed_with_and_never_a_home() {
-        let homes = [PathBuf::from("/data/me"), PathBuf::from("/home/me")];
-        for (program, installed) in [
-            ("/home/me/.nvm/versions/node/v22/bin/node", "/home/me/.nvm/versions/node/v22"),
-            ("/home/me/.local/share/uv/tools/x/bin/x", "/home/me/.local/share/uv/tools/x"),
-            ("/home/me/bin/server", "/home/me/bin"),
-            ("/home/bin/server", "/home/bin"),
-            ("/home/me/server", "/home/me/server"),
-            ("/home/server", "/home/server"),
-            ("/bin/sh", "/bin"),
-            ("/opt/x/bin/sh", "/opt/x"),
-            ("/home/me/project/server", "/home/me/project"),
-        ] {
-            assert_eq!(brought_by(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
-        }
-        for program in ["/home/me/.cargo/bin/server", "/home/me/.local/bin/uvx", "/home/me/.pyenv/shims/python3"] {
-            let brought = brought_by(Path::new(program), &homes);
-            assert!(brought.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {brought:?}");
-            assert!(brought.iter().all(|path| path.components().count() == 5), "{program}: {brought:?}");
-        }
-    }
 }

@@ -56,6 +56,8 @@ mod confine;
 mod confinement;
 pub mod container;
 #[cfg(target_os = "linux")]
+mod grants;
+#[cfg(target_os = "linux")]
 pub mod lineage;
 pub mod links;
 #[cfg(target_os = "linux")]
@@ -67,6 +69,10 @@ pub mod protocol;
 mod root;
 #[cfg(target_os = "linux")]
 mod seccomp;
+#[cfg(target_os = "linux")]
+mod spawn;
+#[cfg(target_os = "linux")]
+mod stage;
 #[cfg(target_os = "linux")]
 pub mod table;
 #[cfg(target_os = "linux")]

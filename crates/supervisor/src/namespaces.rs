@@ -8,7 +8,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors")]
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,21 +24,16 @@ use rustix::process::{DumpableBehavior, WaitOptions, WaitStatus};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use crate::CONFINE;
-use crate::confine::{Command, Failure, Stage};
 use crate::protocol::{EXIT_FD, VERDICT_FD};
-use crate::tree::{release_streams, start};
+use crate::root;
+use crate::spawn::{inherited, release_streams, start};
+use crate::stage::{Command, Failure, INSIDE, Inside, Stage};
 
 /// How long what a server left behind may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// How often to check whether it has.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// The beginning of the verdict once the server is in namespaces.
-pub(crate) const INSIDE: &str = "inside\n";
-
-/// How many of our processes are between supervisor and server then.
-pub(crate) const HELPERS: u32 = 2;
 
 /// What the first process needs: to mount, and to give up the rest.
 const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
@@ -82,7 +77,8 @@ pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<
     let (exit, exit_theirs) = io::pipe().map_err(bare)?;
     let told = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
     let [told, exit_theirs] = [above(told.into()).map_err(bare)?, above(exit_theirs.into()).map_err(bare)?];
-    let words = command.again(&Stage::First { keeper: getpid().as_raw(), own_network });
+    let stage = Stage::First { keeper: getpid().as_raw(), own_network };
+    let words = stage.command(command.words.iter().cloned());
     let first = start(&words, &[(told.as_raw_fd(), VERDICT_FD), (exit_theirs.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::Bare(errno.to_string()))?;
     drop((told, exit_theirs));
@@ -143,18 +139,18 @@ pub(crate) fn be_first(
     own_network: bool,
     verdict: &mut Option<File>,
 ) -> Result<ExitCode, Failure> {
-    let mut exit = crate::confine::inherited(EXIT_FD).ok_or_else(|| Failure::refused("its keeper does not listen"))?;
+    let mut exit = inherited(EXIT_FD).ok_or_else(|| Failure::refused("its keeper does not listen"))?;
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-first");
     end_with(keeper)?;
     let grants = command.grants().map_err(Failure::Refused)?;
     let grants: Vec<_> = grants.into_iter().filter(|grant| !grant.path.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
-    let is_fresh = crate::root::enter(&grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
+    let is_fresh = root::enter(&grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
     give_up_capabilities().map_err(|error| Failure::Bare(error.to_string()))?;
     let mut told = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
     let _ = told.write_all(INSIDE.as_bytes());
-    let words = command.again(&Stage::Inside { is_fresh, own_network });
+    let words = Stage::Inside(Inside { is_fresh, own_network }).command(command.words.iter().cloned());
     let server = match start(&words, &[(told.as_raw_fd(), VERDICT_FD)]) {
         Ok(server) => server,
         Err(errno) => {
@@ -223,14 +219,6 @@ pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
 }
 
-impl Command<'_> {
-    /// The words that start this program once more, at another stage of the way to the server.
-    fn again(&self, stage: &Stage) -> Vec<OsString> {
-        let begin = [OsStr::new("/proc/self/exe"), OsStr::new(CONFINE)].map(OsString::from);
-        begin.into_iter().chain([stage.word()]).chain(self.words.iter().cloned()).collect()
-    }
-}
-
 /// Whether this system lets this user have namespaces for a sandbox, or why not.
 ///
 /// Starts the running program once more to try it, which must call [`run_if_asked`](crate::run_if_asked).
@@ -275,5 +263,5 @@ pub(crate) fn probe() -> Result<(), String> {
         .and_then(|()| write("uid_map", format!("{user} {user} 1")))
         .and_then(|()| write("gid_map", format!("{group} {group} 1")))
         .map_err(|error| error.to_string())?;
-    crate::root::enter(&[], Path::new("/"), false).map(drop)
+    root::enter(&[], Path::new("/"), false).map(drop)
 }

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, pivot_root};
 
-use crate::confine::Grant;
+use crate::grants::Grant;
 use crate::links;
 
 /// The place of the system's root while the new one is built, and the place where that is built.

@@ -3,12 +3,10 @@
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its environment")]
 
 use std::collections::HashSet;
-use std::env;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,20 +14,18 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout, getpid, setsid};
+use nix::unistd::{Pid, chdir, close, getpid, setsid};
 
-use crate::CONFINE;
-use crate::confine::Stage;
 use crate::confinement::Confinement;
 use crate::container::{ClientEnd, ENGINE_FAILED, Removal, is_readable};
 use crate::mark::mark_this;
-use crate::namespaces::{HELPERS, INSIDE};
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
+use crate::spawn::{release_streams, start};
+use crate::stage::{HELPERS, INSIDE, Stage};
 use crate::table::{self, Identity};
 
 /// How long what a server left behind may take to end after `SIGTERM`.
@@ -172,36 +168,6 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the server in a process group of its own, with this process's streams, environment and working folder.
-///
-/// `posix_spawn` because, unlike `std::process::Command`, it can unblock the signals that are blocked here.
-///
-/// `passed`: descriptors of this process, and those as which it finds them.
-pub(crate) fn start(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
-    let command: Vec<CString> = command.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
-    let program = command.first().ok_or(Errno::EINVAL)?;
-    let mut environment = Vec::new();
-    for (name, value) in env::vars_os() {
-        environment.push(c_string(&[name.into_vec(), value.into_vec()].join(&b'='))?);
-    }
-
-    let mut attributes = PosixSpawnAttr::init()?;
-    attributes.set_sigmask(&SigSet::empty())?;
-    attributes.set_sigdefault(&SigSet::all())?;
-    // Not this process's group, so that a server which signals its own group does not signal its supervisor.
-    attributes.set_pgroup(Pid::from_raw(0))?;
-    attributes.set_flags(
-        PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
-            | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
-            | PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
-    )?;
-    let mut actions = PosixSpawnFileActions::init()?;
-    for (from, to) in passed {
-        actions.add_dup2(*from, *to)?;
-    }
-    posix_spawn(program.as_c_str(), &actions, &attributes, &command, &environment)
-}
-
 /// Starts this program once more, which gives up what `words` do not name and becomes the server; waits until it has.
 /// Returns how many of our processes stay between the two as well.
 fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
@@ -240,10 +206,8 @@ fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid
     let (mut heard, verdict) = io::pipe().map_err(failed)?;
     // Its end of file must be the launcher's alone, and it must not be what it is put in the place of.
     let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
-    let launcher = [OsString::from("/proc/self/exe"), CONFINE.into(), stage.word()];
-    let all: Vec<OsString> =
-        launcher.into_iter().chain(words.iter().cloned()).chain(["--".into()]).chain(command.iter().cloned()).collect();
-    let launcher = start(&all, &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
+    let words = words.iter().cloned().chain(["--".into()]).chain(command.iter().cloned());
+    let launcher = start(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
     drop(verdict);
     let mut said = String::new();
     let _ = (&mut heard).take(VERDICT_BYTES).read_to_string(&mut said);
@@ -254,26 +218,6 @@ fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid
 /// storm grows while it is counted. Only root may, and only root needs it: others are held by `RLIMIT_NPROC`.
 fn go_first() {
     let _ = rustix::process::setpriority_process(None, URGENT);
-}
-
-fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
-    CString::new(bytes).map_err(|_| Errno::EINVAL)
-}
-
-/// Lets go of the server's streams, so that their end of file tells about the server alone, and of its working folder,
-/// so that it can be unmounted.
-pub(crate) fn release_streams() {
-    match File::options().read(true).write(true).open("/dev/null") {
-        Ok(null) => {
-            let _ = dup2_stdin(&null).and(dup2_stdout(&null)).and(dup2_stderr(&null));
-        }
-        Err(_) => {
-            for fd in 0..=2 {
-                let _ = close(fd);
-            }
-        }
-    }
-    let _ = chdir("/");
 }
 
 /// The stages of ending the tree. A later stage never goes back to an earlier one.

@@ -5,7 +5,7 @@ use std::{ops::Range, path::Path, str::FromStr};
 use jsonc_parser::{CollectOptions, ParseOptions, ast, common::Ranged, parse_to_ast};
 use serde_json::Number;
 
-use super::{Raw, Servers, lower_first, not_an_object};
+use super::{Servers, lower_first, not_an_object};
 use crate::{
     document::Document,
     entry::{closest, looks_like_server},
@@ -61,7 +61,7 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
         Container::Under(node) | Container::Root(node) => {
             servers.problems.extend(overlooked(document, &root, node));
             let members = node.members().unwrap_or_default();
-            servers.raw = members.iter().filter(|member| member.name != "$schema").map(Raw::from).collect();
+            servers.raw = members.iter().filter(|member| member.name != "$schema").cloned().collect();
             if is_gemini(document) {
                 servers.raw.iter_mut().for_each(|raw| say_sse(&mut raw.node));
             }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::Number;
 use toml_edit::{Document as Toml, Item, TableLike, Value as TomlValue};
 
-use super::{Agent, Raw, Servers, lower_first, not_an_object};
+use super::{Agent, Servers, lower_first, not_an_object};
 use crate::{
     document::Document,
     node::{Member, Node, Value},
@@ -34,7 +34,7 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
         let Some(members) = table.node.members() else {
             return Err(not_an_object(document, &table.node, "`mcp_servers`"));
         };
-        servers.raw.extend(members.iter().map(Raw::from));
+        servers.raw.extend(members.iter().cloned());
     }
     if let Some(list) = root.get("agents") {
         agents(document, &list.node, &mut servers);
@@ -76,7 +76,7 @@ fn named_list(
     place: &str,
     list: &Node,
     problems: &mut Vec<Problem>,
-) -> Result<Vec<Raw>, Box<Problem>> {
+) -> Result<Vec<Member>, Box<Problem>> {
     let Value::List(nodes) = &list.value else {
         let problem = Problem::error(format!("`{place}` must be a list: write `[[{place}]]` above each server"));
         return Err(Box::new(document.locate(problem, list.at.clone())));
@@ -85,7 +85,7 @@ fn named_list(
     for node in nodes {
         let name = node.get("name").map(|member| (&member.node.value, member.node.at.clone()));
         match (name, node.members()) {
-            (Some((Value::Text(name), name_at)), Some(members)) => raw.push(Raw {
+            (Some((Value::Text(name), name_at)), Some(members)) => raw.push(Member {
                 name: name.clone(),
                 name_at,
                 node: Node {

@@ -4,7 +4,7 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use crate::mask;
+use super::masked;
 
 /// Where the lines of one text are. Every call must pass the same text.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +66,7 @@ impl Line {
             number,
             start,
             bytes: shown.len(),
-            masked: mask::line(shown).chars().collect(),
+            masked: masked(shown).chars().collect(),
             places: whole.char_indices().map(|(at, _)| start + at).collect(),
         }
     }

@@ -11,9 +11,8 @@ use toolrack_host::ServerSpec;
 
 use super::{EditError, File};
 use crate::{
-    dialect::Raw,
     entry::{Decoded, Report, canonical, decode},
-    node::Node,
+    node::{Member, Node},
     redact,
 };
 
@@ -25,7 +24,7 @@ const TOGETHER: &[&[&str]] = &[&["type", "command", "args", "url"], &["env", "in
 
 /// Reads `entry`, when it is a server, and the names of the members that no field of ours takes.
 pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
-    let raw = Raw { name: name.to_owned(), name_at: 0..0, node };
+    let raw = Member { name: name.to_owned(), name_at: 0..0, node };
     let mut report = Report::new(None, name);
     match decode(&raw, &mut report) {
         Decoded::Server(spec) => Some((*spec, report.into_untaken())),

@@ -10,7 +10,7 @@ use toolrack_host::{
 use super::*;
 
 fn read(entry: &Json) -> (Decoded, Vec<Problem>) {
-    let raw = Raw { name: "demo".into(), name_at: 0..0, node: Node::from_json(entry) };
+    let raw = Member { name: "demo".into(), name_at: 0..0, node: Node::from_json(entry) };
     let mut report = Report::new(None, "demo");
     let decoded = decode(&raw, &mut report);
     (decoded, report.into_problems())
@@ -403,7 +403,7 @@ fn a_misspelt_command_is_named_with_what_was_meant() {
 
 #[test]
 fn a_name_that_cannot_be_one_costs_the_entry() {
-    let raw = Raw { name: "a/b".into(), name_at: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
+    let raw = Member { name: "a/b".into(), name_at: 0..0, node: Node::from_json(&json!({ "command": "x" })) };
     let mut report = Report::new(None, "a/b");
     assert!(matches!(decode(&raw, &mut report), Decoded::Broken));
 }
@@ -428,7 +428,7 @@ fn any_json() -> impl Strategy<Value = Json> {
 }
 
 /// What the text of an entry says, with every member that stands in it.
-fn read_text(text: &str) -> (Raw, Decoded, Vec<Problem>) {
+fn read_text(text: &str) -> (Member, Decoded, Vec<Problem>) {
     let document = Document::new(Some("mcp.json".into()), &format!(r#"{{ "mcpServers": {{ "demo": {text} }} }}"#));
     let raw = crate::dialect::servers(&document).unwrap().raw.remove(0);
     let mut report = Report::new(Some(&document), "demo");

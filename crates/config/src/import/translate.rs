@@ -11,7 +11,6 @@ use super::{
     texts::Texts,
 };
 use crate::{
-    dialect::Raw,
     entry::{Report, canonical, closest},
     node::{Member, Node, Value},
     placeholder::{Bare, is_name},
@@ -24,12 +23,12 @@ const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 /// An entry in our own form, each field with its place in the other program's file.
 #[derive(Debug)]
 pub(super) struct Translated {
-    pub(super) raw: Raw,
+    pub(super) raw: Member,
     pub(super) notes: Vec<String>,
 }
 
 /// Translates `raw`, or reports why it cannot. It does not judge what the entry says.
-pub(super) fn entry(origin: &Origin<'_>, raw: &Raw, report: &mut Report<'_>) -> Option<Translated> {
+pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) -> Option<Translated> {
     let Some(members) = raw.node.members() else {
         let message = format!("an entry must be an object, not {}", raw.node.kind());
         report.add(Problem::error(message), &raw.node.at);
@@ -44,7 +43,7 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Raw, report: &mut Report<'_>) -> 
     translation.switch(&raw.name, &raw.name_at);
     let Translation { texts, out, .. } = translation;
     let node = Node { at: raw.node.at.clone(), value: Value::Map(out) };
-    let raw = Raw { name: name.into_owned(), name_at: raw.name_at.clone(), node };
+    let raw = Member { name: name.into_owned(), name_at: raw.name_at.clone(), node };
     Some(Translated { raw, notes: texts.notes })
 }
 

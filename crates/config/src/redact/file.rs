@@ -4,11 +4,10 @@ use std::ops::Range;
 
 use serde_json::Value as Json;
 
-use super::literal;
 use crate::{
     dialect::{self, json::comment_length},
-    document::Document,
-    mask::{self, HIDDEN},
+    document::{Document, masked},
+    mask::{self, HIDDEN, literal},
     node::{Node, Value},
     placeholder::Bare,
 };
@@ -42,7 +41,7 @@ enum Above {
 pub(crate) fn file(document: &Document) -> String {
     let text = &document.text;
     let Ok(root) = dialect::parse(document) else {
-        return text.split('\n').map(mask::line).collect::<Vec<_>>().join("\n");
+        return text.split('\n').map(masked).collect::<Vec<_>>().join("\n");
     };
     let mut hidden = Hidden::new();
     let mut shown = Vec::new();
@@ -179,7 +178,7 @@ fn hide_comments(text: &str, mut shown: Vec<Range<usize>>, is_toml: bool, hidden
 fn comment_line(line: &str) -> String {
     let (marker, rest) = line.split_at(line.len() - line.trim_start_matches(['/', '*', '#', ' ', '\t']).len());
     let is_setting = rest.contains(['"', '\'', '=', ':']);
-    format!("{marker}{}", if is_setting { mask::line(rest) } else { mask::argument(rest) })
+    format!("{marker}{}", if is_setting { masked(rest) } else { mask::argument(rest) })
 }
 
 #[cfg(test)]

@@ -1,0 +1,221 @@
+//! [`SignIn`], and what its parts share: the slots, the store and its leases, and the work that must not stop.
+
+mod builder;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use toolrack_host::{Destination, Fact, Resolver, ServerName, Witness, spec::OAuth};
+use tracing::Instrument as _;
+use url::Url;
+
+pub use builder::SignInBuilder;
+
+use crate::{
+    browser::Browser,
+    credentials::Credentials,
+    error::AuthError,
+    slot::{Slot, Turn},
+    store::{Lease, MemoryTokens, StoreError, TokenKey, TokenStore, resource},
+    wire::Wires,
+};
+
+/// How long a lease lasts at most; longer than any work under one.
+const LEASE: Duration = Duration::from_secs(120);
+/// How long to wait for another process's refresh.
+const LEASE_WAIT: Duration = Duration::from_secs(60);
+/// For work that must not stop in the middle: a wait for the lease, and what is done under it.
+const LONGEST: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE.as_secs());
+/// How long the end of a program may wait for that work.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the user should do, in words: for this server, with these scopes if there are any.
+type How = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
+/// Receives every secret before it is used.
+type Hears = dyn Fn(&str) + Send + Sync;
+
+/// Signs the requests of a host in. Cheap to clone.
+///
+/// It renews a token before it expires, and once when a server refuses it. Of several tasks and processes that want to,
+/// one does, and the others use its result. Without a [`Browser`] it asks no user: a server that wants one reports so.
+#[derive(Clone)]
+pub struct SignIn(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    store: Arc<dyn TokenStore>,
+    resolver: Arc<dyn Resolver>,
+    pub(crate) browser: Option<Arc<dyn Browser>>,
+    tenant: String,
+    user: String,
+    pub(crate) how: Box<How>,
+    hears: Box<Hears>,
+    witness: Option<Arc<dyn Witness>>,
+    pub(crate) wires: Wires,
+    /// One for each server and account that was ever used; no more than are configured.
+    slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
+    /// Work that runs to its end, whichever task waits. Closed from the beginning: it can be waited for at any time.
+    under_way: TaskTracker,
+}
+
+/// A request, or a user, that wants to be signed in somewhere.
+#[derive(Clone)]
+pub(crate) struct Errand {
+    pub(crate) oauth: OAuth,
+    pub(crate) slot: Arc<Slot>,
+    /// The server's URL as authorization servers know it.
+    pub(crate) server: Url,
+    /// The turn of a request, which is kept until the work that it began is done.
+    pub(crate) turn: Turn,
+}
+
+impl fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignIn").field("browser", &self.0.browser.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Default for SignIn {
+    /// Keeps tokens for as long as this process lives.
+    fn default() -> Self {
+        Self::builder(Arc::new(MemoryTokens::default())).build()
+    }
+}
+
+/// One stored sign-in. Untrusted: servers choose the issuer and the scopes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Account {
+    /// The server and the account.
+    pub key: TokenKey,
+    /// The authorization server that issued the tokens.
+    pub issuer: String,
+    /// The granted scopes.
+    pub scopes: Vec<String>,
+    /// When the access token ends, in seconds since 1970; `None` if that is not known.
+    pub expires: Option<u64>,
+    /// Whether it can be renewed without the user.
+    pub renewable: bool,
+    /// Whether there are tokens. Otherwise only the registration at the issuer is kept.
+    pub signed_in: bool,
+}
+
+impl SignIn {
+    /// Every sign-in of this tenant and user.
+    ///
+    /// # Errors
+    /// [`AuthError::Store`] when they cannot be read.
+    pub async fn accounts(&self) -> Result<Vec<Account>, AuthError> {
+        let mut accounts = Vec::new();
+        let own = |key: &TokenKey| key.tenant == self.0.tenant && key.user == self.0.user;
+        for key in self.0.store.keys().await?.into_iter().filter(own) {
+            let Some(kept) = self.0.load(&key).await? else {
+                continue;
+            };
+            let tokens = kept.tokens.as_ref();
+            accounts.push(Account {
+                key,
+                scopes: tokens.map(|tokens| tokens.scopes.clone()).unwrap_or_default(),
+                expires: tokens.and_then(|tokens| tokens.expires),
+                renewable: tokens.is_some_and(|tokens| tokens.refresh.is_some()),
+                signed_in: tokens.is_some(),
+                issuer: kept.issuer,
+            });
+        }
+        Ok(accounts)
+    }
+
+    /// Waits until no renewal, sign-in or sign-out is at a point where it must not stop, at most for five seconds: for
+    /// the end of a program, after its hosts have ended. A renewal outlives the request that began it, because the
+    /// server may have spent the old refresh token already.
+    pub async fn settled(&self) {
+        if timeout(PATIENCE, self.0.under_way.wait()).await.is_err() {
+            tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) async fn errand(&self, to: Destination<'_>) -> Result<Errand, AuthError> {
+        let resolved = self.resolver.oauth(to.server, to.spec).await;
+        let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
+        Ok(Errand { oauth, slot: self.slot(&to), server: resource(to.url), turn: None })
+    }
+
+    pub(crate) fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
+        let key = TokenKey {
+            tenant: self.tenant.clone(),
+            user: self.user.clone(),
+            account: to.spec.oauth.account.clone().unwrap_or_default(),
+            ..TokenKey::of(to.url)
+        };
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots.entry(key).or_insert_with_key(|key| Arc::new(Slot::new(key.clone())));
+        Arc::clone(slot)
+    }
+
+    pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, StoreError> {
+        let kept = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
+        kept.iter().flat_map(Credentials::secrets).for_each(|secret| (self.hears)(secret));
+        Ok(kept)
+    }
+
+    /// Keeps new credentials, under the lease.
+    pub(crate) async fn save(
+        &self,
+        slot: &Slot,
+        lease: &dyn Lease,
+        credentials: Credentials,
+    ) -> Result<(), StoreError> {
+        // Known first: a token that cannot be kept is still good for as long as this process lives.
+        credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
+        let bytes = credentials.to_bytes();
+        slot.knows(Some(Arc::new(credentials)));
+        lease.save(bytes).await
+    }
+
+    /// Keeps the credentials of a new sign-in, which no renewal of the old ones overwrites.
+    pub(crate) async fn keep(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
+        let lease = self.lease(&slot.key).await?;
+        let saved = self.save(slot, lease.as_ref(), credentials).await;
+        lease.release().await;
+        Ok(saved?)
+    }
+
+    /// Begins `work`, which runs to its end even when no task waits for it any more: a response that is thrown away
+    /// would be lost with the token in it, and a lease that is not released holds up every process until it runs out.
+    pub(crate) fn whole<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, AuthError>> {
+        let late = |_| AuthError::Unavailable { why: format!("it was not done within {} s", LONGEST.as_secs()) };
+        let stopped = |_| AuthError::Unavailable { why: "it was stopped before it was done".to_owned() };
+        let work = self.under_way.spawn(timeout(LONGEST, work).in_current_span());
+        Box::pin(async move { work.await.map_err(stopped)?.map_err(late)? })
+    }
+
+    pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn Lease>, AuthError> {
+        let late = || AuthError::Unavailable {
+            why: format!("another process renews this sign-in for longer than {} s", LEASE_WAIT.as_secs()),
+        };
+        let lease = timeout(LEASE_WAIT, self.store.lease(key, LEASE)).await.map_err(|_| late())?;
+        lease.map_err(AuthError::Store)
+    }
+
+    /// Passes `fact` to the witness, where there is one.
+    pub(crate) fn tell(&self, fact: Fact) {
+        if let Some(witness) = &self.witness {
+            witness.saw(fact);
+        }
+    }
+
+    pub(crate) fn tell_of_failure(&self, server: &ServerName, error: &AuthError) {
+        self.tell(Fact::SignInFailed { server: server.clone(), error: error.to_string(), code: error.code() });
+    }
+}

@@ -1,0 +1,90 @@
+//! What this process knows of one sign-in.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{clock::now, credentials::Credentials, dpop::Nonce, store::TokenKey};
+
+/// The sign-in of one account with one server.
+pub(crate) struct Slot {
+    pub(crate) key: TokenKey,
+    state: Mutex<State>,
+    /// The task with the permit looks into the store or renews; the others wait for its result.
+    turn: Arc<Semaphore>,
+}
+
+/// The turn of a slot, where a task has it. It ends with the last copy.
+pub(crate) type Turn = Option<Arc<OwnedSemaphorePermit>>;
+
+#[derive(Default)]
+struct State {
+    known: Known,
+    /// The nonce that the server wants in proofs.
+    nonce: Option<Nonce>,
+    /// Why the last renewal failed, if it did: each request tries again, and a lasting failure is reported once.
+    failing: Option<&'static str>,
+}
+
+#[derive(Default)]
+enum Known {
+    /// The store was not read yet.
+    #[default]
+    Unknown,
+    Nothing,
+    Something(Arc<Credentials>),
+}
+
+impl Slot {
+    pub(crate) fn new(key: TokenKey) -> Self {
+        Self { key, state: Mutex::default(), turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn knows(&self, credentials: Option<Arc<Credentials>>) {
+        self.state().known = match credentials.filter(|credentials| credentials.tokens.is_some()) {
+            Some(credentials) => Known::Something(credentials),
+            None => Known::Nothing,
+        };
+    }
+
+    /// The credentials that are known, however old they are.
+    pub(crate) fn known(&self) -> Option<Arc<Credentials>> {
+        match &self.state().known {
+            Known::Something(credentials) => Some(Arc::clone(credentials)),
+            Known::Unknown | Known::Nothing => None,
+        }
+    }
+
+    /// What can be used without a look into the store or a refresh; `None` when one of them is needed.
+    pub(crate) fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
+        match &self.state().known {
+            Known::Unknown => None,
+            Known::Nothing => Some(None),
+            Known::Something(credentials) => {
+                let is_stale = credentials.tokens.as_ref().is_none_or(|tokens| tokens.is_stale(now()));
+                (!is_stale).then(|| Some(Arc::clone(credentials)))
+            }
+        }
+    }
+
+    pub(crate) async fn turn(&self) -> Turn {
+        Arc::clone(&self.turn).acquire_owned().await.ok().map(Arc::new)
+    }
+
+    pub(crate) fn nonce(&self) -> Option<Nonce> {
+        self.state().nonce.clone()
+    }
+
+    pub(crate) fn set_nonce(&self, nonce: Option<Nonce>) {
+        self.state().nonce = nonce;
+    }
+
+    /// Notes how a renewal went, with the code of its failure; returns whether the one before went otherwise.
+    pub(crate) fn renewal_went(&self, failing: Option<&'static str>) -> bool {
+        std::mem::replace(&mut self.state().failing, failing) != failing
+    }
+}

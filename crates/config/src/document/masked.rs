@@ -1,0 +1,148 @@
+//! A line that cannot be parsed, with its values hidden, so that it can be shown in a message.
+
+/// Bare words that are shown: they are grammar, not values.
+const WORDS: &[&str] = &["true", "false", "null"];
+
+/// The longest bare word that can be a key.
+const MAX_KEY: usize = 32;
+
+/// `line` of a JSON or TOML file with all values replaced by asterisks, character by character, so that columns stay.
+///
+/// Keys, punctuation, short numbers and the words of the grammar remain; everything else is taken for a value.
+pub(crate) fn masked(line: &str) -> String {
+    let chars: Vec<char> = line.chars().collect();
+    let mut out = String::with_capacity(line.len());
+    let mut at = 0;
+    // Whether a key may stand here: at the beginning of the line, after `{`, `[` or `,`.
+    let mut key_place = true;
+    while let Some(&c) = chars.get(at) {
+        match c {
+            '"' | '\'' => {
+                let end = string_end(&chars, at);
+                let shown = key_place && is_followed_by_value(&chars, end);
+                extend(&mut out, &chars[at..end], shown);
+                key_place = false;
+                at = end;
+            }
+            '#' => return hide_rest(out, &chars, at, 1),
+            '/' if matches!(chars.get(at + 1), Some('/' | '*')) => {
+                return hide_rest(out, &chars, at, 2);
+            }
+            '{' | '}' | '[' | ']' | ':' | ',' | '=' | '.' => {
+                key_place = matches!(c, '{' | '[' | ',') || (key_place && c == '.');
+                out.push(c);
+                at += 1;
+            }
+            c if c.is_whitespace() => {
+                out.push(c);
+                at += 1;
+            }
+            _ => {
+                let end = word_end(&chars, at);
+                let word: String = chars[at..end].iter().collect();
+                let is_key = key_place && end - at <= MAX_KEY && is_followed_by_name_end(&chars, end);
+                let shown = is_key || WORDS.contains(&&*word) || is_small_number(&word);
+                extend(&mut out, &chars[at..end], shown);
+                key_place = key_place && is_key;
+                at = end;
+            }
+        }
+    }
+    out
+}
+
+fn extend(out: &mut String, chars: &[char], shown: bool) {
+    let last = chars.len().saturating_sub(1);
+    out.extend(chars.iter().enumerate().map(|(index, &c)| {
+        let is_quote = (index == 0 || index == last) && matches!(c, '"' | '\'');
+        if shown || is_quote { c } else { '*' }
+    }));
+}
+
+fn hide_rest(mut out: String, chars: &[char], at: usize, marker: usize) -> String {
+    let (marker, rest) = chars[at..].split_at(marker);
+    out.extend(marker);
+    out.extend(rest.iter().map(|&c| if c.is_whitespace() { c } else { '*' }));
+    out
+}
+
+/// Behind the closing quote, or the end of the line.
+fn string_end(chars: &[char], start: usize) -> usize {
+    let quote = chars[start];
+    let mut at = start + 1;
+    while let Some(&c) = chars.get(at) {
+        at += match c {
+            '\\' if quote == '"' => 2,
+            c if c == quote => return at + 1,
+            _ => 1,
+        };
+    }
+    chars.len()
+}
+
+fn word_end(chars: &[char], start: usize) -> usize {
+    let is_end = |c: &char| c.is_whitespace() || "{}[]:,=.\"'".contains(*c);
+    chars[start..].iter().position(is_end).map_or(chars.len(), |length| start + length)
+}
+
+fn next_visible(chars: &[char], at: usize) -> Option<char> {
+    chars[at..].iter().copied().find(|c| !c.is_whitespace())
+}
+
+fn is_followed_by_value(chars: &[char], at: usize) -> bool {
+    matches!(next_visible(chars, at), Some(':' | '='))
+}
+
+/// A bare key ends before its value, before the next part of a dotted key, or with a table's header.
+fn is_followed_by_name_end(chars: &[char], at: usize) -> bool {
+    let header = chars.first() == Some(&'[');
+    match next_visible(chars, at) {
+        Some(':' | '=') => true,
+        Some('.' | ']') => header,
+        _ => false,
+    }
+}
+
+fn is_small_number(word: &str) -> bool {
+    word.len() <= 6 && word.parse::<f64>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_and_grammar_remain_and_values_do_not() {
+        for (given, shown) in [
+            (r#"  "env": { "TOKEN": "canary" },"#, r#"  "env": { "TOKEN": "******" },"#),
+            (r#"  "TOKEN": "canary"#, r#"  "TOKEN": "******"#),
+            (r#"  TOKEN": "canary""#, r#"  *****"**"******""#),
+            (r#""a": true, "port": 8080, "n": 1234567"#, r#""a": true, "port": 8080, "n": *******"#),
+            (r#"headers = { Authorization = "canary" }"#, r#"headers = { Authorization = "******" }"#),
+            ("[mcp_servers.github.env]", "[mcp_servers.github.env]"),
+            ("  // token: canary", "  // ****** ******"),
+            ("TOKEN = canary", "TOKEN = ******"),
+            (r#""a\"b": "canary""#, r#""a\"b": "******""#),
+            ("canary canary", "****** ******"),
+        ] {
+            assert_eq!(masked(given), shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn masking_keeps_every_column(text in "[^\n]{0,80}") {
+            prop_assert_eq!(masked(&text).chars().count(), text.chars().count());
+        }
+
+        #[test]
+        fn a_quoted_value_never_shows(value in "[a-zA-Z0-9+/_-]{8,40}") {
+            let shown = masked(&format!(r#""k": "{value}", x"#));
+            prop_assert!(!shown.contains(&value));
+            let shown = masked(&format!(r#""k": "{value}"#));
+            prop_assert!(!shown.contains(&value));
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The files and folders that a confined server may reach.
+
+#![expect(clippy::disallowed_methods, reason = "a program of its own: it looks at its folder and its environment")]
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::confinement::Confinement;
+use crate::links;
+use crate::stage::Command;
+
+/// Parts of a folder in the home that the programs in it read.
+const PARTS: &[&str] =
+    &["bin", "sbin", "shims", "libexec", "lib", "lib64", "install", "plugins", "version", "versions"];
+
+/// A file or folder that the server may reach.
+pub(crate) struct Grant {
+    pub(crate) path: PathBuf,
+    /// The server may change it.
+    pub(crate) writable: bool,
+    /// A device: the server may write to it, and not make others.
+    pub(crate) device: bool,
+}
+
+impl Command<'_> {
+    /// Everything that this server may reach, as far as it exists.
+    ///
+    /// # Errors
+    /// When a named file or folder does not exist.
+    pub(crate) fn grants(&self) -> Result<Vec<Grant>, String> {
+        let confinement = &self.confinement;
+        let mut grants = Vec::new();
+        let mut add = |path: &Path, writable: bool, device: bool| {
+            if path.exists() {
+                grants.push(Grant { path: path.to_owned(), writable, device });
+            }
+        };
+        for path in Confinement::SYSTEM {
+            add(Path::new(path), false, false);
+        }
+        for path in Confinement::DEVICES {
+            add(Path::new(path), false, true);
+        }
+        // An entry that names no home means the one that the server gets.
+        let home = confinement.home.clone().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
+        let folder = own_folder(home.as_deref());
+        let changeable = folder.iter().chain(&confinement.own).chain(&confinement.write);
+        let changeable: Vec<_> = changeable.filter_map(|path| path.canonicalize().ok()).collect();
+        let brought = installed_at(self.program, home.as_deref());
+        for path in brought.iter().filter(|path| links::first_within(path, &changeable).is_none()) {
+            add(path, false, false);
+        }
+        for path in folder.iter().chain(&confinement.own) {
+            add(path, true, false);
+        }
+        for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
+            for path in paths {
+                path.metadata().map_err(|error| format!("`sandbox.{field}` names {}: {error}", path.display()))?;
+                if let Some(link) = links::first_within(path, &changeable) {
+                    let (path, link) = (path.display(), link.display());
+                    return Err(format!(
+                        "`sandbox.{field}` names {path}, and the server could have made the link {link} itself: name what it \
+                         is to lead to"
+                    ));
+                }
+                add(path, writable, false);
+            }
+        }
+        Ok(grants)
+    }
+}
+
+/// The working folder, unless it is the user's home or holds it.
+fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
+    let folder = std::env::current_dir().ok()?;
+    let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+    let holds_home = home.is_some_and(|home| home.starts_with(&folder));
+    (folder != Path::new("/") && !holds_home).then_some(folder)
+}
+
+/// Where `program` and what belongs to it are installed: `~/.nvm/versions/node/v22` for `…/v22/bin/node`, by the name that it
+/// was called and by the one that this leads to; and where the Python of a virtual environment is.
+fn installed_at(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let homes: Vec<PathBuf> =
+        home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]).flatten().collect();
+    let real = program.canonicalize().ok();
+    let programs = [Some(program.to_owned()), real];
+    let pythons = programs.clone().map(|program| program?.with_file_name("python").canonicalize().ok());
+    // A server may be able to put a link of this name there.
+    let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
+    programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &homes)).collect()
+}
+
+/// Whether this is a Python where installations have it.
+fn is_installed_python(program: &Path) -> bool {
+    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let is_in_bin = program.parent().and_then(Path::file_name) == Some(OsStr::new("bin"));
+    let is_program =
+        || program.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0);
+    is_in_bin && ["python", "pypy", "graalpy"].iter().any(|python| name.starts_with(python)) && is_program()
+}
+
+/// The folder that `program` belongs to: the one that its `bin` is in. If that is directly in the home, only the
+/// folders that are certainly parts of programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
+fn brought_by(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
+    let holds_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
+    let Some(folder) = program.parent().filter(|folder| !holds_home(folder)) else {
+        return vec![program.to_owned()];
+    };
+    let is_bin = ["bin", "sbin", "shims", "libexec"].iter().any(|name| folder.file_name() == Some(OsStr::new(name)));
+    match folder.parent().filter(|above| is_bin && !holds_home(above) && *above != Path::new("/")) {
+        None => vec![folder.to_owned()],
+        Some(above) if homes.iter().any(|home| above.parent() == Some(home)) => {
+            PARTS.iter().map(|part| above.join(part)).collect()
+        }
+        Some(above) => vec![above.to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_brings_what_it_is_installed_with_and_never_a_home() {
+        let homes = [PathBuf::from("/data/me"), PathBuf::from("/home/me")];
+        for (program, installed) in [
+            ("/home/me/.nvm/versions/node/v22/bin/node", "/home/me/.nvm/versions/node/v22"),
+            ("/home/me/.local/share/uv/tools/x/bin/x", "/home/me/.local/share/uv/tools/x"),
+            ("/home/me/bin/server", "/home/me/bin"),
+            ("/home/bin/server", "/home/bin"),
+            ("/home/me/server", "/home/me/server"),
+            ("/home/server", "/home/server"),
+            ("/bin/sh", "/bin"),
+            ("/opt/x/bin/sh", "/opt/x"),
+            ("/home/me/project/server", "/home/me/project"),
+        ] {
+            assert_eq!(brought_by(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
+        }
+        for program in ["/home/me/.cargo/bin/server", "/home/me/.local/bin/uvx", "/home/me/.pyenv/shims/python3"] {
+            let brought = brought_by(Path::new(program), &homes);
+            assert!(brought.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {brought:?}");
+            assert!(brought.iter().all(|path| path.components().count() == 5), "{program}: {brought:?}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The way from a supervisor to a confined server: its stages, the words that one hands to the next, and why it ends.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::CONFINE;
+use crate::confinement::Confinement;
+
+/// The beginning of the verdict once the server is in namespaces.
+pub(crate) const INSIDE: &str = "inside\n";
+
+/// How many of our processes are between supervisor and server then.
+pub(crate) const HELPERS: u32 = 2;
+
+/// Why the server did not start.
+pub(crate) enum Failure {
+    /// The program cannot be run.
+    Exec(Errno),
+    /// The program is not run, because it would not be confined.
+    Refused(String),
+    /// The namespaces that the system gave are of no use: try again without.
+    Bare(String),
+}
+
+impl Failure {
+    pub(crate) fn refused(why: &str) -> Self {
+        Self::Refused(why.to_owned())
+    }
+}
+
+/// The stage on the way to the server, as the first word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The child of the supervisor: makes namespaces, if it can have them.
+    Begin { supervisor: i32 },
+    /// The same, without namespaces.
+    Bare { supervisor: i32 },
+    /// The first process in the namespaces.
+    First { keeper: i32, own_network: bool },
+    /// The process that becomes the server there.
+    Inside(Inside),
+}
+
+/// What is the server's own in its namespaces, beside its files and its shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inside {
+    /// Its `/proc` shows only its own processes.
+    pub(crate) is_fresh: bool,
+    pub(crate) own_network: bool,
+}
+
+impl Stage {
+    /// The command that starts this program once more, at this stage, with `words`.
+    pub(crate) fn command(self, words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+        ["/proc/self/exe".into(), CONFINE.into(), self.word()].into_iter().chain(words).collect()
+    }
+
+    fn word(self) -> OsString {
+        match self {
+            Self::Begin { supervisor } => format!("begin:{supervisor}:0"),
+            Self::Bare { supervisor } => format!("bare:{supervisor}:0"),
+            Self::First { keeper, own_network } => format!("first:{keeper}:{}", u8::from(own_network)),
+            Self::Inside(Inside { is_fresh, own_network }) => {
+                format!("inside:{}:{}", u8::from(is_fresh), u8::from(own_network))
+            }
+        }
+        .into()
+    }
+
+    pub(crate) fn of_word(word: &OsStr) -> Option<Self> {
+        let mut parts = word.to_str()?.split(':');
+        let (name, number, flag) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()? == "1");
+        Some(match name {
+            "begin" => Self::Begin { supervisor: number },
+            "bare" => Self::Bare { supervisor: number },
+            "first" => Self::First { keeper: number, own_network: flag },
+            "inside" => Self::Inside(Inside { is_fresh: number == 1, own_network: flag }),
+            _ => return None,
+        })
+    }
+}
+
+/// The command to run, and its confinement.
+pub(crate) struct Command<'a> {
+    /// All words of the command line.
+    pub(crate) words: &'a [OsString],
+    pub(crate) confinement: Confinement,
+    pub(crate) command: &'a [OsString],
+    pub(crate) program: &'a Path,
+}
+
+impl<'a> Command<'a> {
+    pub(crate) fn of_words(words: &'a [OsString]) -> Result<Self, Failure> {
+        let end = words.iter().position(|word| word == "--").ok_or_else(|| Failure::refused("no command"))?;
+        let confinement =
+            Confinement::of_words(&words[..end]).ok_or_else(|| Failure::refused("its words are not understood"))?;
+        let command = &words[end + 1..];
+        let program = command.first().map(Path::new).ok_or_else(|| Failure::refused("no command"))?;
+        Ok(Self { words, confinement, command, program })
+    }
+
+    /// Whether it can have a network of its own, with nothing in it.
+    pub(crate) fn has_own_network(&self) -> bool {
+        let none = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
+        none(&self.confinement.connect) && none(&self.confinement.bind) && !self.confinement.udp
+    }
+
+    /// Whether names can only be looked up over TCP.
+    pub(crate) fn resolves_by_tcp(&self) -> bool {
+        !self.confinement.udp && !self.has_own_network()
+    }
+}
