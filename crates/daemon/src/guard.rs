@@ -3,6 +3,8 @@
 //! A page of another site can make a browser send requests here. It cannot read the token, its `Origin` is another,
 //! and when it points its own name at this machine (DNS rebinding), the `Host` is another, too.
 
+mod strangers;
+
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
 use axum::{
@@ -18,7 +20,8 @@ use http::{
 use rand::{TryRngCore as _, rngs::OsRng};
 use subtle::ConstantTimeEq as _;
 
-use crate::{api::ApiError, serve::Visitor};
+pub(crate) use self::strangers::{Strangers, Visitor};
+use crate::error::ApiError;
 
 /// Requests with a right token that are answered per second, in the long run and as a burst: far more than the clients
 /// of one gateway can make.

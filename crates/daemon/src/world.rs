@@ -3,6 +3,7 @@
 mod edits;
 mod keeper;
 mod looked;
+mod named;
 mod sign_ins;
 mod tally;
 
@@ -25,15 +26,17 @@ use toolrack_store::{Approval, Store, StoreError};
 pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
 pub(crate) use self::{
     edits::{Change, EditFailed},
+    named::{NotBegun, Running},
     sign_ins::{SigningIn, Unpasted},
     tally::{Recent, Tally},
 };
 use self::{
     keeper::{Keeper, Order},
     looked::Looked,
+    named::Named,
     sign_ins::Begun,
 };
-use crate::{api::Named, event_log::EventLog, questions::Questions};
+use crate::{event_log::EventLog, questions::Questions};
 
 /// The parts of a daemon.
 pub struct Parts {

@@ -4,8 +4,6 @@
 //! too many of them, a new one takes the place of the one that has been silent longest. So connections of programs
 //! without a token keep each other out, and none with one.
 
-mod strangers;
-
 use std::{
     io,
     pin::pin,
@@ -30,9 +28,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use self::strangers::Strangers;
-pub(crate) use self::strangers::Visitor;
 use super::REFUSED;
+use crate::guard::{Strangers, Visitor};
 
 /// How often at most the log reports connections that were ended to make room.
 const TELL: Duration = Duration::from_mins(1);

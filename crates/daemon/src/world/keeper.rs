@@ -11,7 +11,7 @@ use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::api::Problem as ShownProblem;
+use crate::shown;
 
 /// How long a file that is gone may take to come back: some editors delete a file and write it anew.
 const GRACE: Duration = Duration::from_secs(1);
@@ -119,8 +119,8 @@ impl Keeper {
         for problem in &problems {
             tracing::warn!("the configuration was not changed: {problem}");
         }
-        let shown: Vec<_> = problems.iter().map(ShownProblem::from).collect();
-        self.world.log.add("config_rejected", &json!({ "problems": shown }));
+        let told: Vec<_> = problems.iter().map(shown::Problem::from).collect();
+        self.world.log.add("config_rejected", &json!({ "problems": told }));
         self.world.rejected.store(Arc::new(problems.clone()));
         Err(NotReloaded::Rejected(problems))
     }
