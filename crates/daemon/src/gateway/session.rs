@@ -329,11 +329,11 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::gateway::{news::Newsroom, options::GatewayOptions, view::Views};
+    use crate::gateway::{news::NewsSender, options::GatewayOptions, view::Views};
 
     fn session() -> Arc<Session> {
         let bounds = Bounds { calls_per_session: 4, ..Bounds::default() };
-        Session::new(Views::new(&GatewayOptions::default()).whole(), Newsroom::default().subscribe(), &bounds)
+        Session::new(Views::new(&GatewayOptions::default()).whole(), NewsSender::default().subscribe(), &bounds)
     }
 
     fn sessions() -> Sessions {
@@ -359,7 +359,7 @@ mod tests {
         let (sessions, idle, listening) = (sessions(), session(), session());
         sessions.insert(idle.clone()).unwrap();
         sessions.insert(listening.clone()).unwrap();
-        let stream = listening.open_stream(|| Newsroom::default().subscribe());
+        let stream = listening.open_stream(|| NewsSender::default().subscribe());
         advance(Duration::from_secs(60 * 60)).await;
         sessions.sweep();
         assert!(idle.over.is_cancelled() && !listening.over.is_cancelled());
@@ -371,7 +371,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_stream_takes_the_place_of_the_one_before_and_misses_nothing() {
-        let (room, session) = (Newsroom::default(), session());
+        let (room, session) = (NewsSender::default(), session());
         let first = session.open_stream(|| room.subscribe());
         let second = session.open_stream(|| room.subscribe());
         assert!(first.ends.is_cancelled() && !second.ends.is_cancelled());

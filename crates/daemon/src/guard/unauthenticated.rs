@@ -16,21 +16,21 @@ const LOOKED_AT: usize = 16;
 
 /// All of them. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Strangers(Arc<Mutex<Here>>);
+pub(crate) struct Unauthenticated(Arc<Mutex<Here>>);
 
 #[derive(Debug, Default)]
 struct Here {
     /// The number of the next one.
     next: u64,
-    by_number: BTreeMap<u64, Arc<Visitor>>,
+    by_number: BTreeMap<u64, Arc<Connection>>,
 }
 
 /// An HTTP connection, as the handlers of its requests know it.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct Connection {
     number: u64,
     state: watch::Sender<State>,
-    strangers: Strangers,
+    unauthenticated: Unauthenticated,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ struct State {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Visitor>);
+pub(crate) struct Busy(Arc<Connection>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -58,38 +58,39 @@ impl Drop for Busy {
     }
 }
 
-impl Strangers {
+impl Unauthenticated {
     pub(crate) fn len(&self) -> usize {
         self.here().by_number.len()
     }
 
     /// Registers a new connection.
-    pub(crate) fn enter(&self) -> Arc<Visitor> {
+    pub(crate) fn enter(&self) -> Arc<Connection> {
         let state = State { is_known: false, is_over: false, requests: 0, silent: Instant::now() };
         let mut here = self.here();
         let number = here.next;
         here.next += 1;
-        let visitor = Arc::new(Visitor { number, state: watch::Sender::new(state), strangers: self.clone() });
-        here.by_number.insert(number, Arc::clone(&visitor));
-        visitor
+        let connection =
+            Arc::new(Connection { number, state: watch::Sender::new(state), unauthenticated: self.clone() });
+        here.by_number.insert(number, Arc::clone(&connection));
+        connection
     }
 
     /// Removes a connection that has ended.
-    pub(crate) fn leave(&self, visitor: &Visitor) {
-        self.here().by_number.remove(&visitor.number);
+    pub(crate) fn leave(&self, connection: &Connection) {
+        self.here().by_number.remove(&connection.number);
     }
 
     /// Ends the one of the oldest that has been silent longest; one whose request is being answered, only when all
     /// are. Returns whether there was one.
     pub(crate) fn end_one(&self) -> bool {
         let mut here = self.here();
-        let longest = here.by_number.values().take(LOOKED_AT).min_by_key(|visitor| {
-            let state = *visitor.state.borrow();
+        let longest = here.by_number.values().take(LOOKED_AT).min_by_key(|connection| {
+            let state = *connection.state.borrow();
             (state.requests > 0, state.silent)
         });
-        let Some(number) = longest.map(|visitor| visitor.number) else { return false };
-        if let Some(visitor) = here.by_number.remove(&number) {
-            visitor.change(|state| state.is_over = true);
+        let Some(number) = longest.map(|connection| connection.number) else { return false };
+        if let Some(connection) = here.by_number.remove(&number) {
+            connection.change(|state| state.is_over = true);
         }
         true
     }
@@ -99,7 +100,7 @@ impl Strangers {
     }
 }
 
-impl Visitor {
+impl Connection {
     /// Registers a request, which is being answered until the result is dropped.
     pub(crate) fn asks(self: &Arc<Self>) -> Busy {
         self.change(|state| state.requests += 1);
@@ -109,7 +110,7 @@ impl Visitor {
     /// Marks a connection that has shown a right token. From now on it is not ended to make room.
     pub(crate) fn is_known(&self) {
         if !self.state.borrow().is_known {
-            self.strangers.leave(self);
+            self.unauthenticated.leave(self);
             self.change(|state| state.is_known = true);
         }
     }
@@ -156,30 +157,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_one_that_was_silent_the_longest_makes_room_and_none_that_is_known() {
-        let strangers = Strangers::default();
-        let known = strangers.enter();
+        let unauthenticated = Unauthenticated::default();
+        let known = unauthenticated.enter();
         known.is_known();
-        let busy = strangers.enter();
+        let busy = unauthenticated.enter();
         let request = busy.asks();
         advance(Duration::from_secs(1)).await;
-        let (first, second) = (strangers.enter(), strangers.enter());
+        let (first, second) = (unauthenticated.enter(), unauthenticated.enter());
         advance(Duration::from_secs(1)).await;
         drop(first.asks());
-        let is_over = |visitor: &Visitor| visitor.overstayed(HEADS).now_or_never().is_some();
+        let is_over = |connection: &Connection| connection.overstayed(HEADS).now_or_never().is_some();
         for over in [&second, &first, &busy] {
             assert!(!is_over(over));
-            assert!(strangers.end_one());
+            assert!(unauthenticated.end_one());
             assert!(is_over(over));
         }
-        assert!(!strangers.end_one());
+        assert!(!unauthenticated.end_one());
         assert!(!is_over(&known));
         drop(request);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_head_is_due_in_time_unless_the_token_was_shown_or_an_answer_is_due() {
-        let strangers = Strangers::default();
-        let (silent, known, busy) = (strangers.enter(), strangers.enter(), strangers.enter());
+        let unauthenticated = Unauthenticated::default();
+        let (silent, known, busy) = (unauthenticated.enter(), unauthenticated.enter(), unauthenticated.enter());
         known.is_known();
         let request = busy.asks();
         let began = Instant::now();
