@@ -4,16 +4,9 @@
 //! too many of them, a new one takes the place of the one that has been silent longest. So connections of programs
 //! without a token keep each other out, and none with one.
 
-use std::{
-    io,
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
-use axum::Router;
-use http::Request;
+use axum::{Extension, Router};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -26,7 +19,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
-use tower::Service;
+use tower::Layer as _;
 
 use super::REFUSED;
 use crate::guard::{Connection, Unauthenticated};
@@ -146,7 +139,8 @@ async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Co
     // HTTP/1 alone: telling it from HTTP/2 would mean an unbounded wait for the first byte.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(shared.bounds.idle_timeout);
-    let service = Told { router: shared.router.clone(), connection: Arc::clone(&connection) };
+    // The handlers of its requests know the connection.
+    let service = Extension(Arc::clone(&connection)).layer(shared.router.clone());
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let over = async {
         connection.overstayed(shared.bounds.head_timeout).await;
@@ -166,31 +160,6 @@ async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Co
     shared.unauthenticated.leave(&connection);
     if let Err(error) = ended {
         tracing::debug!("a connection has ended: {error}");
-    }
-}
-
-/// Adds the connection to each of its requests.
-#[derive(Clone)]
-struct Told {
-    router: Router,
-    connection: Arc<Connection>,
-}
-
-impl<B> Service<Request<B>> for Told
-where
-    Router: Service<Request<B>>,
-{
-    type Response = <Router as Service<Request<B>>>::Response;
-    type Error = <Router as Service<Request<B>>>::Error;
-    type Future = <Router as Service<Request<B>>>::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        <Router as Service<Request<B>>>::poll_ready(&mut self.router, context)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        request.extensions_mut().insert(Arc::clone(&self.connection));
-        self.router.call(request)
     }
 }
 
