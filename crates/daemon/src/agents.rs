@@ -7,8 +7,7 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt,
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -30,10 +29,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::{
-    api::{self, ApiError},
+    error::ApiError,
     gateway::Gateway,
     guard::{NoRandom, Token},
-    serve::{once_applied, told},
     world::{Parts, World},
 };
 
@@ -60,6 +58,9 @@ impl fmt::Debug for AgentParts {
     }
 }
 
+/// Makes what answers the requests to an agent's world: the router, and the gateway in it.
+pub(crate) type Serve = Box<dyn Fn(&Arc<World>) -> (Router, Gateway) + Send + Sync>;
+
 /// Times of an agent's world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
@@ -73,26 +74,68 @@ pub(crate) struct Times {
 pub(crate) struct Agents {
     base: Arc<World>,
     make: ForAgents,
-    address: SocketAddr,
-    hosts: Vec<String>,
+    serve: Serve,
     times: Times,
-    running: Mutex<BTreeMap<String, Arc<Agent>>>,
-    /// The tokens of the agents' MCP endpoints; each opens one of them and nothing else.
-    tokens: Mutex<BTreeMap<String, Token>>,
+    by_id: Mutex<ById>,
     tasks: TaskTracker,
+}
+
+/// What there is of agents, by their ids.
+#[derive(Default)]
+struct ById {
+    running: BTreeMap<String, Arc<Agent>>,
+    /// The tokens of the agents' MCP endpoints; each opens one of them and nothing else.
+    tokens: BTreeMap<String, Token>,
 }
 
 /// An agent whose world is starting, running or ending.
 struct Agent {
     /// Requests under way, including those whose answers are still being sent.
     users: watch::Sender<usize>,
-    /// Answers requests, once the world has begun.
-    answers: watch::Sender<Option<Router>>,
+    /// Cancelled when the world has to end.
     stop: CancellationToken,
-    /// Cancelled once requests that still wait for an answer get none.
-    over: CancellationToken,
-    /// Set once the world has begun.
-    world: OnceLock<Arc<World>>,
+    /// How far the world is; the task that runs it ([`Agents::live`]) changes this.
+    phase: watch::Sender<Phase>,
+}
+
+/// How far the world of an agent is.
+enum Phase {
+    Starting,
+    /// The router answers requests.
+    Running(Arc<World>, Router),
+    /// No new request is let in; those under way have their grace period.
+    Ending,
+    /// Requests that still wait for an answer get none.
+    Over,
+}
+
+impl Agent {
+    /// The world, while it runs.
+    fn world(&self) -> Option<Arc<World>> {
+        match &*self.phase.borrow() {
+            Phase::Running(world, _) => Some(Arc::clone(world)),
+            _ => None,
+        }
+    }
+
+    /// What answers requests, once the world has begun; `None` when it has to end.
+    async fn router(&self) -> Option<Router> {
+        let mut phases = self.phase.subscribe();
+        let phase = tokio::select! {
+            phase = phases.wait_for(|phase| !matches!(phase, Phase::Starting)) => phase.ok()?,
+            () = self.stop.cancelled() => return None,
+        };
+        match &*phase {
+            Phase::Running(_, router) => Some(router.clone()),
+            _ => None,
+        }
+    }
+
+    /// Ready when requests that still wait for an answer get none.
+    async fn over(&self) {
+        // Its sender is in the agent itself.
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over)).await;
+    }
 }
 
 /// One request to an agent, until its answer has been sent.
@@ -106,21 +149,14 @@ impl Drop for InUse {
 
 impl fmt::Debug for Agents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agents").field("running", &self.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Agents").field("running", &self.by_id().running.len()).finish_non_exhaustive()
     }
 }
 
 impl Agents {
     /// The agents that the configuration of `base` names. Their tasks end with `base`, and are in `tasks`.
-    pub(crate) fn new(
-        base: Arc<World>,
-        make: ForAgents,
-        (address, hosts): (SocketAddr, &[String]),
-        times: Times,
-        tasks: TaskTracker,
-    ) -> Arc<Self> {
-        let hosts = hosts.to_vec();
-        Arc::new(Self { base, make, address, hosts, times, running: Mutex::default(), tokens: Mutex::default(), tasks })
+    pub(crate) fn new(base: Arc<World>, make: ForAgents, serve: Serve, times: Times, tasks: TaskTracker) -> Arc<Self> {
+        Arc::new(Self { base, make, serve, times, by_id: Mutex::default(), tasks })
     }
 
     /// Everything below `/agents`.
@@ -130,8 +166,8 @@ impl Agents {
 
     /// The ids of the agents that are configured, and whether the world of each runs.
     pub(crate) fn list(&self) -> Vec<(String, bool)> {
-        let running = self.lock();
-        self.base.loaded().agents.iter().map(|id| (id.clone(), running.contains_key(id))).collect()
+        let by_id = self.by_id();
+        self.base.loaded().agents.iter().map(|id| (id.clone(), by_id.running.contains_key(id))).collect()
     }
 
     /// The token that opens the MCP endpoint of the agent `id`, and nothing else; the same until the daemon ends.
@@ -143,37 +179,35 @@ impl Agents {
         if !self.is_known(id) {
             return Ok(None);
         }
-        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(token) = tokens.get(id) {
+        let mut by_id = self.by_id();
+        if let Some(token) = by_id.tokens.get(id) {
             return Ok(Some(token.clone()));
         }
         let token = Token::new()?;
-        tokens.insert(id.to_owned(), token.clone());
+        by_id.tokens.insert(id.to_owned(), token.clone());
         Ok(Some(token))
     }
 
     /// Whether `given` opens `path`: it is the token of the agent whose endpoint that is, however its id is written.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
         let Some(id) = at_endpoint(path) else { return false };
-        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.get(&id).is_some_and(|token| token.is(given))
+        self.by_id().tokens.get(&id).is_some_and(|token| token.is(given))
     }
 
     /// The worlds that have begun and not ended, by the ids of their agents.
     pub(crate) fn worlds(&self) -> Vec<(String, Arc<World>)> {
-        let worlds = |(id, agent): (&String, &Arc<Agent>)| Some((id.clone(), Arc::clone(agent.world.get()?)));
-        self.lock().iter().filter_map(worlds).collect()
+        self.by_id().running.iter().filter_map(|(id, agent)| Some((id.clone(), agent.world()?))).collect()
     }
 
     /// The world of the agent `id`, if it has begun.
     pub(crate) fn world(&self, id: &str) -> Option<Arc<World>> {
-        self.lock().get(id)?.world.get().cloned()
+        self.by_id().running.get(id)?.world()
     }
 
     /// Ends the world of the agent `id`, and with it its servers, once what is under way has ended or run out of time.
     /// The next request begins it anew.
     pub(crate) fn stop(&self, id: &str) {
-        if let Some(agent) = self.lock().get(id) {
+        if let Some(agent) = self.by_id().running.get(id) {
             agent.stop.cancel();
         }
     }
@@ -187,13 +221,12 @@ impl Agents {
         if !self.is_known(id) {
             return None;
         }
-        let mut running = self.lock();
-        let agent = match running.entry(id.to_owned()) {
+        let mut by_id = self.by_id();
+        let agent = match by_id.running.entry(id.to_owned()) {
             Entry::Occupied(agent) => Arc::clone(agent.get()),
             Entry::Vacant(place) => {
                 let stop = self.base.ending.child_token();
-                let (users, answers) = (watch::Sender::new(0), watch::Sender::new(None));
-                let agent = Agent { users, answers, stop, over: CancellationToken::new(), world: OnceLock::new() };
+                let agent = Agent { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
                 let agent = place.insert(Arc::new(agent));
                 self.tasks.spawn(Arc::clone(self).live(id.to_owned(), Arc::clone(agent)));
                 Arc::clone(agent)
@@ -210,19 +243,16 @@ impl Agents {
         parts.questions.tell_abroad(&id, Arc::clone(&self.base.log));
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, agent.stop.child_token()).await;
-        let _ = agent.world.set(Arc::clone(&world));
-        let gateway = Gateway::new(world.host.clone(), told(&world, &self.hosts, self.address));
-        let router = api::router(Arc::clone(&world), Weak::new()).nest("/mcp", gateway.router());
-        let router = once_applied(router, &world);
-        agent.answers.send_replace(Some(router));
+        let (router, gateway) = (self.serve)(&world);
+        agent.phase.send_replace(Phase::Running(Arc::clone(&world), router));
         self.until_unused(&id, &agent).await;
-        // No new request is let in; event streams end, and what is under way has its grace period.
-        agent.answers.send_replace(None);
+        agent.phase.send_replace(Phase::Ending);
+        // Event streams end.
         world.ending.cancel();
         let mut users = agent.users.subscribe();
         let _ = timeout(self.times.grace, users.wait_for(|users| *users == 0)).await;
         gateway.shutdown().await;
-        agent.over.cancel();
+        agent.phase.send_replace(Phase::Over);
         tasks.close();
         tasks.wait().await;
         world.host.shutdown().await;
@@ -245,17 +275,17 @@ impl Agents {
                 () = agent.stop.cancelled() => true,
                 unused = unused => unused,
             };
-            let mut running = self.lock();
+            let mut by_id = self.by_id();
             // A new request takes this lock first.
             if is_over && (agent.stop.is_cancelled() || *agent.users.borrow() == 0) {
-                running.remove(id);
+                by_id.running.remove(id);
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Agent>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_id(&self) -> MutexGuard<'_, ById> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -268,12 +298,7 @@ async fn answer(
     let (Some(in_use), Some(inside)) = (agents.enter(&id), inside(request.uri())) else {
         return unknown(&id).into_response();
     };
-    let mut answers = in_use.0.answers.subscribe();
-    let router = tokio::select! {
-        router = answers.wait_for(Option::is_some) => router.ok().and_then(|router| router.clone()),
-        () = in_use.0.stop.cancelled() => None,
-    };
-    let Some(router) = router else { return ending("ask once more") };
+    let Some(router) = in_use.0.router().await else { return ending("ask once more") };
     // What the outer router has found in the path does not hold for the inner one.
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
@@ -281,7 +306,7 @@ async fn answer(
     *request.version_mut() = parts.version;
     tokio::select! {
         Ok(response) = router.oneshot(request) => until_sent(response, in_use),
-        () = in_use.0.over.cancelled() => ending("what was asked for was given up"),
+        () = in_use.0.over() => ending("what was asked for was given up"),
     }
 }
 

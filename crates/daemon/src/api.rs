@@ -6,12 +6,10 @@ mod audit;
 mod calls;
 mod concealed;
 mod config;
-mod error;
 mod events;
 mod health;
 mod import;
 mod models;
-mod named;
 mod overview;
 mod questions;
 mod servers;
@@ -42,8 +40,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::{config::Problem, error::ApiError, named::Named, trust::Finding};
-use crate::{agents::Agents, world::World};
+use crate::{agents::Agents, error::ApiError, world::World};
 
 /// The state that every handler gets.
 type State = axum::extract::State<Arc<World>>;
@@ -230,6 +227,14 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts
             Ok(axum::extract::Path(path)) => Ok(Self(path)),
             Err(rejection) => Err(ApiError::new(StatusCode::BAD_REQUEST, "BAD_PATH", rejection.body_text())),
         }
+    }
+}
+
+/// The answer to a caller that cancels work by its name.
+fn cancelled(was_running: bool) -> Result<Response, ApiError> {
+    match was_running {
+        true => Ok(done()),
+        false => Err(ApiError::not_found("nothing of this id is under way")),
     }
 }
 

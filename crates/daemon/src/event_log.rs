@@ -1,10 +1,6 @@
 //! The latest events, kept so that a client that was away can continue where it stopped.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, fmt, sync::Arc};
 
 use chrono::{SecondsFormat, Utc};
 use rand::Rng as _;
@@ -40,12 +36,14 @@ pub(crate) struct Unseen {
     pub(crate) events: Vec<Arc<Happened>>,
 }
 
+/// The events that are kept, in order.
+pub(crate) type Kept = VecDeque<Arc<Happened>>;
+
 /// The newest events. Writing never waits for a reader.
 pub(crate) struct EventLog {
     /// Tells the numbers of this log from those of any other: of a run before, or of another agent's world.
     run: u32,
-    kept: Mutex<VecDeque<Arc<Happened>>>,
-    newest: watch::Sender<u64>,
+    kept: watch::Sender<Kept>,
     secrets: Arc<Interpolate>,
 }
 
@@ -58,7 +56,7 @@ impl fmt::Debug for EventLog {
 impl EventLog {
     /// An empty log, in which what `secrets` knows is hidden.
     pub(crate) fn new(secrets: Arc<Interpolate>) -> Self {
-        Self { run: rand::rng().random(), kept: Mutex::default(), newest: watch::Sender::new(0), secrets }
+        Self { run: rand::rng().random(), kept: watch::Sender::default(), secrets }
     }
 
     /// Adds an event. Of one that is no object, or is too long, only the name is kept.
@@ -75,19 +73,18 @@ impl EventLog {
         if line.len() > MAX_BYTES {
             line = json!({ "at": data["at"], "server": data.get("server"), "cut": true }).to_string();
         }
-        let mut kept = self.kept();
-        let id = kept.back().map_or(0, |last| last.id) + 1;
-        if kept.len() == KEPT {
-            kept.pop_front();
-        }
-        kept.push_back(Arc::new(Happened { id, name: name.to_owned(), data: line }));
-        drop(kept);
-        self.newest.send_replace(id);
+        self.kept.send_modify(|kept| {
+            let id = last_of(kept) + 1;
+            if kept.len() == KEPT {
+                kept.pop_front();
+            }
+            kept.push_back(Arc::new(Happened { id, name: name.to_owned(), data: line }));
+        });
     }
 
     /// The number of the last event; 0 before the first.
     pub(crate) fn newest(&self) -> u64 {
-        *self.newest.borrow()
+        last_of(&self.kept.borrow())
     }
 
     /// The id of an event as readers get it and send it back: `RUN-NUMBER`.
@@ -108,20 +105,21 @@ impl EventLog {
 
     /// What came after the event `seen`; all that is kept for a reader of another log.
     pub(crate) fn after(&self, seen: Option<u64>) -> Unseen {
-        let kept = self.kept();
+        let kept = self.kept.borrow();
         let gone = kept.front().map_or(0, |first| first.id.saturating_sub(seen.unwrap_or(0) + 1));
         let events = kept.iter().filter(|event| seen.is_none_or(|seen| event.id > seen)).cloned().collect();
         Unseen { missed: (gone > 0 || seen.is_none()).then_some(gone), events }
     }
 
     /// Wakes up whenever there is something new.
-    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
-        self.newest.subscribe()
+    pub(crate) fn watch(&self) -> watch::Receiver<Kept> {
+        self.kept.subscribe()
     }
+}
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Arc<Happened>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// The number of the last event; 0 before the first.
+fn last_of(kept: &Kept) -> u64 {
+    kept.back().map_or(0, |last| last.id)
 }
 
 /// Hides secrets in every text of `value`, names of members included.

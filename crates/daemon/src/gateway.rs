@@ -3,7 +3,7 @@
 //! ```text
 //! http ─┐                        ┌─ lists ─► view, directory
 //!       ├─► message ─► methods ──┤
-//! stdio ┘                        └─ calls ─► flight ─► host.call
+//! stdio ┘                        └─ calls ─► pending ─► host.call
 //!            ▲                                 │ progress, questions
 //!            └────────── exchange ◄────────────┘
 //! ```
@@ -14,17 +14,17 @@
 
 mod any_client;
 mod approval;
-mod caretaker;
+mod background;
 mod cursor;
 mod directory;
 mod exchange;
-mod flight;
 mod http;
 mod message;
 mod methods;
 mod news;
 mod options;
 mod parked;
+mod pending;
 mod refusal;
 mod relay;
 mod session;
@@ -60,7 +60,7 @@ pub use self::{
 };
 use self::{
     directory::{Directory, Listed},
-    news::Newsroom,
+    news::NewsSender,
     parked::Parked,
     session::Sessions,
     view::Views,
@@ -93,7 +93,7 @@ struct Inner {
     directory: Directory,
     sessions: Sessions,
     parked: Parked,
-    news: Newsroom,
+    news: NewsSender,
     /// Requests under way, of all clients.
     calls: Arc<Semaphore>,
     /// Standing streams, of all clients.
@@ -158,7 +158,7 @@ impl Gateway {
             directory: Directory::default(),
             sessions: Sessions::new(bounds),
             parked: Parked::new(bounds.parked, bounds.parked_for),
-            news: Newsroom::default(),
+            news: NewsSender::default(),
             calls: Arc::new(Semaphore::new(bounds.calls)),
             streams: Arc::new(Semaphore::new(bounds.streams)),
             tasks: TaskTracker::new(),
@@ -168,7 +168,7 @@ impl Gateway {
             host,
             options,
         }));
-        gateway.0.tasks.spawn(caretaker::run(Arc::downgrade(&gateway.0), gateway.0.stop.clone()));
+        gateway.0.tasks.spawn(background::run(Arc::downgrade(&gateway.0), gateway.0.stop.clone()));
         gateway
     }
 

@@ -3,6 +3,8 @@
 //! A page of another site can make a browser send requests here. It cannot read the token, its `Origin` is another,
 //! and when it points its own name at this machine (DNS rebinding), the `Host` is another, too.
 
+mod unauthenticated;
+
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
 use axum::{
@@ -18,14 +20,15 @@ use http::{
 use rand::{TryRngCore as _, rngs::OsRng};
 use subtle::ConstantTimeEq as _;
 
-use crate::{api::ApiError, serve::Visitor};
+pub(crate) use self::unauthenticated::{Connection, Unauthenticated};
+use crate::error::ApiError;
 
 /// Requests with a right token that are answered per second, in the long run and as a burst: far more than the clients
 /// of one gateway can make.
 const RATE: (u32, u32) = (50_000, 100_000);
 
 /// The same for requests without one: they take nothing from the others.
-const RATE_OF_STRANGERS: (u32, u32) = (5_000, 10_000);
+const RATE_UNAUTHENTICATED: (u32, u32) = (5_000, 10_000);
 
 /// Addresses that need a token; all others hold no data.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics"];
@@ -82,7 +85,7 @@ pub(crate) struct Guard {
     /// The values of `Host` that requests may have.
     hosts: Vec<String>,
     requests: DefaultDirectRateLimiter,
-    of_strangers: DefaultDirectRateLimiter,
+    unauthenticated: DefaultDirectRateLimiter,
     others: Others,
 }
 
@@ -106,7 +109,7 @@ impl Guard {
             token,
             hosts: hosts.collect(),
             requests: limiter(RATE),
-            of_strangers: limiter(RATE_OF_STRANGERS),
+            unauthenticated: limiter(RATE_UNAUTHENTICATED),
             others,
         }
     }
@@ -118,7 +121,7 @@ impl Guard {
     }
 
     fn refusal(&self, uri: &Uri, headers: &HeaderMap, is_known: bool) -> Option<ApiError> {
-        let requests = if is_known { &self.requests } else { &self.of_strangers };
+        let requests = if is_known { &self.requests } else { &self.unauthenticated };
         if requests.check().is_err() {
             return Some(too_many("too many requests"));
         }
@@ -185,11 +188,11 @@ fn too_many(message: &str) -> ApiError {
 
 /// Lets a request through, or answers it.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let visitor = request.extensions().get::<Arc<Visitor>>().cloned();
-    let _busy = visitor.as_ref().map(Visitor::asks);
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let _busy = connection.as_ref().map(Connection::asks);
     let (is_known, refusal) = guard.judged(request.uri(), request.headers());
-    if is_known && let Some(visitor) = &visitor {
-        visitor.is_known();
+    if is_known && let Some(connection) = &connection {
+        connection.is_known();
     }
     let Some(refusal) = refusal else {
         return next.run(request).await;
@@ -303,7 +306,7 @@ mod tests {
     fn requests_without_the_token_take_nothing_from_those_with_it() {
         let guard = guard();
         let wrong = [("host", OWN), ("authorization", "Bearer guess")];
-        let answers = (0..RATE_OF_STRANGERS.1 * 2).map(|_| status(&guard, "/api/v1/servers", &wrong));
+        let answers = (0..RATE_UNAUTHENTICATED.1 * 2).map(|_| status(&guard, "/api/v1/servers", &wrong));
         assert!(answers.into_iter().any(|status| status == 429));
         assert_eq!(status(&guard, "/api/v1/servers", &[("host", OWN), ("authorization", "Bearer t0ken")]), 200);
     }

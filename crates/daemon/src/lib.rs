@@ -17,11 +17,13 @@
 mod agents;
 mod api;
 mod dashboard;
+mod error;
 mod event_log;
 pub mod gateway;
 mod guard;
 mod questions;
 mod serve;
+mod shown;
 mod streams;
 mod world;
 

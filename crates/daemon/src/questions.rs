@@ -19,7 +19,7 @@ use toolrack_host::{
 };
 use utoipa::ToSchema;
 
-use crate::{api::Finding, event_log::EventLog};
+use crate::{event_log::EventLog, shown::Finding};
 
 /// The most open questions; further ones are declined.
 const MAX_OPEN: usize = 100;

@@ -2,7 +2,15 @@
 
 mod connections;
 
-use std::{fmt, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -19,7 +27,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_config::Loaded;
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub(crate) use self::connections::Visitor;
 use crate::{
     agents::{self, Agents, ForAgents},
     api, dashboard,
@@ -204,7 +211,8 @@ impl Daemon {
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
         let gateway = Gateway::new(world.host.clone(), told(&world, &hosts, address));
         let times = agents::Times { idle: agent_idle, grace };
-        let agents = Agents::new(Arc::clone(&world), for_agents, (address, &hosts), times, tasks.clone());
+        let within = serve_agent(hosts.clone(), address);
+        let agents = Agents::new(Arc::clone(&world), for_agents, within, times, tasks.clone());
         let guard = Arc::new(Guard::new(
             token.clone(),
             address,
@@ -298,7 +306,7 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// `router`, which waits with every answer until the first world has been applied, except to monitors: no client
 /// mistakes a world that is about to come for an empty one.
-pub(crate) fn once_applied(router: Router, world: &Arc<World>) -> Router {
+fn once_applied(router: Router, world: &Arc<World>) -> Router {
     let world = Arc::clone(world);
     router.layer(middleware::from_fn(move |request: Request, next: Next| {
         let world = Arc::clone(&world);
@@ -309,6 +317,15 @@ pub(crate) fn once_applied(router: Router, world: &Arc<World>) -> Router {
             next.run(request).await
         }
     }))
+}
+
+/// What answers in the world of an agent: the control API, without agents of its own, and the MCP endpoint.
+fn serve_agent(hosts: Vec<String>, address: SocketAddr) -> agents::Serve {
+    Box::new(move |world| {
+        let gateway = Gateway::new(world.host.clone(), told(world, &hosts, address));
+        let router = api::router(Arc::clone(world), Weak::new()).nest("/mcp", gateway.router());
+        (once_applied(router, world), gateway)
+    })
 }
 
 /// Serves local programs, one connection each, until the daemon ends.
@@ -351,7 +368,7 @@ async fn serve_one(stream: UnixStream, gateway: &Gateway) {
 }
 
 /// The options of the gateway. Where its client cannot be asked, a question waits with the others.
-pub(crate) fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
+fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
     // The gateway compares names alone, whatever the port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {

@@ -3,15 +3,11 @@
 mod edits;
 mod keeper;
 mod looked;
+mod named;
 mod sign_ins;
 mod tally;
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Instant};
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
@@ -25,15 +21,17 @@ use toolrack_store::{Approval, Store, StoreError};
 pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
 pub(crate) use self::{
     edits::{Change, EditFailed},
+    named::{NotBegun, Running},
     sign_ins::{SigningIn, Unpasted},
     tally::{Recent, Tally},
 };
 use self::{
     keeper::{Keeper, Order},
     looked::Looked,
+    named::Named,
     sign_ins::Begun,
 };
-use crate::{api::Named, event_log::EventLog, questions::Questions};
+use crate::{event_log::EventLog, questions::Questions};
 
 /// The parts of a daemon.
 pub struct Parts {
@@ -135,7 +133,7 @@ pub(crate) struct World {
     /// Whether the first world has been applied.
     applied: watch::Sender<bool>,
     /// Servers that a person stopped, although they are configured to run.
-    held: Mutex<BTreeSet<String>>,
+    held: ArcSwap<BTreeSet<String>>,
     orders: mpsc::Sender<Order>,
 }
 
@@ -191,7 +189,7 @@ impl World {
             loaded: ArcSwap::from_pointee(loaded),
             rejected: ArcSwap::default(),
             applied: watch::Sender::new(false),
-            held: Mutex::default(),
+            held: ArcSwap::default(),
             orders,
         });
         tasks.spawn(tally::listen(Arc::clone(&world), events));
@@ -232,28 +230,17 @@ impl World {
 
     /// Whether a person stopped the server `name`.
     pub(crate) fn is_held(&self, name: &str) -> bool {
-        self.held().contains(name)
+        self.held.load().contains(name)
     }
 
     /// The servers that a person stopped.
-    pub(crate) fn held_names(&self) -> BTreeSet<String> {
-        self.held().clone()
+    pub(crate) fn held_names(&self) -> Arc<BTreeSet<String>> {
+        self.held.load_full()
     }
 
     /// Stops `name`, or lets it run again, without a change in any file.
     pub(crate) async fn hold(&self, name: &str, hold: bool) -> Result<(), NotReloaded> {
-        match hold {
-            true => self.held().insert(name.to_owned()),
-            false => self.held().remove(name),
-        };
-        // Also when nothing changes: an earlier caller may still wait for it to be done.
-        self.order(Order::Apply).await
-    }
-
-    /// Forgets stopped servers that are no longer configured: one that is added later under the same name is to run.
-    fn release_removed(&self) {
-        let loaded = self.loaded();
-        self.held().retain(|name| loaded.entry(name).is_some());
+        self.order(|done| Order::Hold { name: name.to_owned(), hold, done }).await
     }
 
     /// Reads the configuration again, and applies it.
@@ -269,7 +256,10 @@ impl World {
         approvals(self.store.as_ref()).await
     }
 
-    async fn order(&self, order: fn(oneshot::Sender<Result<(), NotReloaded>>) -> Order) -> Result<(), NotReloaded> {
+    async fn order(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<(), NotReloaded>>) -> Order,
+    ) -> Result<(), NotReloaded> {
         let (done, told) = oneshot::channel();
         self.orders.send(order(done)).await.map_err(|_| NotReloaded::Ending)?;
         told.await.unwrap_or(Err(NotReloaded::Ending))
@@ -278,15 +268,11 @@ impl World {
     /// The part of the configuration that is to run.
     fn desired(&self) -> Desired {
         let mut desired = self.loaded.load().desired.clone();
-        let held = self.held();
+        let held = self.held.load();
         for (_, spec) in desired.iter_mut().filter(|(name, _)| held.contains(name.as_str())) {
             spec.enabled = false;
         }
         desired
-    }
-
-    fn held(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

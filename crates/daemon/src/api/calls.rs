@@ -21,8 +21,8 @@ use tokio::sync::mpsc;
 use toolrack_host::{Call, Caller, ToolOutcome, TraceContext, Way, mcp::Progress};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, State, concealed, done, named::Running};
-use crate::world::World;
+use super::{ApiError, Body, Path, State, cancelled, concealed};
+use crate::world::{Running, World};
 
 /// Reports of progress that wait for a slow reader; further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
@@ -160,6 +160,5 @@ async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome,
 #[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
-    world.calls.cancel(&id)?;
-    Ok(done())
+    cancelled(world.calls.cancel(&id))
 }

@@ -3,40 +3,11 @@
 use axum::{Json, extract::State as Extract, response::Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolrack_config::{Severity, edit};
+use toolrack_config::edit;
 use utoipa::ToSchema;
 
 use super::{Answer, ApiError, Body, State, done};
-
-/// Something that is wrong with a configuration.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Problem {
-    /// `error` or `warning`.
-    severity: &'static str,
-    path: Option<String>,
-    line: Option<usize>,
-    column: Option<usize>,
-    entry: Option<String>,
-    message: String,
-    hint: Option<String>,
-}
-
-impl From<&toolrack_config::Problem> for Problem {
-    fn from(problem: &toolrack_config::Problem) -> Self {
-        Self {
-            severity: match problem.severity {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-            },
-            path: problem.path.as_ref().map(|path| path.display().to_string()),
-            line: problem.line,
-            column: problem.column,
-            entry: problem.entry.clone(),
-            message: problem.message.clone(),
-            hint: problem.hint.clone(),
-        }
-    }
-}
+use crate::shown::Problem;
 
 /// The configuration.
 #[derive(Debug, Serialize, ToSchema)]

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::State;
 use crate::{
-    event_log::{EventLog, Happened, Unseen},
+    event_log::{EventLog, Happened, Kept, Unseen},
     world::World,
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn stream(
 /// One who reads the log.
 struct Reader {
     log: Arc<EventLog>,
-    news: watch::Receiver<u64>,
+    news: watch::Receiver<Kept>,
     /// The last one that it saw; `None` where that was in another run.
     seen: Option<u64>,
     ready: VecDeque<Arc<Happened>>,
@@ -84,7 +84,7 @@ impl Reader {
                 self.seen = Some(happened.id);
                 return Event::default().id(self.log.name_of(happened.id)).event(&happened.name).data(&happened.data);
             }
-            self.news.borrow_and_update();
+            self.news.mark_unchanged();
             let Unseen { missed, events } = self.log.after(self.seen);
             self.ready = events.into();
             if let Some(missed) = missed {

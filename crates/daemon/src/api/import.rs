@@ -7,10 +7,13 @@ use toolrack_config::import::{Client, Offer, look};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, ApiError, Body, Problem, State,
+    Answer, ApiError, Body, State,
     servers::{Edited, NewScope, edit},
 };
-use crate::world::{Change, World};
+use crate::{
+    shown::Problem,
+    world::{Change, World},
+};
 
 /// Servers that other programs have.
 #[derive(Debug, Serialize, ToSchema)]

@@ -15,8 +15,11 @@ use toolrack_config::{Entry, Loaded, Scope, edit::Place};
 use toolrack_host::{ServerStatus, State as HostState};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Body, Path, Problem, Query, State};
-use crate::world::{Change, World};
+use super::{Answer, ApiError, Body, Path, Query, State};
+use crate::{
+    shown::Problem,
+    world::{Change, World},
+};
 
 /// All servers.
 #[derive(Debug, Serialize, ToSchema)]

@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use toolrack_host::{CatalogTool, Selection, ServerName, mcp::Annotations};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Path, Query, State, trust::Finding};
+use super::{Answer, ApiError, Path, Query, State};
+use crate::shown::Finding;
 
 /// The most tools of one answer.
 const MAX: usize = 10_000;

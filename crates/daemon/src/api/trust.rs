@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_config::{Entry, Loaded, look};
 use toolrack_host::{
-    DefinitionHash, Way,
-    findings::{self, FindingKind},
+    DefinitionHash, Way, findings,
     pins::{Cause, PinnedServer},
     spec::Trust as Verdict,
     text,
@@ -18,7 +17,7 @@ use toolrack_store::{Refusal, Stranger as Kept};
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, State, concealed, done};
-use crate::world::World;
+use crate::{shown::Finding, world::World};
 
 /// What waits and what is agreed to.
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,24 +55,6 @@ struct Stranger {
     pinned_at: Option<String>,
     /// What a person should look at in the new definition.
     findings: Vec<Finding>,
-}
-
-/// Something that a person should look at. A warning, and no defence.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Finding {
-    /// `instructions`, `hidden`, `look_alike` or `other_server`.
-    #[schema(value_type = String)]
-    pub(crate) kind: FindingKind,
-    /// Where in the definition.
-    place: String,
-    /// What stands there, in words.
-    what: String,
-}
-
-impl From<findings::Finding> for Finding {
-    fn from(found: findings::Finding) -> Self {
-        Self { kind: found.kind, place: found.place, what: found.what }
-    }
 }
 
 impl Stranger {

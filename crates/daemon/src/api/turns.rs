@@ -23,10 +23,10 @@ use toolrack_store::{
 };
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, State, calls::event, done, named::Running};
+use super::{ApiError, Body, Path, State, calls::event, cancelled};
 use crate::{
     event_log::conceal,
-    world::{ChosenModel, NoModel, World, discovery_name},
+    world::{ChosenModel, NoModel, Running, World, discovery_name},
 };
 
 /// Events that wait for a slow reader before text is joined for it.
@@ -89,8 +89,7 @@ pub(super) async fn begin(
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
-    world.turns.cancel(&id)?;
-    Ok(done())
+    cancelled(world.turns.cancel(&id))
 }
 
 /// Opens the conversation once no other turn works on it: calls of a turn that is under way would look interrupted.

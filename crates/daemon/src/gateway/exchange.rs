@@ -9,11 +9,11 @@ use toolrack_host::{Era, mcp::Progress};
 
 use super::{
     Gateway,
-    flight::{Question, Said, Step},
     message::{self, Id},
     methods::{Caller, Later, Listening, Reply, Wanted},
     news::{self, Filter, News},
     parked::Waiting,
+    pending::{Question, Said, Step},
     refusal::Refusal,
     subscribed::Subscribed,
     words::META_SUBSCRIPTION,
@@ -95,10 +95,10 @@ impl Exchange {
     pub(super) async fn next(&mut self) -> Out {
         loop {
             let out = match &mut self.work {
-                Work::Call(later) => match self.gateway.0.stop.run_until_cancelled(later.flight.next()).await {
+                Work::Call(later) => match self.gateway.0.stop.run_until_cancelled(later.call.next()).await {
                     Some(Step::Said(Said::Progress(progress))) => self.progress(&progress),
                     Some(Step::Said(Said::Question(question))) => self.question(question),
-                    Some(Step::Landed(outcome)) => {
+                    Some(Step::Ended(outcome)) => {
                         let cacheable = later.cacheable;
                         self.work = Work::Over;
                         Some(Out::Answer(outcome.map(|it| self.gateway.dressed(self.caller.era, it, cacheable))))
@@ -160,9 +160,9 @@ impl Exchange {
                 let name = question.name.take().filter(|name| !questions.contains_key(name));
                 questions.insert(name.unwrap_or_else(|| format!("question-{}", questions.len() + 1)), question);
             }
-            next = later.flight.said();
+            next = later.call.said();
         }
-        let waiting = Waiting { flight: later.flight, questions, origin: later.origin };
+        let waiting = Waiting { call: later.call, questions, origin: later.origin };
         let parked = self.gateway.0.parked.park(waiting);
         Some(Out::Answer(parked.map(|result| self.gateway.dressed(Era::Modern, result, false))))
     }

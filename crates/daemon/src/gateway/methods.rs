@@ -15,10 +15,10 @@ use toolrack_host::{
 use super::{
     Gateway, Inner, cursor,
     directory::{Owner, full},
-    flight::{Flight, Outcome, Question, Said},
     message::json,
     news::{self, Filter},
     parked::Origin,
+    pending::{Outcome, PendingCall, Question, Said},
     refusal::{Refusal, words},
     relay::{self, Relayed},
     session::Session,
@@ -104,7 +104,7 @@ pub(super) struct Listening {
 
 /// A call under way, and what is needed to report on it.
 pub(super) struct Later {
-    pub(super) flight: Flight,
+    pub(super) call: PendingCall,
     pub(super) origin: Origin,
     /// As JSON; `None` when the client wants no reports.
     pub(super) progress_token: Option<Box<RawValue>>,
@@ -284,7 +284,7 @@ impl Gateway {
             Origin { method, params: wanted.body.slice_ref(wanted.params.as_bytes()), view: caller.view.clone() };
         let trace = again.meta.as_ref().and_then(Meta::trace);
         let progress_token = again.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
-        let flight = match &again.request_state {
+        let call = match &again.request_state {
             Some(state) if caller.era == Era::Modern => {
                 let mut waiting = self.0.parked.resume(state, &origin)?;
                 for (key, answer) in again.input_responses.unwrap_or_default() {
@@ -299,7 +299,7 @@ impl Gateway {
                 if !waiting.questions.is_empty() {
                     return self.0.parked.park(waiting).map(Reply::Now);
                 }
-                waiting.flight
+                waiting.call
             }
             _ => match method {
                 "tools/call" => self.call_tool(caller, wanted.params, progress_token.is_some(), trace).await?,
@@ -308,7 +308,7 @@ impl Gateway {
             },
         };
         let cacheable = method == "resources/read";
-        Ok(Reply::Later(Box::new(Later { flight, origin, progress_token, cacheable })))
+        Ok(Reply::Later(Box::new(Later { call, origin, progress_token, cacheable })))
     }
 
     /// The tool that a client calls by this name.
@@ -336,7 +336,7 @@ impl Gateway {
         params: &str,
         reports: bool,
         trace: Option<TraceContext>,
-    ) -> Result<Flight, Refusal> {
+    ) -> Result<PendingCall, Refusal> {
         #[derive(Deserialize)]
         #[serde(expecting = "an object")]
         struct Params {
@@ -359,7 +359,7 @@ impl Gateway {
         };
         let (server, name) = (tool.server.clone(), tool.tool().name.clone());
         let (gateway, caller) = (self.0.clone(), caller.clone());
-        Ok(Flight::new(move |say| {
+        Ok(PendingCall::new(move |say| {
             async move {
                 let mut call = Call::of(server, name, arguments.unwrap_or_default())
                     .pinned(catalog)
@@ -381,7 +381,7 @@ impl Gateway {
         caller: &Caller,
         params: &str,
         trace: Option<TraceContext>,
-    ) -> Result<Flight, Refusal> {
+    ) -> Result<PendingCall, Refusal> {
         let uri = uri_of(params)?;
         let (server, theirs) = self.owner(caller, &uri).await?;
         let relay = Relay::resource(&theirs).trace(trace);
@@ -436,7 +436,12 @@ impl Gateway {
         Listening { filter, subscribed }
     }
 
-    async fn get_prompt(&self, caller: &Caller, params: &str, trace: Option<TraceContext>) -> Result<Flight, Refusal> {
+    async fn get_prompt(
+        &self,
+        caller: &Caller,
+        params: &str,
+        trace: Option<TraceContext>,
+    ) -> Result<PendingCall, Refusal> {
         #[derive(Deserialize)]
         #[serde(expecting = "an object")]
         struct Params {
@@ -460,10 +465,10 @@ impl Gateway {
         server: ServerName,
         relay: Relay,
         finish: impl FnOnce(Bytes) -> Bytes + Send + 'static,
-    ) -> Flight {
+    ) -> PendingCall {
         let (gateway, caller) = (self.0.clone(), caller.clone());
         let who = caller.who(&self.0, &About::default());
-        Flight::new(move |say| {
+        PendingCall::new(move |say| {
             async move {
                 let relay = relay.asker(gateway.asker(&caller, say)).caller(who);
                 let result = gateway.host.relay(server.as_str(), relay).await;

@@ -125,15 +125,15 @@ impl Filter {
 
 /// The source of news.
 #[derive(Debug)]
-pub(super) struct Newsroom(broadcast::Sender<News>);
+pub(super) struct NewsSender(broadcast::Sender<News>);
 
-impl Default for Newsroom {
+impl Default for NewsSender {
     fn default() -> Self {
         Self(broadcast::channel(BEHIND).0)
     }
 }
 
-impl Newsroom {
+impl NewsSender {
     pub(super) fn subscribe(&self) -> broadcast::Receiver<News> {
         self.0.subscribe()
     }
@@ -191,7 +191,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_too_slow_is_told_that_everything_has_changed() {
-        let room = Newsroom::default();
+        let room = NewsSender::default();
         let mut slow = room.subscribe();
         for _ in 0..2 * BEHIND {
             room.tell(News::Changed(List::Tools, None));

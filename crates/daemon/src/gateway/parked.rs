@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    flight::{Flight, Question},
+    pending::{PendingCall, Question},
     refusal::Refusal,
     view::View,
 };
@@ -44,7 +44,7 @@ impl Origin {
 
 /// A call that waits for its client.
 pub(super) struct Waiting {
-    pub(super) flight: Flight,
+    pub(super) call: PendingCall,
     pub(super) questions: BTreeMap<String, Question>,
     pub(super) origin: Origin,
 }
@@ -142,7 +142,7 @@ mod tests {
     fn waiting() -> (Waiting, Arc<AtomicBool>, oneshot::Receiver<Result<Value, String>>) {
         let given_up = Arc::new(AtomicBool::new(false));
         let guard = Dropped(given_up.clone());
-        let flight = Flight::new(move |_say| {
+        let call = PendingCall::new(move |_say| {
             async move {
                 let _guard = guard;
                 std::future::pending().await
@@ -152,7 +152,7 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         let question = Question { name: None, method: "roots/list", params: json!({}), reply };
         let questions = BTreeMap::from([("q".to_owned(), question)]);
-        (Waiting { flight, questions, origin: origin(r#"{"name":"a"}"#) }, given_up, answer)
+        (Waiting { call, questions, origin: origin(r#"{"name":"a"}"#) }, given_up, answer)
     }
 
     fn origin(params: &'static str) -> Origin {

@@ -13,7 +13,7 @@ use toolrack_host::{
 
 use super::{
     approval,
-    flight::{Question, Said},
+    pending::{Question, Said},
 };
 
 /// Asks a client what it can answer, and another asker the rest.

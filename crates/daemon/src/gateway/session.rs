@@ -2,11 +2,8 @@
 //! over stdio has one too, of either era, for what belongs to its connection.
 
 use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU8, AtomicU64, Ordering},
-    },
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -17,7 +14,7 @@ use tokio::{
     sync::{Semaphore, broadcast, oneshot},
     time::Instant,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use toolrack_host::Abilities;
 
 use super::{
@@ -59,21 +56,44 @@ pub(super) struct Session {
     pub(super) slots: Arc<Semaphore>,
     /// The resources that it is subscribed to, if it is of the older era.
     pub(super) subscribed: Subscribed,
-    /// What has changed since the client is known; its stream takes it.
-    news: Mutex<Option<broadcast::Receiver<News>>>,
-    /// Ends the standing stream, if there is one; there is one at most.
-    stream: Mutex<Option<DropGuard>>,
-    questions: Mutex<HashMap<u64, Reply>>,
-    running: Mutex<HashMap<Id, CancellationToken>>,
-    next_question: AtomicU64,
-    /// The client does not want log messages below this level.
-    level: AtomicU8,
-    used: Mutex<Instant>,
+    state: Mutex<State>,
     most_calls: usize,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// What changes in a session.
+#[derive(Debug)]
+struct State {
+    stream: Stream,
+    /// The number of the next standing stream.
+    next_stream: u64,
+    /// The server's questions that the client has not answered, by number.
+    questions: HashMap<u64, Reply>,
+    next_question: u64,
+    /// The client's requests under way.
+    running: HashMap<Id, CancellationToken>,
+    /// The client does not want log messages below this level.
+    level: u8,
+    used: Instant,
+}
+
+/// The standing stream of a session, of which there is one at most.
+#[derive(Debug)]
+enum Stream {
+    /// The first one takes what has changed since the client is known.
+    Closed(broadcast::Receiver<News>),
+    Open {
+        number: u64,
+        ends: CancellationToken,
+    },
+}
+
+/// A standing stream, as its task knows it.
+#[derive(Debug)]
+pub(super) struct OpenStream {
+    number: u64,
+    pub(super) news: broadcast::Receiver<News>,
+    /// Cancelled when another stream takes its place, or the session ends.
+    pub(super) ends: CancellationToken,
 }
 
 impl Session {
@@ -88,16 +108,13 @@ impl Session {
             over: CancellationToken::new(),
             slots: Arc::new(Semaphore::new(most_calls)),
             subscribed: Subscribed::new(bounds.subscriptions),
-            news: Mutex::new(Some(news)),
-            stream: Mutex::default(),
-            questions: Mutex::default(),
-            running: Mutex::default(),
-            // A random start: a client that was handed from one session to the next may answer late. Fits a double.
-            next_question: AtomicU64::new(rand::rng().random_range(1..1 << 52)),
-            level: AtomicU8::new(1),
-            used: Mutex::new(Instant::now()),
+            state: Mutex::new(State::new(news)),
             most_calls,
         })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the session from others, for people: the beginning of its id, which opens nothing.
@@ -106,30 +123,24 @@ impl Session {
     }
 
     pub(super) fn touch(&self) {
-        *locked(&self.used) = Instant::now();
+        self.state().used = Instant::now();
     }
 
     fn idle(&self) -> Duration {
-        let busy = self.slots.available_permits() < self.most_calls || locked(&self.stream).is_some();
-        if busy { Duration::ZERO } else { locked(&self.used).elapsed() }
+        let state = self.state();
+        let is_busy = self.slots.available_permits() < self.most_calls || matches!(state.stream, Stream::Open { .. });
+        if is_busy { Duration::ZERO } else { state.used.elapsed() }
     }
 
     /// Adds a question; returns the number by which its answer will come.
     pub(super) fn ask(&self, reply: Reply) -> Result<u64, Reply> {
-        let mut questions = locked(&self.questions);
-        questions.retain(|_, waiting| !waiting.is_closed());
-        if questions.len() >= MOST_QUESTIONS {
-            return Err(reply);
-        }
-        let number = self.next_question.fetch_add(1, Ordering::Relaxed);
-        questions.insert(number, reply);
-        Ok(number)
+        self.state().ask(reply)
     }
 
     /// Takes the client's answer to a question. An answer to none is ignored, as JSON-RPC demands.
     pub(super) fn answered(&self, id: &Value, answer: Result<Value, String>) {
         let number = id.as_u64().or_else(|| id.as_str().and_then(|digits| digits.parse().ok()));
-        if let Some(reply) = number.and_then(|number| locked(&self.questions).remove(&number)) {
+        if let Some(reply) = number.and_then(|number| self.state().questions.remove(&number)) {
             // The call that asked may have ended meanwhile.
             let _ = reply.send(answer);
         }
@@ -138,11 +149,9 @@ impl Session {
     /// Registers a request under way, until the guard is dropped.
     pub(super) fn running(self: &Arc<Self>, id: &Id) -> Result<Running, Refusal> {
         let token = self.over.child_token();
-        match locked(&self.running).entry(id.clone()) {
-            std::collections::hash_map::Entry::Occupied(_) => {
-                Err(Refusal::invalid_request("a request with this id is under way"))
-            }
-            std::collections::hash_map::Entry::Vacant(free) => {
+        match self.state().running.entry(id.clone()) {
+            Entry::Occupied(_) => Err(Refusal::invalid_request("a request with this id is under way")),
+            Entry::Vacant(free) => {
                 free.insert(token.clone());
                 Ok(Running { session: self.clone(), id: id.clone(), token })
             }
@@ -151,18 +160,18 @@ impl Session {
 
     /// The client cancels a request.
     pub(super) fn cancel(&self, id: &Id) {
-        if let Some(token) = locked(&self.running).get(id) {
+        if let Some(token) = self.state().running.get(id) {
             token.cancel();
         }
     }
 
     pub(super) fn set_level(&self, level: u8) {
-        self.level.store(level, Ordering::Relaxed);
+        self.state().level = level;
     }
 
     /// Whether the client wants log messages of this level.
     fn hears(&self, level: u8) -> bool {
-        level >= self.level.load(Ordering::Relaxed)
+        level >= self.state().level
     }
 
     /// The notification that the client gets of news, if any.
@@ -174,22 +183,62 @@ impl Session {
     }
 
     /// Opens the standing stream, in place of any other: past news since the client is known, and all that follow.
-    pub(super) fn open_stream(
-        &self,
-        fresh: impl FnOnce() -> broadcast::Receiver<News>,
-    ) -> (broadcast::Receiver<News>, CancellationToken) {
-        let news = locked(&self.news).take().unwrap_or_else(fresh);
-        let ends = self.over.child_token();
-        *locked(&self.stream) = Some(ends.clone().drop_guard());
-        (news, ends)
+    pub(super) fn open_stream(&self, fresh: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
+        self.state().open_stream(self.over.child_token(), fresh)
     }
 
-    /// The standing stream has ended. `ends` is not cancelled as long as no other has taken its place.
-    pub(super) fn close_stream(&self, ends: &CancellationToken, news: broadcast::Receiver<News>) {
-        if !ends.is_cancelled() {
-            *locked(&self.stream) = None;
-            *locked(&self.news) = Some(news);
-            self.touch();
+    /// The standing stream has ended. It does nothing where another has taken its place.
+    pub(super) fn close_stream(&self, stream: OpenStream) {
+        self.state().close_stream(stream);
+    }
+}
+
+impl State {
+    fn new(news: broadcast::Receiver<News>) -> Self {
+        Self {
+            stream: Stream::Closed(news),
+            next_stream: 0,
+            questions: HashMap::new(),
+            // A random start: a client that was handed from one session to the next may answer late. Fits a double.
+            next_question: rand::rng().random_range(1..1 << 52),
+            running: HashMap::new(),
+            level: 1,
+            used: Instant::now(),
+        }
+    }
+
+    fn ask(&mut self, reply: Reply) -> Result<u64, Reply> {
+        self.questions.retain(|_, waiting| !waiting.is_closed());
+        if self.questions.len() >= MOST_QUESTIONS {
+            return Err(reply);
+        }
+        let number = self.next_question;
+        self.next_question += 1;
+        self.questions.insert(number, reply);
+        Ok(number)
+    }
+
+    fn open_stream(
+        &mut self,
+        ends: CancellationToken,
+        fresh: impl FnOnce() -> broadcast::Receiver<News>,
+    ) -> OpenStream {
+        let number = self.next_stream;
+        self.next_stream += 1;
+        let news = match std::mem::replace(&mut self.stream, Stream::Open { number, ends: ends.clone() }) {
+            Stream::Closed(news) => news,
+            Stream::Open { ends: replaced, .. } => {
+                replaced.cancel();
+                fresh()
+            }
+        };
+        OpenStream { number, news, ends }
+    }
+
+    fn close_stream(&mut self, stream: OpenStream) {
+        if matches!(self.stream, Stream::Open { number, .. } if number == stream.number) {
+            self.stream = Stream::Closed(stream.news);
+            self.used = Instant::now();
         }
     }
 }
@@ -205,8 +254,9 @@ pub(super) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.session.touch();
-        locked(&self.session.running).remove(&self.id);
+        let mut state = self.session.state();
+        state.used = Instant::now();
+        state.running.remove(&self.id);
     }
 }
 
@@ -223,8 +273,12 @@ impl Sessions {
         Self { all: Mutex::default(), most: bounds.sessions, idle: bounds.session_idle }
     }
 
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn insert(&self, session: Arc<Session>) -> Result<(), Refusal> {
-        let mut all = locked(&self.all);
+        let mut all = self.all();
         if all.len() >= self.most {
             let idlest = all.values().max_by_key(|session| session.idle()).cloned();
             let Some(idlest) = idlest.filter(|session| session.idle() >= NOT_IDLE) else {
@@ -238,14 +292,14 @@ impl Sessions {
     }
 
     pub(super) fn get(&self, id: &str) -> Option<Arc<Session>> {
-        let session = locked(&self.all).get(id).cloned()?;
+        let session = self.all().get(id).cloned()?;
         session.touch();
         Some(session)
     }
 
     /// Ends a session; returns whether there was one.
     pub(super) fn remove(&self, id: &str) -> bool {
-        let session = locked(&self.all).remove(id);
+        let session = self.all().remove(id);
         session.is_some_and(|session| {
             session.over.cancel();
             true
@@ -254,7 +308,7 @@ impl Sessions {
 
     /// Ends idle sessions.
     pub(super) fn sweep(&self) {
-        locked(&self.all).retain(|_, session| {
+        self.all().retain(|_, session| {
             let stays = session.idle() < self.idle;
             if !stays {
                 session.over.cancel();
@@ -264,7 +318,7 @@ impl Sessions {
     }
 
     pub(super) fn clear(&self) {
-        for (_, session) in locked(&self.all).drain() {
+        for (_, session) in self.all().drain() {
             session.over.cancel();
         }
     }
@@ -275,11 +329,11 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::gateway::{news::Newsroom, options::GatewayOptions, view::Views};
+    use crate::gateway::{news::NewsSender, options::GatewayOptions, view::Views};
 
     fn session() -> Arc<Session> {
         let bounds = Bounds { calls_per_session: 4, ..Bounds::default() };
-        Session::new(Views::new(&GatewayOptions::default()).whole(), Newsroom::default().subscribe(), &bounds)
+        Session::new(Views::new(&GatewayOptions::default()).whole(), NewsSender::default().subscribe(), &bounds)
     }
 
     fn sessions() -> Sessions {
@@ -305,11 +359,11 @@ mod tests {
         let (sessions, idle, listening) = (sessions(), session(), session());
         sessions.insert(idle.clone()).unwrap();
         sessions.insert(listening.clone()).unwrap();
-        let (news, ends) = listening.open_stream(|| Newsroom::default().subscribe());
+        let stream = listening.open_stream(|| NewsSender::default().subscribe());
         advance(Duration::from_secs(60 * 60)).await;
         sessions.sweep();
         assert!(idle.over.is_cancelled() && !listening.over.is_cancelled());
-        listening.close_stream(&ends, news);
+        listening.close_stream(stream);
         advance(Duration::from_secs(60 * 60)).await;
         sessions.sweep();
         assert!(listening.over.is_cancelled());
@@ -317,12 +371,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_stream_takes_the_place_of_the_one_before_and_misses_nothing() {
-        let (room, session) = (Newsroom::default(), session());
-        let (first, ends) = session.open_stream(|| room.subscribe());
-        let (_second, still) = session.open_stream(|| room.subscribe());
-        assert!(ends.is_cancelled() && !still.is_cancelled());
-        session.close_stream(&ends, first);
-        assert!(!still.is_cancelled(), "the end of the first is not that of the second");
+        let (room, session) = (NewsSender::default(), session());
+        let first = session.open_stream(|| room.subscribe());
+        let second = session.open_stream(|| room.subscribe());
+        assert!(first.ends.is_cancelled() && !second.ends.is_cancelled());
+        session.close_stream(first);
+        assert!(!second.ends.is_cancelled(), "the end of the first is not that of the second");
+        assert!(matches!(session.state().stream, Stream::Open { .. }), "the second is still open");
     }
 
     #[tokio::test(start_paused = true)]
@@ -338,7 +393,7 @@ mod tests {
         drop(waiting);
         let (asked, answer) = ask();
         assert!(asked);
-        let number = session.next_question.load(Ordering::Relaxed) - 1;
+        let number = session.state().next_question - 1;
         session.answered(&serde_json::json!(number.to_string()), Ok(Value::from(7)));
         assert_eq!(answer.await.unwrap(), Ok(Value::from(7)), "some clients answer request 65 as \"65\"");
     }

@@ -1,7 +1,5 @@
 //! Tools as clients list them, and results as clients get them.
 
-use std::sync::PoisonError;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json, value::RawValue};
@@ -10,14 +8,7 @@ use toolrack_host::{
     mcp::{Annotations, ResourceContents},
 };
 
-use super::{
-    cursor,
-    message::json,
-    view::{Pages, View},
-};
-
-/// Pages of one view that are kept until the tools change.
-const KEPT_PAGES: usize = 64;
+use super::{cursor, message::json, view::View};
 
 /// A tool with the name that a client calls it by.
 #[derive(Serialize)]
@@ -74,16 +65,6 @@ pub(super) fn list(
     (after, size): (Option<String>, usize),
     dress: impl FnOnce(Bytes) -> Bytes,
 ) -> Bytes {
-    let key = (era, after);
-    let mut kept = view.pages.lock().unwrap_or_else(PoisonError::into_inner);
-    if kept.version != catalog.version() {
-        *kept = Pages { version: catalog.version(), pages: Vec::new() };
-    }
-    if let Some((_, page)) = kept.pages.iter().find(|(known, _)| *known == key) {
-        return page.clone();
-    }
-    let tools = catalog.tools().filter(|tool| view.has(tool)).map(|tool| (tool.name.as_str(), tool));
-    let (tools, next) = cursor::page(tools, key.1.as_deref(), size);
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Listed<'a> {
@@ -91,12 +72,12 @@ pub(super) fn list(
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<String>,
     }
-    let tools = tools.into_iter().map(|tool| Shown::of(tool, era)).collect();
-    let page = dress(json(&Listed { tools, next_cursor: next }).into());
-    if kept.pages.len() < KEPT_PAGES {
-        kept.pages.push((key, page.clone()));
-    }
-    page
+    view.page(catalog.version(), (era, after), |after| {
+        let tools = catalog.tools().filter(|tool| view.has(tool)).map(|tool| (tool.name.as_str(), tool));
+        let (tools, next) = cursor::page(tools, after, size);
+        let tools = tools.into_iter().map(|tool| Shown::of(tool, era)).collect();
+        dress(json(&Listed { tools, next_cursor: next }).into())
+    })
 }
 
 /// The result object of `tools/call`.

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use toolrack_host::{CatalogTool, Era, Pattern, Selection, ServerName};
 use url::form_urlencoded;
@@ -16,6 +17,8 @@ use super::{
 
 /// Views that are remembered, and with them the lists made for them.
 const KEPT: usize = 64;
+/// Pages of one view that are kept until the tools change.
+const KEPT_PAGES: usize = 64;
 /// Patterns and servers in one query.
 const MOST_WORDS: usize = 256;
 
@@ -24,10 +27,11 @@ type Wish = Vec<(&'static str, String)>;
 
 /// The tools of one catalog as one client lists them, page by page.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
-    pub(super) version: u64,
+struct Pages {
+    /// Of the catalog.
+    version: u64,
     /// By era and by the key before the page.
-    pub(super) pages: Vec<((Era, Option<String>), Bytes)>,
+    rendered: Vec<((Era, Option<String>), Bytes)>,
 }
 
 /// What one client sees.
@@ -35,7 +39,7 @@ pub(super) struct Pages {
 pub(super) struct View {
     wish: Wish,
     selections: Vec<Selection>,
-    pub(super) pages: Mutex<Pages>,
+    pages: Mutex<Pages>,
 }
 
 impl View {
@@ -52,6 +56,29 @@ impl View {
         self.selections.iter().all(|selection| selection.has(tool))
     }
 
+    /// The page of the catalog of this `version` that `era` and the key `after` lead to. `render` makes it, once:
+    /// clients that list at the same moment wait for each other.
+    pub(super) fn page(
+        &self,
+        version: u64,
+        (era, after): (Era, Option<String>),
+        render: impl FnOnce(Option<&str>) -> Bytes,
+    ) -> Bytes {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if pages.version != version {
+            *pages = Pages { version, rendered: Vec::new() };
+        }
+        let key = (era, after);
+        if let Some((_, page)) = pages.rendered.iter().find(|(known, _)| *known == key) {
+            return page.clone();
+        }
+        let page = render(key.1.as_deref());
+        if pages.rendered.len() < KEPT_PAGES {
+            pages.rendered.push((key, page.clone()));
+        }
+        page
+    }
+
     /// Whether the view can show anything of this server.
     pub(super) fn may_have(&self, server: &ServerName) -> bool {
         self.selections.iter().all(|selection| selection.may_have(server))
@@ -64,7 +91,8 @@ pub(super) struct Views {
     base: Selection,
     presets: BTreeMap<String, Selection>,
     whole: Arc<View>,
-    kept: Mutex<Vec<Arc<View>>>,
+    /// The newest ones of those that were asked for.
+    kept: ArcSwap<Vec<Arc<View>>>,
 }
 
 impl Views {
@@ -73,7 +101,7 @@ impl Views {
             base: options.selection.clone(),
             presets: options.presets.clone(),
             whole: View::new(Wish::new(), vec![options.selection.clone()]),
-            kept: Mutex::default(),
+            kept: ArcSwap::default(),
         }
     }
 
@@ -93,8 +121,7 @@ impl Views {
         if wish.is_empty() {
             return Ok(self.whole());
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(view) = kept.iter().find(|known| known.wish == wish) {
+        if let Some(view) = self.kept.load().iter().find(|known| known.wish == wish) {
             return Ok(view.clone());
         }
         let mut selections = vec![self.base.clone()];
@@ -102,10 +129,10 @@ impl Views {
             selections.push(self.selection(key, value)?);
         }
         let view = View::new(wish, selections);
-        if kept.len() == KEPT {
-            kept.remove(0);
-        }
-        kept.push(view.clone());
+        self.kept.rcu(|kept| {
+            let newest = &kept[kept.len().saturating_sub(KEPT - 1)..];
+            newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
+        });
         Ok(view)
     }
 
@@ -168,6 +195,6 @@ mod tests {
         for number in 0..200 {
             views.of(Some(&format!("tools=t{number}"))).unwrap();
         }
-        assert_eq!(views.kept.lock().unwrap().len(), KEPT);
+        assert_eq!(views.kept.load().len(), KEPT);
     }
 }

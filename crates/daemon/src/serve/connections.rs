@@ -4,18 +4,9 @@
 //! too many of them, a new one takes the place of the one that has been silent longest. So connections of programs
 //! without a token keep each other out, and none with one.
 
-mod strangers;
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
-use std::{
-    io,
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
-
-use axum::Router;
-use http::Request;
+use axum::{Extension, Router};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -28,11 +19,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
-use tower::Service;
+use tower::Layer as _;
 
-use self::strangers::Strangers;
-pub(crate) use self::strangers::Visitor;
 use super::REFUSED;
+use crate::guard::{Connection, Unauthenticated};
 
 /// How often at most the log reports connections that were ended to make room.
 const TELL: Duration = Duration::from_mins(1);
@@ -53,11 +43,11 @@ pub(super) struct Bounds {
 /// Answers with `router` until `ending` is cancelled, then finishes answers under way. When [`Bounds::most`]
 /// connections are known, a new one waits, unanswered, until one has gone. Dropping the future ends all connections.
 pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, ending: CancellationToken) {
-    let house = Arc::new(House {
+    let shared = Arc::new(Shared {
         router,
         bounds,
         places: Arc::new(Semaphore::new(bounds.most)),
-        strangers: Strangers::default(),
+        unauthenticated: Unauthenticated::default(),
         ending: ending.clone(),
     });
     let mut connections = JoinSet::new();
@@ -68,21 +58,19 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    while house.strangers.len() >= bounds.unauthenticated.max(1) && house.strangers.end_one() {
-                        turned_out.tell(bounds.unauthenticated);
-                    }
+                    shared.make_room(&mut turned_out);
                     let place = tokio::select! {
                         () = ending.cancelled() => break,
-                        place = house.place() => place,
+                        place = shared.place() => place,
                     };
                     let Ok(place) = place else { break };
-                    connections.spawn(one(stream, place, house.strangers.enter(), Arc::clone(&house)));
+                    connections.spawn(one(stream, place, shared.unauthenticated.enter(), Arc::clone(&shared)));
                 }
                 Err(error) if is_of_one(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be taken: {error}");
                     // Descriptors are most likely short: those of programs without a token go first.
-                    house.strangers.end_one();
+                    shared.unauthenticated.end_one();
                     sleep(REFUSED).await;
                 }
             },
@@ -93,21 +81,28 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
 }
 
 /// State that all connections share.
-struct House {
+struct Shared {
     router: Router,
     bounds: Bounds,
     places: Arc<Semaphore>,
-    strangers: Strangers,
+    unauthenticated: Unauthenticated,
     ending: CancellationToken,
 }
 
-impl House {
-    /// A place for a connection. A stranger gives up its own when there is none.
+impl Shared {
+    /// Ends connections that have shown no token until one more of them may be there.
+    fn make_room(&self, turned_out: &mut TurnedOut) {
+        while self.unauthenticated.len() >= self.bounds.unauthenticated.max(1) && self.unauthenticated.end_one() {
+            turned_out.tell(self.bounds.unauthenticated);
+        }
+    }
+
+    /// A place for a connection. One that has shown no token gives up its own when there is none.
     async fn place(&self) -> io::Result<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(place);
         }
-        self.strangers.end_one();
+        self.unauthenticated.end_one();
         Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)
     }
 }
@@ -140,55 +135,31 @@ fn is_of_one(error: &io::Error) -> bool {
 }
 
 /// Serves one connection to its end. It has its place until then.
-async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, visitor: Arc<Visitor>, house: Arc<House>) {
+async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Connection>, shared: Arc<Shared>) {
     // HTTP/1 alone: telling it from HTTP/2 would mean an unbounded wait for the first byte.
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(house.bounds.idle_timeout);
-    let service = Told { router: house.router.clone(), visitor: Arc::clone(&visitor) };
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(shared.bounds.idle_timeout);
+    // The handlers of its requests know the connection.
+    let service = Extension(Arc::clone(&connection)).layer(shared.router.clone());
+    let mut http = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let over = async {
-        visitor.overstayed(house.bounds.head_timeout).await;
+        connection.overstayed(shared.bounds.head_timeout).await;
         // What it has sent by now is read first: that may be the token, after which it stays.
         yield_now().await;
-        visitor.overstayed(house.bounds.head_timeout).await;
+        connection.overstayed(shared.bounds.head_timeout).await;
     };
     let ended = tokio::select! {
         biased;
-        ended = connection.as_mut() => ended,
+        ended = http.as_mut() => ended,
         () = over => Ok(()),
-        () = house.ending.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+        () = shared.ending.cancelled() => {
+            http.as_mut().graceful_shutdown();
+            http.await
         }
     };
-    house.strangers.leave(&visitor);
+    shared.unauthenticated.leave(&connection);
     if let Err(error) = ended {
         tracing::debug!("a connection has ended: {error}");
-    }
-}
-
-/// Adds the connection to each of its requests.
-#[derive(Clone)]
-struct Told {
-    router: Router,
-    visitor: Arc<Visitor>,
-}
-
-impl<B> Service<Request<B>> for Told
-where
-    Router: Service<Request<B>>,
-{
-    type Response = <Router as Service<Request<B>>>::Response;
-    type Error = <Router as Service<Request<B>>>::Error;
-    type Future = <Router as Service<Request<B>>>::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        <Router as Service<Request<B>>>::poll_ready(&mut self.router, context)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        request.extensions_mut().insert(Arc::clone(&self.visitor));
-        self.router.call(request)
     }
 }
 
@@ -215,7 +186,7 @@ mod tests {
         // The daemon, which has this thread alone, finds all of these at once.
         let mut known = std::net::TcpStream::connect(address).unwrap();
         write!(known, "GET / HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer t0ken\r\n\r\n").unwrap();
-        let strangers: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        let silent: Vec<_> = (0..4).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
         let ending = CancellationToken::new();
         let mut served = JoinSet::new();
         served.spawn(serve(listener, router, BOUNDS, ending.clone()));
@@ -224,7 +195,7 @@ mod tests {
             known.read_exact(&mut answer).map(|()| answer)
         });
         assert_eq!(&answer.await.unwrap().unwrap(), b"HTTP/1.1 404");
-        drop(strangers);
+        drop(silent);
         ending.cancel();
         served.join_next().await.unwrap().unwrap();
     }

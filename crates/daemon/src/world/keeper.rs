@@ -1,6 +1,11 @@
 //! The one task that changes the world: it handles changed files and orders, one after another.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::json;
 use tokio::{
@@ -11,7 +16,7 @@ use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::api::Problem as ShownProblem;
+use crate::shown;
 
 /// How long a file that is gone may take to come back: some editors delete a file and write it anew.
 const GRACE: Duration = Duration::from_secs(1);
@@ -20,8 +25,8 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) enum Order {
     /// Read the configuration again.
     Reload(oneshot::Sender<Result<(), NotReloaded>>),
-    /// Apply the configuration that was read, of which other parts are to run now.
-    Apply(oneshot::Sender<Result<(), NotReloaded>>),
+    /// Stop a server, or let it run again, without a change in any file.
+    Hold { name: String, hold: bool, done: oneshot::Sender<Result<(), NotReloaded>> },
 }
 
 pub(super) struct Keeper {
@@ -76,8 +81,8 @@ impl Keeper {
                 () = patience.ends() => drop(self.reload().await),
                 order = self.inbox.recv() => match order {
                     Some(Order::Reload(done)) => drop(done.send(self.reload().await)),
-                    Some(Order::Apply(done)) => {
-                        self.apply().await;
+                    Some(Order::Hold { name, hold, done }) => {
+                        self.hold(name, hold).await;
                         let _ = done.send(Ok(()));
                     }
                     None => return,
@@ -92,6 +97,24 @@ impl Keeper {
         self.world.host.apply(self.world.desired()).await;
     }
 
+    async fn hold(&self, name: String, hold: bool) {
+        let mut held = BTreeSet::clone(&self.world.held.load());
+        match hold {
+            true => held.insert(name),
+            false => held.remove(&name),
+        };
+        self.world.held.store(Arc::new(held));
+        self.apply().await;
+    }
+
+    /// Forgets stopped servers that are no longer configured: one that is added later under the same name is to run.
+    fn release_removed(&self) {
+        let loaded = self.world.loaded();
+        let mut held = BTreeSet::clone(&self.world.held.load());
+        held.retain(|name| loaded.entry(name).is_some());
+        self.world.held.store(Arc::new(held));
+    }
+
     async fn reload(&mut self) -> Result<(), NotReloaded> {
         let before = self.world.loaded();
         let approvals = match self.world.approvals().await {
@@ -103,7 +126,7 @@ impl Keeper {
                 self.world.rejected.store(Arc::default());
                 let changes = changes(&before, &loaded);
                 self.world.loaded.store(Arc::new(loaded));
-                self.world.release_removed();
+                self.release_removed();
                 self.apply().await;
                 self.follow();
                 if !changes.is_null() {
@@ -119,8 +142,8 @@ impl Keeper {
         for problem in &problems {
             tracing::warn!("the configuration was not changed: {problem}");
         }
-        let shown: Vec<_> = problems.iter().map(ShownProblem::from).collect();
-        self.world.log.add("config_rejected", &json!({ "problems": shown }));
+        let told: Vec<_> = problems.iter().map(shown::Problem::from).collect();
+        self.world.log.add("config_rejected", &json!({ "problems": told }));
         self.world.rejected.store(Arc::new(problems.clone()));
         Err(NotReloaded::Rejected(problems))
     }

@@ -1,36 +1,42 @@
 //! What a person should look at in the definitions of tools, found once for each catalog.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::task::spawn_blocking;
 use toolrack_host::{Catalog, findings::Findings};
 
 /// The findings of the latest catalog that was searched.
 #[derive(Debug, Default)]
-pub(crate) struct Looked(Mutex<(Option<u64>, Arc<Findings>)>);
+pub(crate) struct Looked(ArcSwap<Search>);
+
+#[derive(Debug, Default)]
+struct Search {
+    /// Of the catalog; `None` before the first search.
+    version: Option<u64>,
+    found: Arc<Findings>,
+}
 
 impl Looked {
     /// The findings in `catalog`. A catalog other than the last one is searched on a thread that no other request
     /// waits for.
     pub(crate) async fn at(&self, catalog: Arc<Catalog>) -> Arc<Findings> {
         let version = catalog.version();
-        if let (Some(known), findings) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner)
-            && *known == version
-        {
-            return Arc::clone(findings);
+        let last = self.0.load();
+        if last.version == Some(version) {
+            return Arc::clone(&last.found);
         }
+        drop(last);
         // Only a shutdown ends it early: then there is no page to show them.
         let found = Arc::new(spawn_blocking(move || catalog.findings()).await.unwrap_or_default());
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let search = Arc::new(Search { version: Some(version), found: Arc::clone(&found) });
         // Another task may have searched a newer catalog meanwhile.
-        if last.0.is_none_or(|known| known < version) {
-            *last = (Some(version), Arc::clone(&found));
-        }
+        self.0.rcu(|last| Arc::clone(if last.version < search.version { &search } else { last }));
         found
     }
 
     /// The findings of the last search.
     pub(crate) fn last(&self) -> Arc<Findings> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner).1)
+        Arc::clone(&self.0.load().found)
     }
 }

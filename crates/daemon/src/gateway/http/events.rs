@@ -10,18 +10,14 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::stream::{Stream, unfold};
-use tokio::{
-    sync::{OwnedSemaphorePermit, broadcast},
-    time::timeout,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
 use super::super::{
     Gateway,
     exchange::{Exchange, Out},
     message,
     news::{self, News},
-    session::{Running, Session},
+    session::{OpenStream, Running, Session},
 };
 
 /// Silence after which a request is answered with a stream, so that nothing between here and the client gives up on it.
@@ -107,16 +103,16 @@ enum Heard {
 struct Standing {
     gateway: Gateway,
     session: Arc<Session>,
-    news: Option<broadcast::Receiver<News>>,
-    ends: CancellationToken,
+    /// Taken when it ends.
+    stream: Option<OpenStream>,
     to_say: Vec<Bytes>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        if let Some(news) = self.news.take() {
-            self.session.close_stream(&self.ends, news);
+        if let Some(stream) = self.stream.take() {
+            self.session.close_stream(stream);
         }
     }
 }
@@ -127,14 +123,14 @@ impl Standing {
             if !self.to_say.is_empty() {
                 return Some(event(&self.gateway.0.concealed(self.to_say.remove(0))));
             }
-            let news = self.news.as_mut()?;
+            let OpenStream { news, ends, .. } = self.stream.as_mut()?;
             let next = async {
                 tokio::select! {
                     heard = news::next(news) => Heard::News(heard),
                     uris = self.session.subscribed.updated() => Heard::Updated(uris),
                 }
             };
-            let heard = self.ends.run_until_cancelled(timeout(SILENCE, next)).await?;
+            let heard = ends.run_until_cancelled(timeout(SILENCE, next)).await?;
             let heard = match heard {
                 Ok(Heard::News(heard)) => heard,
                 Ok(Heard::Updated(uris)) => {
@@ -151,9 +147,9 @@ impl Standing {
 
 /// Opens the standing stream of a session, in place of the one that it has.
 pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, permit: OwnedSemaphorePermit) -> Response {
-    let (news, ends) = session.open_stream(|| gateway.0.news.subscribe());
+    let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();
-    let standing = Standing { gateway, session, news: Some(news), ends, to_say: Vec::new(), _permit: permit };
+    let standing = Standing { gateway, session, stream: Some(stream), to_say: Vec::new(), _permit: permit };
     // A first comment sends the headers on their way.
     let opened = futures::stream::once(std::future::ready(Bytes::from_static(b": listening\n\n")));
     let events = unfold(standing, async |mut standing| Some((standing.next().await?, standing)));

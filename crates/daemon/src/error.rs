@@ -14,7 +14,7 @@ use toolrack_host::{CallError, CallErrorKind, text};
 use toolrack_store::StoreError;
 use utoipa::ToSchema;
 
-use crate::world::{EditFailed, NotReloaded};
+use crate::world::{EditFailed, NotBegun, NotReloaded};
 
 /// An error: its status, and `{"error": {…}}`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -166,6 +166,20 @@ impl From<EditFailed> for ApiError {
             EditFailed::Edit(error) => of_edit(&error),
             EditFailed::Store(error) => error.into(),
             EditFailed::Ending => Self::internal("the file was not written"),
+        }
+    }
+}
+
+impl From<NotBegun> for ApiError {
+    fn from(error: NotBegun) -> Self {
+        match error {
+            NotBegun::NameInUse => Self::new(StatusCode::CONFLICT, "ID_IN_USE", "something of this id is under way")
+                .hint("choose another id"),
+            NotBegun::TooMany(most) => {
+                let message = format!("{most} others with an id are under way");
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", message)
+                    .hint("wait until some have ended, or give no id")
+            }
         }
     }
 }

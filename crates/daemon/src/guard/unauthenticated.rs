@@ -2,35 +2,35 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    sync::Notify,
+    sync::watch,
     time::{Instant, sleep_until},
 };
 
 /// So many of the oldest are compared to find the one that makes room: it must be quick while very many connect.
 const LOOKED_AT: usize = 16;
 
-/// All of them, by number.
+/// All of them. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unauthenticated(Arc<Mutex<Here>>);
+
 #[derive(Debug, Default)]
-pub(super) struct Strangers {
-    here: Arc<Mutex<BTreeMap<u64, Arc<Visitor>>>>,
-    last: AtomicU64,
+struct Here {
+    /// The number of the next one.
+    next: u64,
+    by_number: BTreeMap<u64, Arc<Connection>>,
 }
 
 /// An HTTP connection, as the handlers of its requests know it.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct Connection {
     number: u64,
-    state: Mutex<State>,
-    changed: Notify,
-    here: Arc<Mutex<BTreeMap<u64, Arc<Visitor>>>>,
+    state: watch::Sender<State>,
+    unauthenticated: Unauthenticated,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ struct State {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Busy(Arc<Visitor>);
+pub(crate) struct Busy(Arc<Connection>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -58,43 +58,49 @@ impl Drop for Busy {
     }
 }
 
-impl Strangers {
-    pub(super) fn len(&self) -> usize {
-        lock(&self.here).len()
+impl Unauthenticated {
+    pub(crate) fn len(&self) -> usize {
+        self.here().by_number.len()
     }
 
     /// Registers a new connection.
-    pub(super) fn enter(&self) -> Arc<Visitor> {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn enter(&self) -> Arc<Connection> {
         let state = State { is_known: false, is_over: false, requests: 0, silent: Instant::now() };
-        let here = Arc::clone(&self.here);
-        let visitor = Arc::new(Visitor { number, state: Mutex::new(state), changed: Notify::new(), here });
-        lock(&self.here).insert(number, Arc::clone(&visitor));
-        visitor
+        let mut here = self.here();
+        let number = here.next;
+        here.next += 1;
+        let connection =
+            Arc::new(Connection { number, state: watch::Sender::new(state), unauthenticated: self.clone() });
+        here.by_number.insert(number, Arc::clone(&connection));
+        connection
     }
 
     /// Removes a connection that has ended.
-    pub(super) fn leave(&self, visitor: &Visitor) {
-        lock(&self.here).remove(&visitor.number);
+    pub(crate) fn leave(&self, connection: &Connection) {
+        self.here().by_number.remove(&connection.number);
     }
 
     /// Ends the one of the oldest that has been silent longest; one whose request is being answered, only when all
     /// are. Returns whether there was one.
-    pub(super) fn end_one(&self) -> bool {
-        let mut here = lock(&self.here);
-        let longest = here.values().take(LOOKED_AT).min_by_key(|visitor| {
-            let state = *lock(&visitor.state);
+    pub(crate) fn end_one(&self) -> bool {
+        let mut here = self.here();
+        let longest = here.by_number.values().take(LOOKED_AT).min_by_key(|connection| {
+            let state = *connection.state.borrow();
             (state.requests > 0, state.silent)
         });
-        let Some(number) = longest.map(|visitor| visitor.number) else { return false };
-        if let Some(visitor) = here.remove(&number) {
-            visitor.change(|state| state.is_over = true);
+        let Some(number) = longest.map(|connection| connection.number) else { return false };
+        if let Some(connection) = here.by_number.remove(&number) {
+            connection.change(|state| state.is_over = true);
         }
         true
     }
+
+    fn here(&self) -> MutexGuard<'_, Here> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl Visitor {
+impl Connection {
     /// Registers a request, which is being answered until the result is dropped.
     pub(crate) fn asks(self: &Arc<Self>) -> Busy {
         self.change(|state| state.requests += 1);
@@ -103,17 +109,18 @@ impl Visitor {
 
     /// Marks a connection that has shown a right token. From now on it is not ended to make room.
     pub(crate) fn is_known(&self) {
-        if !lock(&self.state).is_known {
-            lock(&self.here).remove(&self.number);
+        if !self.state.borrow().is_known {
+            self.unauthenticated.leave(self);
             self.change(|state| state.is_known = true);
         }
     }
 
     /// Ready when the connection must end: it has shown no right token, and another connection needs its place or it
     /// sends no head of a request for as long as `heads`.
-    pub(super) async fn overstayed(&self, heads: Duration) {
+    pub(crate) async fn overstayed(&self, heads: Duration) {
+        let mut states = self.state.subscribe();
         loop {
-            let state = *lock(&self.state);
+            let state = *states.borrow_and_update();
             if state.is_known {
                 // It stays, whatever changes.
                 return std::future::pending().await;
@@ -122,28 +129,21 @@ impl Visitor {
                 return;
             }
             tokio::select! {
-                () = self.changed.notified() => {}
+                // Its sender is in this connection.
+                _ = states.changed() => {}
                 () = sleep_until(state.silent + heads), if state.requests == 0 => return,
             }
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        let is_known = {
-            let mut state = lock(&self.state);
+        self.state.send_if_modified(|state| {
             let was_known = state.is_known;
-            change(&mut state);
-            was_known
-        };
-        // No task waits for changes of a known connection.
-        if !is_known {
-            self.changed.notify_one();
-        }
+            change(state);
+            // No task waits for changes of a known connection.
+            !was_known
+        });
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -157,30 +157,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_one_that_was_silent_the_longest_makes_room_and_none_that_is_known() {
-        let strangers = Strangers::default();
-        let known = strangers.enter();
+        let unauthenticated = Unauthenticated::default();
+        let known = unauthenticated.enter();
         known.is_known();
-        let busy = strangers.enter();
+        let busy = unauthenticated.enter();
         let request = busy.asks();
         advance(Duration::from_secs(1)).await;
-        let (first, second) = (strangers.enter(), strangers.enter());
+        let (first, second) = (unauthenticated.enter(), unauthenticated.enter());
         advance(Duration::from_secs(1)).await;
         drop(first.asks());
-        let is_over = |visitor: &Visitor| visitor.overstayed(HEADS).now_or_never().is_some();
+        let is_over = |connection: &Connection| connection.overstayed(HEADS).now_or_never().is_some();
         for over in [&second, &first, &busy] {
             assert!(!is_over(over));
-            assert!(strangers.end_one());
+            assert!(unauthenticated.end_one());
             assert!(is_over(over));
         }
-        assert!(!strangers.end_one());
+        assert!(!unauthenticated.end_one());
         assert!(!is_over(&known));
         drop(request);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_head_is_due_in_time_unless_the_token_was_shown_or_an_answer_is_due() {
-        let strangers = Strangers::default();
-        let (silent, known, busy) = (strangers.enter(), strangers.enter(), strangers.enter());
+        let unauthenticated = Unauthenticated::default();
+        let (silent, known, busy) = (unauthenticated.enter(), unauthenticated.enter(), unauthenticated.enter());
         known.is_known();
         let request = busy.asks();
         let began = Instant::now();

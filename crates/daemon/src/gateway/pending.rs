@@ -36,21 +36,21 @@ pub(super) enum Said {
 #[derive(Debug)]
 pub(super) enum Step {
     Said(Said),
-    Landed(Outcome),
+    Ended(Outcome),
 }
 
 /// A call under way.
-pub(super) struct Flight {
+pub(super) struct PendingCall {
     work: BoxFuture<'static, Outcome>,
     inbox: mpsc::Receiver<Said>,
-    landed: Option<Outcome>,
+    ended: Option<Outcome>,
 }
 
-impl Flight {
+impl PendingCall {
     /// `begin` makes the call; what it sends goes to the task that polls [`Self::next`].
     pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Said>) -> BoxFuture<'static, Outcome>) -> Self {
         let (say, inbox) = mpsc::channel(INBOX);
-        Self { work: begin(say), inbox, landed: None }
+        Self { work: begin(say), inbox, ended: None }
     }
 
     /// Runs on until there is progress, a question, or the end of the call; everything sent before the end comes
@@ -60,13 +60,13 @@ impl Flight {
             if let Some(said) = self.said() {
                 return Step::Said(said);
             }
-            if let Some(outcome) = self.landed.take() {
-                return Step::Landed(outcome);
+            if let Some(outcome) = self.ended.take() {
+                return Step::Ended(outcome);
             }
             tokio::select! {
                 // The call first: all that it asks at once is in the inbox before that is looked at.
                 biased;
-                outcome = &mut self.work => self.landed = Some(outcome),
+                outcome = &mut self.work => self.ended = Some(outcome),
                 Some(said) = self.inbox.recv() => return Step::Said(said),
             }
         }

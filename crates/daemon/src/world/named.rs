@@ -5,13 +5,19 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use axum::http::StatusCode;
 use tokio_util::sync::CancellationToken;
-
-use super::ApiError;
 
 /// The most names at once.
 const MAX: usize = 10_000;
+
+/// Why work did not begin under the name that its caller gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotBegun {
+    /// Other work of this name is running.
+    NameInUse,
+    /// So many others that have names are running.
+    TooMany(usize),
+}
 
 /// Everything that has a name.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +25,7 @@ pub(crate) struct Named(Arc<Mutex<HashMap<String, CancellationToken>>>);
 
 /// Running work, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     all: Named,
     name: Option<String>,
     cancelled: CancellationToken,
@@ -29,33 +35,26 @@ impl Named {
     /// Registers work that begins.
     ///
     /// # Errors
-    /// When other work of this name is running, or 10,000 others that have names.
-    pub(super) fn begin(&self, name: Option<String>) -> Result<Running, ApiError> {
+    /// [`NotBegun`]
+    pub(crate) fn begin(&self, name: Option<String>) -> Result<Running, NotBegun> {
         let cancelled = CancellationToken::new();
         if let Some(name) = &name {
             let mut all = self.all();
             if all.len() >= MAX {
-                let message = format!("{MAX} others with an id are under way");
-                return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY", message)
-                    .hint("wait until some have ended, or give no id"));
+                return Err(NotBegun::TooMany(MAX));
             }
             if all.contains_key(name) {
-                let message = "something of this id is under way";
-                return Err(ApiError::new(StatusCode::CONFLICT, "ID_IN_USE", message).hint("choose another id"));
+                return Err(NotBegun::NameInUse);
             }
             all.insert(name.clone(), cancelled.clone());
         }
         Ok(Running { all: self.clone(), name, cancelled })
     }
 
-    /// Cancels the work of this name.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub(super) fn cancel(&self, name: &str) -> Result<(), ApiError> {
+    /// Cancels the work of this name; returns whether there is any.
+    pub(crate) fn cancel(&self, name: &str) -> bool {
         let running = self.all().get(name).cloned();
-        running.ok_or_else(|| ApiError::not_found("nothing of this id is under way"))?.cancel();
-        Ok(())
+        running.inspect(CancellationToken::cancel).is_some()
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
@@ -65,7 +64,7 @@ impl Named {
 
 impl Running {
     /// Resolves when the work is cancelled by name.
-    pub(super) async fn cancelled(&self) {
+    pub(crate) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
 }
@@ -86,9 +85,9 @@ mod tests {
     fn a_full_table_and_an_id_in_use_are_told_apart() {
         let all = Named::default();
         let mut running: Vec<_> = (1..MAX).map(|id| all.begin(Some(id.to_string())).unwrap()).collect();
-        assert_eq!(all.begin(Some("1".to_owned())).unwrap_err().status(), StatusCode::CONFLICT);
+        assert_eq!(all.begin(Some("1".to_owned())).unwrap_err(), NotBegun::NameInUse);
         running.push(all.begin(Some("last".to_owned())).unwrap());
-        assert_eq!(all.begin(Some("new".to_owned())).unwrap_err().status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(all.begin(Some("new".to_owned())).unwrap_err(), NotBegun::TooMany(MAX));
         drop(running);
         assert!(all.begin(Some("new".to_owned())).is_ok());
     }

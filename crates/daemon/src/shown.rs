@@ -1,0 +1,54 @@
+//! Findings and problems as the control API, questions and events show them.
+
+use serde::Serialize;
+use toolrack_config::Severity;
+use toolrack_host::findings::{self, FindingKind};
+use utoipa::ToSchema;
+
+/// Something that a person should look at. A warning, and no defence.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Finding {
+    /// `instructions`, `hidden`, `look_alike` or `other_server`.
+    #[schema(value_type = String)]
+    pub(crate) kind: FindingKind,
+    /// Where in the definition.
+    place: String,
+    /// What stands there, in words.
+    what: String,
+}
+
+impl From<findings::Finding> for Finding {
+    fn from(found: findings::Finding) -> Self {
+        Self { kind: found.kind, place: found.place, what: found.what }
+    }
+}
+
+/// Something that is wrong with a configuration.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Problem {
+    /// `error` or `warning`.
+    severity: &'static str,
+    path: Option<String>,
+    line: Option<usize>,
+    column: Option<usize>,
+    entry: Option<String>,
+    message: String,
+    hint: Option<String>,
+}
+
+impl From<&toolrack_config::Problem> for Problem {
+    fn from(problem: &toolrack_config::Problem) -> Self {
+        Self {
+            severity: match problem.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            },
+            path: problem.path.as_ref().map(|path| path.display().to_string()),
+            line: problem.line,
+            column: problem.column,
+            entry: problem.entry.clone(),
+            message: problem.message.clone(),
+            hint: problem.hint.clone(),
+        }
+    }
+}
