@@ -24,7 +24,7 @@ use toolrack_host::{
 use url::{Position, Url};
 
 use crate::{
-    guest::FarLines,
+    lending::FarLines,
     render::{Tone, paint},
     screen::Screen,
 };

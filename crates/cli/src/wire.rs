@@ -16,26 +16,25 @@ use std::{
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
 use toolrack_host::{
-    AllowAll, CatalogTool, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, ServerSpec, SharedAsker,
-    State, Tracer,
+    AllowAll, CatalogTool, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, SharedAsker, State,
+    Tracer,
     ask::Root,
-    spec::{Source, Transport, Trust},
+    spec::{Transport, Trust},
 };
-use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, StoreError, Uuid};
+use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, Uuid};
 use url::Url;
 
 use self::lent::{Lent, Wanted};
-pub(crate) use self::{hosts::Hosts, lent::Visitor};
+pub(crate) use self::{hosts::Hosts, lent::Borrower};
 use crate::{
     args::Global,
     asker::{Sampler, Terminal},
     audit::Audited,
-    builtin::{self, Builtin},
     completion::notebook::{Configured, Listing, Notebook, Tool},
+    database,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     models::{Around, Chosen, Wishes},
-    native::native,
     screen::Screen,
     secrets::{self, Stored},
     tokens::Tokens,
@@ -115,7 +114,7 @@ impl World {
         })?;
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
-        let store = match Store::open(database(&places)).await {
+        let store = match Store::open(database::file(&places)).await {
             Ok(store) => Some(store),
             Err(error) => {
                 screen.warning(&with_causes(&error));
@@ -245,7 +244,7 @@ impl World {
     /// When the database could not be opened.
     pub(crate) fn store(&self) -> Result<&Store, Failure> {
         self.store.as_ref().ok_or_else(|| {
-            let message = format!("{} cannot be used", database(&self.places).display());
+            let message = format!("{} cannot be used", database::file(&self.places).display());
             Failure::new(Exit::Other, "NO_DATABASE", message).hint("mend what is reported above")
         })
     }
@@ -507,28 +506,6 @@ impl World {
 fn how_to_sign_in(server: &ServerName, scopes: &[String]) -> String {
     let words = ["toolrack", "login", server.as_str()].into_iter();
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
-}
-
-/// The failure for an error of the database.
-pub(crate) fn unusable_store(error: &StoreError) -> Failure {
-    Failure::new(Exit::Other, "DATABASE", with_causes(error))
-}
-
-/// The servers that this program carries, for a person in `folder`.
-pub(crate) fn built_in(folder: &Path) -> Desired {
-    let Ok(name) = ServerName::new(builtin::NAME) else {
-        return Desired::new();
-    };
-    let folder = folder.to_owned();
-    let server = native(builtin::NAME, move || Builtin::new(folder.clone()));
-    let mut spec = ServerSpec::native(server);
-    spec.source = Source { scope: "built in".to_owned(), path: None };
-    Desired::from([(name, spec)])
-}
-
-/// The database of the user whose places these are.
-pub(crate) fn database(places: &Places) -> PathBuf {
-    places.data().join("toolrack.db")
 }
 
 /// A folder that servers may know of.

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::guest::FarLines;
+use crate::lending::FarLines;
 
 /// Milliseconds between two checks whether the question still stands.
 #[cfg(unix)]

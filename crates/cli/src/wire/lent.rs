@@ -26,7 +26,7 @@ use crate::{
     asker::Terminal,
     audit::Audited,
     error::{Exit, Failure},
-    guest::FarLines,
+    lending::FarLines,
     screen::Screen,
     secrets,
 };
@@ -59,7 +59,7 @@ pub(super) enum Wanted {
 }
 
 /// A process that asks the daemon to run a command.
-pub(crate) struct Visitor {
+pub(crate) struct Borrower {
     pub(crate) global: Global,
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
@@ -74,9 +74,9 @@ impl Lent {
 }
 
 impl World {
-    /// The world of `visitor` in a daemon with this one; `None` where the visitor alone would have another.
-    pub(crate) async fn lend(&self, visitor: Visitor, current: &Current) -> Option<Self> {
-        let Visitor { global, folder, mut environment, screen, lines } = visitor;
+    /// The world of `borrower` in a daemon with this one; `None` where the borrower alone would have another.
+    pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Option<Self> {
+        let Borrower { global, folder, mut environment, screen, lines } = borrower;
         let key = environment.take(secrets::VARIABLE);
         let is_same = folder == self.folder
             && global.mcp_config == self.global.mcp_config

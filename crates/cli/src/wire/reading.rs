@@ -12,8 +12,8 @@ use toolrack_config::{
 use toolrack_host::Way;
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
-use super::{World, built_in, unusable_store};
-use crate::{completion::notebook::Configured, error::Failure, models};
+use super::World;
+use crate::{builtin, completion::notebook::Configured, database, error::Failure, models};
 
 impl World {
     /// Reads the configuration and shows what is wrong with it.
@@ -65,7 +65,7 @@ impl World {
         request.strict = self.global.strict_mcp_config;
         request.agent.clone_from(&self.global.agent);
         request.check_model = Some(models::check_name);
-        request.built_in = built_in(&self.folder);
+        request.built_in = builtin::configured(&self.folder);
         request
     }
 
@@ -112,7 +112,7 @@ impl World {
     /// When the database cannot be read.
     pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, Failure> {
         match &self.store {
-            Some(store) => store.approvals().await.map_err(|error| unusable_store(&error)),
+            Some(store) => store.approvals().await.map_err(|error| database::unusable(&error)),
             None => Ok(Vec::new()),
         }
     }
@@ -123,7 +123,7 @@ impl World {
     /// When the database cannot be read.
     pub(crate) async fn refusals(&self) -> Result<Vec<Refusal>, Failure> {
         match &self.store {
-            Some(store) => store.refusals().await.map_err(|error| unusable_store(&error)),
+            Some(store) => store.refusals().await.map_err(|error| database::unusable(&error)),
             None => Ok(Vec::new()),
         }
     }
@@ -138,7 +138,7 @@ impl World {
         };
         let refusal = Refusal { project: project.clone(), name: entry.name.clone(), hash: entry.agreement.clone() };
         let refused = self.store()?.refuse(&refusal, Way::Cli).await;
-        refused.map_err(|error| unusable_store(&error).server(&*entry.name))
+        refused.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
     /// Stores that the user at the terminal approved `entry`.
@@ -157,7 +157,7 @@ impl World {
             approved_at: chrono::Utc::now().timestamp(),
         };
         let approved = self.store()?.approve(&approval, Way::Cli).await;
-        approved.map_err(|error| unusable_store(&error).server(&*entry.name))
+        approved.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
     /// Revokes the approval to run `name` of `project`.
@@ -166,7 +166,7 @@ impl World {
     /// When it cannot be stored; the approval then stands.
     pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
         let revoked = self.store()?.revoke(project, name, Way::Cli).await;
-        revoked.map(drop).map_err(|error| unusable_store(&error).server(name))
+        revoked.map(drop).map_err(|error| database::unusable(&error).server(name))
     }
 
     /// What servers wrote, as far as it is kept.
@@ -174,7 +174,7 @@ impl World {
     /// # Errors
     /// When the database cannot be read.
     pub(crate) async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, Failure> {
-        self.store()?.log(query).await.map_err(|error| unusable_store(&error))
+        self.store()?.log(query).await.map_err(|error| database::unusable(&error))
     }
 }
 

@@ -11,12 +11,12 @@ use tokio::{
 };
 use toolrack_config::{Environment, Places};
 
-use super::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send};
 use crate::{
     args::{Cli, Verb},
     asker::OwnLines,
     door::{self, Door},
     error::{Exit, Failure, with_causes},
+    lending::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
     screen::Screen,
     stop::Stop,
     verbs,
@@ -35,8 +35,8 @@ const END: Duration = Duration::from_secs(2);
 /// Messages that wait to be shown.
 const INBOX: usize = 16;
 
-/// How a visit ended.
-pub(crate) enum Visited {
+/// How the attempt to borrow ended.
+pub(crate) enum Borrowed {
     /// The daemon did it, or nothing was done.
     Done(Exit),
     /// This process has to do it, with this if it was read already.
@@ -47,22 +47,22 @@ pub(crate) enum Visited {
 ///
 /// # Errors
 /// When the daemon is lost while it works; what was begun is not begun again.
-pub(crate) async fn visit(
+pub(crate) async fn run(
     cli: &Cli,
     words: &[OsString],
     environment: &Environment,
     screen: &Screen,
     stop: &mut Stop,
-) -> Result<Visited, Failure> {
+) -> Result<Borrowed, Failure> {
     let Some(data) = wanted(cli, environment) else {
-        return Ok(Visited::Alone(None));
+        return Ok(Borrowed::Alone(None));
     };
     let brought = tokio::select! {
         biased;
-        exit = stop.requested() => return Ok(Visited::Done(exit)),
+        exit = stop.requested() => return Ok(Borrowed::Done(exit)),
         brought = brought(&cli.verb, screen) => brought,
     };
-    let alone = |brought| Ok(Visited::Alone(brought));
+    let alone = |brought| Ok(Borrowed::Alone(brought));
     let hello = match &brought {
         // The command itself reports what is wrong with it.
         Some(Err(_)) => None,
@@ -76,7 +76,7 @@ pub(crate) async fn visit(
         return alone(brought);
     };
     match show(from, &mut to, screen, stop).await? {
-        Some(exit) => Ok(Visited::Done(exit)),
+        Some(exit) => Ok(Borrowed::Done(exit)),
         None => alone(brought),
     }
 }
@@ -87,7 +87,7 @@ fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
     let global = &cli.global;
     // `-v` shows what this process does. Servers are told of folders when they are connected.
     let is_plain = !global.no_daemon && !is_off && global.verbose == 0 && global.root.is_empty();
-    if !is_plain || !verbs::can_be_lent(&cli.verb) {
+    if !is_plain || !cli.verb.can_be_lent() {
         return None;
     }
     let places = Places::from_env(environment).ok()?;
@@ -121,7 +121,7 @@ fn hello(
         words: words.iter().map(|word| text(word)).collect::<Option<_>>()?,
         folder: std::env::current_dir().ok()?,
         variables,
-        terminal: screen.facts(),
+        terminal: screen.terminal(),
         brought,
     }))
 }

@@ -58,7 +58,7 @@ impl FarLines {
     }
 
     /// Takes the line that was typed while question `number` stood; a line that comes too late is dropped.
-    pub(super) fn typed(&self, number: u32, line: Option<String>) {
+    pub(crate) fn typed(&self, number: u32, line: Option<String>) {
         let mut asked = self.asked();
         if asked.number == number
             && let Some(by) = asked.by.take()
