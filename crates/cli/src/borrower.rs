@@ -35,6 +35,9 @@ const END: Duration = Duration::from_secs(2);
 /// Messages that wait to be shown.
 const INBOX: usize = 16;
 
+/// A message of the daemon; `None` at the end.
+type Received = io::Result<Option<ToCommand>>;
+
 /// How the attempt to borrow ended.
 pub(crate) enum Borrowed {
     /// The daemon did it, or nothing was done.
@@ -143,7 +146,7 @@ async fn welcomed(
 
 /// Shows the daemon's output until it is done; `None` when the daemon gave up before anything began.
 async fn show(
-    mut from: BufReader<OwnedReadHalf>,
+    from: BufReader<OwnedReadHalf>,
     to: &mut OwnedWriteHalf,
     screen: &Screen,
     stop: &mut Stop,
@@ -153,16 +156,6 @@ async fn show(
         return Ok(None);
     }
     let (inbox, mut messages) = mpsc::channel(INBOX);
-    // Reading must not be dropped half way through a message.
-    let reading = async move {
-        loop {
-            let message = receive::<ToCommand>(&mut from).await;
-            let is_last = !matches!(message, Ok(Some(_)));
-            if inbox.send(message).await.is_err() || is_last {
-                std::future::pending::<()>().await;
-            }
-        }
-    };
     let lines = OwnLines::of_stdin();
     let showing = async {
         let mut shown = Shown { screen, lines: &lines, typed: None, bytes: Vec::new() };
@@ -200,15 +193,23 @@ async fn show(
     };
     tokio::select! {
         shown = showing => shown,
-        () = reading => Ok(Some(Exit::Other)),
+        () = pass_on(from, inbox) => Ok(Some(Exit::Other)),
+    }
+}
+
+/// Passes the daemon's messages on. Never ends: reading must not be dropped half way through a message.
+async fn pass_on(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
+    loop {
+        let message = receive::<ToCommand>(&mut from).await;
+        let is_last = !matches!(message, Ok(Some(_)));
+        if inbox.send(message).await.is_err() || is_last {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
 /// The next message. After a signal, it is waited for at most [`END`].
-async fn heard(
-    messages: &mut mpsc::Receiver<io::Result<Option<ToCommand>>>,
-    stopped: bool,
-) -> io::Result<Option<ToCommand>> {
+async fn heard(messages: &mut mpsc::Receiver<Received>, stopped: bool) -> Received {
     let next = messages.recv();
     let message = if stopped { timeout(END, next).await.ok().flatten() } else { next.await };
     message.unwrap_or(Ok(None))

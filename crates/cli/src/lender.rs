@@ -163,12 +163,8 @@ impl<R> Lender<'_, R> {
         let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.can_be_lent())?;
         let screen = Arc::new(Screen::far(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(by_name(variables));
-        let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone() };
-        let lent = self.world.lend(borrower, self.current).await?;
-        if let Some(text) = brought {
-            lent.bring(Ok(text));
-        }
-        Some((cli.verb, lent))
+        let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), brought };
+        Some((cli.verb, self.world.lend(borrower, self.current).await?))
     }
 }
 

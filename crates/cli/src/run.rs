@@ -139,10 +139,8 @@ async fn to_the_end(
         Borrowed::Done(exit) => return Ok(exit),
         Borrowed::Alone(brought) => brought,
     };
-    let world = World::open(cli.global, environment, Arc::clone(screen)).await?.traced(tracer);
-    if let Some(brought) = brought {
-        world.bring(brought);
-    }
+    let world = World::open(cli.global, environment, Arc::clone(screen)).await?;
+    let world = world.traced(tracer).with_brought(brought);
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),

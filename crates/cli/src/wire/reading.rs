@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::PoisonError,
+    sync::Arc,
 };
 
 use toolrack_config::{
@@ -12,7 +12,7 @@ use toolrack_config::{
 use toolrack_host::Way;
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
-use super::World;
+use super::{Said, World};
 use crate::{builtin, completion::notebook::Configured, database, error::Failure, models};
 
 impl World {
@@ -84,16 +84,12 @@ impl World {
         })
         .await;
         self.secrets.set_unset(loaded.settings.unset);
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&loaded.settings.policy);
-        self.naming.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&loaded.settings.tools.naming);
-        if let Some(host) = self.host.get() {
-            host.set_naming(loaded.settings.tools.naming.clone());
+        match self.running.get() {
+            Some(running) => running.host.set_naming(loaded.settings.tools.naming.clone()),
+            None => self.said.store(Arc::new(said(&loaded))),
         }
         self.egress.set(loaded.settings.egress.clone());
         self.audit.set(loaded.settings.audit);
-        if self.host.get().is_none() {
-            *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
-        }
         loaded
     }
 
@@ -178,9 +174,14 @@ impl World {
     }
 }
 
-/// What completion may know later of the servers in `loaded`. The program's own servers need no note.
-fn configured(loaded: &Loaded) -> Vec<Configured> {
-    loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn).map(Configured::from).collect()
+fn said(loaded: &Loaded) -> Said {
+    // The program's own servers need no note.
+    let noted = loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn);
+    Said {
+        policy: loaded.settings.policy.clone(),
+        naming: loaded.settings.tools.naming.clone(),
+        configured: noted.map(Configured::from).collect(),
+    }
 }
 
 /// Reads files on a thread of their own: a pipe may have no writer, and Ctrl-C must be heard meanwhile.
