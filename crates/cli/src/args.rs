@@ -287,6 +287,22 @@ pub(crate) enum Verb {
     Itself(AboutItself),
 }
 
+impl Verb {
+    /// Whether a running daemon can do it for the process that was asked to.
+    pub(crate) fn can_be_lent(&self) -> bool {
+        matches!(
+            self,
+            Self::Call(_)
+                | Self::Tools(_)
+                | Self::List(_)
+                | Self::Resources(_)
+                | Self::Read(_)
+                | Self::Prompts(_)
+                | Self::Prompt(_)
+        )
+    }
+}
+
 /// Verbs that may be narrowed to some servers.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ServersArgs {

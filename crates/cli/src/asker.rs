@@ -8,11 +8,9 @@ mod form;
 mod lines;
 mod sampling;
 
-use std::{
-    fmt::Write,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt::Write, sync::Arc};
 
+use arc_swap::ArcSwapOption;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -24,7 +22,7 @@ use toolrack_host::{
 use url::{Position, Url};
 
 use crate::{
-    guest::FarLines,
+    lending::FarLines,
     render::{Tone, paint},
     screen::Screen,
 };
@@ -45,7 +43,7 @@ pub(crate) struct Terminal {
     /// One question at a time: the holder of the permit has the terminal.
     turn: Semaphore,
     /// The model that may answer servers, if there is one.
-    sampler: Mutex<Option<Sampler>>,
+    sampler: ArcSwapOption<Sampler>,
 }
 
 /// A question on the terminal. When its answer is not wanted any longer, the next output begins on a line of its own.
@@ -59,7 +57,7 @@ impl Drop for Standing<'_> {
 
 impl Terminal {
     pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>) -> Self {
-        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1), sampler: Mutex::default() }
+        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1), sampler: ArcSwapOption::empty() }
     }
 
     /// The terminal of a command that this process runs for another one.
@@ -70,11 +68,7 @@ impl Terminal {
     /// Lets `sampler` answer the sampling requests of servers from now on, each after a yes of the user. Servers of 2025-11-25
     /// and older learn of it only when they connect.
     pub(crate) fn samples_with(&self, sampler: Sampler) {
-        *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(sampler);
-    }
-
-    fn sampler(&self) -> Option<Sampler> {
-        self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.sampler.store(Some(Arc::new(sampler)));
     }
 
     /// Shows `prompt` and waits for a line; `None` at the end of input (Ctrl-D).
@@ -185,7 +179,7 @@ impl Asker for Terminal {
             abilities.confirm = true;
             abilities.forms = true;
             abilities.urls = true;
-            abilities.sampling = self.sampler().is_some();
+            abilities.sampling = self.sampler.load().is_some();
         }
         abilities
     }

@@ -9,7 +9,10 @@ mod fence;
 mod files;
 mod search;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rmcp::{
     ErrorData, ServerHandler,
@@ -22,10 +25,28 @@ use serde::{Deserialize, Serialize};
 
 use fence::Fence;
 use serde_json::Map;
-use toolrack_host::mcp::{Annotations, TEXT_IS_WHOLE};
+use toolrack_host::{
+    Desired, ServerName, ServerSpec,
+    mcp::{Annotations, TEXT_IS_WHOLE},
+    spec::Source,
+};
+
+use crate::native::native;
 
 /// The name under which it is configured.
 pub(crate) const NAME: &str = "builtin";
+
+/// The servers that this program carries, for a person in `folder`.
+pub(crate) fn configured(folder: &Path) -> Desired {
+    let Ok(name) = ServerName::new(NAME) else {
+        return Desired::new();
+    };
+    let folder = folder.to_owned();
+    let server = native(NAME, move || Builtin::new(folder.clone()));
+    let mut spec = ServerSpec::native(server);
+    spec.source = Source { scope: "built in".to_owned(), path: None };
+    Desired::from([(name, spec)])
+}
 
 /// Its tools, without a connection.
 pub(crate) fn tools() -> Vec<rmcp::model::Tool> {

@@ -4,7 +4,7 @@ use std::{error::Error, fmt::Write, io, process::ExitCode};
 
 use serde::Serialize;
 use serde_json::Value;
-use toolrack_host::{CallErrorKind, text};
+use toolrack_host::{CallError, CallErrorKind, LinkError, State, text};
 
 /// How the program ends. The numbers are a promise to scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,29 @@ impl Failure {
         Self::new(Exit::Usage, "CONFIG", message)
     }
 
+    /// The failure for an error of the host.
+    pub(crate) fn of_call(error: &CallError) -> Self {
+        let mut failure = Self::new(error.kind().into(), error.code(), with_causes(error));
+        failure.hint = match error {
+            CallError::NotReady { state: State::PendingTrust, server, .. } => Some(format!(
+                "`toolrack pending {server}` shows what it would run, `toolrack trust {server}` agrees to it"
+            )),
+            CallError::NotReady { state: State::Disabled, server, .. } => Some(format!("toolrack enable {server}")),
+            CallError::Quarantined { server, tool, .. } => Some(out_of_quarantine(&format!("{server}/{tool}"))),
+            _ => error.hint(),
+        };
+        failure.rpc = rpc(error);
+        match error {
+            CallError::Quarantined { server, tool, .. } => failure.server(server.as_str()).tool(tool.as_str()),
+            CallError::NotReady { server, .. }
+            | CallError::Link { server, .. }
+            | CallError::Denied { server, .. }
+            | CallError::Misfit { server, .. }
+            | CallError::Remote { server, .. } => failure.server(server.as_str()),
+            _ => failure,
+        }
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -143,6 +166,25 @@ impl Failure {
         }
         lines
     }
+}
+
+/// The JSON-RPC error of the server, if there is one.
+fn rpc(error: &CallError) -> Option<Box<Rpc>> {
+    let said = match error {
+        CallError::Remote { error, .. } | CallError::Link { error: LinkError::Rpc(error), .. } => error,
+        CallError::NotReady { error: Some(error), .. } => match &**error {
+            LinkError::Rpc(error) => error,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(Box::new(Rpc { code: said.code, data: said.data.clone() }))
+}
+
+/// How to release `tool` from quarantine.
+pub(crate) fn out_of_quarantine(tool: &str) -> String {
+    let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
+    format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve"))
 }
 
 /// What the system said, without its number, for a message that names the file itself.

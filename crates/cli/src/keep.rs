@@ -7,10 +7,8 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{broadcast, watch},
-    task::JoinSet,
-};
+use tokio::sync::{broadcast, watch};
+use tokio_util::task::TaskTracker;
 use toolrack_config::Interpolate;
 use toolrack_host::{Desired, Event, Host, ServerName};
 use toolrack_store::{LogLine, Store};
@@ -27,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct LogKeeper {
     sources: Sources,
-    task: Mutex<JoinSet<()>>,
+    writing: TaskTracker,
     end: watch::Sender<bool>,
 }
 
@@ -65,9 +63,10 @@ impl LogKeeper {
         let sources = Sources::default();
         let (end, ended) = watch::channel(false);
         let writer = Writer { store, secrets, sources: sources.clone(), events: host.events(), end: ended };
-        let mut task = JoinSet::new();
-        task.spawn(writer.run());
-        Self { sources, task: Mutex::new(task), end }
+        let writing = TaskTracker::new();
+        writing.spawn(writer.run());
+        writing.close();
+        Self { sources, writing, end }
     }
 
     /// Where servers are configured.
@@ -78,9 +77,7 @@ impl LogKeeper {
     /// Writes what has been said until now, and ends. Waits at most a second.
     pub(crate) async fn close(&self) {
         let _ = self.end.send(true);
-        let mut task = mem::take(&mut *self.task.lock().unwrap_or_else(PoisonError::into_inner));
-        let ended = tokio::time::timeout(PATIENCE, task.join_next()).await;
-        if ended.is_err() {
+        if tokio::time::timeout(PATIENCE, self.writing.wait()).await.is_err() {
             tracing::warn!("the last lines of the servers' logs were not written in time");
         }
     }

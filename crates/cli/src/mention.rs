@@ -8,7 +8,7 @@ use toolrack_host::{Content, Host, ServerName, text};
 
 use crate::{
     error::{Exit, Failure},
-    suggest, verbs,
+    suggest,
 };
 use find::Mention;
 
@@ -79,7 +79,7 @@ impl Sources<'_> {
 
     async fn read(&self, mention: &Mention) -> Result<Resource, Failure> {
         let Mention { server, uri } = mention;
-        let failed = |error| verbs::failed(&error);
+        let failed = |error| Failure::of_call(&error);
         let contents = self.host.read_resource(server, uri).await.map_err(failed)?;
         let contents: Vec<_> = contents.into_iter().map(|resource| Content::Resource { resource }).collect();
         let shaped = self.host.shape(server, uri, contents).await.map_err(failed)?;

@@ -25,7 +25,6 @@ pub(crate) mod sign_in;
 pub(crate) mod test;
 pub(crate) mod tool;
 pub(crate) mod tools;
-pub(crate) mod turn;
 pub(crate) mod why;
 
 use anstyle::{AnsiColor, Style};

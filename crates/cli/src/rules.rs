@@ -1,7 +1,8 @@
 //! What may run without a question, as the files and the user say while the program runs.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use toolrack_host::{
     Gate, GateRequest, Pattern, Policy, Verdict,
     policy::{Effect, Rule},
@@ -10,16 +11,16 @@ use toolrack_host::{
 /// A policy that changes. The user's last word counts: a tool that is allowed now is no longer denied by the same
 /// words, and the other way round. Rules in a file are changed there.
 #[derive(Debug)]
-pub(crate) struct LiveRules(RwLock<Arc<Policy>>);
+pub(crate) struct LiveRules(ArcSwap<Policy>);
 
 impl LiveRules {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self(RwLock::new(Arc::new(policy)))
+        Self(ArcSwap::from_pointee(policy))
     }
 
     /// From now on, this is the policy.
     pub(crate) fn replace(&self, policy: Policy) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        self.0.store(Arc::new(policy));
     }
 
     /// From now on, tools that match run unasked.
@@ -33,16 +34,16 @@ impl LiveRules {
     }
 
     fn say(&self, now: Effect, no_more: Effect, pattern: Pattern) {
-        let mut policy = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let mut changed = Policy::clone(&policy);
-        changed.take_back(no_more, &pattern);
-        *policy = Arc::new(changed.rule(Rule::new(now, pattern)));
+        self.0.rcu(|policy| {
+            let mut changed = Policy::clone(policy);
+            changed.take_back(no_more, &pattern);
+            changed.rule(Rule::new(now, pattern.clone()))
+        });
     }
 }
 
 impl Gate for LiveRules {
     fn judge(&self, request: &GateRequest<'_>) -> Verdict {
-        let policy = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        policy.judge(request)
+        self.0.load().judge(request)
     }
 }

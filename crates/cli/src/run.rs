@@ -8,9 +8,9 @@ use toolrack_host::Tracer;
 
 use crate::{
     args::{Cli, Color, Global, Verb},
+    borrower::{self, Borrowed},
     completion,
     error::{Exit, Failure},
-    guest::visit::{Visited, visit},
     log,
     screen::Screen,
     stop::Stop,
@@ -135,14 +135,12 @@ async fn to_the_end(
         _ => Hears::Nothing,
     };
     verbs::check(&cli.verb, cli.global.json)?;
-    let brought = match visit(&cli, &words, &environment, screen, &mut stop).await? {
-        Visited::Done(exit) => return Ok(exit),
-        Visited::Alone(brought) => brought,
+    let brought = match borrower::run(&cli, &words, &environment, screen, &mut stop).await? {
+        Borrowed::Done(exit) => return Ok(exit),
+        Borrowed::Alone(brought) => brought,
     };
-    let world = World::open(cli.global, environment, Arc::clone(screen)).await?.traced(tracer);
-    if let Some(brought) = brought {
-        world.bring(brought);
-    }
+    let world = World::open(cli.global, environment, Arc::clone(screen)).await?;
+    let world = world.traced(tracer).with_brought(brought);
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),

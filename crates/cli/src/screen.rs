@@ -12,15 +12,15 @@ use std::{
     },
 };
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use toolrack_config::{Environment, Interpolate, Problem};
 use toolrack_host::text;
 
-use self::device::{Device, FarStream, Stream};
+use self::device::{Device, Stream};
 use crate::{
     args::Global,
     error::{Exit, Failure},
-    guest::Outbox,
+    lending::{FarTerminal, Outbox},
     output,
     render::{Look, Tone, paint},
 };
@@ -47,16 +47,6 @@ pub(crate) struct Screen {
     secrets: OnceLock<Arc<Interpolate>>,
 }
 
-/// What another process has to know of a terminal to write for it.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Facts {
-    out: FarStream,
-    err: FarStream,
-    interactive: bool,
-    shows_status: bool,
-    unicode: bool,
-}
-
 /// How a failure looks to a program.
 #[derive(Serialize)]
 struct ErrorLine<'a> {
@@ -81,23 +71,23 @@ impl Screen {
         let on_terminal = io::stderr().is_terminal() && environment.get("CI").is_none();
         let dumb = environment.get("TERM").is_some_and(|terminal| terminal == "dumb");
         let device = Device::Own(global.color);
-        let facts = Facts {
+        let terminal = FarTerminal {
             out: device.facts(Stream::Out),
             err: device.facts(Stream::Err),
             interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
             shows_status: on_terminal && !dumb && !global.quiet,
             unicode: speaks_unicode(environment),
         };
-        Self::on(device, global, facts)
+        Self::on(device, global, terminal)
     }
 
     /// A screen at the terminal of another process.
-    pub(crate) fn far(global: &Global, facts: Facts, outbox: Outbox) -> Self {
-        Self::on(Device::Far { out: facts.out, err: facts.err, outbox }, global, facts)
+    pub(crate) fn far(global: &Global, terminal: FarTerminal, outbox: Outbox) -> Self {
+        Self::on(Device::Far { out: terminal.out, err: terminal.err, outbox }, global, terminal)
     }
 
-    fn on(device: Device, global: &Global, facts: Facts) -> Self {
-        let Facts { interactive, shows_status, unicode, .. } = facts;
+    fn on(device: Device, global: &Global, terminal: FarTerminal) -> Self {
+        let FarTerminal { interactive, shows_status, unicode, .. } = terminal;
         Self {
             json: global.json,
             quiet: global.quiet,
@@ -117,8 +107,8 @@ impl Screen {
     }
 
     /// What another process has to know to write for this terminal.
-    pub(crate) fn facts(&self) -> Facts {
-        Facts {
+    pub(crate) fn terminal(&self) -> FarTerminal {
+        FarTerminal {
             out: self.device.facts(Stream::Out),
             err: self.device.facts(Stream::Err),
             interactive: self.interactive,

@@ -37,11 +37,11 @@ mod why;
 use std::{collections::BTreeSet, ffi::OsString};
 
 use toolrack_config::Loaded;
-use toolrack_host::{CallError, Dashes, Desired, Host, LinkError, NameStyle, Naming, ServerName, ServerStatus, State};
+use toolrack_host::{Dashes, Desired, Host, NameStyle, Naming, ServerName, ServerStatus, State};
 
 use crate::{
     args::Verb,
-    error::{Exit, Failure, Rpc, with_causes},
+    error::{Exit, Failure},
     output, suggest,
     wire::World,
 };
@@ -49,7 +49,7 @@ use crate::{
 /// Runs `verb`; `words` is the whole command line it came from.
 pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
     // Verbs that show what is wrong go on.
-    if !matches!(verb, Verb::Config(_) | Verb::Doctor(_) | Verb::Itself(_)) && !can_be_lent(&verb) {
+    if !matches!(verb, Verb::Config(_) | Verb::Doctor(_) | Verb::Itself(_)) && !verb.can_be_lent() {
         world.refuse_broken().await?;
     }
     match verb {
@@ -94,20 +94,6 @@ pub(crate) async fn run(verb: Verb, words: &[OsString], world: &World) -> Result
     }
 }
 
-/// Whether a running daemon can do `verb` for the process that was asked to.
-pub(crate) fn can_be_lent(verb: &Verb) -> bool {
-    matches!(
-        verb,
-        Verb::Call(_)
-            | Verb::Tools(_)
-            | Verb::List(_)
-            | Verb::Resources(_)
-            | Verb::Read(_)
-            | Verb::Prompts(_)
-            | Verb::Prompt(_)
-    )
-}
-
 /// Checks what only the process that was typed can see, before anything is started or a daemon is asked.
 ///
 /// # Errors
@@ -128,7 +114,7 @@ pub(crate) fn check(verb: &Verb, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Runs one of the verbs that [can be lent](can_be_lent).
+/// Runs one of the verbs that [can be lent](Verb::can_be_lent).
 ///
 /// # Errors
 /// As the verb itself; any other one is refused.
@@ -268,7 +254,7 @@ fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
             let message = format!("`{name}` is connected, but its tools cannot be listed: {error}");
             Some(Failure::new(Exit::Unreachable, "TOOLS_FAILED", message).server(name.as_str()))
         }
-        _ => host.not_ready(&server.name).map(|error| failed(&error)),
+        _ => host.not_ready(&server.name).map(|error| Failure::of_call(&error)),
     }
 }
 
@@ -307,48 +293,6 @@ fn connected(host: &Host) -> Vec<ServerName> {
         .filter(|server| matches!(server.state, State::Connected { .. } | State::ToolsFailed { .. }))
         .map(|server| server.name)
         .collect()
-}
-
-/// The failure for an error of the host.
-pub(crate) fn failed(error: &CallError) -> Failure {
-    let mut failure = Failure::new(error.kind().into(), error.code(), with_causes(error));
-    failure.hint = match error {
-        CallError::NotReady { state: State::PendingTrust, server, .. } => {
-            Some(format!("`toolrack pending {server}` shows what it would run, `toolrack trust {server}` agrees to it"))
-        }
-        CallError::NotReady { state: State::Disabled, server, .. } => Some(format!("toolrack enable {server}")),
-        CallError::Quarantined { server, tool, .. } => Some(out_of_quarantine(&format!("{server}/{tool}"))),
-        _ => error.hint(),
-    };
-    failure.rpc = rpc(error);
-    match error {
-        CallError::Quarantined { server, tool, .. } => failure.server(server.as_str()).tool(tool.as_str()),
-        CallError::NotReady { server, .. }
-        | CallError::Link { server, .. }
-        | CallError::Denied { server, .. }
-        | CallError::Misfit { server, .. }
-        | CallError::Remote { server, .. } => failure.server(server.as_str()),
-        _ => failure,
-    }
-}
-
-/// The JSON-RPC error of the server, if there is one.
-fn rpc(error: &CallError) -> Option<Box<Rpc>> {
-    let said = match error {
-        CallError::Remote { error, .. } | CallError::Link { error: LinkError::Rpc(error), .. } => error,
-        CallError::NotReady { error: Some(error), .. } => match &**error {
-            LinkError::Rpc(error) => error,
-            _ => return None,
-        },
-        _ => return None,
-    };
-    Some(Box::new(Rpc { code: said.code, data: said.data.clone() }))
-}
-
-/// How to release `tool` from quarantine.
-fn out_of_quarantine(tool: &str) -> String {
-    let words = |verb: &str| shell_words::join(["toolrack", "trust", verb, tool]);
-    format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve"))
 }
 
 /// A host that runs `name` and nothing else.

@@ -7,35 +7,35 @@ mod reading;
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
 use toolrack_host::{
-    AllowAll, CatalogTool, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, ServerSpec, SharedAsker,
-    State, Tracer,
+    AllowAll, CatalogTool, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, SharedAsker, State,
+    Tracer,
     ask::Root,
-    spec::{Source, Transport, Trust},
+    spec::{Transport, Trust},
 };
-use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, StoreError, Uuid};
+use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, Uuid};
 use url::Url;
 
 use self::lent::{Lent, Wanted};
-pub(crate) use self::{hosts::Hosts, lent::Visitor};
+pub(crate) use self::{hosts::Hosts, lent::Borrower};
 use crate::{
     args::Global,
     asker::{Sampler, Terminal},
     audit::Audited,
-    builtin::{self, Builtin},
     completion::notebook::{Configured, Listing, Notebook, Tool},
+    database,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     models::{Around, Chosen, Wishes},
-    native::native,
     screen::Screen,
     secrets::{self, Stored},
     tokens::Tokens,
@@ -56,11 +56,11 @@ pub(crate) struct World {
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
     global: Global,
-    roots: Vec<Root>,
     has_proxy: bool,
     /// `None` when it cannot be opened: everything works without it, only slower and with less remembered.
     store: Option<Store>,
-    terminal: OnceLock<Arc<Terminal>>,
+    /// Asks the user: one reader of stdin for all questions.
+    terminal: Arc<Terminal>,
     /// What may run; everything, unless a verb says otherwise before it connects.
     gate: OnceLock<Arc<dyn Gate>>,
     /// Answers the questions of servers and rules; the user at the terminal, unless a verb says otherwise before it
@@ -78,22 +78,35 @@ pub(crate) struct World {
     egress: Egress,
     /// Signs in the requests to servers.
     sign_in: SignIn,
-    /// Stores what servers say.
-    log: OnceLock<LogKeeper>,
     /// Stores what is called and connected.
     audit: Arc<Audited>,
-    /// The rules of the files.
-    policy: Mutex<Policy>,
-    /// How models see tools, as the files say.
-    naming: Mutex<Naming>,
-    /// The servers as they were configured when they were connected.
-    configured: Mutex<Vec<Configured>>,
+    /// What the files said when they were last read before a verb connects.
+    said: ArcSwap<Said>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
-    host: OnceLock<Host>,
+    running: OnceLock<Running>,
     /// What `--args` stands for, where it was read already.
-    brought: OnceLock<Brought>,
+    brought: Option<Brought>,
     /// Set in the world of a command that a daemon runs for another process.
     lent: Option<Lent>,
+}
+
+/// What runs once a verb connects.
+#[derive(Debug)]
+struct Running {
+    host: Host,
+    /// Stores what its servers say; `None` without a database.
+    log: Option<LogKeeper>,
+}
+
+/// What the files say that the host of a command is made with, and what is noted of it at the end.
+#[derive(Debug, Default)]
+struct Said {
+    /// The rules.
+    policy: Policy,
+    /// How models see tools.
+    naming: Naming,
+    /// The servers.
+    configured: Vec<Configured>,
 }
 
 /// What `--args` stands for, or why it cannot be read.
@@ -115,7 +128,7 @@ impl World {
         })?;
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
-        let store = match Store::open(database(&places)).await {
+        let store = match Store::open(database::file(&places)).await {
             Ok(store) => Some(store),
             Err(error) => {
                 screen.warning(&with_causes(&error));
@@ -135,41 +148,29 @@ impl World {
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies);
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
-        let sign_in = SignIn::builder(Arc::new(Tokens(Arc::clone(&stored))))
-            .witness(Arc::<Audited>::clone(&audit))
-            .resolver(Arc::<Interpolate>::clone(&secrets))
-            .how(how_to_sign_in)
-            .egress(egress.clone())
-            .secrets({
-                let secrets = Arc::clone(&secrets);
-                move |secret| secrets.keep_secret(secret)
-            })
-            .build();
+        let sign_in = sign_in(&stored, &secrets, &egress, &audit);
+        let terminal = Arc::new(Terminal::new(Arc::clone(&screen), roots));
         Ok(Self {
             screen,
+            terminal,
             places,
             folder,
             environment,
             global,
-            roots,
             has_proxy,
             store,
             stored,
             secrets,
             egress,
             sign_in,
-            configured: Mutex::default(),
-            terminal: OnceLock::new(),
             gate: OnceLock::new(),
             asker: OnceLock::new(),
             stays: AtomicBool::new(false),
             tracer: None,
-            log: OnceLock::new(),
             audit,
-            policy: Mutex::default(),
-            naming: Mutex::default(),
-            host: OnceLock::new(),
-            brought: OnceLock::new(),
+            said: ArcSwap::default(),
+            running: OnceLock::new(),
+            brought: None,
             lent: None,
         })
     }
@@ -180,14 +181,15 @@ impl World {
         self
     }
 
-    /// From now on, `text` is what `--args` stands for: stdin can be read but once.
-    pub(crate) fn bring(&self, text: Brought) {
-        let _ = self.brought.set(text);
+    /// The same world, where `brought` is what `--args` stands for: stdin can be read but once.
+    pub(crate) fn with_brought(mut self, brought: Option<Brought>) -> Self {
+        self.brought = brought;
+        self
     }
 
-    /// What was [brought](Self::bring).
+    /// What `--args` stands for, where it was read already.
     pub(crate) fn brought(&self) -> Option<Brought> {
-        self.brought.get().cloned()
+        self.brought.clone()
     }
 
     /// What fills placeholders in.
@@ -245,7 +247,7 @@ impl World {
     /// When the database could not be opened.
     pub(crate) fn store(&self) -> Result<&Store, Failure> {
         self.store.as_ref().ok_or_else(|| {
-            let message = format!("{} cannot be used", database(&self.places).display());
+            let message = format!("{} cannot be used", database::file(&self.places).display());
             Failure::new(Exit::Other, "NO_DATABASE", message).hint("mend what is reported above")
         })
     }
@@ -290,7 +292,7 @@ impl World {
 
     /// Asks a question that is answered with yes or no; anything but a clear yes is a no.
     pub(crate) async fn confirm(&self, question: &str) -> bool {
-        self.terminal().agrees(question).await
+        self.terminal.agrees(question).await
     }
 
     /// Checks that a question can be asked, before its subject is shown. To agree without being asked takes `--yes`.
@@ -321,8 +323,7 @@ impl World {
 
     /// Returns a function that tells the log keeper where servers are configured. Does nothing without a database.
     pub(crate) fn log_keeper(&self) -> impl Fn(&Desired) + Send + Sync + use<> {
-        self.host();
-        let sources = self.log.get().map(LogKeeper::sources);
+        let sources = self.running().log.as_ref().map(LogKeeper::sources);
         move |desired| {
             if let Some(sources) = &sources {
                 sources.expect(desired);
@@ -360,16 +361,16 @@ impl World {
                 spec.retry.attempts = 0;
             }
         }
-        let host = self.host();
-        if let Some(log) = self.log.get() {
+        let Running { host, log } = self.running();
+        if let Some(log) = log {
             log.sources().expect(&desired);
         }
         host.apply(desired).await;
         tokio::select! {
             () = host.settled() => {}
-            () = self.show_who_connects(&host) => {}
+            () = self.show_who_connects(host) => {}
         }
-        Ok(host)
+        Ok(host.clone())
     }
 
     /// As [`Self::connect`], for verbs that only show how servers are and what they have: where a daemon lends them,
@@ -395,15 +396,14 @@ impl World {
         }
     }
 
-    /// Asks the user: one reader of stdin for all questions.
+    /// Asks the user.
     pub(crate) fn terminal(&self) -> Arc<Terminal> {
-        let terminal = || Arc::new(Terminal::new(Arc::clone(&self.screen), self.roots.clone()));
-        Arc::clone(self.terminal.get_or_init(terminal))
+        Arc::clone(&self.terminal)
     }
 
     /// Lets `chosen` answer sampling requests of servers from now on, each after a yes of the user.
     pub(crate) fn samples_with(&self, chosen: &Chosen) {
-        self.terminal().samples_with(Sampler::of(chosen, Arc::new(self.concealer())));
+        self.terminal.samples_with(Sampler::of(chosen, Arc::new(self.concealer())));
     }
 
     /// Like [`samples_with`](Self::samples_with), with the model that a variable or `loaded` names: for a command that needs
@@ -411,19 +411,21 @@ impl World {
     pub(crate) fn samples_with_configured(&self, loaded: &Loaded) {
         let wishes = Wishes::in_passing(loaded.settings.model.clone(), &self.environment);
         if let Some(sampler) = Sampler::configured(wishes, self.around(), Arc::new(self.concealer())) {
-            self.terminal().samples_with(sampler);
+            self.terminal.samples_with(sampler);
         }
     }
 
     /// The host, which runs nothing before [`Self::connect`].
     pub(crate) fn host(&self) -> Host {
-        let host = self.host.get_or_init(|| self.new_host()).clone();
-        if self.log.get().is_none()
-            && let Some(log) = self.hosts().log_of(&host)
-        {
-            let _ = self.log.set(log);
-        }
-        host
+        self.running().host.clone()
+    }
+
+    fn running(&self) -> &Running {
+        self.running.get_or_init(|| {
+            let host = self.new_host();
+            let log = self.hosts().log_of(&host);
+            Running { host, log }
+        })
     }
 
     /// The folder for results that are too long.
@@ -435,14 +437,14 @@ impl World {
         let gate = self.gate.get().cloned().unwrap_or_else(|| self.typed());
         let asker = self.asker.get().cloned().unwrap_or_else(|| self.terminal());
         let host = self.hosts().make(gate, asker, None);
-        host.set_naming(self.naming.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        host.set_naming(self.said.load().naming.clone());
         host
     }
 
     /// The gate for what the user types: it runs, unless the files forbid it or want it confirmed.
     fn typed(&self) -> Arc<dyn Gate> {
-        let policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy) }
+        let policy = &self.said.load().policy;
+        if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy.clone()) }
     }
 
     /// Makes hosts that share with this world's what a user has once.
@@ -460,14 +462,14 @@ impl World {
 
     /// Notes what the connected servers offer, so that a shell can complete it.
     async fn note_tools(&self, host: &Host) {
-        let configured = std::mem::take(&mut *self.configured.lock().unwrap_or_else(PoisonError::into_inner));
         let status = host.status();
         let catalog = host.catalog();
         let is_connected = |name: &str| {
             let status = status.iter().find(|server| server.name.as_str() == name);
             status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
         };
-        let configured: Vec<_> = configured.into_iter().filter(|server| is_connected(&server.name)).collect();
+        let configured: Vec<_> =
+            self.said.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
         let notebook = Notebook::below(self.places.data());
         let secrets = Arc::clone(&self.secrets);
         let written = tokio::task::spawn_blocking(move || {
@@ -487,13 +489,14 @@ impl World {
 
     /// Stops everything that [`Self::connect`] started, and waits for it.
     pub(crate) async fn close(&self) {
-        if let Some(host) = self.host.get() {
+        let running = self.running.get();
+        if let Some(Running { host, .. }) = running {
             // The notes are of what is there when this begins; they are written while the servers end.
             tokio::join!(self.note_tools(host), host.shutdown());
         }
         // Its outcome is a row of the audit log.
         self.sign_in.settled().await;
-        if let Some(log) = self.log.get() {
+        if let Some(log) = running.and_then(|running| running.log.as_ref()) {
             log.close().await;
         }
         self.audit.close().await;
@@ -503,32 +506,24 @@ impl World {
     }
 }
 
+/// Signs in the requests to servers, with the tokens that are stored.
+fn sign_in(stored: &Arc<Stored>, secrets: &Arc<Interpolate>, egress: &Egress, audit: &Audited) -> SignIn {
+    let kept = Arc::clone(secrets);
+    let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(stored))))
+        .resolver(Arc::<Interpolate>::clone(secrets))
+        .how(how_to_sign_in)
+        .egress(egress.clone())
+        .secrets(move |secret| kept.keep_secret(secret));
+    match audit.witness(None) {
+        Some(witness) => builder.witness(witness).build(),
+        None => builder.build(),
+    }
+}
+
 /// The command that signs in to `server`, with these scopes if there are any.
 fn how_to_sign_in(server: &ServerName, scopes: &[String]) -> String {
     let words = ["toolrack", "login", server.as_str()].into_iter();
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
-}
-
-/// The failure for an error of the database.
-pub(crate) fn unusable_store(error: &StoreError) -> Failure {
-    Failure::new(Exit::Other, "DATABASE", with_causes(error))
-}
-
-/// The servers that this program carries, for a person in `folder`.
-pub(crate) fn built_in(folder: &Path) -> Desired {
-    let Ok(name) = ServerName::new(builtin::NAME) else {
-        return Desired::new();
-    };
-    let folder = folder.to_owned();
-    let server = native(builtin::NAME, move || Builtin::new(folder.clone()));
-    let mut spec = ServerSpec::native(server);
-    spec.source = Source { scope: "built in".to_owned(), path: None };
-    Desired::from([(name, spec)])
-}
-
-/// The database of the user whose places these are.
-pub(crate) fn database(places: &Places) -> PathBuf {
-    places.data().join("toolrack.db")
 }
 
 /// A folder that servers may know of.

@@ -1,18 +1,22 @@
 //! Lines from stdin, without blocking an async thread and without reading more than is asked for.
 
 use std::{
-    fmt,
-    io::{self, BufRead},
-    sync::{Mutex, PoisonError, mpsc},
+    io::{self, BufRead, IsTerminal as _},
+    os::fd::AsFd as _,
+    sync::{OnceLock, mpsc},
     thread,
 };
 
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::termios::{FlushArg, tcflush},
+};
 use tokio::sync::oneshot;
 
-use crate::guest::FarLines;
+use crate::lending::FarLines;
 
 /// Milliseconds between two checks whether the question still stands.
-#[cfg(unix)]
 const MOMENT: u8 = 50;
 
 /// A line without its end; `None` at the end of input.
@@ -28,8 +32,8 @@ type Asked = oneshot::Sender<Line>;
 /// dropped otherwise.
 #[derive(Debug)]
 pub(crate) struct OwnLines {
-    wanted: mpsc::Sender<Asked>,
-    thread: Mutex<Option<Reader>>,
+    /// Reaches the thread; `None` when it could not be started.
+    wanted: OnceLock<Option<mpsc::Sender<Asked>>>,
 }
 
 /// Where lines come from.
@@ -49,7 +53,7 @@ impl Lines {
     /// Lines of a source that is always ready to be read.
     #[cfg(test)]
     pub(super) fn new(read: impl FnMut() -> Line + Send + 'static) -> Self {
-        Self::Own(OwnLines::of(|| true, read))
+        Self::Own(OwnLines { wanted: OnceLock::from(reading(|| true, read)) })
     }
 
     /// Discards what was typed before now, so that it answers no later question.
@@ -69,28 +73,13 @@ impl Lines {
     }
 }
 
-/// The thread before it starts.
-struct Reader {
-    requests: mpsc::Receiver<Asked>,
-    /// Waits a moment and returns whether a read would find something.
-    ready: fn() -> bool,
-    read: Box<dyn FnMut() -> Line + Send>,
-}
-
-impl fmt::Debug for Reader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").finish_non_exhaustive()
-    }
-}
-
 impl OwnLines {
+    pub(crate) fn of_stdin() -> Self {
+        Self { wanted: OnceLock::new() }
+    }
+
     /// As [`Lines::forget`].
-    #[cfg(unix)]
     pub(crate) fn forget(&self) {
-        use std::{io::IsTerminal as _, os::fd::AsFd as _};
-
-        use nix::sys::termios::{FlushArg, tcflush};
-
         let stdin = io::stdin();
         if stdin.is_terminal() {
             // A user who looks at the question sees what was typed before it, too.
@@ -98,30 +87,22 @@ impl OwnLines {
         }
     }
 
-    /// On this system, what was typed before counts.
-    #[cfg(not(unix))]
-    pub(crate) fn forget(&self) {}
-
-    pub(crate) fn of_stdin() -> Self {
-        Self::of(is_typed, read_line)
-    }
-
-    fn of(ready: fn() -> bool, read: impl FnMut() -> Line + Send + 'static) -> Self {
-        let (wanted, requests) = mpsc::channel();
-        Self { wanted, thread: Mutex::new(Some(Reader { requests, ready, read: Box::new(read) })) }
-    }
-
     /// The next line that is typed.
     pub(crate) async fn next(&self) -> Line {
-        let reader = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Reader { requests, ready, read }) = reader {
-            // The thread ends with the process: nothing can wake it while it waits for a terminal.
-            thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, ready, read)).ok()?;
-        }
+        let wanted = self.wanted.get_or_init(|| reading(is_typed, read_line)).as_ref()?;
         let (answer, line) = oneshot::channel();
-        self.wanted.send(answer).ok()?;
+        wanted.send(answer).ok()?;
         line.await.ok().flatten()
     }
+}
+
+/// Starts the thread that reads; `None` when the system has no room for it. `ready` waits a moment and returns whether a
+/// read would find something.
+fn reading(ready: fn() -> bool, read: impl FnMut() -> Line + Send + 'static) -> Option<mpsc::Sender<Asked>> {
+    let (wanted, requests) = mpsc::channel();
+    // The thread ends with the process: nothing can wake it while it waits for a terminal.
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, ready, read)).ok()?;
+    Some(wanted)
 }
 
 fn read_line() -> Line {
@@ -138,15 +119,7 @@ fn line_of(input: &mut impl BufRead) -> Line {
 }
 
 /// Waits a moment for input at the terminal; any other stdin counts as ready.
-#[cfg(unix)]
 fn is_typed() -> bool {
-    use std::{io::IsTerminal as _, os::fd::AsFd as _};
-
-    use nix::{
-        errno::Errno,
-        poll::{PollFd, PollFlags, PollTimeout, poll},
-    };
-
     let stdin = io::stdin();
     let mut typed = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
     if !stdin.is_terminal() {
@@ -160,12 +133,6 @@ fn is_typed() -> bool {
         // The read reports the error.
         Err(_) => true,
     }
-}
-
-/// The read blocks for as long as it takes.
-#[cfg(not(unix))]
-fn is_typed() -> bool {
-    true
 }
 
 fn serve(requests: &mpsc::Receiver<Asked>, ready: fn() -> bool, mut read: impl FnMut() -> Line) {

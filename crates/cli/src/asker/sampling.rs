@@ -78,7 +78,7 @@ impl Sampler {
 impl Terminal {
     /// Shows the user what a server asks the model, and after a yes lets the model answer.
     pub(super) async fn answer_by_model(&self, server: ServerName, request: Value) -> Result<Value, AskRefused> {
-        let sampler = self.sampler().ok_or_else(|| AskRefused::new("no model is there to answer"))?;
+        let sampler = self.sampler.load_full().ok_or_else(|| AskRefused::new("no model is there to answer"))?;
         let asked = sampler.read(request)?;
         if !self.lets_answer(&page(&server, &sampler.name, &asked), &server).await {
             return Err(AskRefused::new("the person refused the sampling request"));

@@ -9,7 +9,7 @@ use toolrack_store::{SessionQuery, Space, Store};
 #[cfg(test)]
 use super::notebook::Listing;
 use super::notebook::{Notebook, Tool};
-use crate::{args::Global, builtin, wire};
+use crate::{args::Global, builtin, database};
 
 /// Sessions that are offered, the newest ones.
 const MAX_SESSIONS: usize = 100;
@@ -74,7 +74,7 @@ impl Known {
             request.mcp_config.clone_from(&self.global.mcp_config);
             request.strict = self.global.strict_mcp_config;
             request.agent.clone_from(&self.global.agent);
-            request.built_in = wire::built_in(&self.folder);
+            request.built_in = builtin::configured(&self.folder);
             let loaded = toolrack_config::load(&request, &NoLedger);
             let servers = loaded.entries.iter().map(|entry| server(entry, &loaded)).collect();
             Some(Found { places, loaded, servers })
@@ -168,7 +168,7 @@ fn from_store<T: Default>(places: &Places, read: impl AsyncFnOnce(&Store) -> T) 
         return T::default();
     };
     runtime.block_on(async {
-        let Ok(Some(store)) = Store::open_as_it_is(wire::database(places)).await else {
+        let Ok(Some(store)) = Store::open_as_it_is(database::file(places)).await else {
             return T::default();
         };
         let found = read(&store).await;

@@ -8,11 +8,10 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde::{Deserialize, Serialize};
 
 use crate::{
     args::Color,
-    guest::{Outbox, ToCommand},
+    lending::{FarStream, Outbox, ToCommand},
 };
 
 /// Columns where there is no terminal: the reader of a pipe wants all of it.
@@ -26,15 +25,6 @@ const PIECE: usize = 64 * 1024;
 pub(super) enum Stream {
     Out,
     Err,
-}
-
-/// What is known of a stream of another process.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct FarStream {
-    is_terminal: bool,
-    has_colour: bool,
-    /// Where it is a terminal.
-    columns: Option<usize>,
 }
 
 /// Where a screen is.

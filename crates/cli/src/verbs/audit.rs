@@ -7,12 +7,13 @@ use toolrack_store::audit::{AuditQuery, AuditRow, Break};
 
 use crate::{
     args::{AuditVerb, ExportAuditArgs, ListAuditArgs, OnlyAudit, VerifyAuditArgs},
+    database,
     error::{Exit, Failure},
     render::{
         audit::{self, Exported, Line},
         count,
     },
-    wire::{World, unusable_store},
+    wire::World,
 };
 
 /// Rows that are read at once.
@@ -51,7 +52,7 @@ pub(super) async fn run(verb: AuditVerb, world: &World) -> Result<Exit, Failure>
 
 async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
     let query = AuditQuery { denied: args.denied, limit: args.limit, ..query(args.only, world) };
-    let rows = world.store()?.audit(&query).await.map_err(|error| unusable_store(&error))?;
+    let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     if world.screen.json() {
         world.screen.document(&Listed { rows: rows.iter().map(Line::from).collect() }).await?;
         return Ok(Exit::Ok);
@@ -65,7 +66,7 @@ async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
 
 async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
     // Placeholders, and with them secrets, are of no interest here: nothing of a row is printed.
-    let found = world.store()?.verify_audit(args.end).await.map_err(|error| unusable_store(&error))?;
+    let found = world.store()?.verify_audit(args.end).await.map_err(|error| database::unusable(&error))?;
     match found {
         Ok(chain) => {
             let end = chain.end.to_string();
@@ -102,7 +103,7 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     let mut query = AuditQuery { limit: PAGE, ..query(args.only, world) };
     let mut all: Vec<AuditRow> = Vec::new();
     loop {
-        let rows = store.audit_from(&query).await.map_err(|error| unusable_store(&error))?;
+        let rows = store.audit_from(&query).await.map_err(|error| database::unusable(&error))?;
         let is_last = rows.len() < PAGE;
         query.after = rows.last().map_or(query.after, |row| row.seq);
         if world.screen.json() {

@@ -54,7 +54,7 @@ pub(super) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let screen = Arc::clone(&world.screen);
     let request = request.on_progress(Arc::new(move |progress| screen.progress(&as_far_as(&progress))));
     let failed = |error: CallError| {
-        let failure = super::failed(&error).server(server.as_str()).tool(&tool.name);
+        let failure = Failure::of_call(&error).server(server.as_str()).tool(&tool.name);
         if args.timeout.is_some() && is_silence(&error) {
             return failure.hint("if it is only slow, give it more `--timeout`; the call was not repeated");
         }

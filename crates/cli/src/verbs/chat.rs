@@ -18,11 +18,9 @@ use super::{ask, sessions};
 use crate::{
     args::{ChatArgs, SessionsVerb, ShowSessionArgs},
     error::{Exit, Failure},
+    live::{Live, Shown},
     models::Wishes,
-    render::{
-        Tone, paint,
-        turn::{Live, Shown},
-    },
+    render::{Tone, paint},
     screen::Screen,
     stop::Stop,
     wire::World,

@@ -22,7 +22,7 @@ use crate::{
     args::{DaemonLogsArgs, DaemonVerb, ServeArgs},
     door,
     error::{Exit, Failure},
-    guest::{self, About},
+    lending::{self, About},
     render::count,
     wire::World,
 };
@@ -168,7 +168,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
         }
         return Ok(Exit::Other);
     };
-    let about = guest::about(world.places.data()).await;
+    let about = lending::about(world.places.data()).await;
     let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
     let status = Status {
         running: true,
@@ -233,7 +233,7 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
         return Ok(Stopped::default());
     };
     // Where births are not known, only a process that answers is surely a daemon.
-    if record.birth.is_none() && guest::about(world.places.data()).await.is_none() {
+    if record.birth.is_none() && lending::about(world.places.data()).await.is_none() {
         let message = format!("process {} does not answer, and may be another one by now", record.pid);
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }

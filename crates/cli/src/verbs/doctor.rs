@@ -15,6 +15,7 @@ use toolrack_host::{
 
 use crate::{
     args::DoctorArgs,
+    database,
     error::{Exit, Failure},
     render::doctor::{self, Check, Document, Health},
     wire::World,
@@ -106,7 +107,7 @@ fn others_can_read(_: &Path) -> bool {
 
 /// The database.
 async fn data(world: &World) -> Vec<Check> {
-    let path = crate::wire::database(&world.places).display().to_string();
+    let path = database::file(&world.places).display().to_string();
     vec![match world.approvals().await {
         Ok(_) if world.has_store() => Check::good("data", &path, "can be read and written"),
         Ok(_) => Check::bad("data", &path, "cannot be used; agreements, logs and eras are not remembered", Exit::Other),

@@ -11,12 +11,13 @@ use crate::{
     args::{ForgetAnswersArgs, PolicyVerb, RulesArgs, TestPolicyArgs},
     arguments, builtin,
     completion::notebook::{Configured, Notebook},
+    database,
     error::{Exit, Failure},
     render::{
         count,
         policy::{self, Answer, Judged, RuleLine, Tested},
     },
-    wire::{World, unusable_store},
+    wire::World,
 };
 
 /// `policy list --json`.
@@ -69,7 +70,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
     let request = GateRequest::unlisted(&name, tool, &arguments, &assumed).by(&caller);
     let answer = match world.store() {
         Ok(store) => {
-            let answers = store.answers().await.map_err(|error| unusable_store(&error))?;
+            let answers = store.answers().await.map_err(|error| database::unusable(&error))?;
             answers.into_iter().find(|answer| answer.server == server && answer.tool == tool)
         }
         Err(_) => None,
@@ -152,7 +153,7 @@ async fn list(world: &World) -> Result<Exit, Failure> {
 }
 
 async fn answers(world: &World) -> Result<Exit, Failure> {
-    let answers: Vec<StandingAnswer> = world.store()?.answers().await.map_err(|error| unusable_store(&error))?;
+    let answers: Vec<StandingAnswer> = world.store()?.answers().await.map_err(|error| database::unusable(&error))?;
     let answers: Vec<_> = answers.into_iter().map(Answer::from).collect();
     if world.screen.json() {
         world.screen.document(&Answers { answers }).await?;
@@ -172,7 +173,7 @@ async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure>
         Some(Err(server)) => (Some(server), None),
     };
     let forgotten = world.store()?.forget_answers(server, tool, Way::Cli).await;
-    let forgotten = forgotten.map_err(|error| unusable_store(&error))?;
+    let forgotten = forgotten.map_err(|error| database::unusable(&error))?;
     if forgotten == 0 && !args.all {
         let failure = Failure::new(Exit::Usage, "NO_ANSWER", "no answer stands about this");
         return Err(failure.hint("`toolrack policy answers` shows those that do"));

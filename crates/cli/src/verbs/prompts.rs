@@ -37,7 +37,7 @@ pub(super) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, 
     for (server, answer) in servers.iter().zip(answers) {
         match answer {
             Ok(prompts) => offers.push(Offer { server: server.to_string(), prompts }),
-            Err(error) => failures.push(super::failed(&error)),
+            Err(error) => failures.push(Failure::of_call(&error)),
         }
     }
     (offers, failures)
@@ -59,7 +59,7 @@ pub(super) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
             .hint("`toolrack prompts` shows all prompts"));
     };
     let (host, server) = super::connect_to(world, &loaded, &server).await?;
-    let filled = host.get_prompt(server.as_str(), &prompt, &given).await.map_err(|error| super::failed(&error))?;
+    let filled = host.get_prompt(server.as_str(), &prompt, &given).await.map_err(|error| Failure::of_call(&error))?;
     if world.screen.json() {
         let document = FilledDocument {
             server: server.as_str(),

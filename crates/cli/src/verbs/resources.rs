@@ -48,13 +48,13 @@ async fn offer(host: &Host, server: &ServerName) -> Result<Offer, Failure> {
     let (resources, templates) =
         futures::future::try_join(host.resources(server.as_str()), host.resource_templates(server.as_str()))
             .await
-            .map_err(|error| super::failed(&error))?;
+            .map_err(|error| Failure::of_call(&error))?;
     Ok(Offer { server: server.to_string(), resources, templates })
 }
 
 pub(super) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure> {
     let (host, server) = super::connect_to(world, &world.load().await?, &args.server).await?;
-    let contents = host.read_resource(server.as_str(), &args.uri).await.map_err(|error| super::failed(&error))?;
+    let contents = host.read_resource(server.as_str(), &args.uri).await.map_err(|error| Failure::of_call(&error))?;
     if world.screen.json() {
         let document = ReadDocument { server: server.as_str(), uri: &args.uri, contents: &contents };
         world.screen.document(&document).await?;

@@ -20,14 +20,17 @@ use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
 
 use self::record::{Record, listen, make_folder};
-use super::ask::{rules, warn_of_idle};
+use super::{
+    ask::{rules, warn_of_idle},
+    run_lent,
+};
 use crate::{
     args::{LimitArgs, ModelArgs, ServeArgs},
     browser::Visitor,
     door::{Door, Doorkeeper, Key},
     error::{Exit, Failure, with_causes},
-    guest::reception::receive_all,
     keep::LogKeeper,
+    lender::lend,
     models::{Around, Chosen, Wishes},
     rules::LiveRules,
     stop::Stop,
@@ -108,7 +111,7 @@ pub(super) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let current = daemon.current();
     let commands = async {
         if let Some((socket, doorkeeper)) = commands
-            && let Err(error) = receive_all((socket, &doorkeeper), world, &current, args.grace).await
+            && let Err(error) = lend((socket, &doorkeeper), world, &current, args.grace, run_lent).await
         {
             tracing::warn!("other commands will not find the daemon: {error}");
         }

@@ -6,7 +6,7 @@ use toolrack_host::{Catalog, CatalogTool, Host, Selection, text};
 use super::{call, policy};
 use crate::{
     args::ToolsArgs,
-    error::{Exit, Failure},
+    error::{Exit, Failure, out_of_quarantine},
     render::{
         tool,
         tools::{self, Shown},
@@ -83,7 +83,7 @@ async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Re
     if host.catalog().in_quarantine(&selector).is_some() {
         let message = format!("`{selector}` is in quarantine: it is not as it is pinned");
         return Err(Failure::new(Exit::NotTrusted, "QUARANTINED", message)
-            .hint(super::out_of_quarantine(&selector))
+            .hint(out_of_quarantine(&selector))
             .server(found.server.as_str())
             .tool(&found.tool().name));
     }

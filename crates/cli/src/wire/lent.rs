@@ -5,12 +5,13 @@ use std::{
     ffi::OsString,
     path::PathBuf,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use futures::future::join;
 use tokio::{sync::broadcast::error::RecvError, time::timeout};
 use toolrack_config::{Environment, Interpolate, Loaded, Places, SecretGate};
@@ -20,13 +21,12 @@ use toolrack_host::{
     spec::{Transport, Trust},
 };
 
-use super::{PROXIES, World};
+use super::{PROXIES, Said, World};
 use crate::{
     args::Global,
     asker::Terminal,
-    audit::Audited,
     error::{Exit, Failure},
-    guest::FarLines,
+    lending::FarLines,
     screen::Screen,
     secrets,
 };
@@ -59,12 +59,14 @@ pub(super) enum Wanted {
 }
 
 /// A process that asks the daemon to run a command.
-pub(crate) struct Visitor {
+pub(crate) struct Borrower {
     pub(crate) global: Global,
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
     pub(crate) screen: Arc<Screen>,
     pub(crate) lines: FarLines,
+    /// What `--args` stands for, where it was read already.
+    pub(crate) brought: Option<String>,
 }
 
 impl Lent {
@@ -74,9 +76,9 @@ impl Lent {
 }
 
 impl World {
-    /// The world of `visitor` in a daemon with this one; `None` where the visitor alone would have another.
-    pub(crate) async fn lend(&self, visitor: Visitor, current: &Current) -> Option<Self> {
-        let Visitor { global, folder, mut environment, screen, lines } = visitor;
+    /// The world of `borrower` in a daemon with this one; `None` where the borrower alone would have another.
+    pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Option<Self> {
+        let Borrower { global, folder, mut environment, screen, lines, brought } = borrower;
         let key = environment.take(secrets::VARIABLE);
         let is_same = folder == self.folder
             && global.mcp_config == self.global.mcp_config
@@ -90,8 +92,9 @@ impl World {
         }
         let loaded = current.loaded().await?;
         screen.conceal(Arc::clone(&self.secrets));
-        let terminal = OnceLock::new();
-        let _ = terminal.set(Arc::new(Terminal::far(Arc::clone(&screen), lines)));
+        let (policy, naming) = (loaded.settings.policy.clone(), loaded.settings.tools.naming.clone());
+        let said = Said { policy, naming, configured: Vec::new() };
+        let terminal = Arc::new(Terminal::far(Arc::clone(&screen), lines));
         let is_elsewhere = AtomicBool::new(false);
         Some(Self {
             screen,
@@ -99,7 +102,6 @@ impl World {
             folder,
             environment: environment.clone(),
             global,
-            roots: Vec::new(),
             has_proxy: self.has_proxy,
             store: self.store.clone(),
             tracer: None,
@@ -107,17 +109,14 @@ impl World {
             secrets: Arc::clone(&self.secrets),
             egress: self.egress.clone(),
             sign_in: self.sign_in.clone(),
-            configured: Mutex::default(),
             terminal,
             gate: OnceLock::new(),
             asker: OnceLock::new(),
             stays: AtomicBool::new(false),
-            log: OnceLock::new(),
-            audit: Arc::new(Audited::new(self.store.clone(), Arc::clone(&self.secrets), self.global.agent.clone())),
-            policy: Mutex::new(loaded.settings.policy.clone()),
-            naming: Mutex::new(loaded.settings.tools.naming.clone()),
-            host: OnceLock::new(),
-            brought: OnceLock::new(),
+            audit: Arc::clone(&self.audit),
+            said: ArcSwap::from_pointee(said),
+            running: OnceLock::new(),
+            brought: brought.map(Ok),
             lent: Some(Lent { current: current.clone(), loaded, host: self.host(), environment, is_elsewhere }),
         })
     }
@@ -148,21 +147,55 @@ impl World {
             return true;
         }
         let theirs = self.secrets.with_environment(lent.environment.clone());
-        let ours: &Interpolate = &self.secrets;
-        match &spec.transport {
-            Transport::Stdio(stdio) => match join(ours.stdio(name, stdio), theirs.stdio(name, stdio)).await {
-                (Ok(ours), Ok(theirs)) => without_terminal(ours) == without_terminal(theirs),
-                // What is missing here is missing there.
-                (Err(ours), Err(theirs)) => wanted == Wanted::Sight && ours.to_string() == theirs.to_string(),
-                _ => false,
-            },
-            Transport::Http(http) | Transport::Sse(http) => {
-                let urls = ours.url(name, http).await.ok() == theirs.url(name, http).await.ok();
-                urls && ours.headers(name, http).await.ok() == theirs.headers(name, http).await.ok()
-                    && PROXIES.iter().all(|proxy| ours.environment().get(proxy) == lent.environment.get(proxy))
-            }
-            Transport::Native(_) => true,
+        match join(Given::to(name, spec, &self.secrets), Given::to(name, spec, &theirs)).await {
+            (Ok(ours), Ok(theirs)) => ours == theirs,
+            // What is missing here is missing there.
+            (Err(ours), Err(theirs)) => wanted == Wanted::Sight && ours == theirs,
+            _ => false,
         }
+    }
+}
+
+/// What a server is given. Two servers of one entry are the same where they are given the same.
+#[derive(PartialEq, Eq)]
+enum Given {
+    /// The plan of a child without its variables, and those that do not only describe the terminal of a command.
+    Child(ChildPlan, BTreeMap<OsString, OsString>),
+    Requests {
+        /// `None` where it cannot be filled in.
+        url: Option<String>,
+        /// `None` where they cannot be filled in.
+        headers: Option<Vec<(String, String)>>,
+        /// The values of [`PROXIES`].
+        proxies: Vec<Option<OsString>>,
+    },
+    /// A server that this program carries.
+    Nothing,
+}
+
+impl Given {
+    /// What `name` is given by a process that fills placeholders in with `secrets`.
+    ///
+    /// # Errors
+    /// When a child cannot be planned; in words.
+    async fn to(name: &ServerName, spec: &ServerSpec, secrets: &Interpolate) -> Result<Self, String> {
+        Ok(match &spec.transport {
+            Transport::Stdio(stdio) => {
+                let plan = secrets.stdio(name, stdio).await.map_err(|error| error.to_string())?;
+                let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
+                variables.retain(|name, _| !OF_TERMINALS.iter().any(|of_terminal| name == of_terminal));
+                Self::Child(ChildPlan { env: Vec::new(), ..plan }, variables)
+            }
+            Transport::Http(http) | Transport::Sse(http) => {
+                let environment = secrets.environment();
+                Self::Requests {
+                    url: secrets.url(name, http).await.ok(),
+                    headers: secrets.headers(name, http).await.ok(),
+                    proxies: PROXIES.iter().map(|proxy| environment.get(proxy).map(ToOwned::to_owned)).collect(),
+                }
+            }
+            Transport::Native(_) => Self::Nothing,
+        })
     }
 }
 
@@ -209,11 +242,4 @@ impl Lent {
             }
         }
     }
-}
-
-/// What a child is given, without the variables that only describe the terminal of a command.
-fn without_terminal(plan: ChildPlan) -> (ChildPlan, BTreeMap<OsString, OsString>) {
-    let mut variables: BTreeMap<_, _> = plan.env.iter().cloned().collect();
-    variables.retain(|name, _| !OF_TERMINALS.iter().any(|of_terminal| name == of_terminal));
-    (ChildPlan { env: Vec::new(), ..plan }, variables)
 }

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::PoisonError,
+    sync::Arc,
 };
 
 use toolrack_config::{
@@ -12,8 +12,8 @@ use toolrack_config::{
 use toolrack_host::Way;
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
-use super::{World, built_in, unusable_store};
-use crate::{completion::notebook::Configured, error::Failure, models};
+use super::{Said, World};
+use crate::{builtin, completion::notebook::Configured, database, error::Failure, models};
 
 impl World {
     /// Reads the configuration and shows what is wrong with it.
@@ -65,7 +65,7 @@ impl World {
         request.strict = self.global.strict_mcp_config;
         request.agent.clone_from(&self.global.agent);
         request.check_model = Some(models::check_name);
-        request.built_in = built_in(&self.folder);
+        request.built_in = builtin::configured(&self.folder);
         request
     }
 
@@ -84,16 +84,12 @@ impl World {
         })
         .await;
         self.secrets.set_unset(loaded.settings.unset);
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&loaded.settings.policy);
-        self.naming.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&loaded.settings.tools.naming);
-        if let Some(host) = self.host.get() {
-            host.set_naming(loaded.settings.tools.naming.clone());
+        match self.running.get() {
+            Some(running) => running.host.set_naming(loaded.settings.tools.naming.clone()),
+            None => self.said.store(Arc::new(said(&loaded))),
         }
         self.egress.set(loaded.settings.egress.clone());
         self.audit.set(loaded.settings.audit);
-        if self.host.get().is_none() {
-            *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured(&loaded);
-        }
         loaded
     }
 
@@ -112,7 +108,7 @@ impl World {
     /// When the database cannot be read.
     pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, Failure> {
         match &self.store {
-            Some(store) => store.approvals().await.map_err(|error| unusable_store(&error)),
+            Some(store) => store.approvals().await.map_err(|error| database::unusable(&error)),
             None => Ok(Vec::new()),
         }
     }
@@ -123,7 +119,7 @@ impl World {
     /// When the database cannot be read.
     pub(crate) async fn refusals(&self) -> Result<Vec<Refusal>, Failure> {
         match &self.store {
-            Some(store) => store.refusals().await.map_err(|error| unusable_store(&error)),
+            Some(store) => store.refusals().await.map_err(|error| database::unusable(&error)),
             None => Ok(Vec::new()),
         }
     }
@@ -138,7 +134,7 @@ impl World {
         };
         let refusal = Refusal { project: project.clone(), name: entry.name.clone(), hash: entry.agreement.clone() };
         let refused = self.store()?.refuse(&refusal, Way::Cli).await;
-        refused.map_err(|error| unusable_store(&error).server(&*entry.name))
+        refused.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
     /// Stores that the user at the terminal approved `entry`.
@@ -157,7 +153,7 @@ impl World {
             approved_at: chrono::Utc::now().timestamp(),
         };
         let approved = self.store()?.approve(&approval, Way::Cli).await;
-        approved.map_err(|error| unusable_store(&error).server(&*entry.name))
+        approved.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
     /// Revokes the approval to run `name` of `project`.
@@ -166,7 +162,7 @@ impl World {
     /// When it cannot be stored; the approval then stands.
     pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
         let revoked = self.store()?.revoke(project, name, Way::Cli).await;
-        revoked.map(drop).map_err(|error| unusable_store(&error).server(name))
+        revoked.map(drop).map_err(|error| database::unusable(&error).server(name))
     }
 
     /// What servers wrote, as far as it is kept.
@@ -174,13 +170,18 @@ impl World {
     /// # Errors
     /// When the database cannot be read.
     pub(crate) async fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, Failure> {
-        self.store()?.log(query).await.map_err(|error| unusable_store(&error))
+        self.store()?.log(query).await.map_err(|error| database::unusable(&error))
     }
 }
 
-/// What completion may know later of the servers in `loaded`. The program's own servers need no note.
-fn configured(loaded: &Loaded) -> Vec<Configured> {
-    loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn).map(Configured::from).collect()
+fn said(loaded: &Loaded) -> Said {
+    // The program's own servers need no note.
+    let noted = loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn);
+    Said {
+        policy: loaded.settings.policy.clone(),
+        naming: loaded.settings.tools.naming.clone(),
+        configured: noted.map(Configured::from).collect(),
+    }
 }
 
 /// Reads files on a thread of their own: a pipe may have no writer, and Ctrl-C must be heard meanwhile.

@@ -15,7 +15,7 @@ use crate::{
     error::{Exit, Failure},
     mention::as_data,
     render::prompts,
-    suggest, verbs,
+    suggest,
 };
 
 /// Bytes of what a server says of an argument, in the question for it.
@@ -54,11 +54,12 @@ impl Chat<'_> {
     pub(super) async fn prompt(&self, meant: Meant) -> Result<Vec<Message>, Failure> {
         let Meant { server, prompt: name, mut arguments } = meant;
         let host = &self.agent.host;
-        let known = host.prompts(&server).await.map_err(|error| verbs::failed(&error))?;
+        let known = host.prompts(&server).await.map_err(|error| Failure::of_call(&error))?;
         let prompt = find(&server, &name, &known)?;
         check(prompt, &arguments)?;
         self.ask_for_missing(&server, prompt, &mut arguments).await?;
-        let filled = host.get_prompt(&server, &prompt.name, &arguments).await.map_err(|error| verbs::failed(&error))?;
+        let filled =
+            host.get_prompt(&server, &prompt.name, &arguments).await.map_err(|error| Failure::of_call(&error))?;
         let mut messages = Vec::new();
         for message in &filled.messages {
             messages.push(shaped(host, &server, &prompt.name, message, self.tools.conceal()).await?);
@@ -140,7 +141,7 @@ async fn shaped(
 ) -> Result<Message, Failure> {
     let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
     let shaped = host.shape(server, prompt, vec![message.content.clone()]).await;
-    let shaped = shaped.map_err(|error| verbs::failed(&error))?;
+    let shaped = shaped.map_err(|error| Failure::of_call(&error))?;
     let said = conceal(&shaped.text);
     let said = match &message.content {
         Content::Resource { resource } if !said.is_empty() => as_data(server, &resource.uri, &said),

@@ -17,7 +17,7 @@ use super::{super::serve::record::Record, PAUSE};
 use crate::{
     args::Cli,
     error::{Exit, Failure, in_words},
-    guest,
+    lending,
 };
 
 /// How long a daemon may take to listen. It starts servers only then.
@@ -44,7 +44,7 @@ pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result
     let end = Instant::now() + START;
     loop {
         if let Some(record) = Record::read(data).filter(|record| record.pid == child.id() && record.is_alive())
-            && guest::about(data).await.is_some()
+            && lending::about(data).await.is_some()
         {
             return Ok(record);
         }

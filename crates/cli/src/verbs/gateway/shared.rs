@@ -1,12 +1,6 @@
 //! A client in front of a daemon that may end: another daemon, or this process, goes on with what the client has begun.
 
-use std::{
-    future::Future,
-    io,
-    pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{cell::RefCell, future::Future, io, pin::Pin, time::Duration};
 
 use tokio::{
     io::{
@@ -77,7 +71,7 @@ struct Front {
     /// A line of the client that has no end yet.
     begun: Vec<u8>,
     shown: Stdout,
-    conversation: Mutex<Conversation>,
+    conversation: RefCell<Conversation>,
 }
 
 /// Why passing on has ended.
@@ -96,7 +90,7 @@ enum Ended {
 /// When the client cannot be read from or written to, or when this process cannot do the work either.
 pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Failure> {
     let policy = PolicyArgs::default();
-    let conversation = Mutex::default();
+    let conversation = RefCell::default();
     let mut front = Front { typed: BufReader::new(stdin()), begun: Vec::new(), shown: stdout(), conversation };
     let mut behind = Behind::daemon(daemon);
     loop {
@@ -106,11 +100,11 @@ pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Fai
             Ended::Behind => {}
         }
         drop(behind);
-        let lost = front.conversation().lost();
+        let lost = front.conversation.borrow_mut().lost();
         front.tell(&lost).await.map_err(|error| client_lost(&error))?;
         world.screen.warning("the toolrack daemon has ended: the next one is waited for");
         behind = front.next(&policy, world).await?;
-        let news = front.conversation().news();
+        let news = front.conversation.borrow_mut().news();
         front.tell(&news).await.map_err(|error| client_lost(&error))?;
     }
 }
@@ -120,10 +114,6 @@ fn client_lost(error: &io::Error) -> Failure {
 }
 
 impl Front {
-    fn conversation(&self) -> MutexGuard<'_, Conversation> {
-        self.conversation.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// # Errors
     /// When the client is gone.
     async fn tell(&mut self, lines: &[Vec<u8>]) -> io::Result<()> {
@@ -169,7 +159,7 @@ impl Front {
         answers: &mut (impl AsyncBufRead + Unpin),
         asks: &mut (impl AsyncWrite + Unpin),
     ) -> io::Result<()> {
-        let beginning = self.conversation().beginning();
+        let beginning = self.conversation.borrow_mut().beginning();
         if let Some((initialize, id)) = beginning {
             write_line(asks, &initialize).await?;
             let mut line = Vec::new();
@@ -183,7 +173,7 @@ impl Front {
                 line.clear();
             }
         }
-        let again = self.conversation().again();
+        let again = self.conversation.borrow_mut().again();
         for line in again {
             write_line(asks, &line).await?;
         }
@@ -198,12 +188,11 @@ impl Front {
         let Self { typed, begun, shown, conversation } = self;
         let Behind { answers, asks, work } = behind;
         let conversation = &*conversation;
-        let noted = || conversation.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = async {
             let mut line = Vec::new();
             // Whatever ends it, the backend is gone.
             while let Ok(true) = next_line(answers, &mut line).await {
-                let is_for_client = noted().answered(&line);
+                let is_for_client = conversation.borrow_mut().answered(&line);
                 if is_for_client {
                     write_line(shown, &line).await?;
                 }
@@ -214,7 +203,7 @@ impl Front {
         let asked = async {
             while next_line(typed, begun).await? {
                 let line = std::mem::take(begun);
-                noted().asked(&line);
+                conversation.borrow_mut().asked(&line);
                 if write_line(asks, &line).await.is_err() {
                     // What it still sends is read to its end.
                     return std::future::pending().await;

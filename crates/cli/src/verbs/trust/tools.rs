@@ -6,13 +6,14 @@ use toolrack_store::Stranger;
 
 use crate::{
     args::{TrustApproveArgs, TrustDiffArgs},
+    database,
     error::{Exit, Failure},
     render::{
         count,
         quarantine::{self, Released, Shown},
     },
     verbs,
-    wire::{World, unusable_store},
+    wire::World,
 };
 
 pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Failure> {
@@ -63,7 +64,7 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     for Stranger { of, strange, .. } in &strangers {
         // Exactly what was shown: a tool that has changed meanwhile has another hash.
         let released = world.store()?.release(of, &strange.tool, strange.definition.hash, Way::Cli).await;
-        if !released.map_err(|error| unusable_store(&error).server(of.server.as_str()))? {
+        if !released.map_err(|error| database::unusable(&error).server(of.server.as_str()))? {
             let message = format!("`{}/{}` is another by now, or was approved already", of.server, strange.tool);
             return Err(changed(&message).server(of.server.as_str()).tool(&*strange.tool));
         }
@@ -113,7 +114,7 @@ pub(in crate::verbs) async fn here(loaded: &Loaded, world: &World) -> Result<Vec
         let spec = loaded.desired.get(&stranger.of.server);
         spec.is_some_and(|spec| PinnedServer::of(&stranger.of.server, spec) == stranger.of)
     };
-    let mut strangers = world.store()?.quarantine().await.map_err(|error| unusable_store(&error))?;
+    let mut strangers = world.store()?.quarantine().await.map_err(|error| database::unusable(&error))?;
     strangers.retain(is_here);
     Ok(strangers)
 }

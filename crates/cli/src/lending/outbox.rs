@@ -58,7 +58,7 @@ impl Outbox {
     }
 
     /// Takes everything back; returns whether that was still possible.
-    pub(super) fn take_back(&self) -> bool {
+    pub(crate) fn take_back(&self) -> bool {
         let mut waiting = self.waiting();
         if waiting.is_open {
             return false;
@@ -79,7 +79,7 @@ impl Outbox {
     }
 
     /// The next message; `None` when the command was given up.
-    pub(super) async fn next(&self) -> Option<ToCommand> {
+    pub(crate) async fn next(&self) -> Option<ToCommand> {
         loop {
             let filled = self.0.filled.notified();
             {

@@ -1,10 +1,12 @@
-//! A command that a running daemon runs on behalf of the process that was typed.
-//! The daemon runs the same verb that would run here, on servers that are connected already. What it prints and asks
-//! goes through the process that was typed, which is only its terminal: so there is one way to do a thing and one way
-//! to show it, and the output does not tell which process did it.
+//! What the two processes tell each other when a running daemon lends its servers to a command.
+//!
+//! The daemon (the [lender](crate::lender)) runs the same verb that the process that was typed (the
+//! [borrower](crate::borrower)) would run, on servers that are connected already. What the verb prints and asks goes
+//! through the borrower, which is only its terminal: so there is one way to do a thing and one way to show it, and the
+//! output does not tell which process did it.
 //!
 //! ```text
-//! toolrack call …  ([`visit`])                     toolrack serve  ([`reception`])
+//! toolrack call …  (the borrower)                  toolrack serve  (the lender)
 //!   Hello: words, folder, variables, terminal ──►    the same world?
 //!                            ◄── Ready, or Elsewhere: then it runs here, as if there were no daemon
 //!   Go ──►                                           the verb
@@ -20,8 +22,7 @@
 
 mod lines;
 mod outbox;
-pub(crate) mod reception;
-pub(crate) mod visit;
+mod terminal;
 
 use std::{
     collections::BTreeMap,
@@ -36,14 +37,15 @@ use tokio::{
     time::timeout,
 };
 
-pub(crate) use self::{lines::FarLines, outbox::Outbox};
-use crate::{
-    door::{self, Door},
-    screen::Facts,
+pub(crate) use self::{
+    lines::FarLines,
+    outbox::Outbox,
+    terminal::{FarStream, FarTerminal},
 };
+use crate::door::{self, Door};
 
 /// Bytes of a message: the arguments of a call, and the words and variables of a process.
-const MAX_MESSAGE: usize = 32 * 1024 * 1024;
+pub(crate) const MAX_MESSAGE: usize = 32 * 1024 * 1024;
 
 /// How long a daemon may take to report its status.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -68,21 +70,21 @@ impl Build {
 
 /// What a command tells the daemon of itself.
 #[derive(Serialize, Deserialize)]
-struct Hello {
-    build: Build,
+pub(crate) struct Hello {
+    pub(crate) build: Build,
     /// As they were typed, with the program's name in front.
-    words: Vec<String>,
-    folder: PathBuf,
+    pub(crate) words: Vec<String>,
+    pub(crate) folder: PathBuf,
     /// Its variables, except those that are not text.
-    variables: BTreeMap<String, String>,
-    terminal: Facts,
+    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) terminal: FarTerminal,
     /// What `--args` stands for, where it was read from a file or from stdin.
-    brought: Option<String>,
+    pub(crate) brought: Option<String>,
 }
 
 /// From the command to the daemon.
 #[derive(Serialize, Deserialize)]
-enum ToDaemon {
+pub(crate) enum ToDaemon {
     Hello(Box<Hello>),
     /// Begin.
     Go,
@@ -157,7 +159,9 @@ pub(crate) async fn about(data: &Path) -> Option<About> {
 ///
 /// # Errors
 /// When the connection breaks, or what comes is no message.
-async fn receive<T: for<'de> Deserialize<'de>>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<T>> {
+pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
+    from: &mut (impl AsyncRead + Unpin),
+) -> io::Result<Option<T>> {
     let length = match from.read_u32().await {
         Ok(length) => usize::try_from(length).unwrap_or(usize::MAX),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -176,7 +180,7 @@ async fn receive<T: for<'de> Deserialize<'de>>(from: &mut (impl AsyncRead + Unpi
 ///
 /// # Errors
 /// When the connection breaks.
-async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+pub(crate) async fn send(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, message)?;
     let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! The daemon's side: runs the commands of other processes of the same user.
+//! The daemon's side of [lending](crate::lending): runs the commands of other processes of the same user.
 
 use std::{
     collections::BTreeMap, ffi::OsString, future::Future, io, os::unix::net::UnixListener as Bound, sync::Arc,
@@ -18,18 +18,17 @@ use tokio::{
 use toolrack_config::Environment;
 use toolrack_daemon::Current;
 
-use super::{About, Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send};
 use crate::{
     args::{Cli, Verb},
     door::{Door, Doorkeeper},
     error::{Exit, Failure},
+    lending::{About, Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send},
     screen::Screen,
-    verbs,
-    wire::{Visitor, World},
+    wire::{Borrower, World},
 };
 
 /// Commands that run at once. Further ones run in their own processes.
-const MAX_VISITS: usize = 64;
+const MAX_COMMANDS: usize = 64;
 
 /// How long a command may take to say what it wants.
 const GREETING: Duration = Duration::from_secs(2);
@@ -38,32 +37,35 @@ const GREETING: Duration = Duration::from_secs(2);
 const REFUSED: Duration = Duration::from_millis(100);
 
 /// What a daemon lends.
-struct House<'a> {
+struct Lender<'a, R> {
     /// The build as it was when the daemon began.
     build: Option<Build>,
     world: &'a World,
     current: &'a Current,
     doorkeeper: &'a Doorkeeper,
+    /// Runs a verb that can be lent.
+    run: R,
 }
 
-/// Runs commands, each in its own future, until `ending`. Then those at work have `grace` to end.
-pub(crate) async fn receive_all(
+/// Runs commands with `run`, each in its own future, until the daemon ends. Then those at work have `grace` to end.
+pub(crate) async fn lend(
     (socket, doorkeeper): (Bound, &Doorkeeper),
     world: &World,
     current: &Current,
     grace: Duration,
+    run: impl AsyncFn(Verb, &World) -> Result<Exit, Failure>,
 ) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let socket = UnixListener::from_std(socket)?;
-    let house = House { build: Build::this(), world, current, doorkeeper };
-    let mut visits = FuturesUnordered::new();
+    let lender = Lender { build: Build::this(), world, current, doorkeeper, run };
+    let mut commands = FuturesUnordered::new();
     loop {
         tokio::select! {
             () = current.ending() => break,
-            Some(()) = visits.next() => {}
+            Some(()) = commands.next() => {}
             accepted = socket.accept() => match accepted {
-                Ok((stream, _)) if visits.len() < MAX_VISITS => {
-                    visits.push(Box::pin(one(stream, &house)));
+                Ok((stream, _)) if commands.len() < MAX_COMMANDS => {
+                    commands.push(Box::pin(one(stream, &lender)));
                 }
                 // A closed connection sends the command away, and it does the work itself.
                 Ok(_) => {}
@@ -75,35 +77,39 @@ pub(crate) async fn receive_all(
         }
     }
     drop(socket);
-    let _ = timeout(grace, async { while visits.next().await.is_some() {} }).await;
+    let _ = timeout(grace, async { while commands.next().await.is_some() {} }).await;
     Ok(())
 }
 
 /// Handles one command, from its greeting to its end. The connection reports the outcome.
-async fn one(stream: UnixStream, house: &House<'_>) {
-    let Some(stream) = house.doorkeeper.admit(Door::Commands, stream).await else { return };
+async fn one(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>) {
+    let Some(stream) = lender.doorkeeper.admit(Door::Commands, stream).await else { return };
     let (from, to) = stream.into_split();
-    let mut visit = Visit { from: BufReader::new(from), to, outbox: Outbox::default() };
-    if let Err(error) = visit.run(house).await {
+    let mut command = Command { from: BufReader::new(from), to, outbox: Outbox::default() };
+    if let Err(error) = command.run(lender).await {
         tracing::debug!("a command went away: {error}");
     }
 }
 
-struct Visit {
+/// A command that is under way.
+struct Command {
     from: BufReader<OwnedReadHalf>,
     to: OwnedWriteHalf,
     outbox: Outbox,
 }
 
-impl Visit {
-    async fn run(&mut self, house: &House<'_>) -> io::Result<()> {
+impl Command {
+    async fn run(
+        &mut self,
+        lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>,
+    ) -> io::Result<()> {
         let hello = match timeout(GREETING, receive(&mut self.from)).await?? {
             Some(ToDaemon::Hello(hello)) => hello,
-            Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(house.about())).await,
+            Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(lender.about())).await,
             _ => return Ok(()),
         };
         let lines = FarLines::new(self.outbox.clone());
-        let Some((verb, lent)) = house.understood(*hello, &lines, &self.outbox).await else {
+        let Some((verb, lent)) = lender.understood(*hello, &lines, &self.outbox).await else {
             return send(&mut self.to, &ToCommand::Elsewhere).await;
         };
         send(&mut self.to, &ToCommand::Ready).await?;
@@ -111,7 +117,7 @@ impl Visit {
         let Ok(Some(ToDaemon::Go)) = timeout(GREETING, receive(&mut self.from)).await? else {
             return Ok(());
         };
-        let working = work(verb, &lent, heard(&mut self.from, &lines));
+        let working = work((lender.run)(verb, &lent), &lent, heard(&mut self.from, &lines));
         tokio::pin!(working);
         loop {
             tokio::select! {
@@ -138,7 +144,7 @@ impl Visit {
     }
 }
 
-impl House<'_> {
+impl<R> Lender<'_, R> {
     fn about(&self) -> About {
         let mut servers = BTreeMap::new();
         for server in self.world.host().status() {
@@ -154,15 +160,11 @@ impl House<'_> {
         if self.build.as_ref() != Some(&build) {
             return None;
         }
-        let cli = Cli::try_parse_from(words).ok().filter(|cli| verbs::can_be_lent(&cli.verb))?;
+        let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.can_be_lent())?;
         let screen = Arc::new(Screen::far(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(by_name(variables));
-        let visitor = Visitor { global: cli.global, folder, environment, screen, lines: lines.clone() };
-        let lent = self.world.lend(visitor, self.current).await?;
-        if let Some(text) = brought {
-            lent.bring(Ok(text));
-        }
-        Some((cli.verb, lent))
+        let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), brought };
+        Some((cli.verb, self.world.lend(borrower, self.current).await?))
     }
 }
 
@@ -181,9 +183,13 @@ async fn heard(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<
     }
 }
 
-/// Runs the verb as [`crate::run`] does, and sends its end after its output. Returns whether the command is still
+/// Drives the verb as [`crate::run`] does, and sends its end after its output. Returns whether the command is still
 /// there.
-async fn work(verb: Verb, world: &World, stopped: impl Future<Output = Option<Exit>>) -> bool {
+async fn work(
+    running: impl Future<Output = Result<Exit, Failure>>,
+    world: &World,
+    stopped: impl Future<Output = Option<Exit>>,
+) -> bool {
     let outbox = world.screen.outbox();
     let result = tokio::select! {
         biased;
@@ -191,7 +197,7 @@ async fn work(verb: Verb, world: &World, stopped: impl Future<Output = Option<Ex
             Some(exit) => Ok(exit),
             None => return false,
         },
-        result = verbs::run_lent(verb, world) => result,
+        result = running => result,
     };
     if is_for_itself(&result, world) && outbox.is_none_or(Outbox::take_back) {
         outbox.inspect(|outbox| outbox.push(ToCommand::Elsewhere));

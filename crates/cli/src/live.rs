@@ -22,9 +22,9 @@ use toolrack_store::{
 pub(crate) use brake::Brake;
 use paper::Paper;
 
-use super::{Look, Sign, Tone, paint};
 use crate::{
     error::{Failure, with_causes},
+    render::{Look, Sign, Tone, paint},
     screen::Screen,
 };
 

@@ -11,12 +11,12 @@ use tokio::{
 };
 use toolrack_config::{Environment, Places};
 
-use super::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send};
 use crate::{
     args::{Cli, Verb},
     asker::OwnLines,
     door::{self, Door},
     error::{Exit, Failure, with_causes},
+    lending::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
     screen::Screen,
     stop::Stop,
     verbs,
@@ -35,8 +35,11 @@ const END: Duration = Duration::from_secs(2);
 /// Messages that wait to be shown.
 const INBOX: usize = 16;
 
-/// How a visit ended.
-pub(crate) enum Visited {
+/// A message of the daemon; `None` at the end.
+type Received = io::Result<Option<ToCommand>>;
+
+/// How the attempt to borrow ended.
+pub(crate) enum Borrowed {
     /// The daemon did it, or nothing was done.
     Done(Exit),
     /// This process has to do it, with this if it was read already.
@@ -47,22 +50,22 @@ pub(crate) enum Visited {
 ///
 /// # Errors
 /// When the daemon is lost while it works; what was begun is not begun again.
-pub(crate) async fn visit(
+pub(crate) async fn run(
     cli: &Cli,
     words: &[OsString],
     environment: &Environment,
     screen: &Screen,
     stop: &mut Stop,
-) -> Result<Visited, Failure> {
+) -> Result<Borrowed, Failure> {
     let Some(data) = wanted(cli, environment) else {
-        return Ok(Visited::Alone(None));
+        return Ok(Borrowed::Alone(None));
     };
     let brought = tokio::select! {
         biased;
-        exit = stop.requested() => return Ok(Visited::Done(exit)),
+        exit = stop.requested() => return Ok(Borrowed::Done(exit)),
         brought = brought(&cli.verb, screen) => brought,
     };
-    let alone = |brought| Ok(Visited::Alone(brought));
+    let alone = |brought| Ok(Borrowed::Alone(brought));
     let hello = match &brought {
         // The command itself reports what is wrong with it.
         Some(Err(_)) => None,
@@ -76,7 +79,7 @@ pub(crate) async fn visit(
         return alone(brought);
     };
     match show(from, &mut to, screen, stop).await? {
-        Some(exit) => Ok(Visited::Done(exit)),
+        Some(exit) => Ok(Borrowed::Done(exit)),
         None => alone(brought),
     }
 }
@@ -87,7 +90,7 @@ fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
     let global = &cli.global;
     // `-v` shows what this process does. Servers are told of folders when they are connected.
     let is_plain = !global.no_daemon && !is_off && global.verbose == 0 && global.root.is_empty();
-    if !is_plain || !verbs::can_be_lent(&cli.verb) {
+    if !is_plain || !cli.verb.can_be_lent() {
         return None;
     }
     let places = Places::from_env(environment).ok()?;
@@ -121,7 +124,7 @@ fn hello(
         words: words.iter().map(|word| text(word)).collect::<Option<_>>()?,
         folder: std::env::current_dir().ok()?,
         variables,
-        terminal: screen.facts(),
+        terminal: screen.terminal(),
         brought,
     }))
 }
@@ -143,7 +146,7 @@ async fn welcomed(
 
 /// Shows the daemon's output until it is done; `None` when the daemon gave up before anything began.
 async fn show(
-    mut from: BufReader<OwnedReadHalf>,
+    from: BufReader<OwnedReadHalf>,
     to: &mut OwnedWriteHalf,
     screen: &Screen,
     stop: &mut Stop,
@@ -153,16 +156,6 @@ async fn show(
         return Ok(None);
     }
     let (inbox, mut messages) = mpsc::channel(INBOX);
-    // Reading must not be dropped half way through a message.
-    let reading = async move {
-        loop {
-            let message = receive::<ToCommand>(&mut from).await;
-            let is_last = !matches!(message, Ok(Some(_)));
-            if inbox.send(message).await.is_err() || is_last {
-                std::future::pending::<()>().await;
-            }
-        }
-    };
     let lines = OwnLines::of_stdin();
     let showing = async {
         let mut shown = Shown { screen, lines: &lines, typed: None, bytes: Vec::new() };
@@ -200,15 +193,23 @@ async fn show(
     };
     tokio::select! {
         shown = showing => shown,
-        () = reading => Ok(Some(Exit::Other)),
+        () = pass_on(from, inbox) => Ok(Some(Exit::Other)),
+    }
+}
+
+/// Passes the daemon's messages on. Never ends: reading must not be dropped half way through a message.
+async fn pass_on(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
+    loop {
+        let message = receive::<ToCommand>(&mut from).await;
+        let is_last = !matches!(message, Ok(Some(_)));
+        if inbox.send(message).await.is_err() || is_last {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
 /// The next message. After a signal, it is waited for at most [`END`].
-async fn heard(
-    messages: &mut mpsc::Receiver<io::Result<Option<ToCommand>>>,
-    stopped: bool,
-) -> io::Result<Option<ToCommand>> {
+async fn heard(messages: &mut mpsc::Receiver<Received>, stopped: bool) -> Received {
     let next = messages.recv();
     let message = if stopped { timeout(END, next).await.ok().flatten() } else { next.await };
     message.unwrap_or(Ok(None))

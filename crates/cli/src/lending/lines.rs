@@ -22,9 +22,9 @@ struct Asked {
 }
 
 /// Tells the command when no task waits any longer.
-struct Standing<'a>(&'a FarLines);
+struct Wanted<'a>(&'a FarLines);
 
-impl Drop for Standing<'_> {
+impl Drop for Wanted<'_> {
     fn drop(&mut self) {
         if self.0.asked().by.take().is_some() {
             self.0.outbox.push(ToCommand::Unask);
@@ -51,14 +51,14 @@ impl FarLines {
             asked.by = Some(answer);
             asked.number
         };
-        let _standing = Standing(self);
+        let _wanted = Wanted(self);
         self.outbox.push(ToCommand::Ask(number));
         self.outbox.open();
         line.await.ok().flatten()
     }
 
     /// Takes the line that was typed while question `number` stood; a line that comes too late is dropped.
-    pub(super) fn typed(&self, number: u32, line: Option<String>) {
+    pub(crate) fn typed(&self, number: u32, line: Option<String>) {
         let mut asked = self.asked();
         if asked.number == number
             && let Some(by) = asked.by.take()

@@ -1,0 +1,22 @@
+//! What a daemon has to know of a command's terminal to write for it.
+
+use serde::{Deserialize, Serialize};
+
+/// The terminal of a command.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct FarTerminal {
+    pub(crate) out: FarStream,
+    pub(crate) err: FarStream,
+    pub(crate) interactive: bool,
+    pub(crate) shows_status: bool,
+    pub(crate) unicode: bool,
+}
+
+/// What is known of a stream of another process.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct FarStream {
+    pub(crate) is_terminal: bool,
+    pub(crate) has_colour: bool,
+    /// Where it is a terminal.
+    pub(crate) columns: Option<usize>,
+}
