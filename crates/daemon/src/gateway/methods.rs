@@ -319,12 +319,12 @@ impl Gateway {
     }
 
     /// Answers a call of a tool that no list has because its server is not connected: the client hears why.
-    fn not_ready(&self, caller: &Caller, name: &str) -> Option<Flight> {
+    fn not_ready(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
         let error = self.0.host.missing(name);
         let era = caller.era;
         match &error {
             CallError::NotReady { server, .. } if caller.view.may_have(server) => {
-                Some(Flight::new(move |_| async move { called(Err(error), era) }.boxed()))
+                Some(PendingCall::new(move |_| async move { called(Err(error), era) }.boxed()))
             }
             _ => None,
         }
