@@ -44,7 +44,7 @@ use crate::{
     call::{Call, CallError, Door, Script, Shaped, Target, ToolOutcome, gate::Gate, shaped},
     catalog::{Catalog, CatalogTool, Hit, Naming, Selection},
     event::Event,
-    link::{Link, LinkError, decode, topics::Watched},
+    link::{Link, LinkError, decode, inbound::topics::Watched},
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     server::Server,
     spec::{Desired, Invisible, ServerName, ServerSpec, Transport},

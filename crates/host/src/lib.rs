@@ -69,14 +69,14 @@ pub use host::{
     Host, HostBuilder, Interpreter, Listing, Printed, Relay, ScriptCallError, ScriptTools, ServerStatus,
     SubscribeError, Subscriptions, Why, WhyStep,
 };
-#[doc(hidden)]
-pub use link::child;
-pub use link::child::{EngineFacts, EngineLook, SpawnError, look_at_engine};
+pub use link::framing::sse;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use link::fuzzing;
-pub use link::sse;
-pub use link::{Direction, LinkError, OnMessage, OnProgress, RpcError, WireMessage, supervisor};
+#[doc(hidden)]
+pub use link::process::child;
+pub use link::process::child::{EngineFacts, EngineLook, SpawnError, look_at_engine};
+pub use link::{Direction, LinkError, OnMessage, OnProgress, RpcError, WireMessage, process::supervisor};
 pub use mcp::{Content, Tool};
 pub use native::Native;
 pub use pins::{Pins, Quarantined};

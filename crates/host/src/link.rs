@@ -5,34 +5,18 @@
 
 mod bounds;
 mod channel;
-pub mod child;
-mod clock;
 mod contained;
 pub(crate) mod decode;
-pub(crate) mod dial;
 mod duplex;
-mod envelope;
 mod error;
+pub(crate) mod framing;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod handshake;
-mod http;
+pub(crate) mod http;
 pub(crate) mod inbound;
-mod input;
-mod legacy_sse;
-mod lines;
-mod listen;
-mod listing;
-mod observe;
-mod process;
-mod rate;
-mod rounds;
-pub mod sse;
-mod subscribe;
-pub mod supervisor;
-mod tasks;
-pub(crate) mod topics;
-mod wire;
+mod message;
+pub(crate) mod process;
+mod protocol;
 
 use std::{
     future::pending,
@@ -53,29 +37,35 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use error::METHOD_NOT_FOUND;
 pub use error::{LinkError, RpcError};
-pub(crate) use handshake::{ClientInfo, MODERN, Session};
 pub(crate) use http::Clients;
-pub use inbound::OnProgress;
-pub(crate) use observe::Observer;
-pub use observe::{Direction, OnMessage, WireMessage};
-pub(crate) use rounds::Request;
+pub(crate) use inbound::observe::Observer;
+pub use inbound::{
+    OnProgress,
+    observe::{Direction, OnMessage, WireMessage},
+};
+pub(crate) use protocol::{
+    handshake::{ClientInfo, MODERN, Session},
+    rounds::Request,
+};
 
 use self::{
     bounds::Bounds,
     channel::Channel,
-    child::{ChildCommand, Grace, Handle as Child, Supervisor},
     duplex::{Duplex, Streams},
-    handshake::{Terms, died_of_the_probe, modern_meta, more_telling, shake_hands},
     http::{HttpPlan, HttpWire},
     inbound::{Closed, Events, Inbound, TALK_PER_SECOND},
     process::Process,
-    rate::Rate,
-    topics::Watched,
-    wire::Wire,
 };
 use crate::{
     ask::SharedAsker,
     egress::Egress,
+    link::{
+        channel::Wire,
+        http::legacy_sse,
+        inbound::{rate::Rate, topics::Watched},
+        process::child::{self, ChildCommand, Grace, Handle as Child, Supervisor},
+        protocol::handshake::{Terms, died_of_the_probe, modern_meta, more_telling, shake_hands},
+    },
     resolve::{Authorizer, Destination, Resolver},
     spec::{Era, Limits, Protocol, ServerName, ServerSpec, Stdio, Timeouts, Transport},
     text::quote,

@@ -29,7 +29,7 @@ pub(crate) struct Around {
 pub struct ScriptCall {
     /// The tool as `server/tool`; for an unknown tool, the script's name for it, safe to print.
     pub tool: String,
-    /// Why it has no result: a code as that of [`CallError::code`], or `TOOL_ERROR`, or `CANCELLED` if the script ended
+    /// Why it has no result: a code as that of [`CallError::code`](crate::CallError::code), or `TOOL_ERROR`, or `CANCELLED` if the script ended
     /// before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,

@@ -16,7 +16,11 @@ use crate::{
     catalog::Naming,
     egress::Egress,
     event::Event,
-    link::{ClientInfo, Connector, Observer, OnMessage, inbound::Events, supervisor::Supervisor, topics::Watched},
+    link::{
+        ClientInfo, Connector, Observer, OnMessage,
+        inbound::{Events, topics::Watched},
+        process::supervisor::Supervisor,
+    },
     pins::Pins,
     resolve::{Answers, Artifacts, Authorizer, Inheriting, Memory, Resolver},
     server::Surroundings,

@@ -10,7 +10,7 @@ use crate::{
     call::CallError,
     link::{
         Link, Request,
-        topics::{Standing, Watched},
+        inbound::topics::{Standing, Watched},
     },
     trace::TraceContext,
     witness::Caller,

@@ -8,7 +8,7 @@ use std::{
 use super::Host;
 use crate::{
     call::CallError,
-    link::topics::{Heard, Interest, MOST_OF_A_SERVER},
+    link::inbound::topics::{Heard, Interest, MOST_OF_A_SERVER},
     spec::ServerName,
 };
 
@@ -104,7 +104,7 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::link::{LinkError, topics::Topics};
+    use crate::link::{LinkError, inbound::topics::Topics};
 
     fn resource(uri: &str) -> (ServerName, String) {
         (ServerName::new("s").unwrap(), uri.to_owned())

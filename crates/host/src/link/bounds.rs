@@ -1,7 +1,9 @@
 //! How large a message may be, which depends on the request.
 
-use super::error::LinkError;
-use crate::spec::{Limits, Setting};
+use crate::{
+    link::error::LinkError,
+    spec::{Limits, Setting},
+};
 
 /// The bounds of a connection.
 #[derive(Clone, Copy, Debug)]

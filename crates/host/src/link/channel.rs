@@ -8,16 +8,43 @@ use std::sync::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
-use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
-use super::{
+use crate::link::{
     bounds::is_list,
-    envelope::{MAX_DEPTH, Reason, depth_exceeds},
+    duplex::Duplex,
     error::LinkError,
+    framing::envelope::{MAX_DEPTH, Reason, depth_exceeds},
+    http::HttpWire,
     inbound::{Airborne, Closed, Flight, Inbound},
-    wire::{Answered, Outgoing, Wire},
+    message::{Answered, Outgoing},
 };
+
+/// The way to a server.
+#[derive(Debug)]
+pub(crate) enum Wire {
+    Duplex(Duplex),
+    Http(HttpWire),
+}
+
+impl Wire {
+    /// Sends a request and waits for its answer. Dropping the future cancels the request at the server. Has no time
+    /// bound of its own.
+    pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
+        match self {
+            Self::Duplex(duplex) => duplex.exchange(request).await,
+            Self::Http(http) => http.exchange(request).await,
+        }
+    }
+
+    /// Sends a notification.
+    pub(crate) async fn notify(&self, message: Bytes) -> Result<(), LinkError> {
+        match self {
+            Self::Duplex(duplex) => duplex.send(message).await,
+            Self::Http(http) => http.notify(message).await,
+        }
+    }
+}
 
 /// A wire and what belongs to it.
 #[derive(Debug)]
@@ -171,14 +198,9 @@ fn write_request(
     Ok(out.into())
 }
 
-/// The empty object of a request without parameters.
-pub(crate) fn no_params() -> Map<String, Value> {
-    Map::new()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

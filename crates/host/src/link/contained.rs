@@ -1,6 +1,6 @@
 //! Explains why a container engine did not run a container.
 
-use super::error::LinkError;
+use crate::link::error::LinkError;
 
 const NO_COMMAND: (&str, &str) =
     ("its command is not in the image", "check `command`, or leave it out to run what the image says");

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::error::LinkError;
 use crate::{
+    link::error::LinkError,
     mcp::{
         Annotations, Content, MAX_TOOL_NAME, Progress, PromptMessage, PromptResult, ResourceContents, TEXT_IS_WHOLE,
         TaskSupport, Tool,

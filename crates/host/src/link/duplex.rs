@@ -17,15 +17,16 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
+use crate::link::{
     bounds::{Bound, Bounds, is_list},
-    child::Exit,
-    envelope::{self, Bad, Envelope},
     error::LinkError,
+    framing::{
+        envelope::{self, Bad, Envelope},
+        lines::{Line, Lines},
+    },
     inbound::{Closed, Inbound, Outlet},
-    lines::{Line, Lines},
-    process::Process,
-    wire::{self, Answered, Outgoing, answered, rpc_error},
+    message::{self, Answered, Outgoing, answered, rpc_error},
+    process::{Process, child::Exit},
 };
 
 /// Messages that wait to be written; when there is no room, the next sender waits, within its own time.
@@ -243,7 +244,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.duplex.pending.give_up(self.id);
         if self.sent && self.cancellable {
-            self.duplex.outlet.post(wire::cancelled(self.id));
+            self.duplex.outlet.post(message::cancelled(self.id));
         }
     }
 }
@@ -423,7 +424,7 @@ impl Desk {
     }
 
     fn sort(&self, bytes: &Bytes) {
-        wire::messages(bytes, |message| match message {
+        message::messages(bytes, |message| match message {
             Ok(Envelope::Response { id, outcome }) => self.answer(id.number(), answered(bytes, outcome)),
             // An error without an id can only mean the request that waits alone.
             Ok(Envelope::Orphan { error }) if self.pending.only().is_some() => {
@@ -433,7 +434,7 @@ impl Desk {
             Err(bad) => match self.meant_by(&bad, bytes) {
                 Some(id) if self.pending.is_for_a_list(id) && bad.is_not_utf8() => {
                     let escaped = Bytes::from(envelope::with_escapes(bytes));
-                    wire::messages(&escaped, |message| match message {
+                    message::messages(&escaped, |message| match message {
                         Ok(Envelope::Response { outcome, .. }) => self.answer(Some(id), answered(&escaped, outcome)),
                         _ => self.answer(Some(id), Err(LinkError::unparsable(bad.to_string()))),
                     });

@@ -4,8 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use super::child::SpawnError;
-use crate::{egress::Refused, resolve::ResolveError, spec::Setting, text::quote};
+use crate::{egress::Refused, link::process::child::SpawnError, resolve::ResolveError, spec::Setting, text::quote};
 
 /// The code of a method that the other side does not have (JSON-RPC 2.0, 5.1).
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;

@@ -12,14 +12,16 @@ use futures::FutureExt;
 use serde_json::{Value, value::RawValue};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::{
-    decode,
-    envelope::{self, BOM, Envelope, Id, MAX_DEPTH, Outcome, Scanner},
-    lines::{Line, Lines},
-    sse::SseParser,
-};
 use crate::{
     catalog::{Dashes, NameCap, NameStyle, Naming, ParamHeaders, names::assign},
+    link::{
+        decode,
+        framing::{
+            envelope::{self, BOM, Envelope, Id, MAX_DEPTH, Outcome, Scanner},
+            lines::{Line, Lines},
+            sse::SseParser,
+        },
+    },
     text,
 };
 
@@ -110,7 +112,7 @@ pub fn sse(data: &[u8]) {
     assert_eq!(whole_id, pieces_id, "the last event id, chunks of {size} + 1");
 }
 
-type Events = (Vec<Result<super::sse::Event, &'static str>>, Option<String>);
+type Events = (Vec<Result<super::framing::sse::Event, &'static str>>, Option<String>);
 
 fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
     let (mut parser, mut out) = (SseParser::new(limit), VecDeque::new());

@@ -4,7 +4,9 @@
 
 mod authorize;
 mod body;
+pub(crate) mod dial;
 mod helper;
+pub(crate) mod legacy_sse;
 mod stream;
 
 use std::{
@@ -32,16 +34,16 @@ use self::{
     authorize::Signed,
     helper::{Program, Runs},
 };
-use super::{
-    bounds::Bounds,
-    child::Supervisor,
-    error::LinkError,
-    inbound::{Closed, Inbound, Outlet},
-    wire::{Answered, Outgoing, cancelled},
-};
 use crate::{
     catalog::param_headers::encode_header_value,
     egress::{Egress, Guard, Refused, place},
+    link::{
+        bounds::Bounds,
+        error::LinkError,
+        inbound::{Closed, Inbound, Outlet},
+        message::{Answered, Outgoing, cancelled},
+        process::child::Supervisor,
+    },
     resolve::{Authorizer, Resolver},
     spec::{Era, Http, ServerName, Setting},
     text::quote,

@@ -4,9 +4,15 @@
 //! changes only raise a flag, log messages are bounded by rate, events of changed lists by time, and requests run as
 //! bounded tasks of the connection.
 
+pub(crate) mod clock;
 mod closed;
+pub(crate) mod input;
 mod noise;
+pub(crate) mod observe;
 mod question;
+pub(crate) mod rate;
+pub(crate) mod tasks;
+pub(crate) mod topics;
 
 use std::{
     borrow::Cow,
@@ -32,22 +38,22 @@ pub(crate) use closed::Closed;
 use noise::Noise;
 use question::Question;
 
-use super::{
-    channel::no_params,
+use self::{
     clock::Clock,
-    decode,
-    envelope::{self, Envelope, Id},
-    input,
     observe::Observer,
     rate::Rate,
     tasks::OurTasks,
-    wire::rpc_error,
+    topics::{Topics, Watched},
 };
 use crate::{
     ask::SharedAsker,
     egress::Guard,
     event::Event,
-    link::topics::{Topics, Watched},
+    link::{
+        decode,
+        framing::envelope::{self, Envelope, Id},
+        message::{no_params, rpc_error},
+    },
     mcp::Progress,
     spec::{Era, ServerName},
     text::quote,

@@ -1,5 +1,8 @@
 //! What a connection sees of the child process behind it: its end and the last of its stderr.
 
+pub mod child;
+pub mod supervisor;
+
 use std::{fmt, time::Duration};
 
 use futures::{
@@ -8,8 +11,10 @@ use futures::{
 };
 use tokio::time::timeout;
 
-use super::child::{Exit, Handle, StderrTail};
-use crate::text::quote;
+use crate::{
+    link::process::child::{Exit, Handle, StderrTail},
+    text::quote,
+};
 
 /// How long to wait for the stderr of an ended process; a process that it started may hold it open.
 const STILL_COMING: Duration = Duration::from_millis(200);

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use reqwest::{Method, RequestBuilder, Response};
 
-use super::{
-    super::{error::LinkError, wire::Outgoing},
-    Endpoint,
-    helper::Given,
-    sensitive, text_header,
-};
 use crate::{
+    link::{
+        error::LinkError,
+        http::{Endpoint, helper::Given, sensitive, text_header},
+        message::Outgoing,
+    },
     resolve::{Challenge, Destination, NotAuthorized, Signature},
     text::quote,
 };

@@ -8,17 +8,18 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::{
-    super::{
+use crate::{
+    link::{
         bounds::{Bound, is_list},
-        envelope::{Envelope, Id, peek, with_escapes},
         error::LinkError,
+        framing::envelope::{Envelope, Id, peek, with_escapes},
+        http::{HttpWire, Media, media_type},
         inbound::Inbound,
-        wire::{Answered, Outgoing, answered, messages, rpc_error},
+        message::{Answered, Outgoing, answered, messages, rpc_error},
     },
-    HttpWire, Media, media_type,
+    spec::Setting,
+    text::quote,
 };
-use crate::{spec::Setting, text::quote};
 
 /// Of an error's body, this much is read.
 const ERROR_BODY: usize = 64 * 1024;

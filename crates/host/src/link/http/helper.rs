@@ -22,15 +22,15 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 use url::Url;
 
-use super::{
-    super::{
-        child::{self, ChildCommand, Exit, Supervisor},
-        error::{LinkError, Seconds},
-        process::Process,
-    },
-    sensitive,
-};
 use crate::{
+    link::{
+        error::{LinkError, Seconds},
+        http::sensitive,
+        process::{
+            Process,
+            child::{self, ChildCommand, Exit, Supervisor},
+        },
+    },
     resolve::Resolver,
     spec::{ServerName, Stdio},
 };

@@ -7,18 +7,20 @@ use http::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response};
 use tokio::{sync::oneshot, task::coop::consume_budget, time::sleep};
 
-use super::{
-    super::{
+use crate::{
+    link::{
         bounds::Bound,
-        envelope::peek,
         error::LinkError,
+        framing::{
+            envelope::peek,
+            sse::{Event, SseError, SseParser},
+        },
+        http::{HttpWire, LAST_EVENT_ID, Media, media_type},
         inbound::Outlet,
-        sse::{Event, SseError, SseParser},
-        wire::{Answered, Outgoing, messages},
+        message::{Answered, Outgoing, messages},
     },
-    HttpWire, LAST_EVENT_ID, Media, media_type,
+    spec::Era,
 };
-use crate::spec::Era;
 
 /// The shortest wait between two connections, whatever the server says.
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);

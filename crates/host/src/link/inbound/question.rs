@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Flight, Inbound};
-use crate::{Abilities, ask::SharedAsker, link::input};
+use crate::{
+    Abilities,
+    ask::SharedAsker,
+    link::inbound::{Flight, Inbound, input},
+};
 
 /// A request of the server, about to be answered.
 pub(super) struct Question {

@@ -8,8 +8,12 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{container::Enclosure, resolve::SpawnError};
-use crate::{resolve::ChildPlan, spec::ServerName, text::quote};
+use crate::{
+    link::process::child::{container::Enclosure, resolve::SpawnError},
+    resolve::ChildPlan,
+    spec::ServerName,
+    text::quote,
+};
 
 /// How long an engine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::input::Refusal;
+use crate::link::inbound::input::Refusal;
 
 /// Tasks kept at once; the oldest finished one makes room.
 const MOST_TASKS: usize = 64;

@@ -15,7 +15,7 @@ use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
 use memchr::{memchr, memchr2};
 
-use super::envelope::BOM;
+use crate::link::framing::envelope::BOM;
 
 /// The longest line other than one of data: a comment, an event name, an id, an unknown field.
 const LONGEST_FIELD: usize = 8 * 1024;

@@ -12,8 +12,7 @@ use std::{
 
 use tokio::sync::{Notify, watch};
 
-use super::error::LinkError;
-use crate::spec::ServerName;
+use crate::{link::error::LinkError, spec::ServerName};
 
 /// Most resources of one server with subscribers.
 pub(crate) const MOST_OF_A_SERVER: usize = 1_000;

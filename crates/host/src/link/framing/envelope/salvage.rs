@@ -17,8 +17,7 @@
 
 use memchr::{memchr, memchr2, memmem};
 
-use super::Id;
-use crate::canonical::integer_of;
+use crate::{canonical::integer_of, link::framing::envelope::Id};
 
 /// How many bytes of a string or number are kept: enough for every member name of JSON-RPC and every id of a sane
 /// server.

@@ -9,16 +9,20 @@ use http::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::{
-    Link,
-    channel::Ask,
-    clock::Clock,
-    decode::{self, Answer, InputRequired},
-    error::{LinkError, RpcError},
-    inbound::{Flight, OnProgress},
-    input,
+use crate::{
+    ask::SharedAsker,
+    link::{
+        Link,
+        channel::Ask,
+        decode::{self, Answer, InputRequired},
+        error::{LinkError, RpcError},
+        inbound::{Flight, OnProgress, clock::Clock, input},
+    },
+    spec::Era,
+    text::quote,
+    trace::TraceContext,
+    witness::Caller,
 };
-use crate::{ask::SharedAsker, spec::Era, text::quote, trace::TraceContext, witness::Caller};
 
 /// Input rounds of one call.
 const MOST_ROUNDS: u32 = 10;

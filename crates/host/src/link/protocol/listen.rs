@@ -9,13 +9,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{
-    Link,
-    channel::Ask,
-    error::{LinkError, METHOD_NOT_FOUND},
-    wire::Wire,
+use crate::{
+    link::{
+        Link,
+        channel::{Ask, Wire},
+        error::{LinkError, METHOD_NOT_FOUND},
+    },
+    spec::Era,
 };
-use crate::spec::Era;
 
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::path::{self, Path, PathBuf};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
-use super::ChildCommand;
+use crate::link::process::child::ChildCommand;
 
 /// Why a program could not be started.
 #[derive(Debug, thiserror::Error)]

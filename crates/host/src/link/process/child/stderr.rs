@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::handle::{Life, gone};
+use crate::link::process::child::handle::{Life, gone};
 
 /// How many bytes are kept.
 const KEPT: usize = 64 * 1024;

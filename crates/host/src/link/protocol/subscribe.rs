@@ -15,15 +15,15 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{
-    Link,
-    channel::Ask,
-    error::{LinkError, METHOD_NOT_FOUND, RpcError},
-    listen::{FIRST_WAIT, longer},
-    wire::Answered,
-};
 use crate::{
-    link::topics::{Standing, Topics},
+    link::{
+        Link,
+        channel::Ask,
+        error::{LinkError, METHOD_NOT_FOUND, RpcError},
+        inbound::topics::{Standing, Topics},
+        message::Answered,
+        protocol::listen::{FIRST_WAIT, longer},
+    },
     spec::{Era, Setting},
 };
 

@@ -11,8 +11,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::error::LinkError;
-use crate::spec::Setting;
+use crate::{link::error::LinkError, spec::Setting};
 
 /// For how long the clocks of one request stand still, all pauses together: a server that asks again and again would
 /// otherwise keep its calls for ever.

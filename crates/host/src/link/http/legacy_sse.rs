@@ -9,10 +9,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
+use crate::link::{
     duplex::{Desk, Duplex, Pending, QUEUE},
-    envelope::{self, Envelope},
     error::LinkError,
+    framing::envelope::{self, Envelope},
     http::{HttpPlan, HttpWire, Unread, endpoint_url},
     inbound::{Closed, Inbound},
 };

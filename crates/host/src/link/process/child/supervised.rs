@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{
+use crate::link::process::child::{
     Child, ChildCommand, Exit, Supervisor,
     handle::{Carrier, Handle, Life, SWEEP_LIMIT},
     launch::{Launched, Process, launch},

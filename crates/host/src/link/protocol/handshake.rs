@@ -9,14 +9,14 @@ use std::{pin::pin, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{
-    channel::{Ask, Channel, no_params},
-    error::{LinkError, METHOD_NOT_FOUND, RpcError},
-    input,
-    wire::{Answered, Wire},
-};
 use crate::{
     ask::Abilities,
+    link::{
+        channel::{Ask, Channel, Wire},
+        error::{LinkError, METHOD_NOT_FOUND, RpcError},
+        inbound::input,
+        message::{Answered, no_params},
+    },
     mcp::{Capabilities, ServerInfo},
     spec::{Era, Protocol},
     text::quote,

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use toolrack_supervisor::{container::Removal, links};
 
-use super::{
-    ChildCommand,
-    resolve::{SpawnError, search},
-};
 use crate::{
+    link::process::child::{
+        ChildCommand,
+        resolve::{SpawnError, search},
+    },
     resolve::ContainerPlan,
     spec::{Container, Engine, Mount, Pull, ServerName},
 };

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use memchr::memchr2;
 use serde::Serialize;
 
-use super::Id;
+use crate::link::framing::envelope::Id;
 
 /// Room for a short answer; a long one grows as it goes.
 const USUAL_LENGTH: usize = 256;
@@ -66,10 +66,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{json, value::RawValue};
 
-    use super::{
-        super::{Envelope, Outcome, peek},
-        *,
-    };
+    use super::*;
+    use crate::link::framing::envelope::{Envelope, Outcome, peek};
 
     #[test]
     fn an_answer_is_a_single_line() {

@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::{Envelope, Id, MAX_BATCH, Outcome, Reason, salvage};
+use crate::link::framing::envelope::{Envelope, Id, MAX_BATCH, Outcome, Reason, salvage};
 
 /// Those members, as they were read. Other members are skipped.
 #[derive(Deserialize)]

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{
+use crate::link::process::child::{
     Child, ChildCommand,
     handle::{Carrier, Handle, Life},
     off_the_runtime,

@@ -15,7 +15,7 @@ use tokio::{
     task::coop::consume_budget,
 };
 
-use super::envelope::{BOM, Salvaged, Scanner};
+use crate::link::framing::envelope::{BOM, Salvaged, Scanner};
 
 /// Room that is made for reading when there is next to none.
 const USUAL_ROOM: usize = 16 * 1024;
@@ -265,7 +265,8 @@ mod tests {
     use proptest::prelude::*;
     use tokio::io::{AsyncWriteExt, ReadBuf};
 
-    use super::{super::envelope::Id, *};
+    use super::*;
+    use crate::link::framing::envelope::Id;
 
     /// Gives one piece per read, then the end.
     #[derive(Debug)]

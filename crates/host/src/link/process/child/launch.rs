@@ -22,7 +22,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use super::{ChildCommand, resolve::Resolved};
+use crate::link::process::child::{ChildCommand, resolve::Resolved};
 use toolrack_supervisor::{
     MARKER,
     container::Removal,

@@ -7,16 +7,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json, value::RawValue};
 use tokio::time::timeout;
 
-use super::{
-    Link,
-    bounds::Bounds,
-    channel::Ask,
-    decode,
-    envelope::depth_exceeds,
-    error::{LinkError, METHOD_NOT_FOUND},
-};
 use crate::{
     catalog::{Listed, ListedTool, ParamHeaders},
+    link::{
+        Link,
+        bounds::Bounds,
+        channel::Ask,
+        decode,
+        error::{LinkError, METHOD_NOT_FOUND},
+        framing::envelope::depth_exceeds,
+    },
     spec::{Era, Limits, Setting},
     text::quote,
 };

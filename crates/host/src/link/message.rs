@@ -1,17 +1,22 @@
-//! What every transport can do: carry a request to its answer, and a message without one.
+//! Messages as every transport carries them: a request on its way out, and what comes of it.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
-use super::{
-    duplex::Duplex,
-    envelope::{self, Bad, Envelope, Outcome},
-    error::{LinkError, RpcError},
-    http::HttpWire,
+use crate::{
+    link::{
+        error::{LinkError, RpcError},
+        framing::envelope::{self, Bad, Envelope, Outcome},
+    },
+    text::quote,
 };
-use crate::text::quote;
+
+/// The empty object of a request without parameters.
+pub(crate) fn no_params() -> Map<String, Value> {
+    Map::new()
+}
 
 /// A raw result, or why there is none.
 pub(crate) type Answered = Result<Bytes, LinkError>;
@@ -31,32 +36,6 @@ pub(crate) struct Outgoing {
     pub(crate) body: Bytes,
     /// Whether the server is told when the caller no longer waits. `initialize` must not be cancelled.
     pub(crate) cancellable: bool,
-}
-
-/// The way to a server.
-#[derive(Debug)]
-pub(crate) enum Wire {
-    Duplex(Duplex),
-    Http(HttpWire),
-}
-
-impl Wire {
-    /// Sends a request and waits for its answer. Dropping the future cancels the request at the server. Has no time
-    /// bound of its own.
-    pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
-        match self {
-            Self::Duplex(duplex) => duplex.exchange(request).await,
-            Self::Http(http) => http.exchange(request).await,
-        }
-    }
-
-    /// Sends a notification.
-    pub(crate) async fn notify(&self, message: Bytes) -> Result<(), LinkError> {
-        match self {
-            Self::Duplex(duplex) => duplex.send(message).await,
-            Self::Http(http) => http.notify(message).await,
-        }
-    }
 }
 
 /// Hands every message in these bytes to `each`: the one, or those of a batch.
