@@ -437,7 +437,7 @@ impl Interpolate {
         }
         self.remember(Some(server), values.into_secrets());
         if let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) {
-            place::make(cwd, own)?;
+            plan.cwd = Some(place::make(cwd, own)?);
         }
         Ok(plan)
     }

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 use nix::errno::Errno;
 use nix::sys::prctl;
@@ -26,8 +26,9 @@ use crate::confinement::Confinement;
 use crate::grants::Grant;
 use crate::namespaces;
 use crate::protocol::VERDICT_FD;
+use crate::reach::{Reached, reach};
 use crate::seccomp::{self, Calls};
-use crate::spawn::inherited;
+use crate::spawn::{environment, inherited};
 use crate::stage::{Command, Failure, Inside, Stage};
 
 /// The oldest Landlock that makes a confinement worth it: with less, a file that cannot be read could still be emptied.
@@ -91,10 +92,12 @@ fn attempt(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, F
 /// Gives up what the server may not do, and becomes it. `inside` is `None` where it has no namespaces.
 fn become_server(command: &Command<'_>, inside: Option<Inside>) -> Result<ExitCode, Failure> {
     let confinement = &command.confinement;
-    limit(confinement).map_err(Failure::Refused)?;
+    prctl::set_no_new_privs().map_err(|errno| Failure::Refused(format!("no new privileges: {errno}")))?;
     namespaces::give_up_capabilities()
         .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
-    shut(command, inside.is_some_and(|inside| inside.is_fresh)).map_err(Failure::Refused)?;
+    shut(command, inside).map_err(Failure::Refused)?;
+    // Not before: all that it may reach was open at once.
+    limit(confinement).map_err(Failure::Refused)?;
     let binds_none = confinement.bind.as_ref().is_some_and(Vec::is_empty);
     let calls = Calls {
         udp: confinement.udp,
@@ -117,7 +120,7 @@ impl Command<'_> {
             words.map_err(|_| Failure::Exec(Errno::EINVAL))
         };
         let arguments = words(&mut self.command.iter().map(|word| word.as_bytes().to_vec()))?;
-        let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let mut environment: Vec<_> = environment().collect();
         if is_bare && self.resolves_by_tcp() {
             // Elsewhere a file of the new root says so.
             let said = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
@@ -155,7 +158,7 @@ fn limit(confinement: &Confinement) -> Result<(), String> {
             lower(resource, name, limit)?;
         }
     }
-    prctl::set_no_new_privs().map_err(|errno| format!("no new privileges: {errno}"))
+    Ok(())
 }
 
 /// How many threads this user may have once the server has its `processes`. The kernel counts all of the user's, not the
@@ -167,7 +170,7 @@ fn ceiling_of_tasks(processes: u32) -> u64 {
 }
 
 /// Shuts all files and ports from here on, except those that are named.
-fn shut(command: &Command<'_>, is_fresh: bool) -> Result<(), String> {
+fn shut(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String> {
     let confinement = &command.confinement;
     let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
     let required = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
@@ -186,7 +189,7 @@ fn shut(command: &Command<'_>, is_fresh: bool) -> Result<(), String> {
             .create()
     };
     let rules = handle().map_err(|_| too_old(asks_for_ports))?;
-    let rules = open_files(rules, command, is_fresh)?;
+    let rules = open_files(rules, command, inside)?;
     let mut rules = rules.set_compatibility(required);
     for (ports, access) in [(&confinement.connect, AccessNet::ConnectTcp), (&confinement.bind, AccessNet::BindTcp)] {
         for port in ports.iter().flatten() {
@@ -217,37 +220,39 @@ pub fn support() -> Option<i32> {
     asked.join().ok().flatten()
 }
 
-fn open_files(rules: RulesetCreated, command: &Command<'_>, is_fresh: bool) -> Result<RulesetCreated, String> {
+fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Inside>) -> Result<RulesetCreated, String> {
     let mut rules = rules.set_compatibility(CompatLevel::BestEffort);
     let reading = AccessFs::from_read(EXTRAS);
     // No device nodes: root could make one of a disk, and read that.
     let writing = reading | (AccessFs::from_write(EXTRAS) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
-    let mut open = |path: &Path, access: BitFlags<AccessFs>| {
-        let Ok(file) = PathFd::new(path) else { return Ok(()) };
-        let access = if path.is_dir() { access } else { access & AccessFs::from_file(EXTRAS) };
-        (&mut rules).add_rule(PathBeneath::new(file, access)).map(drop).map_err(|error| error.to_string())
+    let mut open = |reached: &Reached, access: BitFlags<AccessFs>| {
+        let access = if reached.is_folder { access } else { access & AccessFs::from_file(EXTRAS) };
+        (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
     };
-    for grant in command.grants()? {
-        match grant {
-            Grant { device: true, path, .. } => open(&path, reading | AccessFs::WriteFile)?,
-            Grant { writable: true, path, .. } => open(&path, writing)?,
+    let of_system = |path: &Path| reach(path, |_, _| false).ok();
+    for Grant { reached, writable, device } in command.grants(inside.is_some())? {
+        match (device, writable) {
+            (true, _) => open(&reached, reading | AccessFs::WriteFile)?,
+            (_, true) => open(&reached, writing)?,
             // Root may read more of this than other users.
-            Grant { path, .. } if path == Path::new(SETTINGS) && nix::unistd::geteuid().is_root() => {
+            _ if reached.place == Path::new(SETTINGS) && nix::unistd::geteuid().is_root() => {
                 let mut public = Public::default();
-                public.look(&path, 0);
-                for path in public.whole {
+                public.look(&reached.place, 0);
+                for path in public.whole.iter().filter_map(|path| of_system(path)) {
                     open(&path, reading)?;
                 }
-                for path in public.lists {
+                for path in public.lists.iter().filter_map(|path| of_system(path)) {
                     open(&path, AccessFs::ReadDir.into())?;
                 }
             }
-            Grant { path, .. } => open(&path, reading)?,
+            _ => open(&reached, reading)?,
         }
     }
-    if is_fresh {
+    if inside.is_some_and(|inside| inside.is_fresh)
+        && let Some(processes) = of_system(Path::new("/proc"))
+    {
         // There is no process in it but the server's own.
-        open(Path::new("/proc"), reading)?;
+        open(&processes, reading)?;
     }
     Ok(rules)
 }

@@ -51,7 +51,8 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Removes the container `name` of `engine`, a program by its full path, which gets this process's environment.
+    /// Removes the container `name` of `engine`, a program by its full path. Its client gets this process's environment,
+    /// unless there is [another](Self::with_env).
     #[must_use]
     pub fn new(engine: impl Into<OsString>, name: impl Into<OsString>) -> Self {
         Self { engine: engine.into(), name: name.into(), env: None }

@@ -6,8 +6,11 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Stat;
+
 use crate::confinement::Confinement;
-use crate::links;
+use crate::reach::{Lost, Reached, is_of_a_server, reach};
+use crate::spawn::variable;
 use crate::stage::Command;
 
 /// Parts of a folder in the home that the programs in it read.
@@ -16,7 +19,7 @@ const PARTS: &[&str] =
 
 /// A file or folder that the server may reach.
 pub(crate) struct Grant {
-    pub(crate) path: PathBuf,
+    pub(crate) reached: Reached,
     /// The server may change it.
     pub(crate) writable: bool,
     /// A device: the server may write to it, and not make others.
@@ -24,70 +27,78 @@ pub(crate) struct Grant {
 }
 
 impl Command<'_> {
-    /// Everything that this server may reach, as far as it exists.
+    /// Everything that this server may reach, as far as it exists. With `is_inside`, in its namespaces: all that is there
+    /// is granted already, so that every link may be followed.
     ///
     /// # Errors
-    /// When a named file or folder does not exist.
-    pub(crate) fn grants(&self) -> Result<Vec<Grant>, String> {
+    /// When a named file or folder does not exist, or a link leads to it that a server could have made.
+    pub(crate) fn grants(&self, is_inside: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
-        let mut add = |path: &Path, writable: bool, device: bool| {
-            if path.exists() {
-                grants.push(Grant { path: path.to_owned(), writable, device });
-            }
+        let mut add = |reached: Result<Reached, Lost>, writable: bool, device: bool| {
+            grants.extend(reached.ok().map(|reached| Grant { reached, writable, device }));
         };
+        let any = |_: &Path, _: &Stat| false;
         for path in Confinement::SYSTEM {
-            add(Path::new(path), false, false);
+            add(reach(Path::new(path), any), false, false);
         }
         for path in Confinement::DEVICES {
-            add(Path::new(path), false, true);
+            add(reach(Path::new(path), any), false, true);
         }
         // An entry that names no home means the one that the server gets.
-        let home = confinement.home.clone().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
+        let home = confinement.home.clone().or_else(|| variable("HOME").map(PathBuf::from));
         let folder = own_folder(home.as_deref());
-        let changeable = folder.iter().chain(&confinement.own).chain(&confinement.write);
-        let changeable: Vec<_> = changeable.filter_map(|path| path.canonicalize().ok()).collect();
-        let brought = installed_at(self.program, home.as_deref());
-        for path in brought.iter().filter(|path| links::first_within(path, &changeable).is_none()) {
-            add(path, false, false);
+        let changeable = confinement.own.iter().chain(&confinement.write).filter_map(|path| path.canonicalize().ok());
+        let changeable: Vec<_> = changeable.chain(folder.as_ref().map(|folder| folder.place.clone())).collect();
+        let is_own = |place: &Path, _: &Stat| !is_inside && changeable.iter().any(|folder| place.starts_with(folder));
+        for path in installed_at(self.program, home.as_deref(), &is_own) {
+            add(reach(&path, is_own), false, false);
         }
-        for path in folder.iter().chain(&confinement.own) {
-            add(path, true, false);
+        if let Some(folder) = folder {
+            add(Ok(folder), true, false);
+        }
+        if let Some(path) = &confinement.own {
+            add(reach(path, any), true, false);
         }
         for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
             for path in paths {
-                path.metadata().map_err(|error| format!("`sandbox.{field}` names {}: {error}", path.display()))?;
-                if let Some(link) = links::first_within(path, &changeable) {
-                    let (path, link) = (path.display(), link.display());
-                    return Err(format!(
-                        "`sandbox.{field}` names {path}, and the server could have made the link {link} itself: name what it \
-                         is to lead to"
-                    ));
+                let reached = reach(path, |place, folder| !is_inside && is_of_a_server(place, folder));
+                match reached {
+                    Err(Lost::Error(error)) => {
+                        return Err(format!("`sandbox.{field}` names {}: {error}", path.display()));
+                    }
+                    Err(Lost::Link(link)) => return Err(refusal(&format!("`sandbox.{field}`"), path, &link)),
+                    reached => add(reached, writable, false),
                 }
-                add(path, writable, false);
             }
         }
         Ok(grants)
     }
 }
 
+/// Why a path that `field` of an entry names is not followed through `link`.
+pub(crate) fn refusal(field: &str, path: &Path, link: &Path) -> String {
+    let (path, link) = (path.display(), link.display());
+    format!("{field} names {path}, and a server could have made the link {link} itself: name what it is to lead to")
+}
+
 /// The working folder, unless it is the user's home or holds it.
-fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
-    let folder = std::env::current_dir().ok()?;
+fn own_folder(home: Option<&Path>) -> Option<Reached> {
+    let folder = Reached::working_folder().ok()?;
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
-    let holds_home = home.is_some_and(|home| home.starts_with(&folder));
-    (folder != Path::new("/") && !holds_home).then_some(folder)
+    let holds_home = home.is_some_and(|home| home.starts_with(&folder.place));
+    (folder.place != Path::new("/") && !holds_home).then_some(folder)
 }
 
 /// Where `program` and what belongs to it are installed: `~/.nvm/versions/node/v22` for `…/v22/bin/node`, by the name that it
-/// was called and by the one that this leads to; and where the Python of a virtual environment is.
-fn installed_at(program: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+/// was called and by the one that this leads to; and where the Python of a virtual environment is. No link that `is_own`
+/// (the server's own) leads anywhere.
+fn installed_at(program: &Path, home: Option<&Path>, is_own: &impl Fn(&Path, &Stat) -> bool) -> Vec<PathBuf> {
     let homes: Vec<PathBuf> =
         home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]).flatten().collect();
-    let real = program.canonicalize().ok();
-    let programs = [Some(program.to_owned()), real];
-    let pythons = programs.clone().map(|program| program?.with_file_name("python").canonicalize().ok());
-    // A server may be able to put a link of this name there.
+    let real = |program: &Path| reach(program, is_own).ok().map(|reached| reached.place);
+    let programs = [Some(program.to_owned()), real(program)];
+    let pythons = programs.clone().map(|program| real(&program?.with_file_name("python")));
     let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
     programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &homes)).collect()
 }

@@ -66,6 +66,8 @@ pub mod mark;
 mod namespaces;
 pub mod protocol;
 #[cfg(target_os = "linux")]
+mod reach;
+#[cfg(target_os = "linux")]
 mod root;
 #[cfg(target_os = "linux")]
 mod seccomp;
@@ -88,6 +90,8 @@ pub use namespaces::support as namespaces_support;
 pub use protocol::Exit;
 #[cfg(target_os = "linux")]
 pub use seccomp::support as seccomp_support;
+#[cfg(target_os = "linux")]
+pub use spawn::SEAL;
 
 /// The first argument that turns a program into a supervisor. The full command line is `PROGRAM __toolrack-supervise
 /// FOLDER WORDS… -- COMMAND ARGS…`, with the words of a [`Confinement`] if the server has one, or of a [`container::Removal`]; it

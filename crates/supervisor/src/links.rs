@@ -6,22 +6,23 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::unistd::geteuid;
+
+use crate::confinement::Confinement;
 
 /// As many links as the kernel follows in one path.
-const LINKS: usize = 40;
+pub(crate) const LINKS: usize = 40;
 
-/// Follows `path` from the root on, and returns where it leads. `look` gets each place on the way, and whether the path
-/// goes on from there; it returns the target of the link at that place, if it is one.
+/// Follows `path` from the root on, and returns where it leads. `look` gets each place on the way; it returns the target of
+/// the link at that place, if it is one.
 ///
 /// # Errors
 /// Those of `look`, and `ELOOP` for too many links.
-pub(crate) fn walk(
-    path: &Path,
-    mut look: impl FnMut(&Path, bool) -> io::Result<Option<PathBuf>>,
-) -> io::Result<PathBuf> {
+fn walk(path: &Path, mut look: impl FnMut(&Path) -> io::Result<Option<PathBuf>>) -> io::Result<PathBuf> {
     let mut place = PathBuf::from("/");
     let mut rest: VecDeque<OsString> = parts(path).collect();
     let mut links = 0;
@@ -31,7 +32,7 @@ pub(crate) fn walk(
             continue;
         }
         let next = place.join(part);
-        let Some(target) = look(&next, !rest.is_empty())? else {
+        let Some(target) = look(&next)? else {
             place = next;
             continue;
         };
@@ -49,7 +50,7 @@ pub(crate) fn walk(
     Ok(place)
 }
 
-fn parts(path: &Path) -> impl Iterator<Item = OsString> {
+pub(crate) fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsString::from("..")),
@@ -57,18 +58,32 @@ fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// The first link on the way of `path` that is in one of `folders`, which are named without links. `path` is a full path.
+/// Whether a server, or a project that the user has, could have made a link at `place`, in a folder of the user `owner`
+/// with this `mode`: unless only the system may change that folder.
+pub(crate) fn could_be_made(place: &Path, owner: u32, mode: u32) -> bool {
+    if owner != 0 || mode & 0o022 != 0 {
+        return true;
+    }
+    // Root could have made it anywhere, and no server may change these.
+    let folder = place.parent().unwrap_or(place);
+    let is_system = folder == Path::new("/") || Confinement::SYSTEM.iter().any(|system| folder.starts_with(system));
+    geteuid().is_root() && !is_system
+}
+
+/// The first link on the way of `path` that a server, or a project that the user has, could have made. `path` is a full
+/// path.
 #[must_use]
-pub fn first_within(path: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
+pub fn first_of_a_server(path: &Path) -> Option<PathBuf> {
     let mut found = None;
-    let _ = walk(path, |place, _| {
+    let _ = walk(path, |place| {
         // What is no link, or cannot be read, leads nowhere else.
-        let target = place.read_link().ok();
-        if target.is_some() && folders.iter().any(|folder| place.starts_with(folder)) {
+        let Ok(target) = place.read_link() else { return Ok(None) };
+        let folder = place.parent().unwrap_or(place).metadata()?;
+        if could_be_made(place, folder.uid(), folder.mode()) {
             found = Some(place.to_owned());
             return Ok(None);
         }
-        Ok(target)
+        Ok(Some(target))
     });
     found
 }
@@ -85,31 +100,35 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);
-        for folder in ["theirs/deep", "mine/data"] {
-            fs::create_dir_all(at(folder)).unwrap();
-        }
-        symlink(at("mine"), at("theirs/link")).unwrap();
-        symlink("../link/data", at("theirs/deep/far")).unwrap();
-        symlink(at("theirs"), at("mine/in")).unwrap();
-        symlink("round", at("theirs/round")).unwrap();
-        let theirs = [at("theirs")];
+        fs::create_dir_all(at("folder/deep")).unwrap();
+        symlink(at("folder"), at("link")).unwrap();
+        symlink("../folder/round", at("folder/round")).unwrap();
         for (path, link) in [
-            ("mine/data", None),
-            ("mine/in", None),
-            ("mine/in/deep", None),
-            ("theirs/deep", None),
-            ("theirs/missing/x", None),
-            ("theirs/deep/../../mine", None),
-            ("theirs/link", Some("theirs/link")),
-            ("theirs/link/data", Some("theirs/link")),
-            ("mine/in/deep/far", Some("theirs/deep/far")),
-            ("mine/../theirs/link/..", Some("theirs/link")),
-            ("theirs/round", Some("theirs/round")),
+            ("folder/deep", None),
+            ("folder/missing/x", None),
+            ("folder/deep/../../folder", None),
+            ("link", Some("link")),
+            ("link/deep", Some("link")),
+            ("folder/../link/..", Some("link")),
+            ("folder/round", Some("folder/round")),
         ] {
-            assert_eq!(first_within(&at(path), &theirs), link.map(at), "{path}");
+            assert_eq!(first_of_a_server(&at(path)), link.map(at), "{path}");
         }
-        assert_eq!(walk(&at("theirs/round"), |place, _| Ok(place.read_link().ok())).unwrap_err().raw_os_error(), {
-            Some(Errno::ELOOP as i32)
-        });
+        let round = walk(&at("folder/round"), |place| Ok(place.read_link().ok()));
+        assert_eq!(round.unwrap_err().raw_os_error(), Some(Errno::ELOOP as i32));
+    }
+
+    #[test]
+    fn links_in_folders_that_only_the_system_may_change_are_followed() {
+        for (place, owner, mode, is_of_a_server) in [
+            ("/bin", 0, 0o755, false),
+            ("/usr/bin/python3", 0, 0o755, false),
+            ("/tmp/x", 0, 0o1777, true),
+            ("/home/me/x", 1000, 0o755, true),
+            ("/etc/x", 0, 0o775, true),
+            ("/srv/x/y", 0, 0o755, geteuid().is_root()),
+        ] {
+            assert_eq!(could_be_made(Path::new(place), owner, mode), is_of_a_server, "{place}");
+        }
     }
 }

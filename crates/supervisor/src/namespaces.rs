@@ -26,7 +26,7 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use crate::CONFINE;
 use crate::protocol::{EXIT_FD, VERDICT_FD};
 use crate::root;
-use crate::spawn::{inherited, release_streams, start};
+use crate::spawn::{inherited, release_streams, start_ours};
 use crate::stage::{Command, Failure, INSIDE, Inside, Stage};
 
 /// How long what a server left behind may take to end after `SIGTERM`.
@@ -79,7 +79,7 @@ pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<
     let [told, exit_theirs] = [above(told.into()).map_err(bare)?, above(exit_theirs.into()).map_err(bare)?];
     let stage = Stage::First { keeper: getpid().as_raw(), own_network };
     let words = stage.command(command.words.iter().cloned());
-    let first = start(&words, &[(told.as_raw_fd(), VERDICT_FD), (exit_theirs.as_raw_fd(), EXIT_FD)])
+    let first = start_ours(&words, &[(told.as_raw_fd(), VERDICT_FD), (exit_theirs.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::Bare(errno.to_string()))?;
     drop((told, exit_theirs));
     let _ = SigSet::all().thread_block();
@@ -143,15 +143,15 @@ pub(crate) fn be_first(
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-first");
     end_with(keeper)?;
-    let grants = command.grants().map_err(Failure::Refused)?;
-    let grants: Vec<_> = grants.into_iter().filter(|grant| !grant.path.starts_with("/proc")).collect();
+    let grants = command.grants(false).map_err(Failure::Refused)?;
+    let grants = grants.into_iter().filter(|grant| !grant.reached.place.starts_with("/proc")).collect();
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
-    let is_fresh = root::enter(&grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
+    let is_fresh = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
     give_up_capabilities().map_err(|error| Failure::Bare(error.to_string()))?;
     let mut told = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
     let _ = told.write_all(INSIDE.as_bytes());
     let words = Stage::Inside(Inside { is_fresh, own_network }).command(command.words.iter().cloned());
-    let server = match start(&words, &[(told.as_raw_fd(), VERDICT_FD)]) {
+    let server = match start_ours(&words, &[(told.as_raw_fd(), VERDICT_FD)]) {
         Ok(server) => server,
         Err(errno) => {
             *verdict = Some(told);
@@ -263,5 +263,5 @@ pub(crate) fn probe() -> Result<(), String> {
         .and_then(|()| write("uid_map", format!("{user} {user} 1")))
         .and_then(|()| write("gid_map", format!("{group} {group} 1")))
         .map_err(|error| error.to_string())?;
-    root::enter(&[], Path::new("/"), false).map(drop)
+    root::enter(Vec::new(), Path::new("/"), false).map(drop)
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, pivot_root};
 
 use crate::grants::Grant;
-use crate::links;
+use crate::reach::{Reached, reach};
 
 /// The place of the system's root while the new one is built, and the place where that is built.
 const OLD: &str = "/old";
@@ -37,22 +38,22 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 ///
 /// # Errors
 /// The system's error. This process is of no use then.
-pub(crate) fn enter(grants: &[Grant], folder: &Path, by_tcp: bool) -> Result<bool, String> {
+pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, by_tcp: bool) -> Result<bool, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| format!("{what}: {error}")
     };
+    let resolver = if by_tcp { reach(Path::new(RESOLVER), |_, _| false).ok() } else { None };
     begin().map_err(|error| format!("a new root: {error}"))?;
     let mut builder = Builder::default();
-    for grant in grants {
-        let at = builder.place(&grant.path).map_err(failed(&grant.path.display().to_string()))?;
-        *builder.binds.entry(at).or_default() |= grant.writable;
+    for Grant { reached, writable, .. } in grants {
+        let name = reached.place.display().to_string();
+        builder.add(reached, writable).map_err(failed(&name))?;
     }
-    let resolver = if by_tcp { builder.place(Path::new(RESOLVER)).ok() } else { None };
     builder.bind().map_err(failed("what it may read"))?;
-    builder.folder(folder).map_err(failed("its working folder"))?;
+    self::folder(&within(NEW, folder)).map_err(failed("its working folder"))?;
     if let Some(resolver) = resolver {
-        resolve_by_tcp(&resolver).map_err(failed(RESOLVER))?;
+        resolve_by_tcp(&resolver.place).map_err(failed(RESOLVER))?;
     }
     for (name, target) in DEVICE_LINKS {
         drop(symlink(target, Path::new(NEW).join(name)));
@@ -120,56 +121,58 @@ fn within(root: &str, path: &Path) -> PathBuf {
     Path::new(root).join(path.strip_prefix("/").unwrap_or(path))
 }
 
+/// A part of the new root.
+struct Part {
+    file: OwnedFd,
+    is_folder: bool,
+    writable: bool,
+}
+
 #[derive(Default)]
 struct Builder {
-    /// The files of the new root by their own place, and whether they can be changed. In order of their paths: parents
-    /// come first.
-    binds: BTreeMap<PathBuf, bool>,
+    /// The parts of the new root by their own place. In order of their paths: parents come first.
+    parts: BTreeMap<PathBuf, Part>,
 }
 
 impl Builder {
-    /// Creates the way to `path` with all links in it, and returns its own place.
-    fn place(&mut self, path: &Path) -> io::Result<PathBuf> {
-        links::walk(path, |place, goes_on| {
-            let (old, new) = (within(OLD, place), within(NEW, place));
-            if !fs::symlink_metadata(&old)?.is_symlink() {
-                if goes_on {
-                    folder(&new)?;
-                }
-                return Ok(None);
+    /// Creates the way to what was reached, with all links in it.
+    fn add(&mut self, reached: Reached, writable: bool) -> io::Result<()> {
+        let Reached { file, place, links, is_folder } = reached;
+        for (link, target) in links {
+            let at = within(NEW, &link);
+            folder(at.parent().unwrap_or(&at))?;
+            if fs::symlink_metadata(&at).is_err() {
+                symlink(target, &at)?;
             }
-            let target = fs::read_link(&old)?;
-            if fs::symlink_metadata(&new).is_err() {
-                symlink(&target, &new)?;
-            }
-            Ok(Some(target))
-        })
+        }
+        let at = within(NEW, &place);
+        folder(at.parent().unwrap_or(&at))?;
+        self.parts.entry(place).or_insert(Part { file, is_folder, writable }).writable |= writable;
+        Ok(())
     }
 
+    /// Mounts the parts; leaves out those that are in one above them.
     fn bind(&mut self) -> io::Result<()> {
-        let mut done: Vec<(PathBuf, bool)> = Vec::new();
-        for (path, writable) in std::mem::take(&mut self.binds) {
-            let covered = done.iter().any(|(above, wider)| path.starts_with(above) && (*wider || !writable));
-            if covered {
+        let mut done: BTreeMap<PathBuf, Part> = BTreeMap::new();
+        for (path, part) in std::mem::take(&mut self.parts) {
+            let is_covered =
+                |(above, wider): (&PathBuf, &Part)| path.starts_with(above) && (wider.writable || !part.writable);
+            if done.iter().any(is_covered) {
                 continue;
             }
-            let (from, to) = (within(OLD, &path), within(NEW, &path));
-            if from.is_dir() {
+            let to = within(NEW, &path);
+            if part.is_folder {
                 folder(&to)?;
             } else if !to.exists() {
                 fs::write(&to, "")?;
             }
+            // What was reached, and not what its path leads to by now.
+            let from = Path::new(OLD).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
             bind(&from, &to)?;
-            done.push((path, writable));
+            done.insert(path, part);
         }
-        self.binds = done.into_iter().collect();
+        self.parts = done;
         Ok(())
-    }
-
-    /// Creates the working folder, empty if it is not the server's.
-    fn folder(&mut self, path: &Path) -> io::Result<()> {
-        let place = self.place(path)?;
-        folder(&within(NEW, &place))
     }
 
     /// Makes everything read-only that must not change.
@@ -181,7 +184,7 @@ impl Builder {
             let at = unescaped(at);
             let Ok(place) = at.strip_prefix(NEW) else { continue };
             let place = Path::new("/").join(place);
-            if self.binds.iter().any(|(path, writable)| *writable && place.starts_with(path)) {
+            if self.parts.iter().any(|(path, part)| part.writable && place.starts_with(path)) {
                 continue;
             }
             let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;

@@ -12,18 +12,43 @@ use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_s
 use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout};
 
-/// Starts `command` in a process group of its own, with this process's streams, environment and working folder.
+/// What stands before the names of the server's variables until the server itself begins. The loader of programs obeys
+/// some variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`), and must not obey the server's where this program runs: it is not
+/// confined yet, or never.
+pub const SEAL: &str = ":";
+
+/// The server's variables.
+pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
+    env::vars_os().filter_map(|(name, value)| {
+        let name = name.as_bytes().strip_prefix(SEAL.as_bytes())?;
+        Some((OsString::from_vec(name.to_vec()), value))
+    })
+}
+
+/// This variable of the server's.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    env::var_os(format!("{SEAL}{name}"))
+}
+
+/// Starts a program of the user's, such as the server, with the server's variables: see [`start`].
+pub(crate) fn start_theirs(command: &[OsString]) -> Result<Pid, Errno> {
+    start(command, &environment().collect::<Vec<_>>(), &[])
+}
+
+/// Starts this program once more, with the server's variables still sealed: see [`start`]. `passed`: descriptors of this
+/// process, and those as which it finds them.
+pub(crate) fn start_ours(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
+    start(command, &env::vars_os().collect::<Vec<_>>(), passed)
+}
+
+/// Starts `command` in a process group of its own, with this process's streams and working folder.
 ///
 /// `posix_spawn` because, unlike `std::process::Command`, it can unblock the signals that are blocked here.
-///
-/// `passed`: descriptors of this process, and those as which it finds them.
-pub(crate) fn start(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
+fn start(command: &[OsString], variables: &[(OsString, OsString)], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
     let command: Vec<CString> = command.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
     let program = command.first().ok_or(Errno::EINVAL)?;
-    let mut environment = Vec::new();
-    for (name, value) in env::vars_os() {
-        environment.push(c_string(&[name.into_vec(), value.into_vec()].join(&b'='))?);
-    }
+    let variables = variables.iter().map(|(name, value)| c_string(&[name.as_bytes(), value.as_bytes()].join(&b'=')));
+    let environment: Vec<CString> = variables.collect::<Result<_, _>>()?;
 
     let mut attributes = PosixSpawnAttr::init()?;
     attributes.set_sigmask(&SigSet::empty())?;

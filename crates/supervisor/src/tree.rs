@@ -22,9 +22,11 @@ use nix::unistd::{Pid, chdir, close, getpid, setsid};
 
 use crate::confinement::Confinement;
 use crate::container::{ClientEnd, ENGINE_FAILED, Removal, is_readable};
+use crate::grants::refusal;
 use crate::mark::mark_this;
 use crate::protocol::{Exit, ORDERS_FD, Order, REPORTS_FD, Report, VERDICT_FD};
-use crate::spawn::{release_streams, start};
+use crate::reach::{Lost, is_of_a_server, reach};
+use crate::spawn::{environment, release_streams, start_ours, start_theirs};
 use crate::stage::{HELPERS, INSIDE, Stage};
 use crate::table::{self, Identity};
 
@@ -73,17 +75,13 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
             return ExitCode::from(COULD_NOT_SUPERVISE);
         }
     };
-    if let Err(errno) = chdir(folder) {
-        tell(&mut reports, Report::FolderFailed(errno as i32));
-        return ExitCode::from(COULD_NOT_START);
-    }
     let container = Removal::of_words(words, command.first());
+    let container = container.map(|removal| removal.with_env(environment().collect()));
     let is_confined = !words.is_empty() && container.is_none();
-    let started = if is_confined {
-        start_confined(words, command)
-    } else {
-        start(command, &[]).map(|server| (server, 0)).map_err(Report::of_errno)
-    };
+    let started = enter(Path::new(folder), is_confined).and_then(|()| match is_confined {
+        true => start_confined(words, command),
+        false => start_theirs(command).map(|server| (server, 0)).map_err(Report::of_errno),
+    });
     let (server, helpers) = match started {
         Ok(started) => started,
         Err(report) => {
@@ -103,6 +101,23 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     let left = tree.watch(orders, &signals);
     tell(&mut tree.reports, Report::Finished { left });
     tree.exit_code()
+}
+
+/// Makes `folder` the working folder. That of a confined server is one that it may change: no link leads to it that a
+/// server could have made.
+fn enter(folder: &Path, is_confined: bool) -> Result<(), Report> {
+    let failed = |errno: i32| Report::FolderFailed(errno);
+    if !is_confined {
+        return chdir(folder).map_err(|errno| failed(errno as i32));
+    }
+    match reach(folder, is_of_a_server) {
+        Ok(reached) => rustix::process::fchdir(&reached.file).map_err(|errno| failed(errno.raw_os_error())),
+        Err(Lost::Error(error)) => Err(failed(error.raw_os_error().unwrap_or(Errno::EIO as i32))),
+        Err(Lost::Link(link)) => {
+            let _ = io::stderr().write_all(format!("{}\n", refusal("`cwd`", folder, &link)).as_bytes());
+            Err(Report::ConfineFailed)
+        }
+    }
 }
 
 /// Writes one report. The host may be gone: then no process reads it.
@@ -207,7 +222,7 @@ fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid
     // Its end of file must be the launcher's alone, and it must not be what it is put in the place of.
     let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
     let words = words.iter().cloned().chain(["--".into()]).chain(command.iter().cloned());
-    let launcher = start(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
+    let launcher = start_ours(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
     drop(verdict);
     let mut said = String::new();
     let _ = (&mut heard).take(VERDICT_BYTES).read_to_string(&mut said);

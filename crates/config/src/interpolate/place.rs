@@ -1,6 +1,9 @@
 //! The working folder of a child, and its `PATH`.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use toolrack_host::{
     ChildPlan, ResolveError,
@@ -24,12 +27,13 @@ pub(super) fn clean(spec: &Stdio, plan: &mut ChildPlan) {
     }
 }
 
-/// Makes the folder of one server below `own`, if `cwd` is that. Only the user may look into it.
-pub(super) fn make(cwd: &Path, own: &Path) -> Result<(), ResolveError> {
+/// Makes the folder of one server below `own`, if `cwd` is that; returns its own place: no server makes the links of the
+/// user on the way to `own`. Only the user may look into it.
+pub(super) fn make(cwd: &Path, own: &Path) -> Result<PathBuf, ResolveError> {
     if cwd.parent() != Some(own) {
-        return Ok(());
+        return Ok(cwd.to_owned());
     }
-    let made = private(own).and_then(|()| private(cwd));
+    let made = private(own).and_then(|()| private(cwd)).and_then(|()| cwd.canonicalize());
     made.map_err(|error| {
         ResolveError::new(format!("its working folder {} cannot be made: {}", cwd.display(), error.kind()))
     })

@@ -55,6 +55,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_home_is_not_the_servers_because_it_runs_there,
         what_cannot_be_had_starts_nothing_and_says_why,
         a_link_that_a_server_made_leads_nowhere_at_its_next_start,
+        no_link_that_a_server_could_have_made_leads_to_its_working_folder,
+        what_the_loader_is_told_for_a_server_counts_for_nothing_of_ours,
         an_exit_is_told_as_it_was_also_from_a_sandbox,
         what_a_confined_server_leaves_behind_ends_with_it_and_in_order,
         nothing_of_a_confined_server_survives_its_host_and_its_supervisor,
@@ -333,6 +335,11 @@ async fn a_link_that_a_server_made_leads_nowhere_at_its_next_start(lab: Lab) {
     // As a virtual environment has one, which leads to where Python is installed.
     symlink(at("home/keys/id"), at("work/python")).unwrap();
     symlink(at("home"), at("work/run")).unwrap();
+    // A program that looks as if its folder were where a Python is installed.
+    fs::create_dir_all(at("home/code/private/bin")).unwrap();
+    fs::write(at("home/code/private/env"), "canary").unwrap();
+    lab::write(&at("home/code/private/bin/python-check"), b"#!/bin/sh\n", 0o755);
+    symlink(at("home/code/private/bin/python-check"), at("work/python3")).unwrap();
     lab::write(&at("work/server"), b"#!/bin/sh\ncat \"$@\"; echo ran\n", 0o755);
     let confinement = Confinement { home: Some(at("home")), ..Confinement::default() };
     let start = async |program: &str, args: &[&str], confinement: Confinement| {
@@ -348,13 +355,79 @@ async fn a_link_that_a_server_made_leads_nowhere_at_its_next_start(lab: Lab) {
     let [key, notes] = ["home/keys/id", "home/notes"].map(|file| at(file).to_str().unwrap().to_owned());
     for confinement in both(&confinement) {
         assert_eq!(start("work/server", &[&key], confinement.clone()).await.unwrap(), "ran\n");
+        let private = at("home/code/private/env").to_str().unwrap().to_owned();
+        for name in ["python", "python3"] {
+            let _ = fs::remove_file(at("work/python"));
+            symlink(at("home/code/private/bin/python-check"), at("work").join(name)).unwrap_or_default();
+            assert_eq!(start("work/server", &[&private], confinement.clone()).await.unwrap(), "ran\n", "{name}");
+        }
+        // The way to its program leads through a link of its own as well.
         let script = format!("cat {notes}; echo ran");
-        assert_eq!(start("work/run/bin/sh", &["-c", &script], confinement.clone()).await.unwrap(), "ran\n");
+        let error = start("work/run/bin/sh", &["-c", &script], confinement.clone()).await.unwrap_err();
+        assert!(matches!(error, SpawnError::NotConfined { .. }), "{error}");
         let (read, write) = (vec![at("work/data")], vec![at("work/data")]);
         for named in [Confinement { read, ..confinement.clone() }, Confinement { write, ..confinement }] {
             let error = start("work/server", &[&key], named).await.unwrap_err();
             assert!(error.to_string().contains("could have made the link"), "{error}");
         }
+    }
+}
+
+async fn no_link_that_a_server_could_have_made_leads_to_its_working_folder(lab: Lab) {
+    let all = tempfile::tempdir().unwrap();
+    let all = all.path().canonicalize().unwrap();
+    for folder in ["keys", "work/sub"] {
+        fs::create_dir_all(all.join(folder)).unwrap();
+    }
+    fs::write(all.join("keys/id"), "canary").unwrap();
+    let (work, sub) = (all.join("work"), all.join("work/sub"));
+    for named in [Confinement { write: vec![work], ..Confinement::default() }, Confinement::default()] {
+        for confinement in both(&named) {
+            let start = async || {
+                let command = lab.command(sh("cat id; echo ran"));
+                let confinement = Some(Box::new(confinement.clone()));
+                let command = ChildCommand { confinement, cwd: Some(sub.clone()), ..command };
+                let mut child = spawn(command, None, &lab.tasks).await?;
+                let mut out = String::new();
+                timeout(SOON, child.stdout.read_to_string(&mut out)).await.unwrap().unwrap();
+                lab.finish(child.handle).await;
+                Ok::<_, SpawnError>(out)
+            };
+            assert_eq!(start().await.unwrap(), "ran\n");
+            fs::rename(&sub, all.join("work/was")).unwrap();
+            symlink(all.join("keys"), &sub).unwrap();
+            let error = start().await.unwrap_err();
+            assert!(error.to_string().contains("`cwd` names"), "{error}");
+            assert!(error.to_string().contains("could have made the link"), "{error}");
+            fs::remove_file(&sub).unwrap();
+            fs::rename(all.join("work/was"), &sub).unwrap();
+        }
+    }
+}
+
+/// The loader of programs obeys variables. With these, it writes a file for each process that obeys them.
+async fn what_the_loader_is_told_for_a_server_counts_for_nothing_of_ours(lab: Lab) {
+    let all = tempfile::tempdir().unwrap();
+    let told = all.path().join("told");
+    let confined = both(&Confinement::default()).map(Some);
+    for confinement in [None].into_iter().chain(confined) {
+        let mut command = lab.command(sh("echo $LD_DEBUG_OUTPUT; echo $$"));
+        command.env.push(("LD_DEBUG".into(), "libs".into()));
+        command.env.push(("LD_DEBUG_OUTPUT".into(), told.clone().into()));
+        let is_confined = confinement.is_some();
+        let command = ChildCommand { confinement: confinement.map(Box::new), ..command };
+        let mut child = spawn(command, None, &lab.tasks).await.unwrap();
+        let mut out = String::new();
+        timeout(SOON, child.stdout.read_to_string(&mut out)).await.unwrap().unwrap();
+        lab.finish(child.handle).await;
+        // The loader of a server that cannot write the file writes before these.
+        let [pid, variable] = out.lines().rev().take(2).collect::<Vec<_>>().try_into().unwrap();
+        assert_eq!(variable, told.to_str().unwrap(), "the server gets its variables");
+        let files = fs::read_dir(all.path()).unwrap().map(|file| file.unwrap().path());
+        // A server in a sandbox cannot write it.
+        let wanted: Vec<_> = (!is_confined).then(|| told.with_extension(pid)).into_iter().collect();
+        assert_eq!(files.collect::<Vec<_>>(), wanted);
+        wanted.iter().for_each(|file| fs::remove_file(file).unwrap());
     }
 }
 

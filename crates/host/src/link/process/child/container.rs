@@ -93,8 +93,6 @@ impl Enclosure {
 /// Follows links, as the engine would. A mount that does not exist is for the engine to refuse.
 #[expect(clippy::disallowed_methods, reason = "what a container sees are files")]
 fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
-    let changeable = mounts.iter().filter(|mount| mount.write);
-    let changeable: Vec<_> = changeable.filter_map(|mount| Path::new(&mount.source).canonicalize().ok()).collect();
     for Mount { source, write, .. } in mounts {
         let is_socket = |path: &Path| path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket());
         let is_too_much = |real: &Path| Mount::gives_too_much(real, *write) || is_socket(real);
@@ -102,10 +100,11 @@ fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
             let why = format!("mounting {source} would give it the whole machine");
             return Err(SpawnError::NotContained { why });
         }
-        if let Some(link) = links::first_within(Path::new(source), &changeable) {
+        if let Some(link) = links::first_of_a_server(Path::new(source)) {
             let link = link.display();
-            let why =
-                format!("the server could have made the link {link} itself, which is on the way to its mount {source}");
+            let why = format!(
+                "`container.mounts` names {source}, and a server could have made the link {link} itself: name what it is to lead to"
+            );
             return Err(SpawnError::NotContained { why });
         }
     }

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::link::process::child::{ChildCommand, resolve::Resolved};
 use toolrack_supervisor::{
-    MARKER,
+    MARKER, SEAL,
     container::Removal,
     protocol::{ORDERS_FD, REPORTS_FD},
 };
@@ -124,11 +124,16 @@ fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Remov
     all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 
-/// `NAME=VALUE` for each name; of several values the last counts.
+/// `:NAME=VALUE` for each name; of several values the last counts. The supervisor takes the [`SEAL`] off for the server.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     let unique: BTreeMap<&OsStr, &OsStr> =
         env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
-    unique.into_iter().map(|(name, value)| Ok(CString::new([name.as_bytes(), value.as_bytes()].join(&b'='))?)).collect()
+    unique
+        .into_iter()
+        .map(|(name, value)| {
+            Ok(CString::new([&[SEAL.as_bytes(), name.as_bytes()].concat(), value.as_bytes()].join(&b'='))?)
+        })
+        .collect()
 }
 
 /// A supervisor's process. Its id is not used again until it is collected.

@@ -1,0 +1,178 @@
+//! Paths of a confined server, each followed once and held open: what was looked at is what is granted, whatever the
+//! path leads to a moment later.
+
+#![expect(clippy::disallowed_methods, reason = "a program of its own: it opens what its server may reach")]
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat};
+
+use crate::links::{LINKS, could_be_made, parts};
+
+/// A file or folder, held open (`O_PATH`).
+pub(crate) struct Reached {
+    pub(crate) file: OwnedFd,
+    /// Its own place, without links.
+    pub(crate) place: PathBuf,
+    /// The links on the way, each with its target.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    pub(crate) is_folder: bool,
+}
+
+/// Why a path was not followed to its end.
+pub(crate) enum Lost {
+    /// This link on the way is refused.
+    Link(PathBuf),
+    Error(io::Error),
+}
+
+impl From<rustix::io::Errno> for Lost {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::Error(errno.into())
+    }
+}
+
+impl Reached {
+    fn new(file: OwnedFd, place: PathBuf, links: Vec<(PathBuf, PathBuf)>) -> Result<Self, Lost> {
+        let is_folder = FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Directory;
+        Ok(Self { file, place, links, is_folder })
+    }
+
+    /// The working folder of this process.
+    pub(crate) fn working_folder() -> Result<Self, Lost> {
+        let file = open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Self::new(file, std::env::current_dir().map_err(Lost::Error)?, Vec::new())
+    }
+}
+
+/// Follows `path`, a full path, from the root on. `refuses` gets the place of each link and what the folder around it is
+/// like; a link that it refuses ends the way.
+pub(crate) fn reach(path: &Path, refuses: impl Fn(&Path, &Stat) -> bool) -> Result<Reached, Lost> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = open("/", flags | OFlags::DIRECTORY, Mode::empty())?;
+    let mut way: Vec<(OsString, OwnedFd)> = Vec::new();
+    let mut rest: VecDeque<OsString> = parts(path).collect();
+    let mut links = Vec::new();
+    while let Some(part) = rest.pop_front() {
+        if part == ".." {
+            way.pop();
+            continue;
+        }
+        let folder = way.last().map_or(root.as_fd(), |(_, folder)| folder.as_fd());
+        let next = openat(folder, &part, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&next)?.st_mode) != FileType::Symlink {
+            way.push((part, next));
+            continue;
+        }
+        let place = place(&way).join(part);
+        if refuses(&place, &fstat(folder)?) {
+            return Err(Lost::Link(place));
+        }
+        if links.len() == LINKS {
+            return Err(Lost::Error(Errno::ELOOP.into()));
+        }
+        let target = PathBuf::from(OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes()));
+        if target.is_absolute() {
+            way.clear();
+        }
+        for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
+            rest.push_front(part);
+        }
+        links.push((place, target));
+    }
+    let place = place(&way);
+    Reached::new(way.pop().map_or(root, |(_, file)| file), place, links)
+}
+
+fn place(way: &[(OsString, OwnedFd)]) -> PathBuf {
+    Path::new("/").join(way.iter().map(|(part, _)| part).collect::<PathBuf>())
+}
+
+/// Whether a server could have made the link at `place`, in `folder`.
+pub(crate) fn is_of_a_server(place: &Path, folder: &Stat) -> bool {
+    could_be_made(place, folder.st_uid, folder.st_mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, RenameFlags};
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_held_open_with_its_own_place_and_the_links_on_its_way() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("real/deep")).unwrap();
+        fs::write(root.join("real/deep/file"), "old").unwrap();
+        symlink("real/../real", root.join("link")).unwrap();
+        let reached = reach(&root.join("link/deep/../deep/file"), |_, _| false).ok().unwrap();
+        assert_eq!(reached.place, root.join("real/deep/file"));
+        assert_eq!(reached.links, [(root.join("link"), PathBuf::from("real/../real"))]);
+        assert!(!reached.is_folder);
+        // Another file takes its place: the one that is held open stays what it was.
+        fs::write(root.join("other"), "new").unwrap();
+        fs::rename(root.join("other"), root.join("real/deep/file")).unwrap();
+        let (held, named) = (fstat(&reached.file).unwrap(), rustix::fs::stat(root.join("real/deep/file")).unwrap());
+        assert_ne!(held.st_ino, named.st_ino);
+        assert!(
+            matches!(reach(&root.join("link/deep"), |_, _| true), Err(Lost::Link(link)) if link == root.join("link"))
+        );
+        assert!(matches!(reach(&root.join("none"), |_, _| false), Err(Lost::Error(_))));
+    }
+
+    #[test]
+    fn a_link_that_changes_places_with_a_folder_while_it_is_looked_at_is_never_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (data, link, keys) = (root.join("data"), root.join("link"), root.join("keys"));
+        fs::create_dir_all(&data).unwrap();
+        fs::create_dir_all(&keys).unwrap();
+        symlink(&keys, &link).unwrap();
+        let secret = rustix::fs::stat(&keys).unwrap().st_ino;
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let (mut reached, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = rustix::fs::renameat_with(CWD, &data, CWD, &link, RenameFlags::EXCHANGE);
+                }
+            });
+            while reached + refused < 20_000 {
+                match reach(&data, is_of_a_server) {
+                    Ok(found) => {
+                        assert!(found.links.is_empty() && found.place == data);
+                        assert_ne!(fstat(&found.file).unwrap().st_ino, secret);
+                        reached += 1;
+                    }
+                    Err(Lost::Link(at)) => {
+                        assert_eq!(at, data);
+                        refused += 1;
+                    }
+                    // The link was gone between two looks at it.
+                    Err(Lost::Error(_)) => {}
+                }
+            }
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert!(reached > 0 && refused > 0, "{reached} {refused}: both were met");
+    }
+
+    #[test]
+    fn only_links_of_the_system_are_beyond_what_a_server_could_have_made() {
+        let root = tempfile::tempdir().unwrap();
+        symlink("/", root.path().join("link")).unwrap();
+        let link = root.path().canonicalize().unwrap().join("link");
+        assert!(matches!(reach(&link, is_of_a_server), Err(Lost::Link(at)) if at == link));
+        assert!(reach(Path::new("/bin/sh"), is_of_a_server).is_ok());
+    }
+}
