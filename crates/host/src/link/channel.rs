@@ -16,7 +16,7 @@ use crate::link::{
     error::LinkError,
     framing::envelope::{MAX_DEPTH, Reason, depth_exceeds},
     http::HttpWire,
-    inbound::{Airborne, Closed, Flight, Inbound},
+    inbound::{Closed, Inbound, OpenRequest, Registered},
     message::{Answered, Outgoing},
 };
 
@@ -86,9 +86,9 @@ impl Channel {
 
     /// Sends a request and waits for its answer, or for the end of the connection. Has no time bound; dropping the
     /// future cancels the request.
-    pub(crate) async fn ask<P: Serialize>(&self, ask: Ask<'_, P>, flight: Option<Flight>) -> Answered {
-        match flight {
-            Some(flight) => self.fly(ask, &mut self.takeoff(flight)).await,
+    pub(crate) async fn ask<P: Serialize>(&self, ask: Ask<'_, P>, request: Option<OpenRequest>) -> Answered {
+        match request {
+            Some(request) => self.send_registered(ask, &mut self.register(request)).await,
             None => self.send(self.next_id(), ask, None).await,
         }
     }
@@ -117,14 +117,14 @@ impl Channel {
     }
 
     /// Registers a request that is about to be sent, for progress and questions; they reach it until it is dropped.
-    pub(crate) fn takeoff(&self, flight: Flight) -> Airborne {
-        self.inbound.takeoff(self.next_id(), flight)
+    pub(crate) fn register(&self, request: OpenRequest) -> Registered {
+        self.inbound.register(self.next_id(), request)
     }
 
     /// Sends a registered request; otherwise like [`Self::ask`].
-    pub(crate) async fn fly<P: Serialize>(&self, ask: Ask<'_, P>, airborne: &mut Airborne) -> Answered {
-        let answer = self.send(airborne.id, ask, Some(airborne.id)).await;
-        airborne.answered();
+    pub(crate) async fn send_registered<P: Serialize>(&self, ask: Ask<'_, P>, registered: &mut Registered) -> Answered {
+        let answer = self.send(registered.id, ask, Some(registered.id)).await;
+        registered.answered();
         answer
     }
 

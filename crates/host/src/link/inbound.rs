@@ -78,7 +78,7 @@ pub(crate) trait Outlet: Send + Sync {
 pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// A request of ours that waits for its answer.
-pub(crate) struct Flight {
+pub(crate) struct OpenRequest {
     pub(crate) clock: Arc<Clock>,
     pub(crate) asker: SharedAsker,
     pub(crate) caller: Caller,
@@ -87,16 +87,16 @@ pub(crate) struct Flight {
     given_up: CancellationToken,
 }
 
-impl Flight {
+impl OpenRequest {
     pub(crate) fn new(clock: Arc<Clock>, by: (SharedAsker, Caller), on_progress: Option<OnProgress>) -> Self {
         let (asker, caller) = by;
         Self { clock, asker, caller, on_progress, given_up: CancellationToken::new() }
     }
 }
 
-impl fmt::Debug for Flight {
+impl fmt::Debug for OpenRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flight").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("OpenRequest").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 
@@ -159,6 +159,20 @@ enum Shown {
     Resources,
 }
 
+/// What is under way on a connection, and what was reported lately.
+#[derive(Default)]
+struct Open {
+    /// Requests of ours that wait for their answers, by their ids.
+    requests: HashMap<i64, Arc<OpenRequest>>,
+    /// What the server may take back, by its id as JSON: its questions that are being answered and, in the modern era,
+    /// our subscriptions.
+    revocable: HashMap<String, CancellationToken>,
+    /// Requests for subscriptions that are not acknowledged yet.
+    acknowledgements: HashMap<i64, oneshot::Sender<Vec<String>>>,
+    /// By [`Shown`].
+    told: [Told; 2],
+}
+
 /// The receiving end of one connection.
 pub(crate) struct Inbound {
     pub(crate) server: ServerName,
@@ -170,15 +184,10 @@ pub(crate) struct Inbound {
     /// Tasks of this connection; they end with `stop`.
     pub(crate) tracker: TaskTracker,
     pub(crate) stop: CancellationToken,
-    flights: Mutex<HashMap<i64, Arc<Flight>>>,
+    open: Mutex<Open>,
     answering: Arc<Semaphore>,
-    /// What the server may take back, by its id as JSON: its questions that are being answered and, in the modern era,
-    /// our subscriptions.
-    revocable: Mutex<HashMap<String, CancellationToken>>,
     our_tasks: OurTasks,
     talk: Rate,
-    /// By [`Shown`].
-    told: Mutex<[Told; 2]>,
     noise: Noise,
     /// Which pages the server may ask the user to open.
     pages: OnceLock<Guard>,
@@ -186,8 +195,6 @@ pub(crate) struct Inbound {
     watched: OnceLock<Arc<Watched>>,
     /// A task keeps up the subscriptions of this connection.
     pub(crate) subscribing: AtomicBool,
-    /// Requests for subscriptions that are not acknowledged yet.
-    acknowledgements: Mutex<HashMap<i64, oneshot::Sender<Vec<String>>>>,
 }
 
 impl fmt::Debug for Inbound {
@@ -215,14 +222,14 @@ impl Inbound {
     /// Receives the resources that the server agrees to when it acknowledges the subscription `id`.
     pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
         let (tell, told) = oneshot::channel();
-        let mut waiting = self.acknowledgements();
+        let waiting = &mut self.open().acknowledgements;
         waiting.retain(|_, waiting| !waiting.is_closed());
         waiting.insert(id, tell);
         told
     }
 
-    fn acknowledgements(&self) -> MutexGuard<'_, HashMap<i64, oneshot::Sender<Vec<String>>>> {
-        self.acknowledgements.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The server as the one that asks.
@@ -248,23 +255,20 @@ impl Inbound {
             our_tasks: OurTasks::new(tracker.clone(), stop.clone()),
             tracker,
             stop,
-            flights: Mutex::default(),
+            open: Mutex::default(),
             answering: Arc::new(Semaphore::new(server_requests)),
-            revocable: Mutex::default(),
             talk: Rate::new(TALK_PER_SECOND),
-            told: Mutex::default(),
             watched: OnceLock::new(),
             subscribing: AtomicBool::new(false),
-            acknowledgements: Mutex::default(),
             noise: Noise::default(),
         })
     }
 
     /// Registers a request for progress and questions until the guard is dropped.
-    pub(crate) fn takeoff(self: &Arc<Self>, id: i64, flight: Flight) -> Airborne {
-        let given_up = flight.given_up.clone();
-        self.flights().insert(id, Arc::new(flight));
-        Airborne { id, inbound: self.clone(), given_up: Some(given_up) }
+    pub(crate) fn register(self: &Arc<Self>, id: i64, request: OpenRequest) -> Registered {
+        let given_up = request.given_up.clone();
+        self.open().requests.insert(id, Arc::new(request));
+        Registered { id, inbound: self.clone(), given_up: Some(given_up) }
     }
 
     /// Takes a notification or a request of the server. `from` is the request of ours on whose stream it came, where
@@ -337,10 +341,10 @@ impl Inbound {
         if from.is_some_and(|from| from != token) {
             return;
         }
-        let flight = self.flights().get(&token).cloned();
-        if let Some(flight) = flight {
-            flight.clock.touch();
-            if let Some(on_progress) = &flight.on_progress {
+        let request = self.open().requests.get(&token).cloned();
+        if let Some(request) = request {
+            request.clock.touch();
+            if let Some(on_progress) = &request.on_progress {
                 // Foreign code on the task that reads: its panic must not end the connection.
                 let told = catch_unwind(AssertUnwindSafe(|| on_progress(progress)));
                 if told.is_err() {
@@ -370,7 +374,7 @@ impl Inbound {
             resources: Vec<String>,
         }
         let read = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
-        let waiting = read.and_then(|read| Some((self.acknowledgements().remove(&read.meta.id)?, read)));
+        let waiting = read.and_then(|read| Some((self.open().acknowledgements.remove(&read.meta.id)?, read)));
         match waiting {
             // If the caller no longer waits, the request is dropped in a moment.
             Some((waiting, read)) => drop(waiting.send(read.notifications.resources)),
@@ -393,7 +397,7 @@ impl Inbound {
     /// Registers the subscription `id` until the guard is dropped, which reports when the server ends it.
     pub(crate) fn revocable(&self, id: i64) -> Revocable<'_> {
         let (key, revoked) = (id.to_string(), CancellationToken::new());
-        self.all_revocable().insert(key.clone(), revoked.clone());
+        self.open().revocable.insert(key.clone(), revoked.clone());
         Revocable { inbound: self, key, revoked }
     }
 
@@ -407,13 +411,9 @@ impl Inbound {
         let Some(Cancelled { id }) = params.and_then(|raw| serde_json::from_str(raw.get()).ok()) else {
             return;
         };
-        if let Some(revoked) = self.all_revocable().remove(&id.to_string()) {
+        if let Some(revoked) = self.open().revocable.remove(&id.to_string()) {
             revoked.cancel();
         }
-    }
-
-    fn all_revocable(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.revocable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log(&self, params: Option<&RawValue>) {
@@ -438,7 +438,7 @@ impl Inbound {
     /// never lost, whatever else the server sends.
     fn shown_changed(self: &Arc<Self>, list: Shown) {
         let first = {
-            let told = &mut self.told()[list as usize];
+            let told = &mut self.open().told[list as usize];
             let first = *told == Told::LongAgo;
             *told = if first { Told::Lately } else { Told::TooEarly };
             first
@@ -464,14 +464,10 @@ impl Inbound {
 
     /// Whether the list has changed since it was reported.
     fn is_told_late(&self, list: Shown) -> bool {
-        let told = &mut self.told()[list as usize];
+        let told = &mut self.open().told[list as usize];
         let late = *told == Told::TooEarly;
         *told = if late { Told::Lately } else { Told::LongAgo };
         late
-    }
-
-    fn told(&self) -> MutexGuard<'_, [Told; 2]> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell_of(&self, list: Shown) {
@@ -511,31 +507,27 @@ impl Inbound {
         };
         let (outlet, inbound, withdrawn) = (outlet.clone(), question.inbound.clone(), self.stop.child_token());
         let key = serde_json::to_string(&id).unwrap_or_default();
-        self.all_revocable().insert(key.clone(), withdrawn.clone());
+        self.open().revocable.insert(key.clone(), withdrawn.clone());
         self.tracker.spawn(async move {
             let _permit = permit;
             if let Some(answer) = withdrawn.run_until_cancelled(question.answer()).await {
                 respond(&outlet, &id, answer.as_ref());
             }
-            inbound.all_revocable().remove(&key);
+            inbound.open().revocable.remove(&key);
         });
     }
 
-    /// The flight that a question most likely belongs to: the one on whose stream it came, or the latest.
-    fn flight_of(&self, from: Option<i64>) -> Option<Arc<Flight>> {
-        let flights = self.flights();
+    /// The request that a question most likely belongs to: the one on whose stream it came, or the latest.
+    fn request_of(&self, from: Option<i64>) -> Option<Arc<OpenRequest>> {
+        let requests = &self.open().requests;
         match from {
-            Some(id) => flights.get(&id).cloned(),
-            None => flights.iter().max_by_key(|(id, _)| **id).map(|(_, flight)| flight.clone()),
+            Some(id) => requests.get(&id).cloned(),
+            None => requests.iter().max_by_key(|(id, _)| **id).map(|(_, request)| request.clone()),
         }
     }
 
-    fn all_flights(&self) -> Vec<Arc<Flight>> {
-        self.flights().values().cloned().collect()
-    }
-
-    fn flights(&self) -> MutexGuard<'_, HashMap<i64, Arc<Flight>>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open_requests(&self) -> Vec<Arc<OpenRequest>> {
+        self.open().requests.values().cloned().collect()
     }
 }
 
@@ -552,22 +544,22 @@ fn respond<R: serde::Serialize>(outlet: &Arc<dyn Outlet>, id: &Id, answer: Resul
 
 /// A registered request. Dropping it ends the registration.
 #[derive(Debug)]
-pub(crate) struct Airborne {
+pub(crate) struct Registered {
     pub(crate) id: i64,
     inbound: Arc<Inbound>,
     given_up: Option<CancellationToken>,
 }
 
-impl Airborne {
+impl Registered {
     /// The answer has come.
     pub(crate) fn answered(&mut self) {
         self.given_up = None;
     }
 }
 
-impl Drop for Airborne {
+impl Drop for Registered {
     fn drop(&mut self) {
-        self.inbound.flights().remove(&self.id);
+        self.inbound.open().requests.remove(&self.id);
         if let Some(given_up) = &self.given_up {
             given_up.cancel();
         }
@@ -590,6 +582,6 @@ impl Revocable<'_> {
 
 impl Drop for Revocable<'_> {
     fn drop(&mut self) {
-        self.inbound.all_revocable().remove(&self.key);
+        self.inbound.open().revocable.remove(&self.key);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     Abilities,
     ask::SharedAsker,
-    link::inbound::{Flight, Inbound, input},
+    link::inbound::{Inbound, OpenRequest, input},
 };
 
 /// A request of the server, about to be answered.
@@ -33,29 +33,29 @@ impl Question {
 
     /// Asks the asker of the call that caused it, with the clocks of waiting calls stopped.
     async fn ask(self) -> Result<Value, input::Refusal> {
-        let flight = self.inbound.flight_of(self.from);
-        let asker = match &flight {
+        let request = self.inbound.request_of(self.from);
+        let asker = match &request {
             // Roots concern no single call, unless the request comes on that call's stream.
             _ if self.from.is_none() && self.method == "roots/list" => self.inbound.asker.clone(),
-            Some(flight) if self.from.is_some() || flight.asker.is_alone() || can_answer(&flight.asker) => {
-                flight.asker.clone()
+            Some(request) if self.from.is_some() || request.asker.is_alone() || can_answer(&request.asker) => {
+                request.asker.clone()
             }
             _ => self.inbound.asker.clone(),
         };
         // The caller decides what the user is shown, also where the asker of the host answers.
-        let is_known = |flight: &&Arc<Flight>| {
+        let is_known = |request: &&Arc<OpenRequest>| {
             // Without a stream of its own, it may belong to the call of any of them.
-            self.from.is_some() || self.inbound.all_flights().iter().all(|other| other.caller == flight.caller)
+            self.from.is_some() || self.inbound.open_requests().iter().all(|other| other.caller == request.caller)
         };
-        let told = flight.as_ref().filter(is_known).and_then(|flight| asker.on_behalf_of(&flight.caller));
+        let told = request.as_ref().filter(is_known).and_then(|request| asker.on_behalf_of(&request.caller));
         let asker = told.unwrap_or(asker);
-        let given_up = flight.as_ref().map(|flight| flight.given_up.clone()).unwrap_or_default();
+        let given_up = request.as_ref().map(|request| request.given_up.clone()).unwrap_or_default();
         // Without a stream of its own it may belong to any call: none of them may run out meanwhile.
-        let waiting = match (self.from, flight) {
-            (Some(_), Some(flight)) => vec![flight],
-            _ => self.inbound.all_flights(),
+        let waiting = match (self.from, request) {
+            (Some(_), Some(request)) => vec![request],
+            _ => self.inbound.open_requests(),
         };
-        let _paused: Vec<_> = waiting.iter().map(|flight| flight.clock.pause()).collect();
+        let _paused: Vec<_> = waiting.iter().map(|request| request.clock.pause()).collect();
         let answer = input::answer(&asker, self.inbound.questioner(), &self.method, &self.params);
         tokio::select! {
             answer = answer => answer,

@@ -16,7 +16,7 @@ use crate::{
         channel::Ask,
         decode::{self, Answer, InputRequired},
         error::{LinkError, RpcError},
-        inbound::{Flight, OnProgress, clock::Clock, input},
+        inbound::{OnProgress, OpenRequest, clock::Clock, input},
     },
     spec::Era,
     text::quote,
@@ -94,12 +94,12 @@ impl Link {
                 meta: &meta,
                 cancellable: true,
             };
-            let flight = || {
+            let open = || {
                 let by = (request.asker.clone(), request.caller.clone());
-                Flight::new(clock.clone(), by, request.on_progress.clone())
+                OpenRequest::new(clock.clone(), by, request.on_progress.clone())
             };
-            let mut airborne = self.channel().takeoff(flight());
-            let result = match self.channel().fly(ask, &mut airborne).await {
+            let mut registered = self.channel().register(open());
+            let result = match self.channel().send_registered(ask, &mut registered).await {
                 Err(LinkError::Rpc(error)) if error.code == URL_ELICITATION_REQUIRED => {
                     self.visit_urls(error, &request, clock).await?;
                     continue;
@@ -118,7 +118,7 @@ impl Link {
                 Answer::Complete => return Ok(result),
                 Answer::InputRequired(wanted) => self.give_input(wanted, &mut request, clock).await?,
                 // Progress of the task comes under the token of the call, which stays in the air.
-                Answer::Task(task) => return Box::pin(self.follow(task, flight())).await,
+                Answer::Task(task) => return Box::pin(self.follow(task, open())).await,
             }
         }
         Err(LinkError::protocol(format!("it asked for input more than {MOST_ROUNDS} times")))
@@ -186,7 +186,7 @@ impl Link {
     }
 
     /// Waits for the result of a task, and cancels the task when the caller no longer waits.
-    async fn follow(&self, task: Value, flight: Flight) -> Result<Bytes, LinkError> {
+    async fn follow(&self, task: Value, open: OpenRequest) -> Result<Bytes, LinkError> {
         let id = task["taskId"].as_str().ok_or_else(|| LinkError::protocol("a task without an id"))?.to_owned();
         let params = json!({ "taskId": id });
         let mut abandoned = AbandonedTask { link: self, task: Some(id) };
@@ -196,13 +196,13 @@ impl Link {
             let wait = Duration::from_millis(poll.unwrap_or(1_000)).clamp(SHORTEST_POLL, LONGEST_POLL);
             sleep(wait).await;
             let seen = self.channel().ask(Ask::new("tasks/get", &params), None).await?;
-            flight.clock.touch();
+            open.clock.touch();
             let seen: Value = serde_json::from_slice(&seen).unwrap_or(Value::Null);
             status = seen["status"].as_str().unwrap_or_default().to_owned();
             poll = seen["pollInterval"].as_u64().or(poll);
         }
         // `tasks/result` waits for the end; a task that wants input asks for it meanwhile.
-        let result = self.channel().ask(Ask::new("tasks/result", &params), Some(flight)).await;
+        let result = self.channel().ask(Ask::new("tasks/result", &params), Some(open)).await;
         abandoned.task = None;
         result
     }
