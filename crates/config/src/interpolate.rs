@@ -5,7 +5,9 @@ mod container;
 mod forms;
 mod known;
 mod place;
+mod unescaped;
 mod unwrapped;
+mod views;
 
 use std::{
     borrow::Cow,
@@ -150,7 +152,7 @@ impl Interpolate {
 
     /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header
     /// or a placeholder whose name says that it is a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and what
-    /// [`redact()`](crate::redact()) hides in arguments, values and URLs. It is found in JSON as well, and from 8 bytes
+    /// [`redact()`](crate::redact()) hides in arguments, values and URLs. It is found in JSON as well, however deep, and from 8 bytes
     /// on in base64, hex or percent-encoding, even where the encoder broke its lines.
     ///
     /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found. The
@@ -808,6 +810,54 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_in_json_is_concealed_in_every_style_and_however_deep_it_is() {
+        let secret = "p\"ä/w\\ord\t🔑\u{c}\u{8}-x";
+        let known = that_knows(&[secret]);
+        let other = ServerName::new("other").unwrap();
+        let every = |text: &str| text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+        let ascii = |text: &str| {
+            let unit = |c: char| if c.is_ascii() { c.to_string() } else { every(c.encode_utf8(&mut [0; 4])) };
+            text.chars().map(unit).collect::<String>()
+        };
+        for once in [
+            json!(secret).to_string(),
+            ascii(&json!(secret).to_string()),
+            json!(secret).to_string().replace('/', "\\/").replace("\\\"", "\\u0022").replace("\\t", "\\u0009"),
+            format!("\"{}\"", every(secret)),
+            format!("\"{}{}\"", every(&secret[..4]), every(&secret[4..]).to_uppercase().replace("\\U", "\\u")),
+        ] {
+            assert_eq!(serde_json::from_str::<String>(&once).unwrap(), secret, "the test");
+            let mut text = once;
+            for depth in 0..6 {
+                let concealed = known.conceal(&text);
+                assert_eq!(concealed.trim_matches(['"', '\\']), "***", "{text}");
+                assert!(serde_json::from_str::<String>(&concealed).is_ok(), "it is JSON as before: {concealed}");
+                let arguments = json!({ "text": &text });
+                assert!(known.knows_secret_in(arguments.as_object().unwrap(), &other), "{text}");
+                // Writers of both kinds, one in the other.
+                text = if depth % 2 == 0 { ascii(&json!(text).to_string()) } else { json!(text).to_string() };
+            }
+        }
+        assert_eq!(known.conceal(r#"{"a":"p\"ä\/w"}"#), r#"{"a":"p\"ä\/w"}"#, "a part of it is none");
+    }
+
+    #[test]
+    fn a_secret_behind_a_backslash_is_concealed_whatever_letter_it_begins_with() {
+        for secret in ["n\"token-1", "t\"token-1", "u0041\"tok-1", "\\\\\\token\"b", "token-1\\"] {
+            let known = that_knows(&[secret]);
+            let mut text = format!("C:\\{secret}\\n.");
+            for depth in 0..5 {
+                let concealed = known.conceal(&text);
+                assert!(
+                    concealed.contains("***") && !concealed.contains("oken") && !concealed.contains("tok-"),
+                    "{depth} {concealed}"
+                );
+                text = json!(text).to_string();
+            }
+        }
+    }
+
+    #[test]
     fn an_encoded_secret_that_goes_over_several_lines_is_concealed_and_not_taken_elsewhere() {
         let known = that_knows(&["canary-5f0e/9c1d"]);
         let other = ServerName::new("other").unwrap();
@@ -821,6 +871,11 @@ mod tests {
             assert_eq!(known.conceal(encoded), shown);
             let arguments = json!({ "text": encoded });
             assert!(known.knows_secret_in(arguments.as_object().unwrap(), &other), "{encoded}");
+        }
+        for encoded in ["dXNlcjpjYW5hcnkt\n\tNWYwZS85YzFk.", "dXNlcjpjYW5hcnkt\r\n\t NWYwZS85YzFk."] {
+            let (once, twice) = (json!(encoded).to_string(), json!(json!([encoded]).to_string()).to_string());
+            assert_eq!(known.conceal(&once), r#""dXNlcjp***.""#);
+            assert_eq!(known.conceal(&twice), r#""[\"dXNlcjp***.\"]""#);
         }
         assert_eq!(known.whole("so dXNlcjpjYW5hcnkt\n"), "so dXNlcjp".len(), "the rest may follow on the next line");
         assert_eq!(known.whole("two\nlines\n"), "two\nlines\n".len());
@@ -840,6 +895,34 @@ mod tests {
             shown.push_str(&known.conceal(&held));
             let whole = pieces.concat();
             prop_assert_eq!(&shown, &*known.conceal(&whole), "{:?}", pieces);
+        }
+
+        #[test]
+        fn however_a_text_of_json_is_cut_no_secret_of_it_is_shown(
+            parts in prop::collection::vec((0_u8..12, "[abun0 6é\"\\\\\n\t]{0,4}"), 0..12), depth in 0..4, cuts in prop::collection::vec(1_usize..9, 1..20),
+        ) {
+            let secrets = ["ab\"é\\b🔑", "nb\tub06", "\\aab/ab\\"];
+            let known = that_knows(&secrets);
+            let mut whole: String = parts.iter().fold(String::new(), |text, (kind, part)| match kind {
+                0..3 => text + part + secrets[usize::from(*kind)],
+                3..6 => text + part + &secrets[usize::from(kind - 3)].encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>(),
+                6 => text + part + "YWIiw6lcYvC\n\tfkpE=",
+                _ => text + part,
+            });
+            for _ in 0..depth {
+                whole = json!(whole).to_string();
+            }
+            let (mut held, mut shown) = (String::new(), String::new());
+            let (mut left, mut sizes) = (&*whole, cuts.iter().cycle());
+            while !left.is_empty() {
+                let (piece, rest) = left.split_at(left.ceil_char_boundary(*sizes.next().unwrap()));
+                held.push_str(piece);
+                left = rest;
+                let ready: String = held.drain(..known.whole(&held)).collect();
+                shown.push_str(&known.conceal(&ready));
+            }
+            shown.push_str(&known.conceal(&held));
+            prop_assert_eq!(&shown, &*known.conceal(&whole), "{:?}", whole);
         }
     }
 }

@@ -122,6 +122,12 @@ const ABOUT_PROCESSES: &[c_long] = &[
 /// files in folders that cannot be read.
 const IN_COMMON: &[c_long] = &[
     libc::SYS_inotify_add_watch,
+    libc::SYS_mq_getsetattr,
+    libc::SYS_mq_notify,
+    // It makes the queue before Landlock says no.
+    libc::SYS_mq_open,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_timedsend,
     libc::SYS_mq_unlink,
     libc::SYS_msgctl,
     libc::SYS_msgget,
@@ -220,9 +226,10 @@ fn refused(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     let mark = u64::from(libc::RLIMIT_RTTIME);
     rules.insert(libc::SYS_prlimit64, vec![when(&[(0, Ne, 0)])?, changes_limit(mark)?]);
     rules.insert(libc::SYS_setrlimit, vec![when(&[(0, Eq, mark)])?]);
-    // The kind 2 (3 for `ioprio_set`) means all processes of the user.
-    let mut priority = vec![when(&[(0, Eq, 2)])?];
-    let mut io_priority = vec![when(&[(0, Eq, 3)])?];
+    // The kinds behind a process (0, and 1 for `ioprio_set`) mean a group and all processes of the user. Also the group of
+    // the one that calls: it can enter another one first, such as its supervisor's.
+    let mut priority = vec![when(&[(0, Ne, 0)])?];
+    let mut io_priority = vec![when(&[(0, Ne, 1)])?];
     if !calls.alone {
         priority.push(when(&[(1, Ne, 0)])?);
         io_priority.push(when(&[(1, Ne, 0)])?);

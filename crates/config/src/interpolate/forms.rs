@@ -9,6 +9,11 @@ use base64::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::unescaped::Unescaped;
+
+/// A shorter value is not looked for in texts: it would be found everywhere.
+pub(super) const MIN_SECRET: usize = 6;
+
 /// A shorter secret is looked for as it is, and in JSON: encoded, a short text is found in other texts by chance.
 pub(super) const MIN_ENCODED: usize = 8;
 
@@ -24,7 +29,7 @@ const IN_PATHS: &AsciiSet = &UNRESERVED.remove(b'/');
 /// The same for JavaScript's `encodeURIComponent`.
 const IN_SCRIPTS: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
 
-/// `secret` as it is and as JSON has it; from [`MIN_ENCODED`] bytes on also in base64, wherever in the encoded text it
+/// `secret` as it is, as JSON has it, and without escapes; from [`MIN_ENCODED`] bytes on also in base64, wherever in the encoded text it
 /// begins, percent-encoded, in hex, and with every character as `%XX` or `\\uXXXX`.
 pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([secret.to_owned()]);
@@ -35,6 +40,9 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
         // What is JSON inside of a text of JSON, of the same writer or of a plain one.
         forms.extend([style.write(&once), PLAIN.write(&once), once]);
     }
+    if !is_plain {
+        unescaped(secret, &mut forms);
+    }
     if (MIN_ENCODED..=MAX_ENCODED).contains(&secret.len()) {
         base64(secret.as_bytes(), &mut forms);
         if !is_plain {
@@ -43,6 +51,15 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
         every_character(secret, &mut forms);
     }
     forms
+}
+
+/// How `secret` looks where the escapes of its text are undone, also behind a backslash, which makes another character of `n`.
+fn unescaped(secret: &str, forms: &mut BTreeSet<String>) {
+    for text in [secret, &format!("\\{secret}")] {
+        let unescaped = Unescaped::of(text, false);
+        let unescaped = unescaped.as_ref().map(Unescaped::text).filter(|text| text.len() >= MIN_SECRET);
+        forms.extend(unescaped.map(str::to_owned));
+    }
 }
 
 /// What a writer of JSON escapes although it need not.
@@ -229,6 +246,15 @@ mod tests {
                 prop_assert_eq!(&serde_json::from_str::<String>(&written).unwrap(), &text, "{}", written);
             }
             prop_assert_eq!(format!("\"{}\"", PLAIN.write(&text)), serde_json::Value::from(&*text).to_string());
+        }
+
+        #[test]
+        fn in_every_style_and_at_every_depth_a_text_is_the_same_without_escapes(
+            text in r#"[aunbt0164cd8é🔑"\\/<&\n\t\x01]{0,12}"#, styles in prop::collection::vec(0..STYLES.len(), 1..5),
+        ) {
+            let unescaped = |text: &str| Unescaped::of(text, false).map_or_else(|| text.to_owned(), |it| it.text().to_owned());
+            let written = styles.iter().fold(text.clone(), |text, style| STYLES[*style].write(&text));
+            prop_assert_eq!(unescaped(&written), unescaped(&text), "{}", written);
         }
 
         #[test]

@@ -9,11 +9,11 @@ use std::{
 use serde_json::{Map, Value};
 use toolrack_host::ServerName;
 
-use super::{forms::forms, unwrapped::Unwrapped};
+use super::{
+    forms::{MIN_SECRET, forms},
+    views::{View, Views},
+};
 use crate::mask::HIDDEN;
-
-/// A shorter value is not looked for in texts: it would be found everywhere.
-const MIN_SECRET: usize = 6;
 
 /// A shorter one may be in arguments by chance.
 const MIN_TELLING: usize = 8;
@@ -126,11 +126,14 @@ impl Known {
 
     /// `text` with `***` for each, and for several that overlap.
     pub(super) fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut found: Vec<_> = self.found(text).collect();
-        if let Some(unwrapped) = self.unwrapped(text, false) {
-            found.extend(self.found(unwrapped.text()).map(|range| unwrapped.original_range(&range)));
-            found.sort_unstable_by_key(|range| range.start);
+        if self.forms.is_empty() {
+            return Cow::Borrowed(text);
         }
+        let views = Views::of(text, false);
+        let in_view =
+            |view: View<'_>| self.found(view.text).map(|range| view.original_range(range)).collect::<Vec<_>>();
+        let mut found: Vec<_> = views.each().flat_map(in_view).collect();
+        found.sort_unstable_by_key(|range| range.start);
         let mut concealed = String::new();
         let (mut shown, mut hidden) = (0, 0);
         for Range { start, end } in found {
@@ -149,24 +152,18 @@ impl Known {
         self.places(text).filter_map(|at| self.beginning(&text[at..]).next().map(|(form, _)| at..at + form.len()))
     }
 
-    /// `text` without line breaks in what could be encoded, where that is worth looking at.
-    fn unwrapped(&self, text: &str, goes_on: bool) -> Option<Unwrapped> {
-        if self.forms.is_empty() { None } else { Unwrapped::of(text, goes_on) }
-    }
-
     /// How many bytes of `text`, which goes on, hold no secret in part.
     pub(super) fn whole(&self, text: &str) -> usize {
-        let unwrapped = self.unwrapped(text, true);
-        let mut whole = self.before_begun(text);
-        if let Some(unwrapped) = &unwrapped {
-            whole = whole.min(unwrapped.original(self.before_begun(unwrapped.text())));
+        if self.forms.is_empty() {
+            return text.len();
         }
-        // One that is there already may go beyond where another one begins.
+        let views = Views::of(text, true);
+        let begun = views.each().map(|view| view.original(self.before_begun(view.text)));
+        let mut whole = begun.min().unwrap_or(text.len());
+        // One that is there already may go beyond where another one begins, and an escape has a meaning only as a whole.
         let across = |at: usize| {
-            let unwrapped = unwrapped.as_ref();
-            self.start_across(text, at).or_else(|| {
-                unwrapped.and_then(|one| Some(one.original(self.start_across(one.text(), one.position(at))?)))
-            })
+            let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
+            views.cut_by(at).or_else(|| views.each().find_map(in_view))
         };
         while let Some(start) = across(whole) {
             whole = start;
@@ -204,7 +201,7 @@ impl Known {
     fn holds(&self, text: &str, server: &ServerName) -> bool {
         let is_foreign = |(form, known): (&str, &Form)| form.len() >= MIN_TELLING && !known.given.contains(server);
         let is_in = |text: &str| self.places(text).any(|at| self.beginning(&text[at..]).any(is_foreign));
-        is_in(text) || self.unwrapped(text, false).is_some_and(|unwrapped| is_in(unwrapped.text()))
+        Views::of(text, false).each().any(|view| is_in(view.text))
     }
 
     fn holds_in(&self, value: &Value, server: &ServerName) -> bool {

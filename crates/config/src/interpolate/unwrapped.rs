@@ -1,7 +1,7 @@
 //! Text without the line breaks that an encoder put into it, so that a secret that goes over several lines is found.
 //!
 //! Base64 has lines of 76 characters in MIME (RFC 2045, 6.8) and of 64 in PEM (RFC 7468); `base64(1)` and `xxd -p` break lines,
-//! too. Where such a text stands in JSON, its breaks are the two characters `\n`.
+//! too.
 
 use std::ops::Range;
 
@@ -25,9 +25,6 @@ impl Unwrapped {
         let (mut at, mut copied) = (0, 0);
         while let Some(start) = next_break(bytes, at) {
             at = break_end(bytes, start);
-            if goes_on && bytes[at..].iter().all(|byte| *byte == b'\\') {
-                at = bytes.len();
-            }
             let is_behind = start > 0 && is_encoded(bytes[start - 1]);
             let is_before = bytes.get(at).map_or(goes_on, |next| is_encoded(*next));
             if is_behind && is_before {
@@ -35,7 +32,7 @@ impl Unwrapped {
                 copied = at;
             }
         }
-        let shown = text[copied..].trim_end_matches([' ', '\t', '\\']);
+        let shown = text[copied..].trim_end_matches([' ', '\t']);
         if goes_on && copied + shown.len() < text.len() && shown.ends_with(|c| u8::try_from(c).is_ok_and(is_encoded)) {
             unwrapped.leave_out(shown, text.len());
             copied = text.len();
@@ -86,42 +83,22 @@ fn is_encoded(byte: u8) -> bool {
 
 /// Where the next break begins, at or behind `from`, with the spaces before it.
 fn next_break(bytes: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    loop {
-        at += bytes[at..].iter().position(|byte| b"\n\r\\".contains(byte))?;
-        if break_length(&bytes[at..]) > 0 {
-            break;
-        }
-        // Each run of backslashes is looked at once.
-        at += bytes[at..].iter().take_while(|byte| **byte == b'\\').count();
-    }
-    let spaces = bytes[from..at].iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let at = from + bytes[from..].iter().position(|byte| is_break(*byte))?;
+    let spaces = bytes[from..at].iter().rev().take_while(|byte| is_space(**byte)).count();
     Some(at - spaces)
 }
 
 /// Behind the breaks and spaces that begin at `at`.
-fn break_end(bytes: &[u8], mut at: usize) -> usize {
-    loop {
-        at += match bytes.get(at) {
-            Some(b' ' | b'\t') => 1,
-            _ => match break_length(&bytes[at..]) {
-                0 => return at,
-                length => length,
-            },
-        };
-    }
+fn break_end(bytes: &[u8], at: usize) -> usize {
+    at + bytes[at..].iter().take_while(|byte| is_break(**byte) || is_space(**byte)).count()
 }
 
-/// The length of the one break that `bytes` begin with: as it is, or as JSON writes it, in JSON as well.
-fn break_length(bytes: &[u8]) -> usize {
-    match bytes {
-        [b'\n' | b'\r', ..] => 1,
-        [b'\\', ..] => {
-            let slashes = bytes.iter().take_while(|byte| **byte == b'\\').count();
-            if matches!(bytes.get(slashes), Some(b'n' | b'r')) { slashes + 1 } else { 0 }
-        }
-        _ => 0,
-    }
+fn is_break(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 #[cfg(test)]
@@ -135,30 +112,22 @@ mod tests {
         for (text, unwrapped) in [
             ("YWJj\nZGVm", Some("YWJjZGVm")),
             ("YWJj \r\n  ZGVm", Some("YWJjZGVm")),
-            (r"YWJj\nZGVm\r\nZ2hp", Some("YWJjZGVmZ2hp")),
-            (r"YWJj\\nZGVm", Some("YWJjZGVm")),
+            ("YWJj\n\tZGVm\n\tZ2hp", Some("YWJjZGVmZ2hp")),
             ("one line", None),
             ("a word. \n\"Another\"", None),
             ("YWJj\n", None),
-            (r"C:\temp", None),
         ] {
             assert_eq!(Unwrapped::of(text, false).as_ref().map(Unwrapped::text), unwrapped, "{text}");
         }
-        for open in ["YWJj\r", "YWJj ", "YWJj\\", "YWJj \n \\\\", r"YWJj \n\"] {
+        for open in ["YWJj\r", "YWJj ", "YWJj \n \t"] {
             assert_eq!(Unwrapped::of(open, true).unwrap().text(), "YWJj", "{open}");
             assert!(Unwrapped::of(open, false).is_none(), "{open}");
         }
     }
 
-    #[test]
-    fn many_backslashes_cost_no_more_than_other_characters() {
-        let text = "\\".repeat(1 << 20) + "x";
-        assert!(Unwrapped::of(&text, true).is_none());
-    }
-
     proptest! {
         #[test]
-        fn every_character_is_found_where_it_came_from(text in r"[aé .\\n\n]{0,40}", goes_on: bool) {
+        fn every_character_is_found_where_it_came_from(text in "[aé .\t\n]{0,40}", goes_on: bool) {
             let Some(unwrapped) = Unwrapped::of(&text, goes_on) else { return Ok(()) };
             for (at, c) in unwrapped.text().char_indices() {
                 let original = unwrapped.original(at);

@@ -138,10 +138,13 @@ fn leaning_word(stdio: &Stdio, folder: &Path) -> Option<String> {
         return Some(command.clone());
     }
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
-    let env = stdio.env.iter().filter(|(name, _)| *name != "PATH").map(|(_, value)| value);
-    let leans = |word: &&String| is_relative(word) || names_here(word) || is_there(word, folder);
-    let bare = |value: &&String| leans(value) || names(value, &["$"]);
-    stdio.args.iter().chain(sandbox).find(leans).or_else(|| env.clone().find(bare)).cloned()
+    let leans = |word: &String| is_relative(word) || names_here(word) || is_there(word, folder);
+    // No server gets a relative folder of `PATH`; one that is written with a variable is absolute.
+    let bare = |(name, value): &(&String, &String)| {
+        names_here(value) || names(value, &["$"]) || (*name != "PATH" && leans(value))
+    };
+    let in_env = || stdio.env.iter().find(bare).map(|(_, value)| value);
+    stdio.args.iter().chain(sandbox).find(|word| leans(word)).or_else(in_env).cloned()
 }
 
 /// Whether a part of `word` is a path from the working folder on: `.`, `./data`, `--root=../x`.

@@ -718,6 +718,32 @@ fn an_entry_of_the_user_that_depends_on_the_folder_asks_once_in_each() {
 }
 
 #[test]
+fn an_entry_of_the_user_whose_path_leads_to_the_folder_asks_as_with_any_variable() {
+    let disk = Disk::new();
+    disk.write("project/bin/fs", "x");
+    let trust = |name: &str, value: &str| {
+        let entry = format!(r#"{{ "command": "fs", "env": {{ "{name}": "{value}" }} }}"#);
+        disk.write("home/mcp.json", &format!(r#"{{ "mcpServers": {{ "a": {entry} }} }}"#));
+        disk.load().desired["a"].trust.clone()
+    };
+    for path in [
+        "${PWD}:/usr/bin",
+        "/usr/bin:$PWD/bin",
+        "${env:INIT_CWD}/node_modules/.bin:${PATH}",
+        "$env:OLDPWD:/bin",
+        "${BIN:-${PWD}}:/bin",
+        "${workspaceFolder}/bin:/bin",
+    ] {
+        for name in ["PATH", "PYTHONPATH"] {
+            assert_eq!(trust(name, path), Trust::Pending, "{name}={path}");
+        }
+    }
+    for path in ["/usr/bin:${HOME}/bin", "./bin:/usr/bin", ":bin:${PATH}"] {
+        assert_eq!(trust("PATH", path), Trust::Trusted, "{path}: what is relative does not reach the server");
+    }
+}
+
+#[test]
 fn a_file_that_is_typed_runs_where_it_lies_and_one_from_elsewhere_runs_apart() {
     let disk = Disk::new();
     disk.write("project/own.json", &server("python")).write("other.json", &server("npx"));

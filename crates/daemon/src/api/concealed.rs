@@ -118,6 +118,24 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_searched_however_deep_the_json_in_it_is() {
+        let secret = "p\"ä/word-1";
+        let secrets = secrets(&[secret]);
+        let every = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+        let lines = "cCLDpC93b3\n\tJkLTE=";
+        for said in [&every, &json!({ "t": secret }).to_string().replace('ä', "\\u00e4"), lines] {
+            let text = json!({ "text": said, "inner": json!([said]).to_string() }).to_string();
+            let shown: Value = serde_json::from_str(&in_json(&text, &secrets, |_| false)).unwrap();
+            let inner = shown["inner"].as_str().unwrap();
+            for shown in [shown["text"].as_str().unwrap(), inner] {
+                assert!(shown.contains("***") && !shown.contains("word") && !shown.contains("0072"), "{said}: {shown}");
+                assert!(!shown.contains("JkLT"), "{shown}");
+            }
+            assert!(serde_json::from_str::<Value>(inner).is_ok(), "{inner}");
+        }
+    }
+
+    #[test]
     fn a_server_whose_password_is_its_name_keeps_its_name() {
         let text = r#"{"name":"postgres","error":"no password postgres"}"#;
         let shown = in_json(text, &secrets(&["postgres"]), |text| text == "postgres");

@@ -50,7 +50,7 @@ pub enum BadRule {
 /// Lists, objects and texts over 64 KiB are judged carefully. A rule that allows matches a list only if every element
 /// matches, and never an object or a longer text. Other rules match if any text inside does, the names in an object
 /// included, and always match a longer text. Such rules also match a text that spells the number of the rule, even as
-/// programs other than JSON parsers write it (` +01.`), and a number as JSON writes it.
+/// programs other than JSON parsers write it (` +01.`, `0x1`, `\u{661}`), and a number as JSON writes it.
 #[derive(Clone, Debug)]
 pub struct ArgumentRule {
     place: String,

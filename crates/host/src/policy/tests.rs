@@ -320,6 +320,20 @@ fn numbers_are_compared_as_numbers() {
 }
 
 #[test]
+fn a_number_that_some_program_reads_out_of_a_text_is_denied_and_not_allowed() {
+    let (glob, regex) = (ArgumentRule::glob("n", "1").unwrap(), ArgumentRule::regex("n", "[0-5]").unwrap());
+    for text in ["0x1", "0X01", "0b1", "0o1", "\u{feff}1", "\u{ff11}", "\u{661}", "\u{feff}+\u{1d7cf}"] {
+        for value in [json!(text), json!([[text]]), json!({ "x": text })] {
+            let given = arguments(json!({ "n": value }));
+            for rule in [&glob, &regex] {
+                assert!(rule.fits(&given, true), "{value} is denied");
+                assert!(!rule.fits(&given, false), "{value} is not allowed");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_line_break_carries_no_text_past_a_regular_expression() {
     let rule = ArgumentRule::regex("path", r".*\.(key|pem)").unwrap();
     for path in ["a\n/../a.key", "\r\n.pem", "a\u{2028}b.key", "\0.key"] {

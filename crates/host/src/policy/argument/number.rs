@@ -1,9 +1,24 @@
 //! Numbers, compared by their value and not by how they are written.
 
+use std::borrow::Cow;
+
 use serde_json::Number;
 
 /// More digits than any number of 64 bits has, written plainly. Longer numbers are only compared.
 const PLAIN_DIGITS: i64 = 1_100;
+
+/// How other bases than ten are marked, in JavaScript, Python, Rust and Go.
+const BASES: &[(&str, u32)] = &[("0x", 16), ("0o", 8), ("0b", 2)];
+
+/// The zeros of all scripts but ASCII's (Unicode's category Nd). Each is followed by its nine other digits.
+const ZEROS: &[u32] = &[
+    0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50, 0xed0, 0xf20,
+    0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50, 0xa620, 0xa8d0,
+    0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0xff10, 0x104a0, 0x10d30, 0x10d40, 0x11066, 0x110f0, 0x11136, 0x111d0,
+    0x112f0, 0x11450, 0x114d0, 0x11650, 0x116c0, 0x116d0, 0x116da, 0x11730, 0x118e0, 0x11950, 0x11bf0, 0x11c50,
+    0x11d50, 0x11da0, 0x11de0, 0x11f50, 0x16130, 0x16a60, 0x16ac0, 0x16b50, 0x16d70, 0x1ccf0, 0x1d7ce, 0x1d7d8,
+    0x1d7e2, 0x1d7ec, 0x1d7f6, 0x1e140, 0x1e2f0, 0x1e4f0, 0x1e5f1, 0x1e950, 0x1fbf0,
+];
 
 /// The number that a rule is about.
 #[derive(Clone, Debug)]
@@ -34,13 +49,18 @@ fn read(text: &str) -> Option<Number> {
 }
 
 /// The number that some program would take `text` for. Programs differ: they skip white space, take a sign `+`, leading
-/// zeros, `_` between digits, and a point at either end.
+/// zeros, `_` between digits, a point at either end, another base (`0x1`), and digits of every script.
 pub(super) fn spelled(text: &str) -> Option<Number> {
-    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    // JavaScript counts U+FEFF as white space, Python the separators from U+001C on.
+    let is_skipped = |c: char| c.is_whitespace() || matches!(c, '\0' | '\u{1c}'..='\u{1f}' | '\u{feff}');
+    let text = in_ascii(text.trim_matches(is_skipped));
     let (sign, unsigned) = match text.strip_prefix('-') {
         Some(rest) => ("-", rest),
-        None => ("", text.strip_prefix('+').unwrap_or(text)),
+        None => ("", text.strip_prefix('+').unwrap_or(&text)),
     };
+    if let Some(whole) = in_another_base(unsigned) {
+        return read(&format!("{sign}{whole}"));
+    }
     let (mantissa, power) = unsigned.find(['e', 'E']).map_or((unsigned, ""), |at| unsigned.split_at(at));
     let [mantissa, power] = [mantissa, power].map(|part| part.replace('_', ""));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((&mantissa, ""));
@@ -54,6 +74,32 @@ pub(super) fn spelled(text: &str) -> Option<Number> {
     };
     let point = if fraction.is_empty() { "" } else { "." };
     read(&format!("{sign}{whole}{point}{fraction}{power}"))
+}
+
+/// `text` with the digits of all scripts as those of ASCII, as Python reads them.
+fn in_ascii(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(|c| digit(c).unwrap_or(c)).collect())
+}
+
+/// The digit of ASCII that `c` means.
+fn digit(c: char) -> Option<char> {
+    let number = u32::from(c);
+    let value = number - ZEROS[..ZEROS.partition_point(|zero| *zero <= number)].last()?;
+    if value < 10 { char::from_digit(value, 10) } else { None }
+}
+
+/// The whole number behind `0x`, `0o` or `0b`, in decimal digits; `None` when there is none, or a number of more than 128 bits.
+fn in_another_base(unsigned: &str) -> Option<u128> {
+    let (_, base) =
+        BASES.iter().find(|(prefix, _)| unsigned.get(..2).is_some_and(|it| it.eq_ignore_ascii_case(prefix)))?;
+    let digits = unsigned[2..].replace('_', "");
+    if digits.starts_with('+') {
+        return None;
+    }
+    u128::from_str_radix(&digits, *base).ok()
 }
 
 /// A JSON number without an exponent and without redundant zeros; `None` for one that would be very long.
@@ -169,13 +215,58 @@ mod tests {
 
     #[test]
     fn a_text_spells_the_number_that_a_program_would_take_it_for() {
-        for text in ["1", "1.0", " 1", "1\n", "\u{a0}1\0", "+1", "01", "0_1", "1.", "1_0e-1", "00.1e1", "+.1E+1"] {
+        for text in [
+            "1",
+            "1.0",
+            " 1",
+            "1\n",
+            "\u{a0}1\0",
+            "+1",
+            "01",
+            "0_1",
+            "1.",
+            "1_0e-1",
+            "00.1e1",
+            "+.1E+1",
+            "0x1",
+            "0X0_1",
+            "0b1",
+            "+0B01",
+            "0o1",
+            "\u{feff}1",
+            "1\u{1f}",
+            "\u{ff11}",
+            "\u{661}",
+            "\u{1d7d9}",
+            "\u{6f1}.\u{ff10}",
+        ] {
             let number = spelled(text).unwrap_or_else(|| panic!("{text:?}"));
             assert_eq!(plain(&number.to_string()).as_deref(), Some("1"), "{text:?}");
         }
-        for text in ["", " ", "+", "-", ".", "e1", "1 2", "1x", "--1", "+-1", "1.2.3", "one", "1e"] {
+        let decimal = |text: &str| spelled(text).map(|number| number.to_string());
+        assert_eq!(decimal("-0xFf").as_deref(), Some("-255"));
+        assert_eq!(decimal(&format!("0x{}10", "0".repeat(100))).as_deref(), Some("16"));
+        for text in [
+            "", " ", "+", "-", ".", "e1", "0x", "0x+1", "0xg", "0b2", "0o8", "x1", "\u{b9}", "1 2", "1x", "--1", "+-1",
+            "1.2.3", "one", "1e",
+        ] {
             assert_eq!(spelled(text), None, "{text:?}");
         }
+    }
+
+    /// The table by hand against Unicode's own property.
+    #[test]
+    fn every_decimal_digit_of_unicode_is_read() {
+        use icu_properties::{CodePointMapData, props::GeneralCategory};
+        let categories = CodePointMapData::<GeneralCategory>::new();
+        let is_digit = |c: &char| categories.get(*c) == GeneralCategory::DecimalNumber;
+        for (number, c) in ('\u{80}'..=char::MAX).filter(is_digit).enumerate() {
+            assert_eq!(digit(c), char::from_digit(u32::try_from(number % 10).unwrap(), 10), "U+{:04X}", u32::from(c));
+        }
+        for zero in ZEROS {
+            assert!(char::from_u32(*zero).as_ref().is_some_and(is_digit), "U+{zero:04X}");
+        }
+        assert_eq!(digit('1'), None);
     }
 
     #[test]

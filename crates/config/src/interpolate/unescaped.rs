@@ -1,0 +1,242 @@
+//! Text with the escapes of JSON undone, so that a secret is found in JSON, and in JSON inside of a text of JSON, in the style of any
+//! writer.
+//!
+//! Each time that a text is written into JSON, the backslashes before an escaped character are doubled and one more is added. So the
+//! number of them says nothing but how deep it is, and is not looked at.
+
+use std::ops::Range;
+
+/// More backslashes in a row are no escape: JSON would have to be ten deep. A text that goes on is not held back for them.
+const MAX_RUN: usize = 1_024;
+
+/// A text without escapes, and where each part of it came from.
+#[derive(Debug)]
+pub(super) struct Unescaped {
+    text: String,
+    /// Where parts begin: in `text`, and in the original. Sorted by both. A part ends where the next one begins, in both; one that has
+    /// another length there is the character of an escape.
+    parts: Vec<(usize, usize)>,
+}
+
+/// What stands behind backslashes.
+enum Escape {
+    /// A character, and where it ends.
+    Character(char, usize),
+    /// One half of a character beyond U+FFFF, and where it ends.
+    Half(u16, usize),
+    /// What follows may be a part of it. The character if nothing follows, and where it ends.
+    Open(Option<char>, usize),
+    /// Too many backslashes, and where they end.
+    Endless(usize),
+}
+
+impl Unescaped {
+    /// `text` with each escape as the character that it means; `None` when there is no backslash.
+    ///
+    /// When `goes_on`, more text may follow, so an escape that the end cuts is left out. The cost goes by the length of `text`.
+    pub(super) fn of(text: &str, goes_on: bool) -> Option<Self> {
+        let mut start = text.find('\\')?;
+        let mut unescaped = Self { text: String::with_capacity(text.len()), parts: vec![(0, 0)] };
+        let mut copied = 0;
+        loop {
+            let (character, end) = match whole_escape(text, start) {
+                Escape::Open(..) if goes_on => {
+                    unescaped.text.push_str(&text[copied..start]);
+                    return Some(unescaped);
+                }
+                Escape::Endless(end) => {
+                    let Some(next) = text[end..].find('\\') else { break };
+                    start = end + next;
+                    continue;
+                }
+                Escape::Character(character, end) => (Some(character), end),
+                Escape::Open(character, end) => (character, end),
+                Escape::Half(_, end) => (Some(char::REPLACEMENT_CHARACTER), end),
+            };
+            unescaped.text.push_str(&text[copied..start]);
+            unescaped.begins_at(start);
+            unescaped.text.extend(character);
+            unescaped.begins_at(end);
+            copied = end;
+            let Some(next) = text[end..].find('\\') else { break };
+            start = end + next;
+        }
+        unescaped.text.push_str(&text[copied..]);
+        Some(unescaped)
+    }
+
+    /// What follows in [`Self::text`] comes from `original` on.
+    fn begins_at(&mut self, original: usize) {
+        let part = (self.text.len(), original);
+        if self.parts.last() != Some(&part) {
+            self.parts.push(part);
+        }
+    }
+
+    /// The text without escapes.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where the character at `at` of [`Self::text`] begins in the original, its backslashes included.
+    pub(super) fn original(&self, at: usize) -> usize {
+        let (start, original) = self.parts[self.parts.partition_point(|(start, _)| *start <= at) - 1];
+        original + (at - start)
+    }
+
+    /// The same for a range that is not empty.
+    pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
+        let next = self.parts.partition_point(|(start, _)| *start < range.end);
+        let (start, original) = self.parts[next - 1];
+        let end = match self.parts.get(next) {
+            Some((end, behind)) if *end == range.end => *behind,
+            _ => original + (range.end - start),
+        };
+        self.original(range.start)..end
+    }
+
+    /// Where in [`Self::text`] the original's `at` stands; inside of an escape, where its character begins.
+    pub(super) fn position(&self, at: usize) -> usize {
+        let next = self.parts.partition_point(|(_, original)| *original <= at);
+        let (start, original) = self.parts[next - 1];
+        if self.is_escape(next - 1) { start } else { (start + (at - original)).min(self.text.len()) }
+    }
+
+    /// Where the escape begins that the original's `at` is inside of, if it is.
+    pub(super) fn cut_by(&self, at: usize) -> Option<usize> {
+        let part = self.parts.partition_point(|(_, original)| *original <= at) - 1;
+        let original = self.parts[part].1;
+        (original < at && self.is_escape(part)).then_some(original)
+    }
+
+    fn is_escape(&self, part: usize) -> bool {
+        let ((start, original), next) = (self.parts[part], self.parts.get(part + 1));
+        next.is_some_and(|(end, behind)| end - start != behind - original)
+    }
+}
+
+/// The escape that begins with the backslash at `start`, both halves of its character included.
+fn whole_escape(text: &str, start: usize) -> Escape {
+    let Escape::Half(first, middle) = escape(text, start) else { return escape(text, start) };
+    let lone = || Escape::Character(char::REPLACEMENT_CHARACTER, middle);
+    if !(0xd800..0xdc00).contains(&first) {
+        return lone();
+    }
+    match text.as_bytes().get(middle) {
+        None => Escape::Open(Some(char::REPLACEMENT_CHARACTER), middle),
+        Some(b'\\') => match escape(text, middle) {
+            Escape::Half(second, end) => match char::decode_utf16([first, second]).next() {
+                Some(Ok(character)) => Escape::Character(character, end),
+                _ => lone(),
+            },
+            Escape::Open(..) => Escape::Open(Some(char::REPLACEMENT_CHARACTER), middle),
+            _ => lone(),
+        },
+        Some(_) => lone(),
+    }
+}
+
+/// The escape that begins with the backslash at `start`.
+fn escape(text: &str, start: usize) -> Escape {
+    let bytes = text.as_bytes();
+    let mut at = start;
+    loop {
+        match &bytes[at..] {
+            [b'\\', ..] => at += 1,
+            // A backslash that is written as its number.
+            [b'u', digits @ ..] if number(digits) == Some(u16::from(b'\\')) => at += 5,
+            _ => break,
+        }
+    }
+    if at - start > MAX_RUN {
+        return Escape::Endless(at);
+    }
+    let Some(character) = text[at..].chars().next() else { return Escape::Open(None, at) };
+    let end = at + character.len_utf8();
+    let meant = match character {
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'u' => {
+            let digits = &bytes[end..];
+            return match number(digits) {
+                Some(unit) => match char::from_u32(u32::from(unit)) {
+                    Some(character) => Escape::Character(character, end + 4),
+                    None => Escape::Half(unit, end + 4),
+                },
+                None if digits.len() < 4 && digits.iter().all(u8::is_ascii_hexdigit) => Escape::Open(Some('u'), end),
+                None => Escape::Character('u', end),
+            };
+        }
+        other => other,
+    };
+    Escape::Character(meant, end)
+}
+
+/// The number that four digits at the beginning of `bytes` are.
+fn number(bytes: &[u8]) -> Option<u16> {
+    let digits = bytes.get(..4)?;
+    digits.iter().try_fold(0, |number, digit| {
+        let digit = char::from(*digit).to_digit(16)?;
+        Some(number << 4 | u16::try_from(digit).ok()?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_escape_means_the_same_however_deep_it_is() {
+        for (text, unescaped) in [
+            (r"a\nb", "a\nb"),
+            (r"a\\\nb", "a\nb"),
+            (r"\b\f\r\t\/\\", "\u{8}\u{c}\r\t/"),
+            (r#"\"a\\\"b"#, "\"a\"b"),
+            (r"\u0041\\u0042\\\\\u0043", "ABC"),
+            (r"\ud83d\udd11 \\ud83d\\udd11", "🔑 🔑"),
+            (r"\ud83dx \udd11 \ud83d\u0041", "\u{fffd}x \u{fffd} \u{fffd}A"),
+            (r"\u005Cn \u005c\u005cu0041", "\n A"),
+            (r"\u004 \u \uxyzw", "u004 u uxyzw"),
+            (r"C:\x\é", "C:xé"),
+            (r"end\\", "end"),
+        ] {
+            assert_eq!(Unescaped::of(text, false).unwrap().text(), unescaped, "{text}");
+        }
+        assert!(Unescaped::of("no \n backslash", false).is_none());
+        for open in [r"a\", r"a\\\", r"a\u", r"a\\u00e", r"a\ud83d", r"a\ud83d\", r"a\ud83d\udd1"] {
+            let unescaped = Unescaped::of(open, true).unwrap();
+            assert_eq!((unescaped.text(), unescaped.original(1)), ("a", 1), "{open}");
+        }
+    }
+
+    #[test]
+    fn many_backslashes_cost_no_more_than_other_characters() {
+        let text = "\\".repeat(1 << 20) + "x";
+        assert_eq!(Unescaped::of(&text, true).unwrap().text(), text);
+    }
+
+    proptest! {
+        #[test]
+        fn every_character_is_found_where_it_came_from(text in r#"[aunté046d8\\\\\\"\n]{0,40}"#, goes_on: bool) {
+            let Some(unescaped) = Unescaped::of(&text, goes_on) else { return Ok(()) };
+            let mut end = 0;
+            for (at, c) in unescaped.text().char_indices() {
+                let range = unescaped.original_range(&(at..at + c.len_utf8()));
+                prop_assert_eq!(range.start, end);
+                end = range.end;
+                prop_assert_eq!(unescaped.original(at), range.start);
+                for inside in range.clone().filter(|at| text.is_char_boundary(*at)) {
+                    prop_assert_eq!(unescaped.position(inside), at);
+                    prop_assert_eq!(unescaped.cut_by(inside), (inside > range.start).then_some(range.start));
+                }
+                let alone = Unescaped::of(&text[range.clone()], false);
+                prop_assert_eq!(alone.as_ref().map_or(&text[range.clone()], Unescaped::text), c.to_string());
+            }
+        }
+    }
+}
