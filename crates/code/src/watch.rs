@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_thread_is_lost_from_when_nobody_waits_for_it_until_it_ends() {
+    async fn a_thread_is_lost_from_when_no_caller_waits_for_it_until_it_ends() {
         let lost = Lost::default();
         let ends = || lost.both_ends(&Arc::new(Seen::new(10)));
         let count = || *lost.0.borrow();

@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_asks_too_much_is_told_that_nobody_was_asked() {
+    async fn a_caller_that_asks_too_much_is_told_that_no_user_was_asked() {
         let questions = questions();
         let mut open: Vec<_> = (0..MAX_OPEN).map(|_| questions.confirm(question())).collect();
         for asked in &mut open {

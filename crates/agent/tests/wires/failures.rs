@@ -185,7 +185,7 @@ async fn no_credit_and_a_plain_no_are_not_tried_again() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_tried_again_and_told_with_the_address() {
+async fn a_port_that_no_model_listens_on_is_tried_again_and_told_with_the_address() {
     let gone = FakeModel::start([]).await;
     let mut settings = settings(&gone, "custom", Wire::OpenAiChat);
     drop(gone);

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_nobody_waited_for_is_read_again_and_one_that_somebody_waits_for_is_not() {
+    async fn a_list_that_no_caller_waited_for_is_read_again_and_one_that_a_caller_waits_for_is_not() {
         let directory = Directory::default();
         let begun = Arc::new(AtomicUsize::new(0));
         let begin = || {

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_nobody_comes_back_for_is_given_up() {
+    async fn a_call_that_no_client_comes_back_for_is_given_up() {
         let parked = Parked::new(2, Duration::from_secs(60));
         let (one, given_up, _answer) = waiting();
         let state = state_of(&parked.park(one).unwrap());

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_ends_when_it_was_idle_for_too_long_unless_somebody_listens() {
+    async fn a_session_ends_when_it_was_idle_for_too_long_unless_its_client_listens() {
         let (sessions, idle, listening) = (sessions(), session(), session());
         sessions.insert(idle.clone()).unwrap();
         sessions.insert(listening.clone()).unwrap();

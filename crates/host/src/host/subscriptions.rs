@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_wanted_for_as_long_as_anybody_listens() {
+    fn a_resource_is_wanted_for_as_long_as_a_caller_listens() {
         let topics = Arc::<Topics>::default();
         let (one, other) = (listener(&topics, "x://a"), listener(&topics, "x://a"));
         assert!(one.unsubscribe(&resource("").0, "x://a") && !one.unsubscribe(&resource("").0, "x://a"));

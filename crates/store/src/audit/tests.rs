@@ -50,7 +50,7 @@ async fn tamper(path: &Path, statements: &str) {
 }
 
 #[tokio::test]
-async fn a_chain_nobody_touched_is_whole_and_is_read_in_order() {
+async fn an_untouched_chain_is_whole_and_is_read_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;
     assert_eq!(chain(&store).await.unwrap(), Chain { rows: 0, first: 1, end: ChainEnd { seq: 0, hash: [0; 32] } });
@@ -308,7 +308,7 @@ async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_written_is_counted_and_nobody_waits() {
+async fn what_could_not_be_written_is_counted_and_no_caller_waits() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));

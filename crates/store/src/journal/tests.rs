@@ -66,7 +66,7 @@ async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_added_is_not_taken_for_a_step_that_was_dropped() {
+async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;
     let mut journal = Journal::new(Some(store.clone()), "some/model");

@@ -205,7 +205,7 @@ async fn a_log_that_a_crash_left_is_read_too() {
 }
 
 #[tokio::test]
-async fn a_file_that_nobody_may_write_is_read() {
+async fn a_file_that_cannot_be_written_is_read() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut old = Old::new(&["PRAGMA journal_mode = WAL", FIRST]).await;
     old.session(SESSION, "one").await;
