@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    iter,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -67,7 +68,6 @@ impl Wires {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
@@ -123,11 +123,8 @@ fn innermost(error: &reqwest::Error) -> String {
             false => format!("it did not answer within {} s", REQUEST_TIME.as_secs()),
         };
     }
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
+    let causes = iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
 impl Wire {

@@ -148,12 +148,6 @@ impl Drop for InUse {
     }
 }
 
-impl fmt::Debug for Agents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agents").field("running", &self.by_id.lock().running.len()).finish_non_exhaustive()
-    }
-}
-
 impl Agents {
     /// The agents that the configuration of `base` names. Their tasks end with `base`, and are in `tasks`.
     pub(crate) fn new(base: Arc<World>, make: ForAgents, serve: Serve, times: Times, tasks: TaskTracker) -> Arc<Self> {

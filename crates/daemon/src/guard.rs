@@ -90,12 +90,6 @@ pub(crate) struct Guard {
     others: Others,
 }
 
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("hosts", &self.hosts).finish_non_exhaustive()
-    }
-}
-
 impl Guard {
     /// For a daemon at `address`, which is also known by the names `hosts`, with a port where it is not the usual one.
     pub(crate) fn new(token: Token, address: SocketAddr, hosts: &[String], others: Others) -> Self {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::Utc;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rand::Rng as _;
@@ -20,7 +20,10 @@ use toolrack_host::{
 };
 use utoipa::ToSchema;
 
-use crate::{event_log::EventLog, shown::Finding};
+use crate::{
+    event_log::EventLog,
+    shown::{self, Finding},
+};
 
 /// The most open questions; further ones are declined.
 const MAX_OPEN: usize = 100;
@@ -360,8 +363,8 @@ impl Inner {
             agent: None,
             caller,
             about,
-            asked_at: rfc3339(now),
-            expires_at: rfc3339(now + self.patience),
+            asked_at: shown::millis(now),
+            expires_at: shown::millis(now + self.patience),
         };
         let told = question.clone();
         open.waiting.insert(number, Waiting { question, approval, answer });
@@ -472,10 +475,6 @@ fn lasting_word(lasting: Lasting) -> &'static str {
         Lasting::Session => "session",
         Lasting::Always => "always",
     }
-}
-
-fn rfc3339(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 #[cfg(test)]

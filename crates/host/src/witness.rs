@@ -208,12 +208,6 @@ impl Decision {
     /// The decisions with which a call runs.
     pub const YES: [Self; 4] = [Self::Allowed, Self::Remembered, Self::Confirmed, Self::Edited];
 
-    /// Whether the call ran.
-    #[must_use]
-    pub fn is_yes(self) -> bool {
-        Self::YES.contains(&self)
-    }
-
     /// A stable word.
     #[must_use]
     pub fn word(self) -> &'static str {

@@ -3,7 +3,7 @@
 //! The protocol of authorization servers is not known here: a function of [`Parts`](super::Parts) speaks it. It waits
 //! for the browser on a loopback address of its own, and accepts only the answer to the request that it made.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -75,12 +75,6 @@ struct Sign {
     given_up: CancellationToken,
     /// `None` once an address was pasted.
     pastes: Option<oneshot::Sender<Url>>,
-}
-
-impl fmt::Debug for Begun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Begun")
-    }
 }
 
 impl Begun {
