@@ -18,7 +18,6 @@ const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const STATEMENT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// The client assertion: the client with its key, for one authorization server.
-#[derive(Debug)]
 pub(crate) struct Statement {
     key: SigningKey,
     client: String,
@@ -53,7 +52,6 @@ impl Statement {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Bound {
     /// The only URL that gets any of it.
     pub(crate) endpoint: Url,

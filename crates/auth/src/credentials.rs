@@ -1,7 +1,5 @@
 //! The stored credentials of a sign-in.
 
-use std::fmt;
-
 use http::HeaderValue;
 use rmcp::transport::auth::{AuthorizationMetadata, OAuthTokenResponse};
 use serde::{Deserialize, Serialize};
@@ -14,7 +12,7 @@ const AHEAD: u64 = 60;
 /// The longest token: it has to fit into a header.
 const TOKEN_BYTES: usize = 16 * 1024;
 
-/// Everything that is needed to stay signed in with one issuer. Its `Debug` shows no secret.
+/// Everything that is needed to stay signed in with one issuer.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Credentials {
     /// The authorization server. Nothing in here is ever sent to another.
@@ -54,16 +52,6 @@ pub(crate) struct Tokens {
     pub(crate) received: u64,
     /// Seconds since 1970; `None` if the server did not say.
     pub(crate) expires: Option<u64>,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials")
-            .field("issuer", &self.issuer)
-            .field("resource", &self.resource)
-            .field("tokens", &self.tokens.is_some())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Credentials {

@@ -3,7 +3,7 @@
 //! Each request carries a proof that its sender has the key: a JWT about this method and URL and this token, good once. A
 //! server can want a nonce of its own in it.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use aws_lc_rs::{
     digest::{SHA256, digest},
@@ -26,7 +26,7 @@ use crate::{
 const NONCE_BYTES: usize = 1024;
 
 /// The key that the tokens of one sign-in are bound to: P-256, since every server that knows DPoP takes ES256. It is
-/// kept beside them, as PKCS#8 in base64. Its `Debug` shows nothing of it.
+/// kept beside them, as PKCS#8 in base64.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct ProofKey(Arc<Pair>);
@@ -36,12 +36,6 @@ struct Pair {
     kept: String,
     /// The public half: `x` and `y`.
     point: [String; 2],
-}
-
-impl fmt::Debug for ProofKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ProofKey(***)")
-    }
 }
 
 /// The stored key cannot be read.
@@ -173,7 +167,6 @@ mod tests {
         let kept = serde_json::to_string(&key).unwrap();
         let again: ProofKey = serde_json::from_str(&kept).unwrap();
         assert_eq!(again.thumbprint(), key.thumbprint());
-        assert!(!format!("{key:?}").contains(key.secret()));
         assert!(serde_json::from_str::<ProofKey>("\"AAAA\"").is_err());
     }
 

@@ -1,6 +1,6 @@
 //! The requests to an authorization server, made with `rmcp`.
 
-use std::{sync::Arc, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
 use rmcp::transport::auth::{
     AuthError as Spoken, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
@@ -408,12 +408,8 @@ fn said(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> String {
     if let (Some(start), Some(why)) = (said.strip_suffix(UNANSWERED), unanswered) {
         said = format!("{start}{why}");
     }
-    let mut source = std::error::Error::source(error);
-    let mut innermost = None;
-    while let Some(cause) = source {
-        innermost = Some(cause.to_string());
-        source = cause.source();
-    }
+    let causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let innermost = causes.last().map(ToString::to_string);
     if let Some(innermost) = innermost.filter(|innermost| !said.contains(innermost)) {
         said = format!("{said}: {innermost}");
     }

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_signs_in_on_a_page_with_a_name_before_its_host() {
+    fn no_user_signs_in_on_a_page_with_a_name_before_its_host() {
         let judged = |page: &str| judge(&Url::parse(page).unwrap()).map_err(|error| error.to_string());
         let refused = judged("https://good.example@evil.example/authorize?state=x").unwrap_err();
         assert!(refused.starts_with("its page to sign in on is not used: what stands before the @"), "{refused}");

@@ -2,14 +2,10 @@
 
 mod builder;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use toolrack_host::{Destination, Fact, Resolver, ServerName, Witness, spec::OAuth};
@@ -155,7 +151,7 @@ impl Inner {
             account: to.spec.oauth.account.clone().unwrap_or_default(),
             ..TokenKey::of(to.url)
         };
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock();
         let slot = slots.entry(key).or_insert_with_key(|key| Arc::new(Slot::new(key.clone())));
         Arc::clone(slot)
     }

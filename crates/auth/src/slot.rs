@@ -1,7 +1,8 @@
 //! What this process knows of one sign-in.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{clock::now, credentials::Credentials, dpop::Nonce, store::TokenKey};
@@ -40,12 +41,8 @@ impl Slot {
         Self { key, state: Mutex::default(), turn: Arc::new(Semaphore::new(1)) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn knows(&self, credentials: Option<Arc<Credentials>>) {
-        self.state().known = match credentials.filter(|credentials| credentials.tokens.is_some()) {
+        self.state.lock().known = match credentials.filter(|credentials| credentials.tokens.is_some()) {
             Some(credentials) => Known::Something(credentials),
             None => Known::Nothing,
         };
@@ -53,7 +50,7 @@ impl Slot {
 
     /// The credentials that are known, however old they are.
     pub(crate) fn known(&self) -> Option<Arc<Credentials>> {
-        match &self.state().known {
+        match &self.state.lock().known {
             Known::Something(credentials) => Some(Arc::clone(credentials)),
             Known::Unknown | Known::Nothing => None,
         }
@@ -61,7 +58,7 @@ impl Slot {
 
     /// What can be used without a look into the store or a refresh; `None` when one of them is needed.
     pub(crate) fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
-        match &self.state().known {
+        match &self.state.lock().known {
             Known::Unknown => None,
             Known::Nothing => Some(None),
             Known::Something(credentials) => {
@@ -76,15 +73,15 @@ impl Slot {
     }
 
     pub(crate) fn nonce(&self) -> Option<Nonce> {
-        self.state().nonce.clone()
+        self.state.lock().nonce.clone()
     }
 
     pub(crate) fn set_nonce(&self, nonce: Option<Nonce>) {
-        self.state().nonce = nonce;
+        self.state.lock().nonce = nonce;
     }
 
     /// Notes how a renewal went, with the code of its failure; returns whether the one before went otherwise.
     pub(crate) fn renewal_went(&self, failing: Option<&'static str>) -> bool {
-        std::mem::replace(&mut self.state().failing, failing) != failing
+        std::mem::replace(&mut self.state.lock().failing, failing) != failing
     }
 }

@@ -1,12 +1,9 @@
 //! Where tokens are kept.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
@@ -142,12 +139,6 @@ impl Default for Kept {
     }
 }
 
-impl Shelf {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<TokenKey, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl std::fmt::Debug for MemoryTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MemoryTokens").finish_non_exhaustive()
@@ -156,12 +147,12 @@ impl std::fmt::Debug for MemoryTokens {
 
 impl TokenStore for MemoryTokens {
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
-        Box::pin(async { Ok(self.0.all().get(key).and_then(|kept| kept.credentials.clone())) })
+        Box::pin(async { Ok(self.0.0.lock().get(key).and_then(|kept| kept.credentials.clone())) })
     }
 
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>> {
         Box::pin(async {
-            let all = self.0.all();
+            let all = self.0.0.lock();
             let full = all.iter().filter(|(_, kept)| kept.credentials.is_some());
             Ok(full.map(|(key, _)| key.clone()).collect())
         })
@@ -169,7 +160,7 @@ impl TokenStore for MemoryTokens {
 
     fn lease<'a>(&'a self, key: &'a TokenKey, _: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>> {
         Box::pin(async {
-            let turn = Arc::clone(&self.0.all().entry(key.clone()).or_default().turn);
+            let turn = Arc::clone(&self.0.0.lock().entry(key.clone()).or_default().turn);
             let permit = turn.acquire_owned().await.map_err(|_| StoreError::new("the store is closed"))?;
             Ok(Box::new(Permit { shelf: Arc::clone(&self.0), key: key.clone(), permit }) as Box<dyn Lease>)
         })
@@ -186,7 +177,7 @@ struct Permit {
 impl Lease for Permit {
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            self.shelf.all().entry(self.key.clone()).or_default().credentials = Some(credentials);
+            self.shelf.0.lock().entry(self.key.clone()).or_default().credentials = Some(credentials);
             Ok(())
         })
     }
@@ -194,7 +185,7 @@ impl Lease for Permit {
     fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
             // The lease stays: others may wait for it.
-            self.shelf.all().entry(self.key.clone()).or_default().credentials = None;
+            self.shelf.0.lock().entry(self.key.clone()).or_default().credentials = None;
             Ok(())
         })
     }

@@ -2,10 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    iter,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use reqwest::{Client, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 use toolrack_host::egress::{Egress, Guard, Refused};
@@ -42,7 +44,7 @@ impl Wires {
     /// The wire of one operation for the server at `url`.
     pub(crate) fn to(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
         let guard = self.egress.named_by(url);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let client = match clients.get(&guard) {
             Some(client) => client.clone(),
             None => {
@@ -66,7 +68,6 @@ impl Wires {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
@@ -122,18 +123,11 @@ fn innermost(error: &reqwest::Error) -> String {
             false => format!("it did not answer within {} s", REQUEST_TIME.as_secs()),
         };
     }
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
+    let causes = iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
+    causes.last().map(ToString::to_string).unwrap_or_default()
 }
 
 impl Wire {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets the additions for the token endpoint. The first call counts: a wire is for one operation.
     pub(crate) fn binds(&self, bound: Bound) {
         let _ = self.bound.set(bound);
@@ -147,19 +141,19 @@ impl Wire {
     /// Whether metadata that was fetched here wants bound tokens for a resource. A document that is refused later
     /// counts too: a bound token does no harm.
     pub(crate) fn wants_bound(&self) -> bool {
-        self.seen().wants_bound
+        self.seen.lock().wants_bound
     }
 
     /// Why the last request got no response; `None` when it got one.
     pub(crate) fn unanswered(&self) -> Option<String> {
-        self.seen().unanswered.clone()
+        self.seen.lock().unanswered.clone()
     }
 
     /// As [`Self::send`], and keeps why there was no response.
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let answer = self.send(request).await;
         let unanswered = answer.as_ref().err().map(ToString::to_string);
-        self.seen().unanswered = unanswered;
+        self.seen.lock().unanswered = unanswered;
         answer
     }
 
@@ -172,7 +166,7 @@ impl Wire {
         let Some(nonce) = bound.nonce_in(&answer) else {
             return Ok(answer);
         };
-        self.seen().nonce = Some(nonce);
+        self.seen.lock().nonce = Some(nonce);
         if wants_nonce(&answer) { self.send_dressed(bound, &request).await } else { Ok(answer) }
     }
 
@@ -181,12 +175,12 @@ impl Wire {
         bound: &Bound,
         request: &http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, WireError> {
-        let nonce = self.seen().nonce.clone();
+        let nonce = self.seen.lock().nonce.clone();
         self.send_once(bound.dressed(request, nonce.as_ref()).map_err(WireError::Unsigned)?).await
     }
 
     async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
-        self.seen().count()?;
+        self.seen.lock().count()?;
         let failed = |error: reqwest::Error| WireError::Http(error.without_url());
         let request = reqwest::Request::try_from(request).map_err(failed)?;
         self.guard.check(request.url()).map_err(WireError::Refused)?;
@@ -201,7 +195,7 @@ impl Wire {
             answer.body_mut().extend_from_slice(&chunk);
         }
         if answer.status().is_success() && says_bound(answer.body()) {
-            self.seen().wants_bound = true;
+            self.seen.lock().wants_bound = true;
         }
         Ok(answer)
     }

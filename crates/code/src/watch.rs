@@ -6,12 +6,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{sleep_until, timeout},
@@ -49,12 +50,12 @@ impl Seen {
     }
 
     pub(crate) fn print(&self, line: &str) {
-        self.output().print(line);
+        self.output.lock().print(line);
     }
 
     /// What was printed until now.
     pub(crate) fn take_text(&self) -> String {
-        std::mem::take(&mut self.output().text)
+        std::mem::take(&mut self.output.lock().text)
     }
 
     /// Returns when the script has computed for longer than it may and has not ended.
@@ -74,10 +75,6 @@ impl Seen {
                 _ = until.changed() => {}
             }
         }
-    }
-
-    fn output(&self) -> MutexGuard<'_, Output> {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,7 +167,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_thread_is_lost_from_when_nobody_waits_for_it_until_it_ends() {
+    async fn a_thread_is_lost_from_when_no_caller_waits_for_it_until_it_ends() {
         let lost = Lost::default();
         let ends = || lost.both_ends(&Arc::new(Seen::new(10)));
         let count = || *lost.0.borrow();

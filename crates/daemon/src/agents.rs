@@ -7,7 +7,7 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use axum::{
     routing::any,
 };
 use futures::{StreamExt as _, future::BoxFuture};
+use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio::{
     sync::watch,
@@ -147,12 +148,6 @@ impl Drop for InUse {
     }
 }
 
-impl fmt::Debug for Agents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agents").field("running", &self.by_id().running.len()).finish_non_exhaustive()
-    }
-}
-
 impl Agents {
     /// The agents that the configuration of `base` names. Their tasks end with `base`, and are in `tasks`.
     pub(crate) fn new(base: Arc<World>, make: ForAgents, serve: Serve, times: Times, tasks: TaskTracker) -> Arc<Self> {
@@ -166,7 +161,7 @@ impl Agents {
 
     /// The ids of the agents that are configured, and whether the world of each runs.
     pub(crate) fn list(&self) -> Vec<(String, bool)> {
-        let by_id = self.by_id();
+        let by_id = self.by_id.lock();
         self.base.loaded().agents.iter().map(|id| (id.clone(), by_id.running.contains_key(id))).collect()
     }
 
@@ -179,7 +174,7 @@ impl Agents {
         if !self.is_known(id) {
             return Ok(None);
         }
-        let mut by_id = self.by_id();
+        let mut by_id = self.by_id.lock();
         if let Some(token) = by_id.tokens.get(id) {
             return Ok(Some(token.clone()));
         }
@@ -191,23 +186,23 @@ impl Agents {
     /// Whether `given` opens `path`: it is the token of the agent whose endpoint that is, however its id is written.
     pub(crate) fn opens(&self, path: &str, given: &str) -> bool {
         let Some(id) = at_endpoint(path) else { return false };
-        self.by_id().tokens.get(&id).is_some_and(|token| token.is(given))
+        self.by_id.lock().tokens.get(&id).is_some_and(|token| token.is(given))
     }
 
     /// The worlds that have begun and not ended, by the ids of their agents.
     pub(crate) fn worlds(&self) -> Vec<(String, Arc<World>)> {
-        self.by_id().running.iter().filter_map(|(id, agent)| Some((id.clone(), agent.world()?))).collect()
+        self.by_id.lock().running.iter().filter_map(|(id, agent)| Some((id.clone(), agent.world()?))).collect()
     }
 
     /// The world of the agent `id`, if it has begun.
     pub(crate) fn world(&self, id: &str) -> Option<Arc<World>> {
-        self.by_id().running.get(id)?.world()
+        self.by_id.lock().running.get(id)?.world()
     }
 
     /// Ends the world of the agent `id`, and with it its servers, once what is under way has ended or run out of time.
     /// The next request begins it anew.
     pub(crate) fn stop(&self, id: &str) {
-        if let Some(agent) = self.by_id().running.get(id) {
+        if let Some(agent) = self.by_id.lock().running.get(id) {
             agent.stop.cancel();
         }
     }
@@ -221,7 +216,7 @@ impl Agents {
         if !self.is_known(id) {
             return None;
         }
-        let mut by_id = self.by_id();
+        let mut by_id = self.by_id.lock();
         let agent = match by_id.running.entry(id.to_owned()) {
             Entry::Occupied(agent) => Arc::clone(agent.get()),
             Entry::Vacant(place) => {
@@ -275,17 +270,13 @@ impl Agents {
                 () = agent.stop.cancelled() => true,
                 unused = unused => unused,
             };
-            let mut by_id = self.by_id();
+            let mut by_id = self.by_id.lock();
             // A new request takes this lock first.
             if is_over && (agent.stop.is_cancelled() || *agent.users.borrow() == 0) {
                 by_id.running.remove(id);
                 return;
             }
         }
-    }
-
-    fn by_id(&self) -> MutexGuard<'_, ById> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

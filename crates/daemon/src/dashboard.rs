@@ -13,6 +13,7 @@ use axum::http::header::{
 };
 use axum::http::{Response, StatusCode};
 use axum::routing::get;
+use data_encoding::HEXLOWER;
 use rust_embed::EmbeddedFile;
 
 use self::embedded::Assets;
@@ -87,9 +88,7 @@ fn with_headers(status: StatusCode, kind: &'static str, tag: Option<&str>, body:
 
 /// The content's SHA-256, which rust-embed has computed already.
 fn tag(file: &EmbeddedFile) -> String {
-    let hash = file.metadata.sha256_hash();
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("\"{hex}\"")
+    format!("\"{}\"", HEXLOWER.encode(&file.metadata.sha256_hash()))
 }
 
 /// The media types of the files. With `nosniff`, a browser runs a script only if its type says so.

@@ -2,13 +2,15 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use chrono::{SecondsFormat, Utc};
+use chrono::Utc;
 use rand::Rng as _;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use toolrack_config::Interpolate;
 use toolrack_host::text;
+
+use crate::shown;
 
 /// The most events that are kept.
 const KEPT: usize = 1_000;
@@ -66,7 +68,7 @@ impl EventLog {
             _ => Map::new(),
         };
         data.shift_remove("event");
-        data.insert("at".to_owned(), json!(Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true)));
+        data.insert("at".to_owned(), json!(shown::millis(Utc::now())));
         let mut data = Value::Object(data);
         conceal(&mut data, &self.secrets);
         let mut line = data.to_string();

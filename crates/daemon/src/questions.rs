@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::Utc;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -19,7 +20,10 @@ use toolrack_host::{
 };
 use utoipa::ToSchema;
 
-use crate::{event_log::EventLog, shown::Finding};
+use crate::{
+    event_log::EventLog,
+    shown::{self, Finding},
+};
 
 /// The most open questions; further ones are declined.
 const MAX_OPEN: usize = 100;
@@ -275,12 +279,12 @@ impl Questions {
 
     /// The open questions, the oldest first.
     pub(crate) fn open(&self) -> Vec<Question> {
-        self.inner.waiting().waiting.values().map(|waiting| waiting.question.clone()).collect()
+        self.inner.open.lock().waiting.values().map(|waiting| waiting.question.clone()).collect()
     }
 
     /// How many questions are open.
     pub(crate) fn count(&self) -> usize {
-        self.inner.waiting().waiting.len()
+        self.inner.open.lock().waiting.len()
     }
 
     /// Answers the question `id`.
@@ -296,7 +300,7 @@ impl Questions {
         {
             question.check(arguments.clone()).await.map_err(Untaken::Arguments)?;
         }
-        let waiting = self.inner.waiting().waiting.remove(&number).ok_or(Untaken::Over)?;
+        let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(Untaken::Over)?;
         // The asker may have gone away in this moment.
         waiting.answer.send(answer).map_err(|_| Untaken::Over)
     }
@@ -320,10 +324,6 @@ impl Word {
 }
 
 impl Inner {
-    fn waiting(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The id of the question of this number.
     fn id(&self, number: u64) -> String {
         format!("q{number}-{:08x}", self.mark)
@@ -337,7 +337,7 @@ impl Inner {
 
     /// The approval that this question asks for, if it is one; an error when `answer` does not fit the question.
     fn asked(&self, number: u64, answer: &Answer) -> Result<Option<Confirm>, Untaken> {
-        let open = self.waiting();
+        let open = self.open.lock();
         let waiting = open.waiting.get(&number).ok_or(Untaken::Over)?;
         match waiting.approval.is_some() == answer.answer.is_for_approvals() {
             true => Ok(waiting.approval.clone()),
@@ -351,7 +351,7 @@ impl Inner {
         approval: Option<Confirm>,
         answer: oneshot::Sender<Answer>,
     ) -> Option<u64> {
-        let mut open = self.waiting();
+        let mut open = self.open.lock();
         if open.waiting.len() >= MAX_OPEN {
             return None;
         }
@@ -363,8 +363,8 @@ impl Inner {
             agent: None,
             caller,
             about,
-            asked_at: rfc3339(now),
-            expires_at: rfc3339(now + self.patience),
+            asked_at: shown::millis(now),
+            expires_at: shown::millis(now + self.patience),
         };
         let told = question.clone();
         open.waiting.insert(number, Waiting { question, approval, answer });
@@ -409,7 +409,7 @@ struct Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.inner.waiting().waiting.remove(&self.number);
+        self.inner.open.lock().waiting.remove(&self.number);
         self.inner.closed(self.number);
     }
 }
@@ -475,10 +475,6 @@ fn lasting_word(lasting: Lasting) -> &'static str {
         Lasting::Session => "session",
         Lasting::Always => "always",
     }
-}
-
-fn rfc3339(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 #[cfg(test)]
@@ -585,7 +581,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_asks_too_much_is_told_that_nobody_was_asked() {
+    async fn a_caller_that_asks_too_much_is_told_that_no_user_was_asked() {
         let questions = questions();
         let mut open: Vec<_> = (0..MAX_OPEN).map(|_| questions.confirm(question())).collect();
         for asked in &mut open {

@@ -1,9 +1,20 @@
 //! Findings and problems as the control API, questions and events show them.
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use toolrack_config::Severity;
 use toolrack_host::findings::{self, FindingKind};
 use utoipa::ToSchema;
+
+/// A time in RFC 3339, to the millisecond.
+pub(crate) fn millis(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// A time in RFC 3339, to the second.
+pub(crate) fn seconds(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
 
 /// Something that a person should look at. A warning, and no defence.
 #[derive(Clone, Debug, Serialize, ToSchema)]

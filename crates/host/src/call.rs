@@ -15,12 +15,13 @@ use std::{
     borrow::Cow,
     fmt, mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, field::Empty, info_span};
@@ -422,7 +423,7 @@ impl Door {
     fn on_progress(&self, number: u64, told: Option<OnProgress>) -> OnProgress {
         let (events, last) = (self.events.clone(), Mutex::new(None::<Instant>));
         Arc::new(move |progress| {
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = last.lock();
             if last.is_none_or(|last| last.elapsed() >= PROGRESS_EVENTS) {
                 *last = Some(Instant::now());
                 events(Event::ToolProgress {

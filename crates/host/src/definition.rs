@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, SeqAccess, Visitor},
@@ -38,16 +39,7 @@ impl DefinitionHash {
     /// The hash that is written as `digits`, 64 of them, hexadecimal; `None` for anything else.
     #[must_use]
     pub fn parse(digits: &str) -> Option<Self> {
-        let digits = digits.as_bytes();
-        if digits.len() != 64 {
-            return None;
-        }
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let mut hash = [0; 32];
-        for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-        }
-        Some(Self(hash))
+        HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok().map(Self)
     }
 
     /// The hash of a definition in its canonical form.
@@ -59,7 +51,7 @@ impl DefinitionHash {
 /// 64 hexadecimal digits.
 impl fmt::Display for DefinitionHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 

@@ -2,7 +2,7 @@
 //! (<https://www.w3.org/TR/trace-context/>) and Baggage, as MCP carries them in `_meta` (SEP-414: `traceparent`,
 //! `tracestate`, `baggage`).
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tracing::Span;
 
 /// The longest `tracestate`, in bytes, that every hop must pass on.
@@ -40,13 +40,7 @@ impl TraceContext {
         self
     }
 
-    /// The context in the `_meta` of a request, if there is any.
-    #[must_use]
-    pub fn of_meta(meta: &Map<String, Value>) -> Option<Self> {
-        Self::from_fields(|name| meta.get(name)?.as_str())
-    }
-
-    /// The context in fields of these names: `traceparent`, `tracestate` and `baggage`, as in HTTP.
+    /// The context in fields of these names: `traceparent`, `tracestate` and `baggage`, as in HTTP and in `_meta`.
     pub fn from_fields<'a>(field: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         let mut context = Self::new(field("traceparent")?)?;
         context.tracestate = field("tracestate").and_then(|state| passable(state, MAX_STATE));
@@ -120,7 +114,7 @@ mod tests {
     #[test]
     fn a_context_is_passed_on_byte_for_byte() {
         let meta = json!({"traceparent": PARENT, "tracestate": "a=1,b=\"2\"", "baggage": "who=me", "progressToken": 1});
-        let context = TraceContext::of_meta(meta.as_object().unwrap()).unwrap();
+        let context = TraceContext::from_fields(|name| meta[name].as_str()).unwrap();
         let members: Value = serde_json::from_str(&format!("{{{}}}", context.members())).unwrap();
         assert_eq!(members, json!({"traceparent": PARENT, "tracestate": "a=1,b=\"2\"", "baggage": "who=me"}));
     }

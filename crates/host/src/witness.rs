@@ -208,12 +208,6 @@ impl Decision {
     /// The decisions with which a call runs.
     pub const YES: [Self; 4] = [Self::Allowed, Self::Remembered, Self::Confirmed, Self::Edited];
 
-    /// Whether the call ran.
-    #[must_use]
-    pub fn is_yes(self) -> bool {
-        Self::YES.contains(&self)
-    }
-
     /// A stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -447,6 +441,7 @@ impl Serialize for Way {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::HEXLOWER;
     use serde_json::json;
 
     use super::*;
@@ -482,8 +477,10 @@ mod tests {
     fn what_identifies_arguments_never_changes_between_versions() {
         let given = r#"{"z":{"k":2,"a":1},"b":[1,{"y":{"n":1.5,"m":true},"x":"é"}],"a":null}"#;
         let evidence = Evidence::of(&serde_json::from_str(given).unwrap(), true);
-        let hash: String = evidence.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hash, "1ebfd34f5349e0ad217857591f0b2c23a0645f0a36bf2051df90ac29f88bf0e3");
+        assert_eq!(
+            HEXLOWER.encode(&evidence.sha256),
+            "1ebfd34f5349e0ad217857591f0b2c23a0645f0a36bf2051df90ac29f88bf0e3"
+        );
         assert_eq!(evidence.full.as_deref(), Some(given), "they are kept in the order in which they were sent");
     }
 }

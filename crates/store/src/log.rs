@@ -121,6 +121,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::new_store;
 
     fn line(server: &str, text: impl Into<String>) -> LogLine {
         let (server, text) = (server.to_owned(), text.into());
@@ -131,14 +132,9 @@ mod tests {
         store.log(&query).await.unwrap().into_iter().map(|line| line.text).collect()
     }
 
-    async fn store(folder: &tempfile::TempDir) -> Store {
-        Store::open(folder.path().join("toolrack.db")).await.unwrap()
-    }
-
     #[tokio::test]
     async fn the_newest_lines_of_a_server_come_back_in_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(&folder).await;
+        let (_folder, store) = new_store().await;
         let lines = [line("a", "1"), line("b", "x"), line("a", "2"), line("a", "3")];
         store.keep_log(&lines).await.unwrap();
         let of = |server: &str, source: &str| LogQuery {
@@ -156,8 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn old_lines_go_and_long_ones_are_cut() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = store(&folder).await;
+        let (_folder, store) = new_store().await;
         store.keep_log(&[line("quiet", "ä".repeat(MAX_TEXT))]).await.unwrap();
         let flood: Vec<_> = (0..MAX_LINES + 10).map(|number| line("loud", number.to_string())).collect();
         store.keep_log(&flood).await.unwrap();

@@ -11,6 +11,13 @@ use toolrack_host::{AnswerAbout, Answers, DefinitionHash, Memory, NewAnswer, Ser
 
 use super::*;
 
+/// A new store, and the folder of its file.
+pub(crate) async fn new_store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    (folder, store)
+}
+
 pub(crate) async fn raw(path: &Path) -> sqlx::SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
 }
@@ -37,8 +44,7 @@ async fn what_is_remembered_survives_a_restart() {
 
 #[tokio::test]
 async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is_taken_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    let (_folder, store) = new_store().await;
     let (fs, one, two) =
         (ServerName::new("fs").unwrap(), DefinitionHash::from_bytes([1; 32]), DefinitionHash::from_bytes([2; 32]));
     let about = |fingerprint, tool, definition| AnswerAbout { server: &fs, fingerprint, tool, definition };
@@ -89,8 +95,7 @@ async fn the_file_and_its_companions_are_for_their_owner_only() {
 
 #[tokio::test]
 async fn approvals_are_per_entry_and_can_be_taken_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    let (_folder, store) = new_store().await;
     store.approve(&approval("a", "1"), Way::Cli).await.unwrap();
     store.approve(&approval("b", "1"), Way::Cli).await.unwrap();
     store.approve(&approval("a", "2"), Way::Cli).await.unwrap();
@@ -102,8 +107,7 @@ async fn approvals_are_per_entry_and_can_be_taken_back() {
 
 #[tokio::test]
 async fn a_server_that_has_not_changed_is_not_written_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    let (_folder, store) = new_store().await;
     let seen = "SELECT seen_at FROM servers";
     store.remember_era("x", Era::Modern).await;
     let first: i64 = sqlx::query_scalar(seen).fetch_one(&store.pool).await.unwrap();
@@ -117,8 +121,7 @@ async fn a_server_that_has_not_changed_is_not_written_again() {
 
 #[tokio::test]
 async fn servers_unseen_for_longest_are_forgotten() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    let (_folder, store) = new_store().await;
     sqlx::query(
         "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 10004) \
          INSERT INTO servers SELECT 'f' || i, 'legacy', i FROM n",
@@ -136,8 +139,7 @@ async fn servers_unseen_for_longest_are_forgotten() {
 
 #[tokio::test]
 async fn memory_without_a_database_is_empty_and_quiet() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    let (_folder, store) = new_store().await;
     store.close().await;
     store.remember_era("x", Era::Modern).await;
     assert_eq!(store.era("x").await, None);
@@ -147,7 +149,7 @@ async fn memory_without_a_database_is_empty_and_quiet() {
 #[tokio::test]
 async fn memory_waits_for_a_busy_database_but_not_for_long() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
+    let path = folder.path().join("toolrack.db");
     let store = Store::open(&path).await.unwrap();
     store.remember_era("x", Era::Modern).await;
     let mut other = raw(&path).await;
@@ -222,7 +224,7 @@ async fn has_what_was_in_it(store: &Store) {
 async fn files_of_older_versions_keep_what_is_in_them() {
     for (schema, bytes) in OLDER {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.db");
+        let path = folder.path().join("toolrack.db");
         fs::write(&path, bytes).unwrap();
         assert!(Store::open_as_it_is(&path).await.unwrap().is_none(), "schema {schema}");
         let store = Store::open(&path).await.unwrap();
@@ -250,7 +252,7 @@ async fn files_of_older_versions_keep_what_is_in_them() {
 async fn an_older_file_that_many_open_at_once_is_brought_up_to_date_once() {
     for (_, bytes) in OLDER {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.db");
+        let path = folder.path().join("toolrack.db");
         fs::write(&path, bytes).unwrap();
         let opening = (0..CHILDREN).map(async |_| {
             let store = Store::open(&path).await.unwrap();
@@ -267,7 +269,7 @@ async fn an_older_file_that_many_open_at_once_is_brought_up_to_date_once() {
 #[tokio::test]
 async fn an_older_file_that_cannot_be_brought_up_to_date_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
+    let path = folder.path().join("toolrack.db");
     fs::write(&path, OLDER[1].1).unwrap();
     let mut other = raw(&path).await;
     sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
@@ -279,7 +281,7 @@ async fn an_older_file_that_cannot_be_brought_up_to_date_stays_as_it_is() {
     sqlx::query("CREATE TABLE chores (mine TEXT)").execute(&mut other).await.unwrap();
     other.close().await.unwrap();
     let error = refused(&path).await;
-    assert!(error.to_string().contains("t.db"), "{error}");
+    assert!(error.to_string().contains("toolrack.db"), "{error}");
     let mut other = raw(&path).await;
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('sessions', 'messages')";
     assert_eq!(sqlx::query_scalar::<_, i64>(tables).fetch_one(&mut other).await.unwrap(), 0);
@@ -290,7 +292,7 @@ async fn an_older_file_that_cannot_be_brought_up_to_date_stays_as_it_is() {
 async fn a_new_file_that_another_process_holds_is_waited_for() {
     for hold in ["BEGIN EXCLUSIVE", "BEGIN; SELECT count(*) FROM sqlite_schema"] {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.db");
+        let path = folder.path().join("toolrack.db");
         let mut other = raw(&path).await;
         sqlx::raw_sql(hold).execute(&mut other).await.unwrap();
         assert!(matches!(refused(&path).await, StoreError::Locked { .. }), "{hold}");
@@ -306,7 +308,7 @@ async fn a_new_file_that_another_process_holds_is_waited_for() {
 #[tokio::test]
 async fn a_damaged_page_is_an_error_and_no_panic() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
+    let path = folder.path().join("toolrack.db");
     Store::open(&path).await.unwrap().close().await;
     let mut bytes = fs::read(&path).unwrap();
     bytes[100..].fill(0x5a);
@@ -321,7 +323,7 @@ async fn a_damaged_page_is_an_error_and_no_panic() {
 #[tokio::test]
 async fn a_database_that_may_only_be_read_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.db");
+    let path = folder.path().join("toolrack.db");
     Store::open(&path).await.unwrap().close().await;
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
     let store = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
@@ -375,7 +377,7 @@ async fn processes_that_open_and_write_at_once_lose_nothing() {
 async fn connections_that_open_and_write_at_once_lose_nothing() {
     for _ in 0..10 {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.db");
+        let path = folder.path().join("toolrack.db");
         let writing = (0..CHILDREN).map(async |index| {
             let store = Store::open(&path).await.unwrap();
             store.approve(&approval(&index.to_string(), "h"), Way::Cli).await.unwrap();

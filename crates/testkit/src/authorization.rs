@@ -22,12 +22,9 @@ mod proofs;
 mod statements;
 mod wrong;
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::JoinHandle,
-};
+use std::{net::SocketAddr, sync::Arc, thread::JoinHandle};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
     net::TcpListener,
@@ -123,10 +120,6 @@ struct State {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn issuer(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -138,8 +131,8 @@ impl Shared {
     /// Waits while answers of the token endpoint are held back.
     async fn hold_back(&self) {
         let is_held = |state: &State| state.wrong.contains(&Wrong::HoldsTokens);
-        if is_held(&self.state()) {
-            self.state().held += 1;
+        if is_held(&self.state.lock()) {
+            self.state.lock().held += 1;
             self.moved.send_replace(());
             self.until(|state| !is_held(state)).await;
         }
@@ -147,7 +140,7 @@ impl Shared {
 
     async fn until(&self, is_so: impl Fn(&State) -> bool) {
         let mut moved = self.moved.subscribe();
-        while !is_so(&self.state()) {
+        while !is_so(&self.state.lock()) {
             // Never closed: the sender is ours.
             let _ = moved.changed().await;
         }
@@ -155,7 +148,7 @@ impl Shared {
 
     /// What the first fault that `find` accepts holds.
     fn wrong<T>(&self, find: impl Fn(&Wrong) -> Option<T>) -> Option<T> {
-        self.state().wrong.iter().find_map(find)
+        self.state.lock().wrong.iter().find_map(find)
     }
 }
 
@@ -223,18 +216,18 @@ impl FakeAuthorization {
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.shared.state().counts
+        self.shared.state.lock().counts
     }
 
     /// Every request so far, in order.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
-        self.shared.state().asked.clone()
+        self.shared.state.lock().asked.clone()
     }
 
     /// From now on it has these faults, and no others.
     pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
-        self.shared.state().wrong = wrong.into_iter().collect();
+        self.shared.state.lock().wrong = wrong.into_iter().collect();
         self.shared.moved.send_replace(());
     }
 
@@ -246,7 +239,7 @@ impl FakeAuthorization {
     /// Registers a client that signs in with a key, not a secret (`private_key_jwt`): its id, and the key in PEM.
     #[must_use]
     pub fn client_with_key(&self) -> (String, String) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let (id, _) = state.grants.register(false);
         let key = state.statements.key_for(&id);
         (id, key)
@@ -256,23 +249,23 @@ impl FakeAuthorization {
     #[must_use]
     pub fn hand_out(&self) -> String {
         let resource = self.mcp_url();
-        self.shared.state().grants.give(To { client: CLIENT, key: None }, &resource, "tools", false).access
+        self.shared.state.lock().grants.give(To { client: CLIENT, key: None }, &resource, "tools", false).access
     }
 
     /// Expires all access tokens; refresh tokens stay good.
     pub fn expire(&self) {
-        self.shared.state().grants.expire();
+        self.shared.state.lock().grants.expire();
     }
 
     /// Revokes everything, as when a person takes an agreement back.
     pub fn revoke(&self) {
-        self.shared.state().grants.revoke_all();
+        self.shared.state.lock().grants.revoke_all();
     }
 
     /// Every token and secret that it issued, to look for where none may be.
     #[must_use]
     pub fn given(&self) -> Vec<String> {
-        self.shared.state().grants.given()
+        self.shared.state.lock().grants.given()
     }
 }
 

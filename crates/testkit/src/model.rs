@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -11,6 +11,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt as _};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -190,7 +191,7 @@ impl FakeModel {
     /// What it was asked so far.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
-        locked(&self.script).asked.clone()
+        self.script.lock().asked.clone()
     }
 
     /// The body of the last request.
@@ -199,15 +200,11 @@ impl FakeModel {
     /// When there was none.
     #[must_use]
     pub fn last_body(&self) -> Value {
-        match locked(&self.script).asked.last() {
+        match self.script.lock().asked.last() {
             Some(asked) => asked.json(),
             None => panic!("the model was not asked anything"),
         }
     }
-}
-
-fn locked(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
-    script.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> Result<Response, Infallible> {
@@ -218,7 +215,7 @@ async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> R
     let body = axum::body::to_bytes(body, 64 * 1024 * 1024).await.unwrap_or_default();
     let asked = Asked { path, headers, body: String::from_utf8_lossy(&body).into_owned() };
     let next = {
-        let mut script = locked(&script);
+        let mut script = script.lock();
         script.asked.push(asked);
         script.answers.next()
     };

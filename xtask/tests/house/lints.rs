@@ -67,7 +67,7 @@ fn the_clippy_settings_of_a_crate_are_those_of_the_workspace_less_what_it_owns()
 }
 
 #[test]
-fn no_crate_has_clippy_settings_that_nobody_looks_after() {
+fn no_crate_has_clippy_settings_that_no_test_looks_after() {
     let metadata = metadata();
     let folders = metadata["packages"].as_array().unwrap().iter().map(|package| {
         let manifest = std::path::Path::new(package["manifest_path"].as_str().unwrap());

@@ -199,7 +199,7 @@ async fn a_person_is_asked_before_a_call_and_what_they_approve_is_what_is_sent()
 }
 
 #[tokio::test]
-async fn a_limit_ends_the_turn_unless_somebody_lets_it_go_on() {
+async fn a_limit_ends_the_turn_unless_the_user_lets_it_go_on() {
     let calls = |from: usize| {
         (from..from + 4)
             .fold(Scripted::new(), |model, at| model.with_tool_call_response(SAY, json!({ "text": at.to_string() })))

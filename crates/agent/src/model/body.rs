@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest, Sha256};
@@ -109,7 +110,7 @@ pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -
         return Cow::Borrowed(id);
     }
     let hash = Sha256::digest(id.as_bytes());
-    Cow::Owned(hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..length.min(64)].to_owned())
+    Cow::Owned(HEXLOWER.encode(&hash)[..length.min(64)].to_owned())
 }
 
 /// A part as a wire sees it.

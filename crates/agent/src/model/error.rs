@@ -168,12 +168,6 @@ impl ModelError {
         }
     }
 
-    /// Whether the conversation is too long for the model.
-    #[must_use]
-    pub fn is_context_overflow(&self) -> bool {
-        matches!(self.kind, ModelErrorKind::ContextOverflow { .. })
-    }
-
     /// A stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {

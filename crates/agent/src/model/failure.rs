@@ -1,6 +1,6 @@
 //! Error responses of providers.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, header};
@@ -210,9 +210,6 @@ fn without_key(text: &str, key: &str) -> String {
 
 /// The cause at the bottom of an error, as one safe line.
 pub(super) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    safe(&text::clip(&cause.to_string(), QUOTE_BYTES))
+    let cause = iter::successors(Some(error), |cause| cause.source()).last().map(ToString::to_string);
+    safe(&text::clip(&cause.unwrap_or_default(), QUOTE_BYTES))
 }

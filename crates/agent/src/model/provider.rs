@@ -11,7 +11,7 @@ use super::{
 
 mod models;
 
-pub use models::{KNOWN_SINCE, KnownModel};
+pub use models::KnownModel;
 
 /// A provider.
 #[derive(Clone, Debug, PartialEq, Eq)]

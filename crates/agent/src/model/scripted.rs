@@ -1,12 +1,9 @@
 //! A model that answers from a script: `mock`, for tests and for scripts without a network. Never a default.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, fmt};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream, stream::BoxStream};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use toolrack_host::ToolBlock;
@@ -186,26 +183,27 @@ impl Scripted {
     /// The requests since then, if it is [`recording`](Self::recording).
     #[must_use]
     pub fn asked(&self) -> Vec<AskedModel> {
-        self.asked.as_ref().map(|asked| locked(asked).clone()).unwrap_or_default()
+        self.asked.as_ref().map(|asked| asked.lock().clone()).unwrap_or_default()
     }
 
     fn step(self, step: Step) -> Self {
-        locked(&self.script).push_back(step);
+        self.script.lock().push_back(step);
         self
     }
 
     /// The next step of the script, its calls with ids.
     fn next(&self, request: &Request<'_>) -> Result<Step, ModelError> {
         if let Some(asked) = &self.asked {
-            locked(asked).push(AskedModel {
+            asked.lock().push(AskedModel {
                 messages: request.messages.to_vec(),
                 tools: request.tools.cloned(),
                 system: request.system.map(ToOwned::to_owned),
             });
         }
-        let mut step = locked(&self.script)
-            .pop_front()
-            .ok_or_else(|| self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() }))?;
+        let mut step =
+            self.script.lock().pop_front().ok_or_else(|| {
+                self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() })
+            })?;
         if let Step::Reply(_, reply) = &mut step {
             let calls = reply.message.tool_calls.iter_mut().flatten();
             for (number, call) in calls.enumerate().filter(|(_, call)| call.id.is_empty()) {
@@ -218,10 +216,6 @@ impl Scripted {
     fn error(&self, kind: ModelErrorKind) -> ModelError {
         ModelError { model: self.name.clone(), attempts: 1, kind }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An answer as it would be streamed: the text word by word, the calls one after the other.

@@ -113,15 +113,15 @@ async fn a_conversation_that_is_too_long_is_told_apart() {
     ];
     for (status, body) in words {
         let error = outcome(Wire::OpenAiChat, Answer::json(status, &body)).await;
-        assert!(error.is_context_overflow(), "{error}");
+        assert_eq!(error.code(), "MODEL_CONTEXT_OVERFLOW", "{error}");
         assert_eq!(error.status(), Some(status));
     }
     let event = r#"{"error":{"message":"the context window is full","code":"context_length_exceeded"}}"#;
     let (_server, model) = scripted("custom", Wire::OpenAiChat, [Answer::events([event])]).await;
     let error = streamed(&*model, Request::new(&hello())).await.1.unwrap_err();
-    assert!(error.is_context_overflow(), "{error}");
+    assert_eq!(error.code(), "MODEL_CONTEXT_OVERFLOW", "{error}");
     let body = json!({"error": {"message": "`max_tokens` must be positive"}});
-    assert!(!outcome(Wire::OpenAiChat, Answer::json(400, &body)).await.is_context_overflow());
+    assert_ne!(outcome(Wire::OpenAiChat, Answer::json(400, &body)).await.code(), "MODEL_CONTEXT_OVERFLOW");
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn no_credit_and_a_plain_no_are_not_tried_again() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_tried_again_and_told_with_the_address() {
+async fn a_port_that_no_model_listens_on_is_tried_again_and_told_with_the_address() {
     let gone = FakeModel::start([]).await;
     let mut settings = settings(&gone, "custom", Wire::OpenAiChat);
     drop(gone);

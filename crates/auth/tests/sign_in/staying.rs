@@ -11,7 +11,7 @@ use toolrack_testkit::authorization::{CLIENT, CLIENT_SECRET, FakeAuthorization, 
 use crate::stage::{Stage, echo, state};
 
 #[tokio::test]
-async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_somebody_has_signed_in() {
+async fn a_server_that_wants_a_sign_in_says_how_and_is_connected_when_the_user_has_signed_in() {
     let stage = Stage::of(FakeAuthorization::start([]));
     let host = stage.host().await;
     assert_eq!(state(&host), State::NeedsAuth { how: "login guarded".to_owned() });

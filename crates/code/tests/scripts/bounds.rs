@@ -51,7 +51,7 @@ fn a_step_that_never_ends_holds_up_neither_its_answer_nor_the_end_of_the_runtime
 }
 
 #[tokio::test]
-async fn while_four_scripts_compute_that_nobody_waits_for_no_other_one_is_begun() {
+async fn while_four_scripts_compute_that_no_caller_waits_for_no_other_one_is_begun() {
     let host = bounded(|bounds| bounds.compute = Duration::from_millis(200)).await;
     for before in 0..4 {
         assert_eq!(printed(&host, "print(1)").await, "1\n", "after {before}");

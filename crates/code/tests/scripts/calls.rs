@@ -110,7 +110,7 @@ impl Asker for Editor {
 }
 
 #[tokio::test]
-async fn whoever_answers_for_the_script_is_asked_about_its_calls() {
+async fn the_user_who_answers_for_the_script_is_asked_about_its_calls() {
     let rules = || Policy::default().allow("code/*".parse().unwrap());
     let (host, _) = world(Host::builder().gate(Arc::new(rules())), Shelf::default(), Bounds::default()).await;
     let code = "print(await tools['my-shelf'].read({ title: 'Emma' }))";

@@ -1,13 +1,14 @@
 //! Calls that run without a question because a person allowed them for good.
 
 use axum::{Json, extract::State as Extract};
-use chrono::{DateTime, SecondsFormat};
+use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use toolrack_host::Way;
 use toolrack_store::StandingAnswer;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Query, State};
+use crate::shown;
 
 /// Every answer that stands.
 #[derive(Debug, Serialize, ToSchema)]
@@ -41,7 +42,7 @@ impl From<StandingAnswer> for Shown {
             definition: answer.definition.to_string(),
             given_for: if answer.of_server { "server" } else { "tool" }.to_owned(),
             way: answer.way,
-            at: at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
+            at: at.map(shown::seconds),
         }
     }
 }

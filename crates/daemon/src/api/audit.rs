@@ -1,13 +1,14 @@
 //! What was called, connected, trusted and answered.
 
 use axum::{Json, extract::State as Extract};
-use chrono::{DateTime, SecondsFormat};
+use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_store::audit::{AuditQuery, AuditRow, hex};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Query, State};
+use crate::shown;
 
 /// Rows of one answer, usually and at most.
 const USUAL: usize = 100;
@@ -97,7 +98,7 @@ impl From<AuditRow> for Row {
         let entry = row.entry;
         Self {
             seq: row.seq,
-            at: at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)),
+            at: at.map(shown::millis),
             kind: entry.kind,
             who: entry.who,
             client: entry.client,

@@ -3,12 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Extension, Json, extract::State as Extract};
-use chrono::SecondsFormat;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{State, agents::Known, questions, servers};
-use crate::world::Recent;
+use crate::{shown, world::Recent};
 
 /// The daemon at a glance.
 #[derive(Debug, Serialize, ToSchema)]
@@ -58,7 +57,7 @@ impl From<Recent> for Call {
             tool: recent.tool,
             outcome: recent.end.word(),
             duration_ms: recent.duration.as_millis(),
-            at: recent.at.to_rfc3339_opts(SecondsFormat::Millis, true),
+            at: shown::millis(recent.at),
         }
     }
 }

@@ -8,7 +8,6 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope, edit::Place};
@@ -17,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, Path, Query, State};
 use crate::{
-    shown::Problem,
+    shown::{self, Problem},
     world::{Change, World},
 };
 
@@ -116,7 +115,7 @@ impl Server {
             server.fill(status, world.is_held(&entry.name));
             if server.retry_in_ms.is_some() {
                 let at = world.tally.retry_at(&entry.name);
-                server.retry_at = at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true));
+                server.retry_at = at.map(shown::millis);
             }
         }
         server

@@ -6,7 +6,6 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use toolrack_store::{
     Session, SessionQuery, Spent, Store,
@@ -15,7 +14,7 @@ use toolrack_store::{
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Path, Query, State, done};
-use crate::world::World;
+use crate::{shown, world::World};
 
 /// The most sessions of one answer.
 const MAX: usize = 500;
@@ -71,17 +70,13 @@ impl About {
             title: session.title.clone(),
             model: session.model.clone(),
             agent: session.agent.clone(),
-            created_at: rfc3339(session.created_at),
-            updated_at: rfc3339(session.updated_at),
+            created_at: shown::millis(session.created_at),
+            updated_at: shown::millis(session.updated_at),
             messages: session.messages,
             open_turn: session.has_open_turn,
             spent: session.spent,
         }
     }
-}
-
-fn rfc3339(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 fn store(world: &World) -> Result<&Store, ApiError> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use axum::{extract::State as Extract, http::StatusCode, response::Response};
-use chrono::{DateTime, SecondsFormat};
+use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_config::{Entry, Loaded, look};
@@ -17,7 +17,10 @@ use toolrack_store::{Refusal, Stranger as Kept};
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, State, concealed, done};
-use crate::{shown::Finding, world::World};
+use crate::{
+    shown::{self, Finding},
+    world::World,
+};
 
 /// What waits and what is agreed to.
 #[derive(Debug, Serialize, ToSchema)]
@@ -59,8 +62,7 @@ struct Stranger {
 
 impl Stranger {
     fn new(of: Kept) -> Self {
-        let moment =
-            |seconds| DateTime::from_timestamp(seconds, 0).map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
+        let moment = |seconds| DateTime::from_timestamp(seconds, 0).map(shown::seconds);
         let (cause, was) = match &of.strange.cause {
             Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
             Cause::TooMany => ("too_many", None),
@@ -177,7 +179,7 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
             name: approval.name.clone(),
             project: approval.project.display().to_string(),
             hash: approval.hash.clone(),
-            approved_at: at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
+            approved_at: at.map(shown::seconds),
         }
     });
     let quarantined = strangers(&world).await?.into_iter().map(Stranger::new).collect();

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use axum::{Json, extract::State as Extract};
-use chrono::{DateTime, SecondsFormat};
+use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use toolrack_host::mcp;
 use toolrack_store::LogQuery;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, Path, Query, State};
+use crate::shown;
 
 /// The most lines of one answer.
 const MAX_LINES: usize = 5_000;
@@ -50,7 +51,7 @@ pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let lines = store.log(&LogQuery { servers: vec![(name, source)], after: 0, limit }).await?;
     let lines = lines.into_iter().map(|line| Line {
-        at: DateTime::from_timestamp_millis(line.at).map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)),
+        at: DateTime::from_timestamp_millis(line.at).map(shown::millis),
         level: line.kind,
         text: line.text,
     });

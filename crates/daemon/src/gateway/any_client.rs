@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everything_is_declared_and_only_what_somebody_can_answer_is_asked() {
+    async fn everything_is_declared_and_only_what_a_client_can_answer_is_asked() {
         let asker = AnyClient::or(Arc::new(Inbox));
         assert_eq!(asker.abilities(), Abilities::ALL);
         assert!(!AnyClient::new().abilities().confirm);

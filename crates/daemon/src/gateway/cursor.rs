@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_of_somebody_else_is_refused() {
+    fn a_cursor_that_the_gateway_did_not_make_is_refused() {
         assert!(read(Some("page 2")).is_err());
         assert!(read(Some("_w")).is_err(), "not UTF-8");
     }

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use futures::{
     FutureExt as _,
     future::{BoxFuture, Shared, join_all},
 };
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 use toolrack_host::{Host, Listing, ServerName, ServerStatus, State};
@@ -87,7 +88,7 @@ impl Directory {
 
     /// Called when servers have come or gone.
     pub(super) fn forget(&self) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.kept.lock() = None;
     }
 
     async fn read(&self, host: &Host, age: Duration) -> Arc<Listed> {
@@ -101,7 +102,7 @@ impl Directory {
     /// What was read at most `age` ago, or is being read; otherwise what `begin` reads now.
     async fn kept_or(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
         let reading = {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.kept.lock();
             match &*kept {
                 Some((since, reading)) if is_of_use(reading, since.elapsed(), age) => reading.clone(),
                 _ => {
@@ -284,7 +285,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_nobody_waited_for_is_read_again_and_one_that_somebody_waits_for_is_not() {
+    async fn a_list_that_no_caller_waited_for_is_read_again_and_one_that_a_caller_waits_for_is_not() {
         let directory = Directory::default();
         let begun = Arc::new(AtomicUsize::new(0));
         let begin = || {

@@ -6,11 +6,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rand::Rng as _;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -61,10 +62,6 @@ impl Parked {
         Self { all: Mutex::default(), most, longest }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, (Instant, Waiting)>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Parks a call; returns the `input_required` result that leads back to it.
     pub(super) fn park(&self, waiting: Waiting) -> Result<Bytes, Refusal> {
         let questions = &waiting.questions;
@@ -73,7 +70,7 @@ impl Parked {
             .map(|(key, question)| (key.clone(), json!({"method": question.method, "params": question.params})))
             .collect();
         let state = format!("{:032x}", rand::rng().random::<u128>());
-        let mut all = self.all();
+        let mut all = self.all.lock();
         if all.len() >= self.most {
             return Err(Refusal::busy("too many calls wait for answers", "parked"));
         }
@@ -89,7 +86,7 @@ impl Parked {
                 "requestState is not that of a call that waits here (they wait {after} s at most): call again without it"
             ))
         };
-        let mut all = self.all();
+        let mut all = self.all.lock();
         let (since, waiting) = all.remove(state).ok_or_else(unknown)?;
         if since.elapsed() > self.longest {
             return Err(unknown());
@@ -105,7 +102,7 @@ impl Parked {
     pub(super) fn sweep(&self) {
         let longest = self.longest;
         let expired: Vec<_> = {
-            let mut all = self.all();
+            let mut all = self.all.lock();
             all.extract_if(|_, (since, waiting)| {
                 since.elapsed() > longest || waiting.questions.values().all(|question| question.reply.is_closed())
             })
@@ -115,7 +112,7 @@ impl Parked {
     }
 
     pub(super) fn clear(&self) {
-        let all = std::mem::take(&mut *self.all());
+        let all = std::mem::take(&mut *self.all.lock());
         drop(all);
     }
 }
@@ -181,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_nobody_comes_back_for_is_given_up() {
+    async fn a_call_that_no_client_comes_back_for_is_given_up() {
         let parked = Parked::new(2, Duration::from_secs(60));
         let (one, given_up, _answer) = waiting();
         let state = state_of(&parked.park(one).unwrap());

@@ -3,11 +3,12 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rand::Rng as _;
 use serde_json::Value;
 use tokio::{
@@ -113,34 +114,30 @@ impl Session {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Tells the session from others, for people: the beginning of its id, which opens nothing.
     pub(super) fn mark(&self) -> Arc<str> {
         Arc::clone(&self.mark)
     }
 
     pub(super) fn touch(&self) {
-        self.state().used = Instant::now();
+        self.state.lock().used = Instant::now();
     }
 
     fn idle(&self) -> Duration {
-        let state = self.state();
+        let state = self.state.lock();
         let is_busy = self.slots.available_permits() < self.most_calls || matches!(state.stream, Stream::Open { .. });
         if is_busy { Duration::ZERO } else { state.used.elapsed() }
     }
 
     /// Adds a question; returns the number by which its answer will come.
     pub(super) fn ask(&self, reply: Reply) -> Result<u64, Reply> {
-        self.state().ask(reply)
+        self.state.lock().ask(reply)
     }
 
     /// Takes the client's answer to a question. An answer to none is ignored, as JSON-RPC demands.
     pub(super) fn answered(&self, id: &Value, answer: Result<Value, String>) {
         let number = id.as_u64().or_else(|| id.as_str().and_then(|digits| digits.parse().ok()));
-        if let Some(reply) = number.and_then(|number| self.state().questions.remove(&number)) {
+        if let Some(reply) = number.and_then(|number| self.state.lock().questions.remove(&number)) {
             // The call that asked may have ended meanwhile.
             let _ = reply.send(answer);
         }
@@ -149,7 +146,7 @@ impl Session {
     /// Registers a request under way, until the guard is dropped.
     pub(super) fn running(self: &Arc<Self>, id: &Id) -> Result<Running, Refusal> {
         let token = self.over.child_token();
-        match self.state().running.entry(id.clone()) {
+        match self.state.lock().running.entry(id.clone()) {
             Entry::Occupied(_) => Err(Refusal::invalid_request("a request with this id is under way")),
             Entry::Vacant(free) => {
                 free.insert(token.clone());
@@ -160,18 +157,18 @@ impl Session {
 
     /// The client cancels a request.
     pub(super) fn cancel(&self, id: &Id) {
-        if let Some(token) = self.state().running.get(id) {
+        if let Some(token) = self.state.lock().running.get(id) {
             token.cancel();
         }
     }
 
     pub(super) fn set_level(&self, level: u8) {
-        self.state().level = level;
+        self.state.lock().level = level;
     }
 
     /// Whether the client wants log messages of this level.
     fn hears(&self, level: u8) -> bool {
-        level >= self.state().level
+        level >= self.state.lock().level
     }
 
     /// The notification that the client gets of news, if any.
@@ -184,12 +181,12 @@ impl Session {
 
     /// Opens the standing stream, in place of any other: past news since the client is known, and all that follow.
     pub(super) fn open_stream(&self, fresh: impl FnOnce() -> broadcast::Receiver<News>) -> OpenStream {
-        self.state().open_stream(self.over.child_token(), fresh)
+        self.state.lock().open_stream(self.over.child_token(), fresh)
     }
 
     /// The standing stream has ended. It does nothing where another has taken its place.
     pub(super) fn close_stream(&self, stream: OpenStream) {
-        self.state().close_stream(stream);
+        self.state.lock().close_stream(stream);
     }
 }
 
@@ -254,7 +251,7 @@ pub(super) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut state = self.session.state();
+        let mut state = self.session.state.lock();
         state.used = Instant::now();
         state.running.remove(&self.id);
     }
@@ -273,12 +270,8 @@ impl Sessions {
         Self { all: Mutex::default(), most: bounds.sessions, idle: bounds.session_idle }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn insert(&self, session: Arc<Session>) -> Result<(), Refusal> {
-        let mut all = self.all();
+        let mut all = self.all.lock();
         if all.len() >= self.most {
             let idlest = all.values().max_by_key(|session| session.idle()).cloned();
             let Some(idlest) = idlest.filter(|session| session.idle() >= NOT_IDLE) else {
@@ -292,14 +285,14 @@ impl Sessions {
     }
 
     pub(super) fn get(&self, id: &str) -> Option<Arc<Session>> {
-        let session = self.all().get(id).cloned()?;
+        let session = self.all.lock().get(id).cloned()?;
         session.touch();
         Some(session)
     }
 
     /// Ends a session; returns whether there was one.
     pub(super) fn remove(&self, id: &str) -> bool {
-        let session = self.all().remove(id);
+        let session = self.all.lock().remove(id);
         session.is_some_and(|session| {
             session.over.cancel();
             true
@@ -308,7 +301,7 @@ impl Sessions {
 
     /// Ends idle sessions.
     pub(super) fn sweep(&self) {
-        self.all().retain(|_, session| {
+        self.all.lock().retain(|_, session| {
             let stays = session.idle() < self.idle;
             if !stays {
                 session.over.cancel();
@@ -318,7 +311,7 @@ impl Sessions {
     }
 
     pub(super) fn clear(&self) {
-        for (_, session) in self.all().drain() {
+        for (_, session) in self.all.lock().drain() {
             session.over.cancel();
         }
     }
@@ -355,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_ends_when_it_was_idle_for_too_long_unless_somebody_listens() {
+    async fn a_session_ends_when_it_was_idle_for_too_long_unless_its_client_listens() {
         let (sessions, idle, listening) = (sessions(), session(), session());
         sessions.insert(idle.clone()).unwrap();
         sessions.insert(listening.clone()).unwrap();
@@ -377,7 +370,7 @@ mod tests {
         assert!(first.ends.is_cancelled() && !second.ends.is_cancelled());
         session.close_stream(first);
         assert!(!second.ends.is_cancelled(), "the end of the first is not that of the second");
-        assert!(matches!(session.state().stream, Stream::Open { .. }), "the second is still open");
+        assert!(matches!(session.state.lock().stream, Stream::Open { .. }), "the second is still open");
     }
 
     #[tokio::test(start_paused = true)]
@@ -393,7 +386,7 @@ mod tests {
         drop(waiting);
         let (asked, answer) = ask();
         assert!(asked);
-        let number = session.state().next_question - 1;
+        let number = session.state.lock().next_question - 1;
         session.answered(&serde_json::json!(number.to_string()), Ok(Value::from(7)));
         assert_eq!(answer.await.unwrap(), Ok(Value::from(7)), "some clients answer request 65 as \"65\"");
     }

@@ -1,10 +1,8 @@
 //! The resources that one client is subscribed to, under the names that it uses for them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
+use parking_lot::Mutex;
 use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
 
 /// Dropping it ends the subscriptions at the servers.
@@ -23,13 +21,13 @@ impl Subscribed {
 
     pub(super) async fn add(&self, host: &Host, name: &str, of: (ServerName, String)) -> Result<(), SubscribeError> {
         self.heard.subscribe(host, of.0.as_str(), &of.1).await?;
-        self.names().insert(name.to_owned(), of);
+        self.names.lock().insert(name.to_owned(), of);
         Ok(())
     }
 
     /// Removes a subscription, if there is one.
     pub(super) fn remove(&self, name: &str) {
-        let mut names = self.names();
+        let mut names = self.names.lock();
         let Some(of) = names.remove(name) else { return };
         // The client may have subscribed to it by another name as well.
         if !names.values().any(|other| *other == of) {
@@ -42,14 +40,10 @@ impl Subscribed {
         loop {
             let of = self.heard.updated().await;
             let names: Vec<_> =
-                self.names().iter().filter(|(_, known)| **known == of).map(|(name, _)| name.clone()).collect();
+                self.names.lock().iter().filter(|(_, known)| **known == of).map(|(name, _)| name.clone()).collect();
             if !names.is_empty() {
                 return names;
             }
         }
-    }
-
-    fn names(&self) -> MutexGuard<'_, BTreeMap<String, (ServerName, String)>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,10 @@
 //! What one client sees: selections that narrow each other down.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use toolrack_host::{CatalogTool, Era, Pattern, Selection, ServerName};
 use url::form_urlencoded;
 
@@ -64,7 +62,7 @@ impl View {
         (era, after): (Era, Option<String>),
         render: impl FnOnce(Option<&str>) -> Bytes,
     ) -> Bytes {
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.pages.lock();
         if pages.version != version {
             *pages = Pages { version, rendered: Vec::new() };
         }

@@ -1,11 +1,8 @@
 //! Connections that have shown no right token yet.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -60,13 +57,13 @@ impl Drop for Busy {
 
 impl Unauthenticated {
     pub(crate) fn len(&self) -> usize {
-        self.here().by_number.len()
+        self.0.lock().by_number.len()
     }
 
     /// Registers a new connection.
     pub(crate) fn enter(&self) -> Arc<Connection> {
         let state = State { is_known: false, is_over: false, requests: 0, silent: Instant::now() };
-        let mut here = self.here();
+        let mut here = self.0.lock();
         let number = here.next;
         here.next += 1;
         let connection =
@@ -77,13 +74,13 @@ impl Unauthenticated {
 
     /// Removes a connection that has ended.
     pub(crate) fn leave(&self, connection: &Connection) {
-        self.here().by_number.remove(&connection.number);
+        self.0.lock().by_number.remove(&connection.number);
     }
 
     /// Ends the one of the oldest that has been silent longest; one whose request is being answered, only when all
     /// are. Returns whether there was one.
     pub(crate) fn end_one(&self) -> bool {
-        let mut here = self.here();
+        let mut here = self.0.lock();
         let longest = here.by_number.values().take(LOOKED_AT).min_by_key(|connection| {
             let state = *connection.state.borrow();
             (state.requests > 0, state.silent)
@@ -93,10 +90,6 @@ impl Unauthenticated {
             connection.change(|state| state.is_over = true);
         }
         true
-    }
-
-    fn here(&self) -> MutexGuard<'_, Here> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

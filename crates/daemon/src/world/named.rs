@@ -1,10 +1,8 @@
 //! Running work by the names that callers gave it, so that it can be cancelled.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// The most names at once.
@@ -39,7 +37,7 @@ impl Named {
     pub(crate) fn begin(&self, name: Option<String>) -> Result<Running, NotBegun> {
         let cancelled = CancellationToken::new();
         if let Some(name) = &name {
-            let mut all = self.all();
+            let mut all = self.0.lock();
             if all.len() >= MAX {
                 return Err(NotBegun::TooMany(MAX));
             }
@@ -53,12 +51,8 @@ impl Named {
 
     /// Cancels the work of this name; returns whether there is any.
     pub(crate) fn cancel(&self, name: &str) -> bool {
-        let running = self.all().get(name).cloned();
+        let running = self.0.lock().get(name).cloned();
         running.inspect(CancellationToken::cancel).is_some()
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -72,7 +66,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            self.all.all().remove(name);
+            self.all.0.lock().remove(name);
         }
     }
 }

@@ -3,13 +3,10 @@
 //! The protocol of authorization servers is not known here: a function of [`Parts`](super::Parts) speaks it. It waits
 //! for the browser on a loopback address of its own, and accepts only the answer to the request that it made.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -80,29 +77,19 @@ struct Sign {
     pastes: Option<oneshot::Sender<Url>>,
 }
 
-impl fmt::Debug for Begun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Begun")
-    }
-}
-
 impl Begun {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Sign>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the place of the sign-in before, which is given up.
     fn begin(&self, server: &str, given_up: &CancellationToken, pastes: oneshot::Sender<Url>) {
         let now = SigningIn { state: "waiting", page: None, error: None, hint: None };
         let sign = Sign { now, given_up: given_up.clone(), pastes: Some(pastes) };
-        if let Some(before) = self.all().insert(server.to_owned(), sign) {
+        if let Some(before) = self.0.lock().insert(server.to_owned(), sign) {
             before.given_up.cancel();
         }
     }
 
     /// Hands an address on to the sign-in that waits for it.
     fn paste(&self, server: &str, pasted: &str) -> Result<(), Unpasted> {
-        let mut all = self.all();
+        let mut all = self.0.lock();
         let sign = all.get_mut(server).filter(|sign| sign.now.state == "waiting" && !sign.given_up.is_cancelled());
         let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(Unpasted::NotAwaited)?;
         let page = sign.now.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(Unpasted::NotAwaited)?;
@@ -113,7 +100,7 @@ impl Begun {
 
     /// Does nothing if another sign-in has begun meanwhile.
     fn change(&self, server: &str, given_up: &CancellationToken, change: impl FnOnce(&mut SigningIn)) {
-        if let Some(sign) = self.all().get_mut(server).filter(|_| !given_up.is_cancelled()) {
+        if let Some(sign) = self.0.lock().get_mut(server).filter(|_| !given_up.is_cancelled()) {
             change(&mut sign.now);
         }
     }
@@ -122,7 +109,7 @@ impl Begun {
 impl World {
     /// How far the last sign-in to this server is.
     pub(crate) fn signing_in(&self, server: &str) -> Option<SigningIn> {
-        self.begun.all().get(server).map(|sign| sign.now.clone())
+        self.begun.0.lock().get(server).map(|sign| sign.now.clone())
     }
 
     /// Takes the address that a browser elsewhere ended up at.

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{
     sync::broadcast::{self, error::RecvError},
@@ -64,12 +65,12 @@ struct Counted {
 impl Tally {
     /// By server and end.
     pub(crate) fn by_server(&self) -> BTreeMap<(String, &'static str), Count> {
-        self.counted().by_server.clone()
+        self.0.lock().by_server.clone()
     }
 
     /// Calls that ended, and how many of them in anything but a result.
     pub(crate) fn totals(&self) -> (u64, u64) {
-        let counted = self.counted();
+        let counted = self.0.lock();
         let sum = |wanted: &dyn Fn(&str) -> bool| {
             counted.by_server.iter().filter(|((_, end), _)| wanted(end)).map(|(_, count)| count.calls).sum()
         };
@@ -78,33 +79,33 @@ impl Tally {
 
     /// Calls that were not allowed.
     pub(crate) fn denied(&self) -> u64 {
-        self.counted().denied
+        self.0.lock().denied
     }
 
     /// Events that were not counted, because too many came at once.
     pub(crate) fn lost(&self) -> u64 {
-        self.counted().lost
+        self.0.lock().lost
     }
 
     /// Calls that ended within the last minute.
     pub(crate) fn last_minute(&self) -> usize {
-        let mut counted = self.counted();
+        let mut counted = self.0.lock();
         counted.forget_old();
         counted.ends.len()
     }
 
     /// The last calls, the newest first.
     pub(crate) fn recent(&self) -> Vec<Recent> {
-        self.counted().recent.iter().rev().cloned().collect()
+        self.0.lock().recent.iter().rev().cloned().collect()
     }
 
     /// When the next attempt to connect `server` begins, as far as it is known; it may have begun.
     pub(crate) fn retry_at(&self, server: &str) -> Option<DateTime<Utc>> {
-        self.counted().retries.get(server).copied()
+        self.0.lock().retries.get(server).copied()
     }
 
     fn told_state(&self, server: &ServerName, state: &State) {
-        let mut counted = self.counted();
+        let mut counted = self.0.lock();
         match state {
             State::Reconnecting { in_ms, .. } => {
                 let at = Utc::now() + Duration::from_millis(*in_ms);
@@ -115,7 +116,7 @@ impl Tally {
     }
 
     fn add(&self, server: String, tool: String, end: CallEnd, duration: Duration) {
-        let mut counted = self.counted();
+        let mut counted = self.0.lock();
         let mut key = (server.clone(), end.word());
         if !counted.by_server.contains_key(&key) && counted.by_server.len() >= MAX_SERVERS {
             key.0 = "(others)".to_owned();
@@ -131,10 +132,6 @@ impl Tally {
             counted.recent.pop_front();
         }
         counted.recent.push_back(Recent { server, tool, end, duration, at: Utc::now() });
-    }
-
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,7 +153,7 @@ pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Ev
         match event {
             Ok(event) => note(&world, event),
             Err(RecvError::Lagged(lost)) => {
-                world.tally.counted().lost += lost;
+                world.tally.0.lock().lost += lost;
                 world.log.add("missed", &json!({ "count": lost }));
             }
             Err(RecvError::Closed) => return,
@@ -174,7 +171,7 @@ fn note(world: &World, event: Event) {
             world.tally.add(server.to_string(), tool, outcome, duration);
         }
         Event::McpServerState { server, state, .. } => world.tally.told_state(&server, &state),
-        Event::ToolDenied { .. } => world.tally.counted().denied += 1,
+        Event::ToolDenied { .. } => world.tally.0.lock().denied += 1,
         _ => {}
     }
 }

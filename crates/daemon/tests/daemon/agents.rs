@@ -109,7 +109,7 @@ async fn the_token_of_an_agent_opens_its_address_however_that_is_written() {
 }
 
 #[tokio::test]
-async fn a_world_that_nobody_uses_ends_with_its_servers_and_begins_anew() {
+async fn a_world_that_no_client_uses_ends_with_its_servers_and_begins_anew() {
     let effects = SideEffects::new();
     let up = Up::idle(home(&effects), Duration::from_millis(300)).await;
     // One of them is used all the time, by a client that listens to its events.
@@ -129,7 +129,7 @@ async fn a_world_that_nobody_uses_ends_with_its_servers_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_not_configured_is_nobody() {
+async fn an_agent_that_is_not_configured_is_unknown() {
     let effects = SideEffects::new();
     let up = Up::of(home(&effects)).await;
     for (method, path) in [

@@ -39,7 +39,7 @@ async fn a_server_is_added_edited_switched_and_removed_without_its_secret_leavin
 }
 
 #[tokio::test]
-async fn disconnecting_changes_no_file_and_lasts_until_somebody_connects() {
+async fn disconnecting_changes_no_file_and_lasts_until_the_user_connects() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let before = up.file();
     assert_eq!(up.post("/api/v1/servers/fake/disconnect", json!({})).await.0, 202);

@@ -14,7 +14,7 @@ use toolrack_testkit::Home;
 use crate::up::{LONG, Up, Ways, fake, servers};
 
 #[tokio::test]
-async fn nobody_is_answered_without_the_token_the_right_host_and_the_right_origin() {
+async fn no_client_is_answered_without_the_token_the_right_host_and_the_right_origin() {
     let up = Up::with(&[]).await;
     let plain = |path: &str| up.client.get(format!("{}{path}", up.url));
     assert_eq!(plain("/api/v1/servers").send().await.unwrap().status(), 401);
@@ -145,7 +145,7 @@ async fn nonsense_is_answered_with_an_error_in_json() {
 }
 
 #[tokio::test]
-async fn whoever_was_away_reads_on_where_they_stopped() {
+async fn a_client_that_was_away_reads_on_where_it_stopped() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let mut events = up.events(None).await;
     up.call("fake/echo", json!({ "text": "1" })).await;
@@ -160,7 +160,7 @@ async fn whoever_was_away_reads_on_where_they_stopped() {
 }
 
 #[tokio::test]
-async fn whoever_saw_another_run_is_told_at_once_that_something_was_missed() {
+async fn a_client_that_saw_another_run_is_told_at_once_that_something_was_missed() {
     let up = Up::with(&[("fake", fake(&[]))]).await;
     let mut events = up.events(Some("0")).await;
     let (first, name, _) = events.next().await.unwrap();

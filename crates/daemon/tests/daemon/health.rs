@@ -20,7 +20,7 @@ async fn until_ready(up: &Up) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_ready_once_what_is_configured_was_applied_and_nobody_sees_the_world_before() {
+async fn it_is_ready_once_what_is_configured_was_applied_and_no_client_sees_the_world_before() {
     let home = Home::new();
     home.write("toolrack/mcp.json", servers(&[("fake", fake(&[]))]));
     let (go, gate) = mpsc::channel::<()>();

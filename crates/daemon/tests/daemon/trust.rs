@@ -113,7 +113,7 @@ async fn what_a_project_brings_is_shown_to_the_last_letter_whatever_was_handed_o
 }
 
 #[tokio::test]
-async fn a_change_that_somebody_else_made_meanwhile_is_neither_overwritten_nor_agreed_to() {
+async fn a_change_that_another_program_made_meanwhile_is_neither_overwritten_nor_agreed_to() {
     let home = Home::new();
     let brought = |options: &str| {
         let mut entry = fake(&[]);

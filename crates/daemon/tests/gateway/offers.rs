@@ -112,7 +112,7 @@ async fn arguments_are_completed_by_the_server_that_knows_them() {
 }
 
 #[tokio::test]
-async fn what_nobody_has_is_not_found_in_the_words_of_each_era() {
+async fn what_no_server_has_is_not_found_in_the_words_of_each_era() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     let params = json!({"uri": "fake://none"});

@@ -118,7 +118,7 @@ async fn an_approval_is_a_form_for_the_client_and_the_call_runs_once() {
 }
 
 #[tokio::test]
-async fn without_anybody_to_ask_a_call_is_denied_in_words() {
+async fn without_a_user_to_ask_a_call_is_denied_in_words() {
     let effects = SideEffects::new();
     let world = guarded(&effects, GatewayOptions::default()).await;
     for (way, spec) in world.ways() {
@@ -146,7 +146,7 @@ impl Asker for Inbox {
 }
 
 #[tokio::test]
-async fn who_cannot_be_asked_has_somebody_else_asked() {
+async fn for_a_client_that_cannot_be_asked_another_one_is_asked() {
     let effects = SideEffects::new();
     let mut options = GatewayOptions::default();
     options.asker = Some(Arc::new(Inbox) as SharedAsker);

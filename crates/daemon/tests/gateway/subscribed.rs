@@ -194,7 +194,7 @@ async fn a_server_that_was_away_is_subscribed_to_again_and_may_have_changed_what
 }
 
 #[tokio::test]
-async fn a_server_that_somebody_listens_to_does_not_rest() {
+async fn a_server_that_a_client_listens_to_does_not_rest() {
     let spec = toolrack_host::ServerSpec { idle_stop: Some(Duration::from_millis(50)), ..fake("") };
     let world = World::with([("fake", spec)], GatewayOptions::default()).await;
     let mut events = world.host.events();

@@ -71,7 +71,7 @@ async fn headers_and_body_must_say_the_same() {
 }
 
 #[tokio::test]
-async fn versions_methods_and_tools_that_nobody_knows_are_refused_each_in_its_way() {
+async fn unknown_versions_methods_and_tools_are_refused_each_in_its_way() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     let (mut body, _) = modern(3, "tools/list", json!({}), json!({}));

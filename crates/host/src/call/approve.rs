@@ -1,11 +1,9 @@
 //! Calls that a person decides about: remembered answers, the question, and what its answer covers.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::Instant};
 
@@ -46,12 +44,8 @@ struct Since {
 }
 
 impl Answered {
-    fn all(&self) -> MutexGuard<'_, HashMap<(ServerName, String, DefinitionHash), Since>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn find(&self, tool: &CatalogTool) -> Option<Since> {
-        let all = self.all();
+        let all = self.0.lock();
         if all.is_empty() {
             return None;
         }
@@ -60,7 +54,7 @@ impl Answered {
 
     fn add(&self, server: &ServerName, tools: Vec<(String, DefinitionHash)>, is_kept_here: bool) {
         let since = Since { at: Instant::now(), is_kept_here };
-        let mut all = self.all();
+        let mut all = self.0.lock();
         for (tool, definition) in tools {
             if all.len() < MAX_ANSWERS {
                 all.insert((server.clone(), tool, definition), since);

@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// Hex digits of a suffix: the normal 10, and the next lengths when even those are equal.
@@ -401,7 +402,7 @@ fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCa
     hash.update((server.len() as u64).to_be_bytes());
     hash.update(server);
     hash.update(tool);
-    let hex: String = hash.finalize().iter().take(digits / 2).map(|byte| format!("{byte:02x}")).collect();
+    let hex = HEXLOWER.encode(&hash.finalize()[..digits / 2]);
     // A stem is ASCII, so any offset is a boundary.
     let room = stem.len().min(cap.chars() - digits - 1);
     format!("{}_{hex}", &stem[..room])

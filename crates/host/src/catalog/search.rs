@@ -15,7 +15,9 @@ mod rank;
 mod related;
 mod words;
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 pub(crate) use part::Part;
 
@@ -49,7 +51,7 @@ impl Indexed {
         if let Some(part) = self.part.get() {
             return Some(part);
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.making.lock();
         if self.part.get().is_none() {
             let part = Part::of(tools, stop)?;
             let _ = self.part.set(part);

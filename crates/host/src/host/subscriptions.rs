@@ -1,9 +1,6 @@
 //! Subscriptions of one listener to changes of resources.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::Host;
 use crate::{
@@ -11,6 +8,7 @@ use crate::{
     link::inbound::topics::{Heard, Interest, MOST_OF_A_SERVER},
     spec::ServerName,
 };
+use parking_lot::Mutex;
 
 /// The resources of one listener (MCP `resources/subscribe`, `resourceSubscriptions`). Dropping it ends its
 /// subscriptions.
@@ -40,10 +38,6 @@ pub enum SubscribeError {
 }
 
 impl Subscriptions {
-    fn held(&self) -> MutexGuard<'_, BTreeMap<(ServerName, String), Interest>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A listener that may subscribe to `most` resources.
     #[must_use]
     pub fn new(most: usize) -> Self {
@@ -63,7 +57,7 @@ impl Subscriptions {
             false => Err(SubscribeError::TooMany { most: self.most }),
         };
         {
-            let held = self.held();
+            let held = self.held.lock();
             if held.contains_key(&key) {
                 return Ok(());
             }
@@ -73,7 +67,7 @@ impl Subscriptions {
         let interest = Interest::new(topics, &key, &self.heard);
         let (interest, standing) = interest.ok_or(SubscribeError::TooMany { most: MOST_OF_A_SERVER })?;
         host.subscribed(server, uri, standing).await?;
-        let mut held = self.held();
+        let mut held = self.held.lock();
         room(&held)?;
         held.insert(key, interest);
         Ok(())
@@ -81,7 +75,7 @@ impl Subscriptions {
 
     /// Ends a subscription; returns whether there was one. The server learns of it later.
     pub fn unsubscribe(&self, server: &ServerName, uri: &str) -> bool {
-        self.held().remove(&(server.clone(), uri.to_owned())).is_some()
+        self.held.lock().remove(&(server.clone(), uri.to_owned())).is_some()
     }
 
     /// Waits for the next resource that has changed, and returns its server and the subscribed URI, also where the
@@ -90,7 +84,7 @@ impl Subscriptions {
         loop {
             let rung = self.heard.bell.notified();
             while let Some(next) = self.heard.take() {
-                if self.held().contains_key(&next) {
+                if self.held.lock().contains_key(&next) {
                     return next;
                 }
             }
@@ -113,7 +107,7 @@ mod tests {
     fn listener(topics: &Arc<Topics>, uri: &str) -> Subscriptions {
         let subscriptions = Subscriptions::new(8);
         let (interest, _) = Interest::new(topics.clone(), &resource(uri), &subscriptions.heard).unwrap();
-        subscriptions.held().insert(resource(uri), interest);
+        subscriptions.held.lock().insert(resource(uri), interest);
         subscriptions
     }
 
@@ -130,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_wanted_for_as_long_as_anybody_listens() {
+    fn a_resource_is_wanted_for_as_long_as_a_caller_listens() {
         let topics = Arc::<Topics>::default();
         let (one, other) = (listener(&topics, "x://a"), listener(&topics, "x://a"));
         assert!(one.unsubscribe(&resource("").0, "x://a") && !one.unsubscribe(&resource("").0, "x://a"));

@@ -30,7 +30,7 @@ pub enum LinkError {
         why: String,
     },
     /// The child process ended.
-    #[error("the server process ended ({exit}){}{}", Stderr(.stderr), Noise(.noise))]
+    #[error("the server process ended ({exit}){}{}", Tail("; its last words: ", .stderr), Tail("; ", .noise))]
     Exited {
         /// `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
@@ -40,7 +40,7 @@ pub enum LinkError {
         noise: String,
     },
     /// The engine did not run the container that the server is to be in.
-    #[error("the server is not started, because its container cannot be had: {why}{}", Stderr(.stderr))]
+    #[error("the server is not started, because its container cannot be had: {why}{}", Tail("; its last words: ", .stderr))]
     Container {
         /// What was wrong.
         why: &'static str,
@@ -50,7 +50,7 @@ pub enum LinkError {
         stderr: String,
     },
     /// The other side closed the connection.
-    #[error("the connection was closed: {why}{}", Stderr(.stderr))]
+    #[error("the connection was closed: {why}{}", Tail("; its last words: ", .stderr))]
     Closed {
         /// What was seen.
         why: String,
@@ -71,7 +71,7 @@ pub enum LinkError {
         setting: Setting,
     },
     /// The handshake did not end in time.
-    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Stderr(.stderr), Noise(.noise))]
+    #[error("the server did not finish the handshake within {} ({}){}{}", Seconds(*.after), Setting::StartupTimeout, Tail("; its last words: ", .stderr), Tail("; ", .noise))]
     SlowStart {
         /// The bound.
         after: Duration,
@@ -127,7 +127,7 @@ pub enum LinkError {
         version: String,
     },
     /// An HTTP status that means failure.
-    #[error("the server answered HTTP {status}{}", Quote(.body))]
+    #[error("the server answered HTTP {status}{}", Tail(": ", .body))]
     Http {
         /// The status code.
         status: u16,
@@ -162,7 +162,7 @@ pub enum LinkError {
         unread: bool,
     },
     /// The server wants a sign-in.
-    #[error("the server asks for a sign-in (HTTP {status}){}", How(.how.as_deref()))]
+    #[error("the server asks for a sign-in (HTTP {status}){}", Tail(": ", .how.as_deref().unwrap_or_default()))]
     NeedsAuth {
         /// 401 or 403.
         status: u16,
@@ -178,7 +178,7 @@ pub enum LinkError {
         why: String,
     },
     /// The program of `headers_helper` printed no headers.
-    #[error("the program of headers_helper gave no headers: {why}{}", Stderr(.stderr))]
+    #[error("the program of headers_helper gave no headers: {why}{}", Tail("; its last words: ", .stderr))]
     Helper {
         /// What went wrong.
         why: String,
@@ -320,47 +320,13 @@ impl fmt::Display for Code<'_> {
     }
 }
 
-struct Stderr<'a>(&'a str);
+/// What introduces a text, and the text; nothing where there is no text.
+struct Tail<'a>(&'static str, &'a str);
 
-impl fmt::Display for Stderr<'_> {
+impl fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        write!(f, "; its last words: {}", self.0)
-    }
-}
-
-struct Noise<'a>(&'a str);
-
-impl fmt::Display for Noise<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        write!(f, "; {}", self.0)
-    }
-}
-
-struct How<'a>(Option<&'a str>);
-
-impl fmt::Display for How<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(how) => write!(f, ": {how}"),
-            None => Ok(()),
-        }
-    }
-}
-
-struct Quote<'a>(&'a str);
-
-impl fmt::Display for Quote<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        write!(f, ": {}", self.0)
+        let Self(introduction, text) = self;
+        if text.is_empty() { Ok(()) } else { write!(f, "{introduction}{text}") }
     }
 }
 

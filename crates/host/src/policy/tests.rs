@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn what_somebody_else_brings_never_lets_more_run(
+    fn what_a_project_brings_never_lets_more_run(
         own in prop::collection::vec(plain(), 0..6), theirs in prop::collection::vec(plain(), 0..6),
         rest in rest(), their_rest in rest(), call in call(),
     ) {
@@ -229,7 +229,7 @@ fn clients_are_known_by_the_way_and_by_the_name_they_give_themselves() {
 }
 
 #[test]
-fn rules_for_an_agent_or_tenant_are_for_nobody_else() {
+fn rules_for_an_agent_or_tenant_are_for_no_other() {
     let of = |name: &str| vec![name.to_owned()];
     let rule = || Rule::new(Effect::Deny, "*".parse().unwrap());
     let agent = Policy::new(Otherwise::Allow).rule(rule().agents(&of("review*")).unwrap());

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::{Container, Http, InheritEnv, Stdio, Transport};
@@ -24,7 +25,7 @@ pub(super) fn of(transport: &Transport) -> String {
         Transport::Http(http) | Transport::Sse(http) => identity.http(http),
         Transport::Native(native) => identity.field("name", [native.name()]),
     }
-    identity.0.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&identity.0.finalize()[..16])
 }
 
 struct Identity(Sha256);

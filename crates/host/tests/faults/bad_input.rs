@@ -157,7 +157,7 @@ async fn a_url_that_is_none() {
 }
 
 #[tokio::test]
-async fn a_port_that_nobody_listens_on() {
+async fn a_port_that_no_server_listens_on() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for url in [format!("http://{free}/mcp"), format!("https://{free}/mcp")] {
         refused(http(&url), "UNREACHABLE", &[&free.to_string(), "refused"]).await;

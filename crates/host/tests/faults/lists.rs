@@ -282,7 +282,7 @@ async fn content_of_unknown_kinds_is_kept_as_json() {
 
 /// While its list is slow, calls to the server wait; calls to other servers do not.
 #[tokio::test]
-async fn a_slow_list_holds_up_nobody() {
+async fn a_slow_list_does_not_hold_up_the_host() {
     let mut stage = Stage::new(Over::Stdio, Era::Legacy, "no-answer --fault-on tools/list").await;
     shorten(&mut stage.spec);
     let begun = Instant::now();

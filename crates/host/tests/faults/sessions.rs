@@ -101,7 +101,7 @@ async fn a_restarted_server_of_the_modern_era() {
 /// A restarted server is noticed on the standing stream, without a call: the host subscribes again to what has
 /// listeners, in a new session, as it may have changed.
 #[tokio::test]
-async fn a_restarted_server_that_nobody_calls_is_subscribed_to_again() {
+async fn a_restarted_server_that_no_caller_calls_is_subscribed_to_again() {
     let mut stage = Stage::new(Over::Http, Era::Legacy, "session-required").await;
     stage.rise().await;
     let note = Subscriptions::new(1);

@@ -1,7 +1,8 @@
 //! The chain: how rows are added to its end.
 
-use std::{fmt, fmt::Write as _, str::FromStr};
+use std::{fmt, str::FromStr};
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest as _, Sha256};
 use sqlx::{QueryBuilder, SqliteConnection};
 
@@ -53,25 +54,12 @@ impl FromStr for ChainEnd {
 /// Bytes as lower-case hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    HEXLOWER.encode(bytes)
 }
 
 /// Reads a hash from its digits.
 pub(super) fn unhex(digits: &str) -> Option<[u8; 32]> {
-    let digits = digits.as_bytes();
-    let mut hash = NOTHING;
-    if digits.len() != hash.len() * 2 {
-        return None;
-    }
-    let value = |digit: &u8| char::from(*digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        *byte = (value(high)? << 4) | value(low)?;
-    }
-    Some(hash)
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
 /// The seal of a row.

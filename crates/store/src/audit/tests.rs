@@ -13,7 +13,10 @@ use tempfile::TempDir;
 use toolrack_host::{Fact, ServerName, Way, Witness as _};
 
 use super::*;
-use crate::{Approval, tests::raw};
+use crate::{
+    Approval,
+    tests::{new_store, raw},
+};
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
@@ -28,7 +31,7 @@ fn call(tool: &str) -> Entry {
 }
 
 async fn open(folder: &TempDir) -> Store {
-    Store::open(folder.path().join("t.db")).await.unwrap()
+    Store::open(folder.path().join("toolrack.db")).await.unwrap()
 }
 
 async fn keep(store: &Store, tools: &[&str]) {
@@ -50,9 +53,8 @@ async fn tamper(path: &Path, statements: &str) {
 }
 
 #[tokio::test]
-async fn a_chain_nobody_touched_is_whole_and_is_read_in_order() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+async fn an_untouched_chain_is_whole_and_is_read_in_order() {
+    let (_folder, store) = new_store().await;
     assert_eq!(chain(&store).await.unwrap(), Chain { rows: 0, first: 1, end: ChainEnd { seq: 0, hash: [0; 32] } });
     keep(&store, &["a", "b", "bad", "d"]).await;
     // Rows of one batch, which is split over several statements.
@@ -86,8 +88,7 @@ async fn a_chain_nobody_touched_is_whole_and_is_read_in_order() {
 
 #[tokio::test]
 async fn those_that_were_denied_are_all_that_did_not_run_and_no_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let all = [
         Decision::Allowed,
         Decision::Remembered,
@@ -102,14 +103,14 @@ async fn those_that_were_denied_are_all_that_did_not_run_and_no_others() {
     store.keep_audit(&all.iter().map(|decision| (1_000, decided(decision))).collect::<Vec<_>>()).await.unwrap();
     let rows = store.audit(&AuditQuery { denied: true, limit: 99, ..AuditQuery::default() }).await.unwrap();
     let denied: Vec<_> = rows.into_iter().map(|row| row.entry.decision.unwrap()).collect();
-    let expected: Vec<_> = all.into_iter().filter(|decision| !decision.is_yes()).map(Decision::word).collect();
+    let expected: Vec<_> =
+        all.into_iter().filter(|decision| !Decision::YES.contains(decision)).map(Decision::word).collect();
     assert_eq!(denied, expected);
 }
 
 #[tokio::test]
 async fn what_was_written_can_be_neither_changed_nor_deleted_by_mistake() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     keep(&store, &["a", "b"]).await;
     for statement in ["UPDATE audit SET at = 0", "DELETE FROM audit WHERE seq = 2", "DELETE FROM audit"] {
         let error = sqlx::query(statement).execute(&store.pool).await.unwrap_err();
@@ -120,12 +121,11 @@ async fn what_was_written_can_be_neither_changed_nor_deleted_by_mistake() {
 
 #[tokio::test]
 async fn the_first_bad_row_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (folder, store) = new_store().await;
     keep(&store, &["a", "b", "c", "d"]).await;
     let end = chain(&store).await.unwrap().end;
     store.close().await;
-    let genuine = fs::read(folder.path().join("t.db")).unwrap();
+    let genuine = fs::read(folder.path().join("toolrack.db")).unwrap();
     let missing = |from, to| Break::Missing { from, to };
     for (statements, broken, says) in [
         ("UPDATE audit SET at = 7 WHERE seq = 2", Break::Changed { seq: 2 }, "row 2 is not what was written"),
@@ -160,8 +160,7 @@ async fn the_first_bad_row_is_named() {
 
 #[tokio::test]
 async fn an_end_that_was_kept_elsewhere_finds_a_chain_that_was_written_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     keep(&store, &["a", "b"]).await;
     let end = chain(&store).await.unwrap().end;
     keep(&store, &["c"]).await;
@@ -180,8 +179,7 @@ async fn an_end_that_was_kept_elsewhere_finds_a_chain_that_was_written_anew() {
 
 #[tokio::test]
 async fn a_chain_whose_end_was_removed_goes_on_and_stays_broken() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     keep(&store, &["a", "b"]).await;
     tamper(store.path(), "DELETE FROM audit_head").await;
     keep(&store, &["c"]).await;
@@ -191,8 +189,7 @@ async fn a_chain_whose_end_was_removed_goes_on_and_stays_broken() {
 
 #[tokio::test]
 async fn old_rows_are_forgotten_and_the_chain_stays_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (folder, store) = new_store().await;
     let day = |day: i64, tool: &str| (day * DAY, call(tool));
     store.keep_audit(&[day(1, "a"), day(2, "b"), day(50, "c"), day(3, "late"), day(60, "d")]).await.unwrap();
     let end = chain(&store).await.unwrap().end;
@@ -224,15 +221,14 @@ async fn old_rows_are_forgotten_and_the_chain_stays_whole() {
 
     // Deleting a little more than was forgotten, and recording that, is detected.
     let statements = "DELETE FROM audit WHERE seq = 8; UPDATE audit_head SET kept_from = 9";
-    tamper(&folder.path().join("t.db"), statements).await;
+    tamper(&folder.path().join("toolrack.db"), statements).await;
     let store = open(&folder).await;
     assert_eq!(chain(&store).await, Err(Break::Missing { from: 1, to: 8 }));
 }
 
 #[tokio::test]
 async fn agreements_are_in_the_log_with_who_made_them_or_not_at_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let approval = |name: &str| Approval {
         project: "/project".into(),
         name: name.into(),
@@ -262,8 +258,7 @@ fn connected(tools: usize) -> Fact {
 
 #[tokio::test]
 async fn what_a_witness_is_told_is_written_in_order_and_without_secrets() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(|text| text.replace("hunter2", "***")));
     for tools in 0..1_000 {
         log.saw(connected(tools));
@@ -283,8 +278,7 @@ async fn what_a_witness_is_told_is_written_in_order_and_without_secrets() {
 
 #[tokio::test]
 async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let log = Arc::new(log);
     let coder = log.of_agent("a\ncoder");
@@ -308,9 +302,8 @@ async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_written_is_counted_and_nobody_waits() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+async fn what_could_not_be_written_is_counted_and_no_caller_waits() {
+    let (_folder, store) = new_store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     for tools in 0..9_000 {
         log.saw(connected(tools));
@@ -326,8 +319,7 @@ async fn what_could_not_be_written_is_counted_and_nobody_waits() {
 
 #[tokio::test]
 async fn a_log_that_goes_on_writes_now_and_then() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
     let written = async {
         log.saw(connected(1));
@@ -416,7 +408,7 @@ fn whatever_is_changed_deleted_moved_or_added_is_found() {
         keep(&store, &["a", "b", "c", "bad", "e", "f", "g", "h", "i", "j", "k", "l"]).await;
         assert_eq!(chain(&store).await.unwrap().rows, u64::from(ROWS));
         store.close().await;
-        fs::read(folder.path().join("t.db")).unwrap()
+        fs::read(folder.path().join("toolrack.db")).unwrap()
     });
     let path = folder.path().join("changed.db");
     proptest!(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() },

@@ -6,7 +6,6 @@ use std::{
 
 use futures::future::BoxFuture;
 use serde_json::{Map, json};
-use tempfile::TempDir;
 use toolrack_agent::{Agent, End, Front, Limits, NotKept, ToolCallData, TurnEvent, model::Scripted};
 use toolrack_host::{
     Abilities, AnswerAbout, Asker, Desired, Host, Policy, ServerName, ServerSpec,
@@ -15,11 +14,7 @@ use toolrack_host::{
 use toolrack_testkit::fake_server_path;
 
 use super::*;
-use crate::SessionQuery;
-
-async fn open(folder: &TempDir) -> Store {
-    Store::open(folder.path().join("t.db")).await.unwrap()
-}
+use crate::{SessionQuery, tests::new_store};
 
 fn said(text: &str) -> Turn {
     Turn::new(vec![Message::new(Role::User, text)], Limits::default())
@@ -43,8 +38,7 @@ async fn polled<F: Future>(mut work: Pin<&mut F>, mut times: usize) -> Option<F:
 
 #[tokio::test]
 async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let mut drops = 0;
     loop {
         let mut journal = Journal::new(Some(store.clone()), "some/model");
@@ -66,9 +60,8 @@ async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_added_is_not_taken_for_a_step_that_was_dropped() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped() {
+    let (_folder, store) = new_store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model");
     let mut turn = said("one");
     journal.keep(&turn).await.unwrap();
@@ -83,8 +76,7 @@ async fn what_somebody_else_has_added_is_not_taken_for_a_step_that_was_dropped()
 
 #[tokio::test]
 async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model");
     let claim = journal.claim().unwrap();
     journal.keep(&said("one")).await.unwrap();
@@ -128,8 +120,7 @@ const AT_ONCE: usize = 8;
 /// Each call looks up a standing answer in the database, while the results of the others are written there.
 #[tokio::test]
 async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let host = Host::builder().gate(Arc::new(Policy::default())).answers(Arc::new(store.clone())).build();
     let spec = ServerSpec::stdio(fake_server_path().to_str().unwrap(), ["stdio"]);
     host.apply(Desired::from([(ServerName::new("rooms").unwrap(), spec)])).await;
@@ -158,8 +149,7 @@ async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
 
 #[tokio::test]
 async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_waiting() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let server = ServerName::new("fs").unwrap();
     let definition = toolrack_host::DefinitionHash::from_bytes([1; 32]);
     let about = AnswerAbout { server: &server, fingerprint: "a", tool: "read", definition };

@@ -1,6 +1,7 @@
 use toolrack_host::{ServerName, pins::PinnedServer};
 
 use super::*;
+use crate::tests::new_store;
 
 fn server(source: &str) -> PinnedServer {
     PinnedServer { server: ServerName::new("fs").unwrap(), source: source.to_owned() }
@@ -16,12 +17,6 @@ fn strange(tool: &str, byte: u8, cause: Cause) -> Strange {
 
 fn new(tools: &[(&str, u8)]) -> Vec<(String, Definition)> {
     tools.iter().map(|(tool, byte)| ((*tool).to_owned(), definition(*byte))).collect()
-}
-
-async fn store() -> (tempfile::TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
-    (folder, store)
 }
 
 async fn pins(store: &Store, of: &PinnedServer, list: u8) -> (u64, Vec<(String, u8)>) {
@@ -40,7 +35,7 @@ async fn is_as_before(store: &Store, of: &PinnedServer, list: u8) -> bool {
 
 #[tokio::test]
 async fn what_was_seen_first_is_pinned_and_the_same_list_is_known_at_a_glance() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
     assert_eq!(pins(&store, &of, 1).await, (0, vec![]));
     store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1), ("b", 2)]), strange: vec![] }).await;
@@ -54,7 +49,7 @@ async fn what_was_seen_first_is_pinned_and_the_same_list_is_known_at_a_glance() 
 
 #[tokio::test]
 async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_it() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
     store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), strange: vec![] }).await;
     let generation = store.generation(&of).await.unwrap();
@@ -89,7 +84,7 @@ async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_i
 
 #[tokio::test]
 async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
     store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), strange: vec![] }).await;
     let cause = Cause::Renamed { was: "a".to_owned() };
@@ -108,7 +103,7 @@ async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself() {
 
 #[tokio::test]
 async fn thousands_of_tools_are_pinned_at_once() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
     let many: Vec<_> = (0..5_050).map(|number| (format!("tool_{number}"), definition(1))).collect();
     store.saw(&of, Seen { list: [1; 32], generation: 0, new: many, strange: vec![] }).await;

@@ -1,10 +1,8 @@
 //! Keeps a conversation to one turn at a time within this process.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::{Session, Store, StoreError};
@@ -20,15 +18,9 @@ pub struct Claim {
     id: Uuid,
 }
 
-impl Claims {
-    fn all(&self) -> MutexGuard<'_, HashSet<Uuid>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.all.all().remove(&self.id);
+        self.all.0.lock().remove(&self.id);
     }
 }
 
@@ -44,6 +36,6 @@ impl Store {
     }
 
     pub(crate) fn claim_id(&self, id: Uuid) -> Option<Claim> {
-        self.claims.all().insert(id).then(|| Claim { all: self.claims.clone(), id })
+        self.claims.0.lock().insert(id).then(|| Claim { all: self.claims.clone(), id })
     }
 }

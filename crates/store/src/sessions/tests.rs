@@ -8,12 +8,7 @@ use futures::future::join_all;
 use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
 
 use super::*;
-
-async fn store() -> (tempfile::TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
-    (folder, store)
-}
+use crate::tests::new_store;
 
 async fn begin(store: &Store, title: &str) -> Session {
     let new = NewSession { title: title.to_owned(), model: Some("mock/one".to_owned()), agent: None };
@@ -48,7 +43,7 @@ fn spent(input: u64, cost: Option<u64>) -> Spent {
 
 #[tokio::test]
 async fn a_conversation_comes_back_as_it_was_said() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "Files").await;
     assert_eq!((session.messages, session.has_open_turn, session.spent), (0, false, Spent::default()));
     assert_eq!(session.id.get_version_num(), 7);
@@ -91,7 +86,7 @@ async fn a_conversation_comes_back_as_it_was_said() {
 
 #[tokio::test]
 async fn what_is_kept_survives_a_restart() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "Files").await;
     store.append(session.id, &step(0, vec![says(Role::User, "hello")])).await.unwrap();
     let path = store.path().to_owned();
@@ -111,7 +106,7 @@ async fn every_role_has_its_own_word() {
 
 #[tokio::test]
 async fn an_open_turn_is_kept_with_the_messages_of_its_step() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "").await;
     let open = |position, messages, turn: Option<&str>| Step {
         open_turn: turn.map(str::to_owned),
@@ -135,7 +130,7 @@ async fn an_open_turn_is_kept_with_the_messages_of_its_step() {
 
 #[tokio::test]
 async fn who_adds_to_a_session_that_went_on_meanwhile_is_told() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "").await;
     let other = Store::open(store.path()).await.unwrap();
     store.append(session.id, &step(0, vec![says(Role::User, "mine")])).await.unwrap();
@@ -159,7 +154,7 @@ async fn who_adds_to_a_session_that_went_on_meanwhile_is_told() {
 
 #[tokio::test]
 async fn sessions_are_listed_by_page_with_the_newest_first() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     for (number, title) in ["one", "100% two", "THREE", "four_", "five"].into_iter().enumerate() {
         let session = begin(&store, title).await;
         age(&store, &session, 10 - number as i64).await;
@@ -185,7 +180,7 @@ async fn sessions_are_listed_by_page_with_the_newest_first() {
 
 #[tokio::test]
 async fn a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let old = begin(&store, "old").await;
     age(&store, &old, 2).await;
     let newer = begin(&store, "newer").await;
@@ -199,7 +194,7 @@ async fn a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not() {
 
 #[tokio::test]
 async fn a_session_is_found_by_what_tells_it_from_all_others() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let ids = [
         "0190aaaa-1111-7000-8000-000000000001",
         "0190aaaa-1112-7000-8000-000000000002",
@@ -241,7 +236,7 @@ async fn a_session_is_found_by_what_tells_it_from_all_others() {
 
 #[tokio::test]
 async fn sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     for number in 0..20 {
         begin(&store, &number.to_string()).await;
     }
@@ -253,7 +248,7 @@ async fn sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own() {
 
 #[tokio::test]
 async fn a_session_goes_with_all_its_messages() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let (gone, stays) = (begin(&store, "gone").await, begin(&store, "stays").await);
     for session in [&gone, &stays] {
         store.append(session.id, &step(0, vec![says(Role::User, "x"), says(Role::Assistant, "y")])).await.unwrap();
@@ -273,7 +268,7 @@ async fn a_session_goes_with_all_its_messages() {
 
 #[tokio::test]
 async fn nothing_of_a_deleted_session_is_left_in_the_file() {
-    let (folder, store) = store().await;
+    let (folder, store) = new_store().await;
     for forgetting in [false, true] {
         let secret = format!("canary {forgetting}");
         let session = begin(&store, &secret).await;
@@ -296,7 +291,7 @@ async fn nothing_of_a_deleted_session_is_left_in_the_file() {
 
 #[tokio::test]
 async fn a_message_that_cannot_be_read_is_never_left_out() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     store.append(session.id, &step(0, vec![says(Role::User, "a"), says(Role::User, "b")])).await.unwrap();
     sqlx::query("UPDATE messages SET id = 'x' WHERE position = 0").execute(&store.pool).await.unwrap();
@@ -307,7 +302,7 @@ async fn a_message_that_cannot_be_read_is_never_left_out() {
 
 #[tokio::test]
 async fn long_titles_are_cut_between_characters() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, &"ä".repeat(300)).await;
     assert_eq!(session.title, "ä".repeat(250));
     store.rename_session(session.id, &format!("a{}", "ä".repeat(300))).await.unwrap();
@@ -316,7 +311,7 @@ async fn long_titles_are_cut_between_characters() {
 
 #[tokio::test]
 async fn what_was_spent_is_added_up_and_never_overflows() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "").await;
     let costing = |spent: Spent| NewMessage { spent: Some(spent), ..says(Role::Assistant, "x") };
     let unknown = vec![costing(spent(1, None)), says(Role::Assistant, "free")];
@@ -348,7 +343,7 @@ async fn old_sessions_are_forgotten_by_age_and_by_number() {
         (number(9), vec!["0", "2", "40", "400"]),
         (Retention { keep_days: Some(3), keep_sessions: Some(1) }, vec!["0", "400"]),
     ] {
-        let (_folder, store) = store().await;
+        let (_folder, store) = new_store().await;
         let mut in_use = None;
         for old in [0, 2, 40, 400] {
             let session = begin(&store, &old.to_string()).await;
@@ -366,7 +361,7 @@ async fn old_sessions_are_forgotten_by_age_and_by_number() {
 
 #[tokio::test]
 async fn old_sessions_are_looked_for_once_a_day() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let retention = Retention { keep_days: Some(30), keep_sessions: None };
     let now = Utc::now();
     let old = async || {
@@ -384,7 +379,7 @@ async fn old_sessions_are_looked_for_once_a_day() {
 
 #[tokio::test]
 async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     let path = store.path().to_owned();
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
@@ -402,7 +397,7 @@ async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
 
 #[tokio::test]
 async fn a_full_disk_keeps_nothing_of_a_step_and_all_that_was_before() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     store.append(session.id, &step(0, vec![says(Role::User, "before")])).await.unwrap();
     // No page more than the file has.
@@ -422,7 +417,7 @@ async fn a_full_disk_keeps_nothing_of_a_step_and_all_that_was_before() {
 
 #[tokio::test]
 async fn a_database_that_is_held_is_waited_for_and_then_named() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     let patient = Store::open_within(store.path().to_owned(), std::time::Duration::from_millis(50)).await.unwrap();
     let holding = store.begin_durably("holding").await.unwrap();
@@ -435,7 +430,7 @@ async fn a_database_that_is_held_is_waited_for_and_then_named() {
 
 #[tokio::test]
 async fn a_step_waits_for_the_disk_and_other_writes_do_not() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let level = async || sqlx::query_scalar::<_, i64>("PRAGMA synchronous").fetch_one(&store.pool).await.unwrap();
     let (normal, full) = (1, 2);
     assert_eq!(level().await, normal);
@@ -448,7 +443,7 @@ async fn a_step_waits_for_the_disk_and_other_writes_do_not() {
 
 #[tokio::test]
 async fn a_step_that_is_given_up_leaves_the_session_whole() {
-    let (_folder, store) = store().await;
+    let (_folder, store) = new_store().await;
     let session = begin(&store, "x").await;
     let messages: Vec<_> = (0..50).map(|number| says(Role::Tool, &number.to_string())).collect();
     for polls in 0..40 {
@@ -469,7 +464,7 @@ async fn a_step_that_is_given_up_leaves_the_session_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_handles_of_one_file_tell_the_same_story() {
-    let (_folder, one) = store().await;
+    let (_folder, one) = new_store().await;
     let two = Store::open(one.path()).await.unwrap();
     let session = begin(&one, "story").await;
     let tell = async |store: &Store, teller: &str| {

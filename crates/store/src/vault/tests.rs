@@ -159,7 +159,7 @@ async fn a_lease_is_held_by_one_until_it_is_given_back_or_runs_out() {
 }
 
 #[tokio::test]
-async fn whoever_lost_a_lease_overwrites_nothing() {
+async fn a_process_that_lost_a_lease_overwrites_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     let vault = vault_at(&path).await;

@@ -71,7 +71,7 @@ async fn note(Of(server): Of<Server>, request: Request, next: Next) -> Response 
     let authorization = authorization.map(str::to_owned);
     let proof = head.headers.get("dpop").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let what = format!("{} {}", head.method, head.uri.path());
-    server.state().asked.push(Asked { what, parameters, authorization, proof });
+    server.state.lock().asked.push(Asked { what, parameters, authorization, proof });
     next.run(Request::from_parts(head, body.into())).await
 }
 
@@ -91,7 +91,7 @@ fn json_of(status: u16, value: &Value) -> Response {
 
 /// An error of OAuth (RFC 6749, 5.2).
 fn refused(server: &Server, status: u16, error: &str, why: &str) -> Response {
-    server.state().counts.refused += 1;
+    server.state.lock().counts.refused += 1;
     json_of(status, &json!({ "error": error, "error_description": why }))
 }
 
@@ -158,7 +158,7 @@ async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
         return refused(&server, 400, "invalid_redirect_uri", "there is none");
     }
     let with_secret = client["token_endpoint_auth_method"].as_str().is_some_and(|method| method != "none");
-    let mut state = server.state();
+    let mut state = server.state.lock();
     let (id, secret) = state.grants.register(with_secret);
     state.counts.registrations += 1;
     drop(state);
@@ -175,7 +175,7 @@ async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
     let asked: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
     let of = |name: &str| asked.get(name).cloned().unwrap_or_default();
     let page = |why: &str| (StatusCode::BAD_REQUEST, why.to_owned()).into_response();
-    if !server.state().grants.knows(&of("client_id")) {
+    if !server.state.lock().grants.knows(&of("client_id")) {
         return page("no such client");
     }
     let Ok(mut back) = Url::parse(&of("redirect_uri")) else {
@@ -211,7 +211,7 @@ async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
 
 fn agreed(server: &Server, asked: &Parameters) -> String {
     let of = |name: &str| asked.get(name).cloned().unwrap_or_default();
-    let mut state = server.state();
+    let mut state = server.state.lock();
     state.counts.authorizations += 1;
     state.grants.agree(Agreement {
         client: of("client_id"),
@@ -258,10 +258,10 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
     };
     let (client, secret) = client_of(&headers, &form);
     let is_workload = form.get("grant_type").is_some_and(|grant| grant == JWT_BEARER) && client.is_empty();
-    if !is_workload && !server.state().grants.is(&client, secret.as_deref()) {
+    if !is_workload && !server.state.lock().grants.is(&client, secret.as_deref()) {
         return refused(&server, 401, "invalid_client", "no such client, or another secret");
     }
-    let held = server.state().statements.hold(&client, &server.issuer(), &form);
+    let held = server.state.lock().statements.hold(&client, &server.issuer(), &form);
     if let Err(why) = held {
         return refused(&server, 401, "invalid_client", why);
     }
@@ -275,9 +275,11 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
         "refresh_token" => refreshed(&server, to, of("refresh_token")),
         "client_credentials" if secret.is_some() => {
             let scope = form.get("scope").map_or(SCOPE, String::as_str);
-            Ok(server.state().grants.give(to, of("resource"), scope, false))
+            Ok(server.state.lock().grants.give(to, of("resource"), scope, false))
         }
-        JWT_BEARER if of("assertion") == ASSERTION => Ok(server.state().grants.give(to, of("resource"), SCOPE, false)),
+        JWT_BEARER if of("assertion") == ASSERTION => {
+            Ok(server.state.lock().grants.give(to, of("resource"), SCOPE, false))
+        }
         JWT_BEARER => Err(("invalid_grant", "not this assertion")),
         _ => Err(("unsupported_grant_type", "not here")),
     };
@@ -291,7 +293,7 @@ async fn token(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Respo
 fn exchanged(server: &Server, to: To<'_>, form: &Parameters) -> Result<Tokens, (&'static str, &'static str)> {
     let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
     let with_refresh = wrong!(server, Wrong::NoRefresh => ()).is_none();
-    let mut state = server.state();
+    let mut state = server.state.lock();
     let agreement = state.grants.take(of("code")).ok_or(("invalid_grant", "no such code"))?;
     if agreement.client != to.client || agreement.redirect_uri != of("redirect_uri") {
         return Err(("invalid_grant", "the code is of another client or redirect_uri"));
@@ -308,7 +310,7 @@ fn exchanged(server: &Server, to: To<'_>, form: &Parameters) -> Result<Tokens, (
 
 fn refreshed(server: &Server, to: To<'_>, token: &str) -> Result<Tokens, (&'static str, &'static str)> {
     let rotates = wrong!(server, Wrong::NoRotation => ()).is_none();
-    let mut state = server.state();
+    let mut state = server.state.lock();
     match state.grants.refresh(to, token, rotates) {
         Refreshed::Fresh(tokens) => {
             state.counts.refreshes += 1;
@@ -340,10 +342,10 @@ fn written(server: &Server, tokens: &Tokens) -> Value {
 async fn revoke(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Response {
     let form: Parameters = pairs(&body).collect();
     let (client, secret) = client_of(&headers, &form);
-    if !server.state().grants.is(&client, secret.as_deref()) {
+    if !server.state.lock().grants.is(&client, secret.as_deref()) {
         return refused(&server, 401, "invalid_client", "no such client, or another secret");
     }
-    let mut state = server.state();
+    let mut state = server.state.lock();
     if state.grants.revoke(form.get("token").map(String::as_str).unwrap_or_default()) {
         state.counts.revocations += 1;
     }
@@ -355,7 +357,7 @@ async fn revoke(Of(server): Of<Server>, headers: HeaderMap, body: Bytes) -> Resp
 async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
     let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", server.issuer());
     let turned_away = |status: StatusCode, more: &str| {
-        server.state().counts.turned_away += 1;
+        server.state.lock().counts.turned_away += 1;
         let scheme = if wrong!(server, Wrong::OnlyBound => ()).is_some() { "DPoP" } else { "Bearer" };
         let challenge = format!("{scheme} resource_metadata=\"{metadata}\"{more}");
         (status, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
@@ -377,7 +379,7 @@ async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
         Err(NotProved::Wrong(_)) => return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_dpop_proof\""),
     };
     let most = wrong!(server, Wrong::Expires(most) => *most);
-    let admitted = server.state().grants.admit(token, key.as_deref(), &server.mcp_url(), most);
+    let admitted = server.state.lock().grants.admit(token, key.as_deref(), &server.mcp_url(), most);
     let Some(scope) = admitted else {
         return turned_away(StatusCode::UNAUTHORIZED, ", error=\"invalid_token\"");
     };
@@ -391,7 +393,7 @@ async fn mcp(Of(server): Of<Server>, request: Request) -> Response {
             &format!(", error=\"insufficient_scope\", scope=\"{scope} {wanted}\""),
         );
     }
-    server.state().counts.admitted += 1;
+    server.state.lock().counts.admitted += 1;
     let mut answer = passed_on(&server, &head, body).await;
     if wrong!(server, Wrong::ChangesNonce => ()).is_some() {
         answer.headers_mut().extend(value(&newest_nonce(&server)).map(|nonce| (NONCE, nonce)));
@@ -421,11 +423,11 @@ fn proved(server: &Server, headers: &HeaderMap, about: About<'_>) -> Result<Opti
     if !headers.contains_key("dpop") {
         return Ok(None);
     }
-    let checked = server.state().proofs.check(headers, about);
+    let checked = server.state.lock().proofs.check(headers, about);
     let proof = checked.map_err(|error| match error {
         NoProof::Wrong(why) => NotProved::Wrong(why),
         NoProof::Replayed => {
-            server.state().counts.replayed += 1;
+            server.state.lock().counts.replayed += 1;
             NotProved::Wrong("this proof came before")
         }
     })?;
@@ -438,7 +440,7 @@ fn proved(server: &Server, headers: &HeaderMap, about: About<'_>) -> Result<Opti
     if let Some(nonce) = wrong!(server, Wrong::NoNonceFits(nonce) => nonce.clone()) {
         return Err(NotProved::Nonce(value(&nonce)));
     }
-    server.state().counts.proofs += 1;
+    server.state.lock().counts.proofs += 1;
     Ok(Some(proof.key))
 }
 
@@ -448,7 +450,7 @@ fn value(nonce: &str) -> Option<HeaderValue> {
 
 /// The nonce after this many admitted requests.
 fn newest_nonce(server: &Server) -> String {
-    format!("nonce-{}", server.state().counts.admitted)
+    format!("nonce-{}", server.state.lock().counts.admitted)
 }
 
 /// The answer of the server behind, passed on.

@@ -8,11 +8,12 @@ use std::{
     io::Write as _,
     process::ExitCode,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
@@ -58,7 +59,7 @@ impl Demo {
             ("waiters", "Waits until `wait` waits", json!({})),
             ("cancellations", "How often `wait` was cancelled, once none waits any more", json!({})),
         ];
-        let grown = self.0.grown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let grown = self.0.grown.lock().clone();
         let grown = grown.into_iter().map(|name| tool(name, "Was added", json!({})));
         fixed.into_iter().map(|(name, what, properties)| tool(name.to_owned(), what, properties)).chain(grown).collect()
     }
@@ -104,7 +105,7 @@ impl Demo {
     async fn grow(&self, tool: &str) -> CallToolResponse {
         let mut listening = self.0.listening.subscribe();
         let _open = listening.wait_for(|open| *open > 0).await.is_ok();
-        self.0.grown.lock().unwrap_or_else(PoisonError::into_inner).push(tool.to_owned());
+        self.0.grown.lock().push(tool.to_owned());
         self.0.changes.send_modify(|changes| *changes += 1);
         text(format!("grew {tool}"))
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::faults::Fault;
 use super::offers;
-use super::server::{Era, Request, Server, locked};
+use super::server::{Era, Request, Server};
 use super::wire::{META_CAPABILITIES, Refusal, code};
 
 /// The outcome of a question.
@@ -77,7 +77,7 @@ async fn ask_legacy(
     method: &str,
     params: &Value,
 ) -> Result<Asked, Refusal> {
-    if locked(&request.peer.capabilities).get(capability).is_none() {
+    if request.peer.capabilities.lock().get(capability).is_none() {
         return Ok(Asked::Answered(json!({"refused": format!("the client did not declare {capability}")})));
     }
     let mut last = Value::Null;

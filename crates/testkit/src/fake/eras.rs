@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::faults::Fault;
 use super::options::Transport;
 use super::process::Death;
-use super::server::{Era, Request, Server, locked};
+use super::server::{Era, Request, Server};
 use super::wire::{
     self, Frame, LEGACY, META_CAPABILITIES, META_SERVER, META_SUBSCRIPTION, META_VERSION, MODERN, Refusal, code,
 };
@@ -90,7 +90,7 @@ async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
             if !uri.starts_with("fake://") {
                 return Err(Refusal::new(code::INVALID_PARAMS, "no such resource"));
             }
-            let mut subscribed = locked(&request.peer.subscribed);
+            let mut subscribed = request.peer.subscribed.lock();
             if request.method == "resources/subscribe" {
                 subscribed.insert(uri.to_owned());
             } else {

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::faults::{Fault, Struck};
 use super::options::{Answers, Eras};
-use super::server::{Era, Peer, Request, Server, locked};
+use super::server::{Era, Peer, Request, Server};
 use super::wire::{self, Frame, Incoming, Outbox, Refusal, code};
 
 mod answers;
@@ -170,7 +171,7 @@ impl Endpoint {
         if let Some(retry) = stream.resumed_after() {
             let event = format!("stream-{}", self.server.unique());
             // Before the client knows of it: it may be back at once.
-            locked(&self.parked).insert(event.clone(), Parked { frames, struck: struck.clone() });
+            self.parked.lock().insert(event.clone(), Parked { frames, struck: struck.clone() });
             return stream.cut(exchange, &event, retry).await;
         }
         let outcome = if self.server.options.answers == Answers::Sse || events::wanted(&struck) {
@@ -223,26 +224,26 @@ impl Endpoint {
     }
 
     async fn resume(&self, exchange: &mut Exchange, stream: &events::Stream<'_>, event: &str) -> io::Result<After> {
-        let parked = locked(&self.parked).remove(event);
+        let parked = self.parked.lock().remove(event);
         let Some(mut parked) = parked else { return say(exchange, 404, "no such stream").await };
         if parked.struck.by(Fault::SseRefusesResume) {
-            locked(&self.parked).insert(event.to_owned(), parked);
+            self.parked.lock().insert(event.to_owned(), parked);
             let status = self.server.options.faults.number(Fault::SseRefusesResume).unwrap_or(405);
             return say(exchange, u16::try_from(status).unwrap_or(405), "no stream is resumed here").await;
         }
         stream.open(exchange).await?;
         if parked.struck.by(Fault::SseResetLoop) {
-            locked(&self.parked).insert(event.to_owned(), parked);
+            self.parked.lock().insert(event.to_owned(), parked);
             return Ok(After::Reset);
         }
         if parked.struck.by(Fault::SseEmptyLoop) {
-            locked(&self.parked).insert(event.to_owned(), parked);
+            self.parked.lock().insert(event.to_owned(), parked);
             exchange.chunk(b"").await?;
             return Ok(After::Keep);
         }
         let outcome = stream.run(exchange, None, &mut parked.frames).await?;
         if outcome.is_none() {
-            locked(&self.parked).insert(event.to_owned(), parked);
+            self.parked.lock().insert(event.to_owned(), parked);
         }
         Ok(outcome.unwrap_or(After::Close))
     }

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::faults::Fault;
 use super::http::{After, Asked, Exchange, accepted, bind, event, instead_of_mcp, say};
 use super::process::Death;
-use super::server::{Peer, Server, locked};
+use super::server::{Peer, Server};
 use super::wire::{self, Frame, Incoming, Outbox};
 
 /// What the connections share.
@@ -51,7 +52,7 @@ impl Endpoint {
         let (out, frames) = Outbox::new();
         let peer = Peer::new(id.clone());
         self.server.listen(&peer, out.clone(), None);
-        locked(&self.sessions).insert(id.clone(), (peer, out));
+        self.sessions.lock().insert(id.clone(), (peer, out));
         exchange.respond_in_chunks(200, &[("content-type", "text/event-stream")]).await?;
         if !self.server.has(Fault::NoEndpoint) {
             let own = format!("/messages?session={id}");
@@ -59,13 +60,13 @@ impl Endpoint {
             exchange.chunk(format!("event: endpoint\ndata: {endpoint}\n\n").as_bytes()).await?;
         }
         let outcome = pump(exchange, frames).await;
-        locked(&self.sessions).remove(&id);
+        self.sessions.lock().remove(&id);
         outcome.map(|()| After::Close)
     }
 
     async fn post(&self, exchange: &mut Exchange, asked: &Asked) -> io::Result<After> {
         let id = asked.query.strip_prefix("session=").unwrap_or_default();
-        let Some((peer, out)) = locked(&self.sessions).get(id).cloned() else {
+        let Some((peer, out)) = self.sessions.lock().get(id).cloned() else {
             return say(exchange, 404, "no such session").await;
         };
         match wire::parse(&asked.body) {

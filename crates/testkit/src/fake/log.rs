@@ -3,12 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-
-use super::server::locked;
 
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -48,7 +46,7 @@ impl Log {
         entry["at_ms"] = json!(now_ms());
         // One write for the whole line, so that the lines of several servers do not mix in one file.
         let line = format!("{entry}\n");
-        let mut file = locked(file);
+        let mut file = file.lock();
         if let Err(error) = file.write_all(line.as_bytes()).and_then(|()| file.flush()) {
             super::complain(&format!("fake-server: log: {error}\n"));
         }

@@ -1,9 +1,10 @@
 //! State that the transports share: peers, running requests, listeners, and questions to the client.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
@@ -14,11 +15,6 @@ use super::options::{Eras, Options};
 use super::process::Descriptor;
 use super::wire::{self, Frame, META_SUBSCRIPTION, META_VERSION, Outbox};
 use super::{eras, lies};
-
-/// Locks even if an earlier holder panicked: this program must go on misbehaving.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The era that one request speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,12 +132,12 @@ impl Server {
         headers: Vec<(String, String)>,
     ) -> Request {
         let (id, method, params) = message;
-        let seen = locked(&self.tally).count(&method);
+        let seen = self.tally.lock().count(&method);
         let struck = self.options.faults.strike(&method, seen);
         let era = era_of(self.options.eras, &method, &params);
         if method == "initialize" {
             // Here and not in its task: the next line may be read before that task runs.
-            *locked(&peer.capabilities) = params["capabilities"].clone();
+            *peer.capabilities.lock() = params["capabilities"].clone();
             peer.initialized.store(true, Ordering::Relaxed);
         }
         let mut entry = json!({"method": method, "id": id, "params": params});
@@ -157,20 +153,20 @@ impl Server {
         let key = request.key();
         let server = Arc::clone(self);
         // Held until the handle is in its place: the task may end before this function does.
-        let mut running = locked(&self.running);
+        let mut running = self.running.lock();
         let handle = self.spawn(async move {
             tokio::time::sleep(server.options.delay).await;
             let key = request.key();
             let reply = eras::dispatch(&server, &request).await;
             lies::send(&server, &request, reply).await;
-            locked(&server.running).remove(&key);
+            server.running.lock().remove(&key);
         });
         running.insert(key, handle);
     }
 
     /// Runs anything in a task that ends with the server.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        let mut tasks = locked(&self.tasks);
+        let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task)
     }
@@ -181,7 +177,7 @@ impl Server {
         if self.has(Fault::IgnoreCancel) {
             return;
         }
-        if let Some(handle) = locked(&self.running).remove(&run_key(peer, id)) {
+        if let Some(handle) = self.running.lock().remove(&run_key(peer, id)) {
             handle.abort();
         }
         self.unlisten(peer, id);
@@ -189,7 +185,7 @@ impl Server {
 
     /// Whether the request still runs.
     pub(crate) fn runs(&self, peer: &Peer, id: &Value) -> bool {
-        locked(&self.running).contains_key(&run_key(peer, id))
+        self.running.lock().contains_key(&run_key(peer, id))
     }
 
     /// Takes a notification of the client.
@@ -208,7 +204,7 @@ impl Server {
         // From 0, as the TypeScript SDK does: a client that takes 0 for "no id" shows itself.
         let id = json!(self.next_ask.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
-        locked(&self.asked).insert(id.to_string(), answer);
+        self.asked.lock().insert(id.to_string(), answer);
         out.send(Frame::message(&wire::request(&id, method, params))).await;
         answered.await.unwrap_or_else(|_| Err(json!("the client is gone")))
     }
@@ -216,14 +212,14 @@ impl Server {
     /// Takes an answer of the client to something that was asked.
     pub(crate) fn answered(&self, id: &Value, body: Result<Value, Value>) {
         self.log.seen(json!({"answer": id, "refused": body.is_err()}));
-        if let Some(waiting) = locked(&self.asked).remove(&id.to_string()) {
+        if let Some(waiting) = self.asked.lock().remove(&id.to_string()) {
             let _gave_up = waiting.send(body);
         }
     }
 
     /// Tells this outbox about changes from now on.
     pub(crate) fn listen(&self, peer: &Arc<Peer>, out: Outbox, subscription: Option<(Value, Value)>) {
-        locked(&self.listeners).push(Listener { peer: Arc::clone(peer), out, subscription });
+        self.listeners.lock().push(Listener { peer: Arc::clone(peer), out, subscription });
     }
 
     /// Ends the subscription that this request opened.
@@ -231,7 +227,7 @@ impl Server {
         let ended = |listener: &Listener| {
             listener.peer.key == peer.key && listener.subscription.as_ref().is_some_and(|(own, _)| own == id)
         };
-        locked(&self.listeners).retain(|listener| !ended(listener));
+        self.listeners.lock().retain(|listener| !ended(listener));
     }
 
     /// Notifies all listeners that the list of tools changed.
@@ -249,7 +245,7 @@ impl Server {
             filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.iter().any(|own| own == uri))
         };
         let told = |listener: &Listener| match &listener.subscription {
-            None => locked(&listener.peer.subscribed).contains(uri),
+            None => listener.peer.subscribed.lock().contains(uri),
             Some((_, filter)) => wanted(filter),
         };
         self.announce("notifications/resources/updated", &json!({"uri": uri}), told).await;
@@ -257,7 +253,7 @@ impl Server {
 
     async fn announce(&self, method: &str, params: &Value, told: impl Fn(&Listener) -> bool) {
         let told: Vec<(Outbox, Value)> = {
-            let mut listeners = locked(&self.listeners);
+            let mut listeners = self.listeners.lock();
             listeners.retain(|listener| !listener.out.is_closed());
             listeners.iter().filter(|listener| told(listener)).map(|listener| listener.notice(params)).collect()
         };

@@ -10,7 +10,7 @@ use super::eras::{Reply, silence};
 use super::faults::Fault;
 use super::offers::{self, ESCAPES};
 use super::process::{self, Death};
-use super::server::{Request, Server, locked};
+use super::server::{Request, Server};
 use super::wire::{self, Frame, Refusal, code};
 
 /// A picture of one pixel.
@@ -160,7 +160,7 @@ fn spawn(args: &Value) -> Reply {
 }
 
 async fn tools_changed(server: &Server, args: &Value) -> Reply {
-    locked(&server.added).push(str_of(args, "add", "added").to_owned());
+    server.added.lock().push(str_of(args, "add", "added").to_owned());
     server.tools_changed().await;
     Ok(text("changed"))
 }

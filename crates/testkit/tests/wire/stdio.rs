@@ -113,7 +113,7 @@ fn the_probe_stumbles_as_told() {
 }
 
 #[test]
-fn a_version_nobody_knows_is_spoken_in_both_eras() {
+fn an_unknown_version_is_spoken_in_both_eras() {
     let mut server = Lines::with(&["version=1999-01-01"], &["--era", "both"]);
     assert_eq!(server.ask(&initialize(1))["result"]["protocolVersion"], "1999-01-01");
     assert_eq!(
@@ -171,7 +171,7 @@ fn noise_between_messages_is_really_there() {
 }
 
 #[test]
-fn stderr_is_filled_until_somebody_reads_it() {
+fn stderr_is_filled_until_the_host_reads_it() {
     let mut server = with("fill-stderr");
     server.handshake();
     server.close();
@@ -186,7 +186,7 @@ fn stderr_is_filled_until_somebody_reads_it() {
 }
 
 #[test]
-fn a_server_that_stops_reading_blocks_whoever_writes_to_it() {
+fn a_server_that_stops_reading_blocks_the_client_that_writes_to_it() {
     for (fault, answered) in [("stop-reading-stdin", true), ("stop-reading-stdin=start", false)] {
         let mut server = with(fault);
         if answered {

@@ -2,11 +2,10 @@
 //!
 //! A flat table, to be replaced whole: a model that is missing here works all the same, without a budget in tokens or in
 //! money. Prices are list prices of the standard tier, short contexts, caches of five minutes.
+//!
+//! It was taken on 2026-10-07 from the catalogue that rig-core 0.44.0 carries, which comes from models.dev.
 
 use crate::model::settings::Price;
-
-/// The day the table was taken: the catalogue that rig-core 0.44.0 carries, which comes from models.dev.
-pub const KNOWN_SINCE: &str = "2026-10-07";
 
 /// A known model.
 #[derive(Clone, Copy, Debug, PartialEq)]

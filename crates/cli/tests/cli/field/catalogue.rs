@@ -72,7 +72,7 @@ const PROTOCOL: &[Row] = &[
     ("what one call hears keeps another alive", &[(STORY, "field.rs::what_one_call_hears_keeps_no_other_call_alive")]),
     (
         "giving up one call closes the server",
-        &[(STORY, "calls.rs::the_cancellation_names_the_request_and_a_late_answer_disturbs_nobody")],
+        &[(STORY, "calls.rs::the_cancellation_names_the_request_and_a_late_answer_disturbs_no_call")],
     ),
     ("`list` and starts that time out leave processes", &[("field", "no_command_leaves_a_process")]),
     ("a shell changes arguments", &[("field", "arguments_reach_a_server_as_they_are_written")]),
@@ -109,7 +109,7 @@ const PROTOCOL: &[Row] = &[
         "a change of the tools is not seen",
         &[(STORY, "catalogs.rs::tools_that_are_added_show_up_over_every_wire_and_era")],
     ),
-    ("a second server renames the tools of the first", &[(STORY, "catalogs.rs::a_new_server_renames_nobody")]),
+    ("a second server renames the tools of the first", &[(STORY, "catalogs.rs::a_new_server_renames_no_other_tool")]),
     (
         "a list that says the same spoils the prompt cache",
         &[(STORY, "catalogs.rs::a_list_that_says_the_same_again_is_no_change")],
@@ -166,7 +166,7 @@ const CONFIGURATION: &[Row] = &[
     ),
     (
         "a tool that is denied is still offered",
-        &[(STORY, "catalogs.rs::a_filter_hides_tools_before_anybody_sees_them")],
+        &[(STORY, "catalogs.rs::a_filter_hides_tools_before_a_caller_sees_them")],
     ),
     (
         "a rule is forgotten on reconnection, or matches parts of names",

@@ -4,13 +4,10 @@
 //! model's script; the script reaches the world only through a [`ScriptTools`], whose calls go through the one door:
 //! the gate judges each, the asker of the call of `run_code` answers questions, and events report it.
 
-use std::{
-    borrow::Cow,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -150,13 +147,13 @@ impl ScriptTools {
     /// The calls so far, in the order in which they began.
     #[must_use]
     pub fn made(&self) -> Vec<ScriptCall> {
-        self.0.made.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.made.lock().clone()
     }
 
     /// Records a call and returns its place among the calls so far.
     fn begins(&self, tool: &str) -> usize {
         let number = {
-            let mut made = self.0.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut made = self.0.made.lock();
             made.push(ScriptCall { tool: tool.to_owned(), error: Some("CANCELLED") });
             made.len()
         };
@@ -168,7 +165,7 @@ impl ScriptTools {
     }
 
     fn ended(&self, number: usize, error: Option<&'static str>) {
-        let mut made = self.0.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.0.made.lock();
         if let Some(call) = made.get_mut(number) {
             call.error = error;
         }

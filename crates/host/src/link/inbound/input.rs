@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_declared_that_nobody_can_do() {
+    fn nothing_is_declared_that_the_host_cannot_do() {
         assert_eq!(capabilities(Abilities::NONE, true), json!({}));
         let all = capabilities(Abilities::ALL, true);
         assert_eq!(all["elicitation"], json!({"form": {}, "url": {}}));

@@ -148,7 +148,7 @@ async fn over_http_all_19_tools_are_listed_and_called() {
 }
 
 #[tokio::test]
-async fn with_nobody_to_ask_13_tools_are_listed() {
+async fn without_a_user_to_ask_13_tools_are_listed() {
     let server = Listening::everything();
     let host = Host::builder().build();
     settle(&host, world([("everything", over_stdio()), ("http", server.spec())])).await;
@@ -182,7 +182,7 @@ async fn a_call_that_wants_a_page_visited_first_goes_on_after_the_visit() {
 
 /// The question comes up while the result of the task is waited for, long after the call itself was answered.
 #[tokio::test]
-async fn a_task_that_needs_an_answer_asks_whoever_called() {
+async fn a_task_that_needs_an_answer_asks_its_caller() {
     let caller = Person::eager().shared();
     let (host, bystander) = eager_host(over_stdio()).await;
     let query: Call = to_call("everything/simulate-research-query", json!({"topic": "python", "ambiguous": true}));

@@ -96,7 +96,7 @@ async fn a_call_given_up_is_cancelled_at_the_server_on_every_wire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cancellation_names_the_request_and_a_late_answer_disturbs_nobody() {
+async fn the_cancellation_names_the_request_and_a_late_answer_disturbs_no_call() {
     let server = Scripted::calling(|_, _| Reaction::After(Duration::from_secs(5), text_result("late")));
     let host = host_of([("server", server.spec())]).await;
     let mut events = host.events();
@@ -183,7 +183,7 @@ async fn progress_keeps_a_call_alive_up_to_its_whole_time() {
 
 /// The embedder's own mistake, on the task that reads the connection: it must not become a hang.
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_panics_hangs_nobody() {
+async fn a_listener_that_panics_hangs_no_call() {
     let server = Scripted::new(Era::Legacy, |method, params| {
         (method == "tools/call").then(|| Reaction::Tell(vec![progress(params, 1)], text_result("done")))
     });
@@ -213,7 +213,7 @@ async fn errors_of_tools_and_errors_of_the_protocol_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_fails_the_call_once_and_loses_nobody_else() {
+async fn a_crash_fails_the_call_once_and_loses_no_other_server() {
     let fragile = Scripted::calling(|_, _| Reaction::HangUp);
     let host = host_of([("fragile", fragile.spec()), ("steady", Scripted::plain().spec())]).await;
     let error = call(&host, "fragile/echo", json!({})).await.unwrap_err();
@@ -223,7 +223,7 @@ async fn a_crash_fails_the_call_once_and_loses_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_of_this_process_that_panics_takes_nobody_with_it() {
+async fn a_server_of_this_process_that_panics_takes_no_other_with_it() {
     let panicking = Scripted::calling(|_, _| panic!("told to panic"));
     let host = host_of([("panicking", panicking.spec()), ("steady", Scripted::plain().spec())]).await;
     let error = call(&host, "panicking/echo", json!({})).await.unwrap_err();

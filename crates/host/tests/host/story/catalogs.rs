@@ -129,7 +129,7 @@ async fn a_name_of_another_style_means_a_tool_only_where_it_can_mean_no_other() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_server_renames_nobody() {
+async fn a_new_server_renames_no_other_tool() {
     let (first, second) = (Scripted::plain().spec(), Scripted::plain().spec());
     let host = Host::builder().naming((NameStyle::default(), NameCap::default())).build();
     settle(&host, world([("a_b", first.clone())])).await;
@@ -155,7 +155,7 @@ async fn one_bad_tool_costs_only_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_hides_tools_before_anybody_sees_them() {
+async fn a_filter_hides_tools_before_a_caller_sees_them() {
     let server = Scripted::plain().with_tools(["read_a", "read_b", "write_a"].map(tool));
     let mut spec = server.spec();
     spec.tools = ToolFilter::new(&["read_*".into()], &["*_b".into()]).unwrap();

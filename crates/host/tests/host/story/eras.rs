@@ -138,7 +138,7 @@ async fn an_entry_that_names_its_era_is_not_probed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_nobody_knows_is_refused() {
+async fn an_unknown_version_is_refused() {
     let server = Scripted::new(Era::Legacy, |method, _| {
         let answer = serde_json::json!({"protocolVersion": "1999-01-01", "capabilities": {"tools": {}}});
         (method == "initialize").then_some(Reaction::Answer(answer))

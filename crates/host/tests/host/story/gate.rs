@@ -109,7 +109,7 @@ async fn what_a_person_changed_is_what_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_nobody_to_ask_the_answer_is_no_and_says_so() {
+async fn without_a_user_to_ask_the_answer_is_no_and_says_so() {
     let server = files();
     let host = gated(rules(&[], &["*"], &[]), Arc::new(NoAsker), &server).await;
     let error = call(&host, "fs/write", json!({})).await.unwrap_err();

@@ -77,7 +77,7 @@ async fn a_lazy_server_shows_its_tools_without_running_and_starts_with_the_first
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_uses_is_stopped_and_comes_back_when_it_is_called() {
+async fn a_server_that_no_caller_uses_is_stopped_and_comes_back_when_it_is_called() {
     let effects = SideEffects::new();
     let spec = fake(&["--log", effects.path_str()]);
     let spec = ServerSpec { idle_stop: Some(Duration::from_millis(300)), ..spec };

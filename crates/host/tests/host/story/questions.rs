@@ -64,7 +64,7 @@ fn declared(message: &Value) -> &Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_hears_only_of_abilities_that_somebody_has() {
+async fn a_server_hears_only_of_abilities_that_the_caller_has() {
     for (era, opening) in [(Era::Legacy, "initialize"), (Era::Modern, "server/discover")] {
         let script = Scripted::new(era, |_, _| None);
         host_with(std::sync::Arc::new(NoAsker), &script).await;
@@ -220,7 +220,7 @@ async fn a_question_is_withdrawn_when_the_server_cancels_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_can_answer_is_refused_at_once() {
+async fn what_the_caller_cannot_answer_is_refused_at_once() {
     let server = Scripted::plain();
     let _host = host_with(std::sync::Arc::new(NoAsker), &server).await;
     for (id, method) in [(0, FORM), (1, "sampling/createMessage"), (2, "roots/list"), (3, "no/such")] {

@@ -100,7 +100,7 @@ impl Resolver for Unset {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wakes_a_server_that_fails_at_once_hears_of_it_at_once() {
+async fn a_caller_that_wakes_a_server_that_fails_at_once_hears_of_it_at_once() {
     let resolver = Arc::new(Unset::default());
     let host = Host::builder().resolver(resolver.clone()).build();
     let mut spec = ServerSpec::stdio("server", [""; 0]);

@@ -163,7 +163,7 @@ async fn a_result_that_breaks_its_promise_is_an_error_where_the_entry_says_rejec
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_block_that_nobody_knows_costs_only_itself() {
+async fn an_unknown_block_costs_only_itself() {
     let blocks =
         json!([{"type": "text", "text": "a"}, {"type": "hologram", "depth": 3}, 7, {"type": "text", "text": "b"}]);
     let outcome = outcome_of(json!({"content": blocks}), None).await;
@@ -281,7 +281,7 @@ async fn what_servers_have_can_be_asked_for_on_a_task_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_keep_the_order_of_whoever_wrote_them_from_end_to_end() {
+async fn members_keep_the_order_of_their_writer_from_end_to_end() {
     let structured = r#"{"zebra":1,"apple":{"y":2,"x":3},"mango":[{"b":4,"a":5}]}"#;
     let server = Scripted::calling(|_, arguments| {
         let answer = json!({"content": [], "structuredContent": serde_json::from_str::<Value>(structured).unwrap()});

@@ -96,7 +96,7 @@ pub(super) async fn request(stream: &mut BufReader<TcpStream>) -> std::io::Resul
 }
 
 #[tokio::test]
-async fn nobody_calls_before_the_standing_stream_is_open() {
+async fn no_call_is_made_before_the_standing_stream_is_open() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let server = Slow::default();

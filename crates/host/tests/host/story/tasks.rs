@@ -56,7 +56,7 @@ async fn a_task_is_started_once_watched_and_fetched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_nobody_waits_for_any_more_is_cancelled() {
+async fn a_task_that_no_caller_waits_for_any_more_is_cancelled() {
     let server = working(1_000);
     let host = host_of([("server", server.spec())]).await;
     let given_up = timeout(Duration::from_secs(5), call(&host, "server/study", json!({}))).await;
@@ -97,7 +97,7 @@ async fn a_task_that_failed_fails_its_call() {
 
 /// A task that needs input asks while its result is waited for, after the call itself was answered.
 #[tokio::test(start_paused = true)]
-async fn a_question_of_a_task_goes_to_whoever_called_and_stops_the_clocks() {
+async fn a_question_of_a_task_goes_to_its_caller_and_stops_the_clocks() {
     let server = ending(2, "input_required", || Reaction::After(Duration::from_secs(130), text_result("studied")));
     let (caller, bystander) = (Person { takes: Duration::from_secs(120), ..Person::eager() }, Person::eager());
     let (caller, bystander) = (caller.shared(), bystander.shared());

@@ -3,7 +3,7 @@ use std::fs;
 use sqlx::SqliteConnection;
 
 use super::*;
-use crate::{Role, SessionQuery, Step};
+use crate::{Role, SessionQuery, Step, tests::new_store};
 
 /// What the program's design says of its tables before it knew tools.
 const FIRST: &str = "CREATE TABLE sessions (id TEXT PRIMARY KEY NOT NULL, name TEXT, provider TEXT NOT NULL, \
@@ -80,12 +80,6 @@ impl Old {
     }
 }
 
-async fn ours() -> (tempfile::TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
-    (folder, store)
-}
-
 fn imported(sessions: u64, messages: u64, known: u64) -> Imported {
     Imported { sessions, messages, known }
 }
@@ -103,7 +97,7 @@ async fn sessions_from_before_there_were_tools_are_taken_over() {
     old.says(1, SESSION, "user", "\n  What is in this folder?\nAll of it.").await;
     old.session(OTHER, "named").await;
     let before = old.files();
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(2, 2, 0));
     assert_eq!(old.files(), before);
 
@@ -131,7 +125,7 @@ async fn calls_and_results_come_with_the_columns_of_the_second_schema() {
     let calls = r#"[{"id":"call_1","name":"list","input":{"path":"."}}]"#;
     old.run(&format!("UPDATE messages SET tool_calls = '{calls}' WHERE role = 'assistant'")).await;
     old.run(r#"UPDATE messages SET tool_results = '{"tool_call_id":"call_1"}' WHERE role = 'tool'"#).await;
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(1, 3, 0));
     let messages = store.messages(Uuid::try_parse(SESSION).unwrap(), 0, 9).await.unwrap();
     assert_eq!((&messages[0].tool_calls, &messages[0].tool_results), (&None, &None), "old rows stay as they were");
@@ -145,7 +139,7 @@ async fn importing_again_brings_only_what_is_new() {
     let mut old = Old::new(&[FIRST, SECOND]).await;
     old.session(SESSION, "one").await;
     old.says(1, SESSION, "user", "1").await;
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     store.import_sessions(&old.path()).await.unwrap();
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(0, 0, 1));
 
@@ -172,7 +166,7 @@ async fn a_file_with_a_log_is_read_with_it_and_left_as_it_is() {
     old.says(1, SESSION, "user", "in the log").await;
     let before = old.files();
     assert_eq!(before.len(), 2, "the file and its log");
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(1, 1, 0));
     assert_eq!(old.files(), before, "while the other program runs");
 
@@ -181,7 +175,7 @@ async fn a_file_with_a_log_is_read_with_it_and_left_as_it_is() {
     connection.close().await.unwrap();
     let names = || fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect::<Vec<_>>();
     assert_eq!(names(), ["sessions.db"]);
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(&path).await.unwrap(), imported(1, 1, 0));
     assert_eq!(names(), ["sessions.db"], "no file of SQLite is left behind");
 }
@@ -199,13 +193,13 @@ async fn a_log_that_a_crash_left_is_read_too() {
     let path = crashed.path().join("sessions.db");
     let read = |name: &str| fs::read(crashed.path().join(name)).unwrap();
     let before = (read("sessions.db"), read("sessions.db-wal"));
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(&path).await.unwrap(), imported(1, 1, 0));
     assert_eq!((read("sessions.db"), read("sessions.db-wal")), before);
 }
 
 #[tokio::test]
-async fn a_file_that_nobody_may_write_is_read() {
+async fn a_file_that_cannot_be_written_is_read() {
     use std::os::unix::fs::PermissionsExt as _;
     let mut old = Old::new(&["PRAGMA journal_mode = WAL", FIRST]).await;
     old.session(SESSION, "one").await;
@@ -214,7 +208,7 @@ async fn a_file_that_nobody_may_write_is_read() {
     let path = folder.path().join("sessions.db");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o500)).unwrap();
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(&path).await.unwrap(), imported(1, 0, 0));
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
 }
@@ -227,7 +221,7 @@ async fn refused(store: &Store, path: &Path) -> String {
 
 #[tokio::test]
 async fn what_holds_no_sessions_is_refused_with_the_reason() {
-    let (folder, store) = ours().await;
+    let (folder, store) = new_store().await;
     let file = |name: &str| folder.path().join(name);
     fs::write(file("text"), "no database at all, and long enough to be one\n".repeat(50)).unwrap();
     fs::write(file("empty"), "").unwrap();
@@ -275,7 +269,7 @@ async fn columns_that_are_missing_or_kept_otherwise_are_made_up_for() {
         let message = message_id(number as u32).replace('-', "");
         old.run(&format!("INSERT INTO messages VALUES (x'{message}', x'{id}', 'user', {number}, {at})")).await;
     }
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(1, 4, 0));
     let session = store.find_session(SESSION).await.unwrap();
     assert_eq!((session.title.as_str(), session.model.as_deref()), ("0", Some("gpt-4")));
@@ -291,19 +285,19 @@ async fn a_file_that_another_program_is_writing_to_is_named() {
     let error = Source::open(&old.path(), Duration::from_millis(50)).await.err().unwrap();
     assert!(matches!(&error, StoreError::Locked { path } if *path == old.path()), "{error:?}");
     old.run("ROLLBACK").await;
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(&old.path()).await.unwrap(), imported(0, 0, 0));
 }
 
 #[tokio::test]
 async fn sessions_of_another_toolrack_come_with_their_bodies() {
-    let (_theirs, theirs) = ours().await;
+    let (_theirs, theirs) = new_store().await;
     let new = crate::NewSession { title: "theirs".to_owned(), model: Some("mock/one".to_owned()), agent: None };
     let session = theirs.create_session(&new).await.unwrap();
     let message = |text: &str| NewMessage { body: Some(format!("[\"{text}\"]")), ..NewMessage::new(Role::User, text) };
     let step = Step { messages: vec![message("b"), message("a"), message("c")], ..Step::default() };
     theirs.append(session.id, &step).await.unwrap();
-    let (_folder, store) = ours().await;
+    let (_folder, store) = new_store().await;
     assert_eq!(store.import_sessions(theirs.path()).await.unwrap(), imported(1, 3, 0));
     assert_eq!(store.import_sessions(store.path()).await.unwrap(), imported(0, 0, 1), "its own are known");
     let (here, there) = (store.find_session("last").await.unwrap(), theirs.find_session("last").await.unwrap());

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::super::faults::{Fault, Faults};
-use super::super::server::{Peer, locked};
+use super::super::server::Peer;
 use super::exchange::{Asked, Exchange};
 use super::{After, no_valid_session, refuse, say};
 
@@ -80,18 +81,18 @@ impl Sessions {
         }
         let id = format!("session-{:032x}", rand::random::<u128>());
         let session = Arc::new(Session { id: id.clone(), peer, requests: AtomicU64::new(0) });
-        locked(&self.open).insert(id, Arc::clone(&session));
+        self.open.lock().insert(id, Arc::clone(&session));
         Some(session)
     }
 
     /// The open session that a request names.
     pub(super) fn of(&self, asked: &Asked) -> Option<Arc<Session>> {
-        locked(&self.open).get(asked.header(HEADER)?).cloned()
+        self.open.lock().get(asked.header(HEADER)?).cloned()
     }
 
     /// Closes the session that a request names; whether there was one.
     pub(super) fn close(&self, asked: &Asked) -> bool {
-        asked.header(HEADER).is_some_and(|id| locked(&self.open).remove(id).is_some())
+        asked.header(HEADER).is_some_and(|id| self.open.lock().remove(id).is_some())
     }
 
     /// Why this request cannot be served; it counts as one of the session's.
@@ -108,7 +109,7 @@ impl Sessions {
         if self.lost_one.swap(true, Ordering::Relaxed) {
             return None;
         }
-        locked(&self.open).remove(&session.id);
+        self.open.lock().remove(&session.id);
         Some(unknown)
     }
 }
