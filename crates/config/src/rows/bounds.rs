@@ -1,0 +1,30 @@
+//! Bounds: what is read and shown by the row alone.
+
+use serde_json::{Value as Json, json};
+use toolrack_host::{ServerSpec, spec::Http, spec::Transport};
+
+use super::Bound;
+
+impl Bound {
+    /// Its value in `spec`, as it is shown.
+    pub(crate) fn value(self, spec: &mut ServerSpec) -> Option<Json> {
+        match self {
+            Self::Time(bound) => bound(spec).map(|time| json!(time.as_secs_f64())),
+            Self::Number(bound) => bound(spec).map(|number| json!(number)),
+            Self::Attempts(bound) => bound(spec).map(|number| json!(number)),
+        }
+    }
+}
+
+/// A server with every default, and with all bounds that there are.
+pub(crate) fn usual() -> ServerSpec {
+    ServerSpec::new(Transport::Http(Http::default()))
+}
+
+/// The endpoint of `spec`.
+pub(super) fn http(spec: &mut ServerSpec) -> Option<&mut Http> {
+    match &mut spec.transport {
+        Transport::Http(http) | Transport::Sse(http) => Some(http),
+        Transport::Stdio(_) | Transport::Native(_) => None,
+    }
+}
