@@ -15,10 +15,7 @@ mod transport;
 
 use std::{collections::HashSet, ops::Range};
 
-use toolrack_host::{
-    PinMode, ServerName, ServerSpec,
-    spec::{Invisible, OutputSchema, Protocol, ValidateArgs},
-};
+use toolrack_host::{ServerName, ServerSpec, spec::Protocol};
 
 use crate::{
     document::Document,
@@ -143,23 +140,19 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     let kind = transport::kind(fields, name_at)?;
     let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
     let is_own = |row: &Row| !kind.excludes(row);
-    bounds::bounds(fields, &mut spec, |row| is_own(row) && row.of != Of::Any && row.shown_as.is_none());
+    bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.of != Of::Any && row.shown_as.is_none());
     spec.protocol = protocol(fields);
     bounds::timeout(fields, &mut spec.timeouts);
     let has_whole_time = fields.has("max_call_time");
-    bounds::bounds(fields, &mut spec, |row| row.of == Of::Any);
+    bounds::of_rows(fields, &mut spec, |row| row.of == Of::Any);
     if !has_whole_time {
         // The default must not cut short what the entry allows.
         spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);
     }
     // By another name, and so after the field that it stands for.
-    bounds::bounds(fields, &mut spec, |row| is_own(row) && row.shown_as.is_some());
+    bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.shown_as.is_some());
     bounds::retry(fields, &mut spec.retry);
     bounds::start(fields, &mut spec);
-    spec.pins = fields.word("pins", PinMode::parse);
-    spec.output_schema = output_schema(fields);
-    spec.validate_args = fields.word("validate_args", ValidateArgs::parse);
-    spec.invisible = fields.word("invisible", Invisible::parse);
     spec.tools = tools::filter(fields, name_at);
     leftovers(fields, kind);
     Some(spec)
@@ -185,15 +178,6 @@ fn protocol(fields: &mut Fields<'_, '_, '_>) -> Protocol {
         _ => None,
     };
     fields.word("protocol", parse).unwrap_or_default()
-}
-
-fn output_schema(fields: &mut Fields<'_, '_, '_>) -> OutputSchema {
-    let parse = |word: &str| match word {
-        "warn" => Some(OutputSchema::Warn),
-        "reject" => Some(OutputSchema::Reject),
-        _ => None,
-    };
-    fields.word("output_schema", parse).unwrap_or_default()
 }
 
 /// Reports the fields that were not taken: those of the other transport, and unknown ones.

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
-    spec::{Grant, Http, InheritEnv, OAuth, OutputSchema, Ports, Protocol, Retry, Sandbox, Start, Stdio, Transport},
+    spec::{Grant, Http, InheritEnv, OAuth, Ports, Protocol, Sandbox, Stdio, Transport},
 };
 
 use crate::{
@@ -86,45 +86,27 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
         Transport::Sse(http) => of_http("sse", http, values),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
-    bounds(&mut entry, spec, Of::Http);
-    let tools = json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() });
-    differing(
-        &mut entry,
-        [
-            ("enabled", !spec.enabled, json!(spec.enabled)),
-            ("protocol", spec.protocol != Protocol::Auto, json!(spec.protocol)),
-            ("tools", !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty(), tools),
-        ],
-    );
-    bounds(&mut entry, spec, Of::Any);
-    differing(
-        &mut entry,
-        [
-            ("start", spec.start != Start::Eager, json!(spec.start)),
-            ("idle_stop", spec.idle_stop.is_some(), json!(spec.idle_stop.map(|time| time.as_secs_f64()))),
-            ("pins", spec.pins.is_some(), json!(spec.pins)),
-            ("validate_args", spec.validate_args.is_some(), json!(spec.validate_args)),
-            ("invisible", spec.invisible.is_some(), json!(spec.invisible)),
-            ("output_schema", spec.output_schema != OutputSchema::default(), json!(spec.output_schema)),
-            ("retry", spec.retry.attempts != Retry::default().attempts, json!(spec.retry.attempts)),
-        ],
-    );
+    of_rows(&mut entry, spec, Of::Http);
+    if !spec.enabled {
+        entry.insert("enabled".to_owned(), json!(false));
+    }
+    if spec.protocol != Protocol::Auto {
+        entry.insert("protocol".to_owned(), json!(spec.protocol));
+    }
+    if !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty() {
+        entry.insert("tools".to_owned(), json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() }));
+    }
+    of_rows(&mut entry, spec, Of::Any);
     Json::Object(entry)
 }
 
-/// Puts the fields into `entry` that differ from their defaults.
-fn differing<const N: usize>(entry: &mut Map<String, Json>, fields: [(&str, bool, Json); N]) {
-    let differing = fields.into_iter().filter(|(_, differs, _)| *differs);
-    entry.extend(differing.map(|(name, _, value)| (name.to_owned(), value)));
-}
-
-/// The bounds of `spec` that differ from their defaults, as far as they are those of servers `of` a kind.
-fn bounds(entry: &mut Map<String, Json>, spec: &ServerSpec, of: Of) {
+/// The fields that their rows can show, where they differ from their defaults: those of servers `of` a kind.
+fn of_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, of: Of) {
     let (mut spec, mut usual) = (spec.clone(), rows::usual());
     for row in ENTRY.rows.iter().filter(|row| row.of == of && row.shown_as.is_none()) {
-        let Some(bound) = row.bound else { continue };
-        let value = bound.value(&mut spec);
-        if value != bound.value(&mut usual) {
+        let Some(sets) = row.sets else { continue };
+        let value = sets.value(&mut spec);
+        if value != sets.value(&mut usual) {
             entry.extend(value.map(|value| (row.key.to_owned(), value)));
         }
     }

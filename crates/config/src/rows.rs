@@ -5,10 +5,10 @@
 //! is read and shown by its row alone, and the schemas and the reference page in `docs/` are made from the rows
 //! ([`schema`](crate::schema)). A test holds each row against what the reader does.
 
-mod bounds;
 mod entry;
 #[cfg(test)]
 pub(crate) mod samples;
+mod sets;
 mod settings;
 
 use std::time::Duration;
@@ -16,10 +16,10 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use toolrack_host::ServerSpec;
 
-pub(crate) use bounds::usual;
 pub(crate) use entry::{
     ATTEMPTS, CONTAINER, CONTAINER_LIMITS, ENTRY, IDP, NOTES, OAUTH, SANDBOX, SANDBOX_LIMITS, TOOL_LISTS,
 };
+pub(crate) use sets::usual;
 pub(crate) use settings::{
     AGENT, AUDIT, DEFAULTS, EGRESS, MODEL, POLICY, PRICE, RULE, SERVE, SESSIONS, TOOLRACK, TOOLS,
 };
@@ -47,8 +47,8 @@ pub(crate) struct Row {
     pub(crate) hidden: Hidden,
     /// The field under which the entry is shown with what this one says.
     pub(crate) shown_as: Option<&'static str>,
-    /// Where the bound is that it sets.
-    pub(crate) bound: Option<Bound>,
+    /// What it sets, where that can be read and shown without knowing more.
+    pub(crate) sets: Option<Sets>,
     /// Its default, where it is a value.
     usual: Option<fn() -> Json>,
     /// Its default in words.
@@ -134,13 +134,22 @@ pub(crate) enum Hidden {
     Whole,
 }
 
-/// Where a bound is in what is to run; `None` for a server that has no such bound.
+/// What a field sets in what is to run; `None` for a server that does not have it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Bound {
+pub(crate) enum Sets {
     Time(fn(&mut ServerSpec) -> Option<&mut Duration>),
+    /// A time that has no default.
+    OwnTime(fn(&mut ServerSpec) -> &mut Option<Duration>),
     Number(fn(&mut ServerSpec) -> Option<&mut usize>),
     /// A number of attempts.
     Attempts(fn(&mut ServerSpec) -> Option<&mut u32>),
+    /// One of the words of the kind.
+    Word {
+        set: fn(&mut ServerSpec, &str) -> Option<()>,
+        value: fn(&ServerSpec) -> Json,
+    },
+    /// What the reader of entries has code of its own for.
+    Other(fn(&ServerSpec) -> Json),
 }
 
 impl Row {
@@ -156,7 +165,7 @@ impl Row {
             is_identity: false,
             hidden: Hidden::Nothing,
             shown_as: None,
-            bound: None,
+            sets: None,
             usual: None,
             otherwise: "",
             what,
@@ -195,8 +204,8 @@ impl Row {
         Self { shown_as: Some(key), ..self }
     }
 
-    const fn sets(self, bound: Bound) -> Self {
-        Self { bound: Some(bound), ..self }
+    const fn sets(self, sets: Sets) -> Self {
+        Self { sets: Some(sets), ..self }
     }
 
     const fn usually(self, usual: fn() -> Json) -> Self {
@@ -220,8 +229,8 @@ impl Row {
 
     /// Its default, where it is a value.
     pub(crate) fn usual(&self) -> Option<Json> {
-        match self.bound {
-            Some(bound) => bound.value(&mut bounds::usual()),
+        match self.sets {
+            Some(sets) => sets.value(&mut sets::usual()).filter(|value| !value.is_null()),
             None => self.usual.map(|usual| usual()),
         }
     }

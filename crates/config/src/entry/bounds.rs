@@ -11,7 +11,7 @@ use super::fields::{Field, Fields, MAX_DURATION};
 use crate::{
     node::{Node, Value},
     problem::Problem,
-    rows::{ATTEMPTS, Bound, ENTRY, Row},
+    rows::{ATTEMPTS, ENTRY, Row, Sets},
 };
 
 /// What `timeout` says, in the words of each program.
@@ -27,27 +27,29 @@ pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) 
     }
 }
 
-/// Reads the bounds whose rows are `wanted`.
-pub(super) fn bounds(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wanted: impl Fn(&Row) -> bool) {
+/// Reads the fields whose rows are `wanted`, as far as their rows say what they set.
+pub(super) fn of_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wanted: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| wanted(row)) {
-        match row.bound {
-            Some(Bound::Time(bound)) => {
-                if let (Some(time), Some(bound)) = (fields.duration(row.key), bound(spec)) {
-                    *bound = time;
-                }
+        match row.sets {
+            Some(Sets::Time(bound)) => set(fields.duration(row.key), bound(spec)),
+            Some(Sets::OwnTime(time)) => *time(spec) = fields.duration(row.key),
+            Some(Sets::Number(bound)) => {
+                let number = fields.number(row.key).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+                set(number, bound(spec));
             }
-            Some(Bound::Number(bound)) => {
-                if let (Some(number), Some(bound)) = (fields.number(row.key), bound(spec)) {
-                    *bound = usize::try_from(number).unwrap_or(usize::MAX);
-                }
+            Some(Sets::Attempts(bound)) => {
+                let number = fields.number(row.key).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+                set(number, bound(spec));
             }
-            Some(Bound::Attempts(bound)) => {
-                if let (Some(number), Some(bound)) = (fields.number(row.key), bound(spec)) {
-                    *bound = u32::try_from(number).unwrap_or(u32::MAX);
-                }
-            }
-            None => {}
+            Some(Sets::Word { set, .. }) => drop(fields.word(row.key, |word| set(spec, word))),
+            Some(Sets::Other(_)) | None => {}
         }
+    }
+}
+
+fn set<T>(given: Option<T>, bound: Option<&mut T>) {
+    if let (Some(given), Some(bound)) = (given, bound) {
+        *bound = given;
     }
 }
 
@@ -101,9 +103,8 @@ pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
     }
 }
 
-/// When the server is started, and when it is stopped for want of use.
+/// When the server is started.
 pub(super) fn start(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec) {
-    spec.idle_stop = fields.duration("idle_stop");
     let Some(field) = fields.take("start") else {
         return;
     };

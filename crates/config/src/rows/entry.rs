@@ -1,14 +1,18 @@
 //! The fields of an entry, in the order in which they are read.
 
 use serde_json::json;
-use toolrack_host::spec::{Container, Engine, Grant, Limits, OutputSchema, Protocol, Retry, Sandbox, Start};
+use toolrack_host::{
+    PinMode,
+    spec::{Container, Engine, Grant, Invisible, Limits, OutputSchema, Protocol, Sandbox, ValidateArgs},
+};
 
 use super::{
-    Bound::{Attempts, Number as Count, Time as Lasts},
     Hidden::{Parts, Whole as Secret},
     Kind::{Either, Flag, Map, Milliseconds, Number, Ports, Size, Table as Object, Text, Texts, Time, Whole, Words},
-    Of, Row, Table,
-    bounds::http,
+    Of, Row,
+    Sets::{Attempts, Number as Count, Other, OwnTime, Time as Lasts, Word},
+    Table,
+    sets::http,
 };
 
 /// A bound in bytes: a smaller one is a mistake in the unit, and 1 GiB is the largest.
@@ -257,44 +261,60 @@ pub(crate) const ENTRY: &Table = &Table {
             .sets(Count(|spec| Some(&mut spec.limits.message_bytes)))
             .shown_as("max_message_bytes"),
         Row::new(
-            "retry",
-            Either(&[ATTEMPTS, Flag, Words(&["off", "on"])]),
-            "How often a lost server is started again before it counts as failed; `false` or `off` never does.",
-        )
-        .usually(|| json!(Retry::default().attempts)),
-        Row::new("idle_stop", Time, "Stops the server when it was not used for so long; a call starts it again.")
-            .otherwise("never"),
-        Row::new(
             "start",
             Words(&["eager", "lazy"]),
             "When the server is started: at once, or when one of its tools is called, as long as these are known.",
         )
-        .usually(|| json!(Start::default())),
+        .sets(Other(|spec| json!(spec.start))),
+        Row::new("idle_stop", Time, "Stops the server when it was not used for so long; a call starts it again.")
+            .sets(OwnTime(|spec| &mut spec.idle_stop))
+            .otherwise("never"),
         Row::new(
             "pins",
             Words(&["off", "warn", "enforce"]),
             "What happens to a tool that is no longer what it was: nothing, a warning, or quarantine.",
         )
+        .sets(Word {
+            set: |spec, word| PinMode::parse(word).map(|mode| spec.pins = Some(mode)),
+            value: |spec| json!(spec.pins),
+        })
         .otherwise("`pins` of `toolrack.toml`, which is `enforce`"),
-        Row::new(
-            "output_schema",
-            Words(&["warn", "reject"]),
-            "What happens to a result that breaks the output schema of its tool: a warning, or an error in its \
-             place.",
-        )
-        .usually(|| json!(OutputSchema::default())),
         Row::new(
             "validate_args",
             Words(&["off", "warn", "strict"]),
             "What happens to arguments that do not fit: nothing, a warning, or they are not sent.",
         )
+        .sets(Word {
+            set: |spec, word| ValidateArgs::parse(word).map(|mode| spec.validate_args = Some(mode)),
+            value: |spec| json!(spec.validate_args),
+        })
         .otherwise("`validate_args` in `[tools]`, which is `off`"),
         Row::new(
             "invisible",
             Words(&["remove", "keep"]),
             "What happens to characters that cannot be seen, in the texts of the server.",
         )
+        .sets(Word {
+            set: |spec, word| Invisible::parse(word).map(|mode| spec.invisible = Some(mode)),
+            value: |spec| json!(spec.invisible),
+        })
         .otherwise("`invisible` in `[tools]`, which is `remove`"),
+        Row::new(
+            "output_schema",
+            Words(&["warn", "reject"]),
+            "What happens to a result that breaks the output schema of its tool: a warning, or an error in its \
+             place.",
+        )
+        .sets(Word {
+            set: |spec, word| OutputSchema::parse(word).map(|mode| spec.output_schema = mode),
+            value: |spec| json!(spec.output_schema),
+        }),
+        Row::new(
+            "retry",
+            Either(&[ATTEMPTS, Flag, Words(&["off", "on"])]),
+            "How often a lost server is started again before it counts as failed; `false` or `off` never does.",
+        )
+        .sets(Other(|spec| json!(spec.retry.attempts))),
         Row::new(
             "tools",
             Either(&[Texts, Object(TOOL_LISTS)]),

@@ -186,7 +186,7 @@ fn each_field_of_the_other_transport_is_an_error() {
 #[test]
 fn each_setting_that_an_error_can_name_has_a_row() {
     for setting in Setting::ALL {
-        assert!(ENTRY.row(setting.key()).is_some_and(|row| row.bound.is_some()), "{setting}");
+        assert!(ENTRY.row(setting.key()).is_some_and(|row| row.sets.is_some()), "{setting}");
     }
 }
 

@@ -1,17 +1,19 @@
-//! Bounds: what is read and shown by the row alone.
+//! What is shown by its row alone.
 
 use serde_json::{Value as Json, json};
 use toolrack_host::{ServerSpec, spec::Http, spec::Transport};
 
-use super::Bound;
+use super::Sets;
 
-impl Bound {
+impl Sets {
     /// Its value in `spec`, as it is shown.
     pub(crate) fn value(self, spec: &mut ServerSpec) -> Option<Json> {
         match self {
-            Self::Time(bound) => bound(spec).map(|time| json!(time.as_secs_f64())),
-            Self::Number(bound) => bound(spec).map(|number| json!(number)),
-            Self::Attempts(bound) => bound(spec).map(|number| json!(number)),
+            Self::Time(time) => time(spec).map(|time| json!(time.as_secs_f64())),
+            Self::OwnTime(time) => Some(json!(time(spec).map(|time| time.as_secs_f64()))),
+            Self::Number(number) => number(spec).map(|number| json!(number)),
+            Self::Attempts(number) => number(spec).map(|number| json!(number)),
+            Self::Word { value, .. } | Self::Other(value) => Some(value(spec)),
         }
     }
 }
