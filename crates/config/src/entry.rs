@@ -15,50 +15,17 @@ mod transport;
 
 use std::{collections::HashSet, ops::Range};
 
-use toolrack_host::{
-    PinMode, ServerName, ServerSpec,
-    spec::{Invisible, OutputSchema, Protocol, ValidateArgs},
-};
+use toolrack_host::{ServerName, ServerSpec, spec::Protocol};
 
 use crate::{
     document::Document,
     node::{Member, Node, Value},
     problem::Problem,
+    rows::{ENTRY, Of, Row},
 };
-pub(crate) use bounds::COUNTS;
 use fields::Fields;
 pub(crate) use fields::canonical;
 pub use sign_in::is_account;
-
-/// Fields that any server may have.
-const COMMON: &[&str] = &[
-    "type",
-    "transport",
-    "enabled",
-    "disabled",
-    "protocol",
-    "retry",
-    "start",
-    "idle_stop",
-    "pins",
-    "tools",
-    "timeout",
-    "startup_timeout",
-    "list_timeout",
-    "call_timeout",
-    "max_call_time",
-    "shutdown_timeout",
-    "max_message_bytes",
-    "max_list_bytes",
-    "max_schema_depth",
-    "max_output_bytes",
-    "output_schema",
-    "validate_args",
-    "invisible",
-];
-
-/// Fields that only describe.
-const NOTES: &[&str] = &["description", "name", "title"];
 
 /// The result of reading an entry.
 #[derive(Debug)]
@@ -129,7 +96,7 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
         return Decoded::Broken;
     };
     twins(&raw.node, report);
-    let mut fields = Fields::new(members, report);
+    let mut fields = Fields::new(ENTRY, members, report);
     let enabled = enabled(&mut fields);
     if fields.is_exhausted() {
         return match enabled {
@@ -172,27 +139,28 @@ fn twins(node: &Node, report: &mut Report<'_>) {
 fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<ServerSpec> {
     let kind = transport::kind(fields, name_at)?;
     let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
+    let is_own = |row: &Row| !kind.excludes(row);
+    bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.of != Of::Any && row.shown_as.is_none());
     spec.protocol = protocol(fields);
-    bounds::timeouts(fields, &mut spec.timeouts);
-    bounds::limits(fields, &mut spec.limits);
-    bounds::counts(fields, &mut spec.limits);
-    if kind != transport::Kind::Stdio {
-        bounds::response_bytes(fields, &mut spec.limits);
+    bounds::timeout(fields, &mut spec.timeouts);
+    let has_whole_time = fields.has("max_call_time");
+    bounds::of_rows(fields, &mut spec, |row| row.of == Of::Any);
+    if !has_whole_time {
+        // The default must not cut short what the entry allows.
+        spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);
     }
+    // By another name, and so after the field that it stands for.
+    bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.shown_as.is_some());
     bounds::retry(fields, &mut spec.retry);
     bounds::start(fields, &mut spec);
-    spec.pins = mode(fields, "pins", PinMode::parse, "`off`, `warn` or `enforce`");
-    spec.output_schema = output_schema(fields);
-    spec.validate_args = mode(fields, "validate_args", ValidateArgs::parse, "`off`, `warn` or `strict`");
-    spec.invisible = mode(fields, "invisible", Invisible::parse, "`remove` or `keep`");
     spec.tools = tools::filter(fields, name_at);
     leftovers(fields, kind);
     Some(spec)
 }
 
 fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
-    let enabled = fields.take(&["enabled"]);
-    let disabled = fields.take(&["disabled"]);
+    let enabled = fields.take("enabled");
+    let disabled = fields.take("disabled");
     let yes = enabled.and_then(|field| fields.flag(field));
     let no = disabled.and_then(|field| fields.flag(field));
     if let (Some(field), true) = (disabled, yes.is_some() && yes == no) {
@@ -203,53 +171,20 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
 }
 
 fn protocol(fields: &mut Fields<'_, '_, '_>) -> Protocol {
-    let Some(field) = fields.take(&["protocol"]) else {
-        return Protocol::Auto;
+    let parse = |word: &str| match word {
+        "auto" => Some(Protocol::Auto),
+        "legacy" => Some(Protocol::Legacy),
+        "modern" => Some(Protocol::Modern),
+        _ => None,
     };
-    match fields.text(field).as_deref() {
-        Some("auto") | None => Protocol::Auto,
-        Some("legacy") => Protocol::Legacy,
-        Some("modern") => Protocol::Modern,
-        Some(_) => {
-            let message = "`protocol` must be `auto`, `legacy` or `modern`";
-            fields.report().error(&field.node.at, field.name, message);
-            Protocol::Auto
-        }
-    }
-}
-
-fn output_schema(fields: &mut Fields<'_, '_, '_>) -> OutputSchema {
-    let Some(field) = fields.take(&["output_schema"]) else { return OutputSchema::default() };
-    match fields.text(field).as_deref() {
-        Some("reject") => return OutputSchema::Reject,
-        Some("warn") | None => {}
-        Some(_) => fields.report().error(&field.node.at, field.name, "`output_schema` must be `warn` or `reject`"),
-    }
-    OutputSchema::default()
-}
-
-/// The mode that the field `name` chooses. `words` tells which there are.
-fn mode<T>(
-    fields: &mut Fields<'_, '_, '_>,
-    name: &'static str,
-    parse: fn(&str) -> Option<T>,
-    words: &str,
-) -> Option<T> {
-    let field = fields.take(&[name])?;
-    let word = fields.text(field)?;
-    let mode = parse(&word);
-    if mode.is_none() {
-        fields.report().error(&field.node.at, field.name, format!("`{name}` must be {words}"));
-    }
-    mode
+    fields.word("protocol", parse).unwrap_or_default()
 }
 
 /// Reports the fields that were not taken: those of the other transport, and unknown ones.
 fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
-    let (own, foreign) = kind.fields();
     for (key, field) in fields.rest() {
         fields.report().untaken.push(field.name.to_owned());
-        if transport::names(foreign).any(|name| name == key) {
+        if ENTRY.rows.iter().any(|row| kind.excludes(row) && row.is_called(&key)) {
             if is_empty(field.node) {
                 continue;
             }
@@ -259,9 +194,8 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
                 problem.field(field.name).hint("remove the field, or set `type` to what was meant"),
                 field.name_at,
             );
-        } else if !NOTES.contains(&&*key) {
-            let counts = bounds::COUNTS.iter().map(|(name, _)| *name);
-            let known = COMMON.iter().copied().chain(counts).chain(transport::names(own));
+        } else if !fields::is_note(&key) {
+            let known = ENTRY.rows.iter().filter(|row| !kind.excludes(row)).flat_map(Row::names);
             let problem = Problem::warning(format!("`{}` is not a known field", field.name)).field(field.name);
             let problem = match closest(&key, known) {
                 Some(name) => problem.hint(format!("did you mean `{name}`?")),
@@ -285,9 +219,11 @@ fn is_empty(node: &Node) -> bool {
 
 /// Whether `node` could be a server: it says how to reach one, or switches one.
 pub(crate) fn looks_like_server(node: &Node) -> bool {
-    const TELLING: &[&str] =
-        &["command", "container", "url", "http_url", "server_url", "type", "transport", "enabled", "disabled"];
-    node.members().is_some_and(|members| members.iter().any(|member| TELLING.contains(&&*canonical(&member.name))))
+    let tells = |member: &Member| {
+        let name = canonical(&member.name);
+        ENTRY.rows.iter().any(|row| row.is_telling && row.is_called(&name))
+    };
+    node.members().is_some_and(|members| members.iter().any(tells))
 }
 
 /// The name among `known` that `name` is probably a misspelling of.

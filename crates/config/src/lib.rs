@@ -51,6 +51,8 @@ mod placeholder;
 mod places;
 mod problem;
 mod redact;
+mod rows;
+pub mod schema;
 mod settings;
 pub mod trust;
 mod watch;

@@ -12,26 +12,8 @@ use crate::{
     node::{Node, Value},
     placeholder::{self, Piece},
     problem::Problem,
+    rows::{self, MODEL, PRICE},
 };
-
-/// The keys of the table.
-const KEYS: &[&str] = &[
-    "base_url",
-    "code",
-    "context_tokens",
-    "extra_body",
-    "key",
-    "max_cost",
-    "max_rounds",
-    "max_tokens",
-    "max_total_tokens",
-    "name",
-    "price",
-    "wire",
-];
-
-/// The keys of `price`.
-const PRICES: &[&str] = &["cached_read", "cache_write", "input", "output"];
 
 /// Checks whether a text names a model, and if not, says why: only the code that talks to providers knows. The flag
 /// says whether the file gives an address beside the name.
@@ -136,7 +118,7 @@ impl ModelChoice {
         check: Option<CheckName>,
     ) -> (Self, Vec<Problem>) {
         let mut table = Table { document, place, node, problems: Vec::new() };
-        table.only(KEYS);
+        table.only(MODEL);
         let mut choice = Self {
             base_url: table.base_url(),
             wire: table.wire(),
@@ -256,15 +238,15 @@ impl Table<'_> {
     }
 
     /// Reports unknown keys. A misspelt one may have been a bound, so it is an error.
-    fn only(&mut self, known: &[&str]) {
+    fn only(&mut self, table: &rows::Table) {
         let Some(members) = self.node.members() else {
             return self.wrong("", "a table", self.node);
         };
-        for member in members.iter().filter(|member| !known.contains(&&*member.name)) {
+        for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", self.place, member.name);
-            let hint = match closest(&member.name, known.iter().copied()) {
+            let hint = match closest(&member.name, table.keys()) {
                 Some(near) => format!("did you mean `{}.{near}`?", self.place),
-                None => format!("there are {}", known.join(", ")),
+                None => format!("there are {}", table.keys().join(", ")),
             };
             let problem = Problem::error(format!("`{field}` is not a known setting")).field(field).hint(hint);
             self.problems.push(self.document.locate(problem, member.name_at.clone()));
@@ -381,7 +363,7 @@ impl Table<'_> {
         let member = self.node.get("price")?;
         let place = format!("{}.price", self.place);
         let mut table = Table { document: self.document, place: &place, node: &member.node, problems: Vec::new() };
-        table.only(PRICES);
+        table.only(PRICE);
         let must = "US dollars for a million tokens, 0 or more";
         let [input, output, cached_read, cache_write] =
             ["input", "output", "cached_read", "cache_write"].map(|key| table.dollars(key, 0.0, must));

@@ -9,18 +9,15 @@ use std::{collections::BTreeMap, path::Path};
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
-    spec::{
-        Grant, Http, InheritEnv, Limits, OAuth, OutputSchema, Ports, Protocol, Retry, Sandbox, Start, Stdio, Timeouts,
-        Transport,
-    },
+    spec::{Grant, Http, InheritEnv, OAuth, Ports, Protocol, Sandbox, Stdio, Transport},
 };
 
 use crate::{
     Problem,
     document::{Document, Kind},
-    entry::COUNTS,
     mask::{self, literal},
     placeholder::Bare,
+    rows::{self, ENTRY, Of},
 };
 pub(crate) use file::file;
 
@@ -89,44 +86,30 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
         Transport::Sse(http) => of_http("sse", http, values),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
-    let mut put = |name: &str, differs: bool, value: Json| {
-        if differs {
-            entry.insert(name.to_owned(), value);
-        }
-    };
-    put("enabled", !spec.enabled, json!(spec.enabled));
-    put("protocol", spec.protocol != Protocol::Auto, json!(spec.protocol));
-    let tools = json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() });
-    put("tools", !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty(), tools);
-
-    let (given, usual) = (&spec.timeouts, Timeouts::default());
-    for (name, given, usual) in [
-        ("startup_timeout", given.startup, usual.startup),
-        ("list_timeout", given.list, usual.list),
-        ("call_timeout", given.call, usual.call),
-        ("max_call_time", given.call_total, usual.call_total),
-        ("shutdown_timeout", given.shutdown, usual.shutdown),
-    ] {
-        put(name, given != usual, json!(given.as_secs_f64()));
+    of_rows(&mut entry, spec, Of::Http);
+    if !spec.enabled {
+        entry.insert("enabled".to_owned(), json!(false));
     }
-    let (given, usual) = (&spec.limits, Limits::default());
-    put("max_message_bytes", given.message_bytes != usual.message_bytes, json!(given.message_bytes));
-    put("max_list_bytes", given.listing_bytes != usual.listing_bytes, json!(given.listing_bytes));
-    put("max_schema_depth", given.schema_depth != usual.schema_depth, json!(given.schema_depth));
-    put("max_output_bytes", given.output_bytes != usual.output_bytes, json!(given.output_bytes));
-    let (mut given, mut usual) = (given.clone(), usual);
-    for (name, bound) in COUNTS {
-        let given = *bound(&mut given);
-        put(name, given != *bound(&mut usual), json!(given));
+    if spec.protocol != Protocol::Auto {
+        entry.insert("protocol".to_owned(), json!(spec.protocol));
     }
-    put("start", spec.start != Start::Eager, json!(spec.start));
-    put("idle_stop", spec.idle_stop.is_some(), json!(spec.idle_stop.map(|time| time.as_secs_f64())));
-    put("pins", spec.pins.is_some(), json!(spec.pins));
-    put("validate_args", spec.validate_args.is_some(), json!(spec.validate_args));
-    put("invisible", spec.invisible.is_some(), json!(spec.invisible));
-    put("output_schema", spec.output_schema != OutputSchema::default(), json!(spec.output_schema));
-    put("retry", spec.retry.attempts != Retry::default().attempts, json!(spec.retry.attempts));
+    if !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty() {
+        entry.insert("tools".to_owned(), json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() }));
+    }
+    of_rows(&mut entry, spec, Of::Any);
     Json::Object(entry)
+}
+
+/// The fields that their rows can show, where they differ from their defaults: those of servers `of` a kind.
+fn of_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, of: Of) {
+    let (mut spec, mut usual) = (spec.clone(), rows::usual());
+    for row in ENTRY.rows.iter().filter(|row| row.of == of && row.shown_as.is_none()) {
+        let Some(sets) = row.sets else { continue };
+        let value = sets.value(&mut spec);
+        if value != sets.value(&mut usual) {
+            entry.extend(value.map(|value| (row.key.to_owned(), value)));
+        }
+    }
 }
 
 fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
@@ -191,7 +174,6 @@ fn of_sandbox(sandbox: &Sandbox) -> Json {
 }
 
 fn of_http(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
-    let usual = Http::default();
     let mut entry = Map::new();
     entry.insert("type".to_owned(), json!(kind));
     entry.insert("url".to_owned(), values.text(&http.url, mask::argument));
@@ -205,19 +187,6 @@ fn of_http(kind: &str, http: &Http, values: Values) -> Map<String, Json> {
     let oauth = of_oauth(&http.oauth, values);
     if !oauth.is_empty() {
         entry.insert("oauth".to_owned(), Json::Object(oauth));
-    }
-    for (name, given, usual) in [
-        ("open_timeout", http.open_timeout, usual.open_timeout),
-        ("read_timeout", http.read_timeout, usual.read_timeout),
-        ("probe_timeout", http.probe_timeout, usual.probe_timeout),
-        ("post_timeout", http.post_timeout, usual.post_timeout),
-    ] {
-        if given != usual {
-            entry.insert(name.to_owned(), json!(given.as_secs_f64()));
-        }
-    }
-    if http.sse_max_reconnects != usual.sse_max_reconnects {
-        entry.insert("sse_max_reconnects".to_owned(), json!(http.sse_max_reconnects));
     }
     entry
 }

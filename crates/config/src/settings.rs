@@ -16,6 +16,7 @@ use crate::{
     model::{CheckName, ModelChoice},
     node::{Member, Node, Value},
     problem::Problem,
+    rows::{AGENT, AUDIT, DEFAULTS, EGRESS, SERVE, SESSIONS, TOOLRACK, TOOLS, Table},
 };
 
 pub use audit::Audit;
@@ -77,25 +78,6 @@ pub struct KeepSessions {
     /// How many, the newest (`keep`), 1 or more.
     pub number: Option<u32>,
 }
-
-/// The keys of the file, and of its `[defaults]`, `[[agents]]` and `[sessions]`.
-const TOP: &[&str] = &[
-    "agents",
-    "audit",
-    "defaults",
-    "egress",
-    "mcp_servers",
-    "model",
-    "pins",
-    "policy",
-    "serve",
-    "sessions",
-    "tools",
-    "unset",
-];
-const DEFAULTS: &[&str] = &["mcp"];
-const AGENT: &[&str] = &["id", "mcp", "model", "role", "tools"];
-const SESSIONS: &[&str] = &["keep", "keep_days"];
 
 impl Settings {
     /// Reads the settings of `document`, and returns its problems, none of which costs a server.
@@ -167,21 +149,18 @@ impl Settings {
         let (role, wrong) = role(document, &root, wanted);
         settings.role = role;
         problems.extend(wrong);
-        let mut check = |node: Option<&Node>, known: &[&str], place: &str| {
+        let mut check = |node: Option<&Node>, table: &Table, place: &str| {
             for member in node.and_then(Node::members).unwrap_or_default() {
-                problems.extend(unknown(document, member, known, place));
+                problems.extend(unknown(document, member, table, place));
             }
         };
-        check(Some(&root), TOP, "");
-        check(root.get("defaults").map(|member| &member.node), DEFAULTS, "defaults.");
-        check(root.get("audit").map(|member| &member.node), audit::KEYS, "audit.");
-        check(root.get("egress").map(|member| &member.node), egress::KEYS, "egress.");
-        check(root.get("serve").map(|member| &member.node), serve::KEYS, "serve.");
-        check(root.get("sessions").map(|member| &member.node), SESSIONS, "sessions.");
-        check(root.get("tools").map(|member| &member.node), tools::KEYS, "tools.");
+        check(Some(&root), TOOLRACK, "");
+        for table in [DEFAULTS, AUDIT, EGRESS, SERVE, SESSIONS, TOOLS] {
+            check(root.get(table.title).map(|member| &member.node), table, &format!("{}.", table.title));
+        }
         for agent in agents(&root) {
             check(Some(agent), AGENT, "agents.");
-            check(agent.get("tools").map(|member| &member.node), tools::KEYS, "agents.tools.");
+            check(agent.get("tools").map(|member| &member.node), TOOLS, "agents.tools.");
         }
         (settings, problems)
     }
@@ -301,11 +280,11 @@ impl KeepSessions {
     }
 }
 
-fn unknown(document: &Document, member: &Member, known: &[&str], place: &str) -> Option<Problem> {
-    if known.contains(&&*member.name) {
+fn unknown(document: &Document, member: &Member, table: &Table, place: &str) -> Option<Problem> {
+    if table.row(&member.name).is_some() {
         return None;
     }
-    let hint = match closest(&member.name, known.iter().copied()) {
+    let hint = match closest(&member.name, table.keys()) {
         Some(near) => format!("did you mean `{place}{near}`?"),
         None => "it is ignored, and kept when the file is edited".to_owned(),
     };
@@ -313,6 +292,9 @@ fn unknown(document: &Document, member: &Member, known: &[&str], place: &str) ->
     let problem = Problem::warning(format!("`{name}` is not a known setting")).field(name).hint(hint);
     Some(document.locate(problem, member.name_at.clone()))
 }
+
+#[cfg(test)]
+mod held;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,12 @@ use super::{
     sandbox::{limits, size, unknown},
     transport::check_template,
 };
-use crate::{node::Value, placeholder, problem::Problem};
+use crate::{
+    node::Value,
+    placeholder,
+    problem::Problem,
+    rows::{CONTAINER, CONTAINER_LIMITS},
+};
 
 /// The most processors that can be asked for, in thousandths.
 const MAX_MILLICPUS: f64 = 1_024_000.0;
@@ -17,7 +22,7 @@ const MAX_MILLICPUS: f64 = 1_024_000.0;
 /// `container = "IMAGE"`, or `{ image, engine, pull, network, mounts, tmpfs, read_only, user, limits }`. What is not understood is
 /// an error, as in a sandbox.
 pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
-    let field = fields.take(&["container"])?;
+    let field = fields.take("container")?;
     let members = match &field.node.value {
         Value::Text(image) => {
             let item = Item { name: field.name.to_owned(), value: image.clone(), at: &field.node.at };
@@ -27,8 +32,8 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
         _ => return fields.wrong(field, "the name of an image, or an object such as `{ \"image\": \"mcp/fetch\" }`"),
     };
     let mut container = Container::default();
-    let mut inside = Fields::new(members, fields.report());
-    match inside.take(&["image"]) {
+    let mut inside = Fields::new(CONTAINER, members, fields.report());
+    match inside.take("image") {
         Some(image) => {
             let value = inside.text(image).unwrap_or_default();
             let item = Item { name: "container.image".to_owned(), value, at: &image.node.at };
@@ -38,14 +43,14 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     }
     words(&mut inside, &mut container);
     container.mounts = mounts(&mut inside);
-    if let Some(field) = inside.take(&["tmpfs"]) {
+    if let Some(field) = inside.take("tmpfs") {
         let items = inside.texts(field);
         container.tmpfs = items.into_iter().filter_map(|item| folder_inside(&mut inside, item)).collect();
     }
-    if let Some(field) = inside.take(&["read_only"]) {
+    if let Some(field) = inside.take("read_only") {
         container.writable = !inside.flag(field).unwrap_or(true);
     }
-    limits(&mut inside, "container.limits.", r#"{ "memory": "512MiB" }"#, |within| bounds(within, &mut container));
+    limits(&mut inside, CONTAINER_LIMITS, r#"{ "memory": "512MiB" }"#, |within| bounds(within, &mut container));
     unknown(&mut inside, "container.");
     Some(container)
 }
@@ -102,7 +107,7 @@ fn checked_image(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> String {
 }
 
 fn words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
-    if let Some(field) = fields.take(&["engine"]) {
+    if let Some(field) = fields.take("engine") {
         match fields.text(field).as_deref() {
             Some("auto") | None => {}
             Some("docker") => container.engine = Engine::Docker,
@@ -110,14 +115,14 @@ fn words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
             Some(_) => drop(fields.wrong::<()>(field, "`auto`, `docker` or `podman`")),
         }
     }
-    if let Some(field) = fields.take(&["pull"]) {
+    if let Some(field) = fields.take("pull") {
         match fields.text(field).as_deref() {
             Some("missing") | None => {}
             Some("never") => container.pull = Pull::Never,
             Some(_) => drop(fields.wrong::<()>(field, "`missing` or `never`")),
         }
     }
-    if let Some(field) = fields.take(&["network"])
+    if let Some(field) = fields.take("network")
         && let Some(network) = fields.text(field)
     {
         match &*network {
@@ -131,7 +136,7 @@ fn words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
             _ => drop(fields.wrong::<()>(field, "`none`, `bridge` or the name of a network of the engine")),
         }
     }
-    if let Some(field) = fields.take(&["user"])
+    if let Some(field) = fields.take("user")
         && let Some(user) = fields.text(field)
     {
         match user.split(':').all(is_word) && user.split(':').count() <= 2 {
@@ -149,7 +154,7 @@ fn is_word(word: &str) -> bool {
 
 /// `SOURCE:TARGET`, `SOURCE:TARGET:ro`, `SOURCE:TARGET:rw`; what is not `rw` can only be read.
 fn mounts(fields: &mut Fields<'_, '_, '_>) -> Vec<Mount> {
-    let Some(field) = fields.take(&["mounts"]) else { return Vec::new() };
+    let Some(field) = fields.take("mounts") else { return Vec::new() };
     let items = fields.texts(field);
     items.into_iter().filter_map(|item| mount(fields, item)).collect()
 }
@@ -197,17 +202,15 @@ fn is_folder_inside(path: &str) -> bool {
 }
 
 fn bounds(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
-    if let Some(field) = fields.take(&["memory"])
+    if let Some(field) = fields.take("memory")
         && let Some(memory) = memory(fields, field)
     {
         container.memory = memory;
     }
-    if let Some(field) = fields.take(&["processes"])
-        && let Some(count) = fields.count(field, 1..=u64::from(u16::MAX))
-    {
+    if let Some(count) = fields.number("processes") {
         container.processes = u32::try_from(count).unwrap_or(u32::MAX);
     }
-    if let Some(field) = fields.take(&["cpus"]) {
+    if let Some(field) = fields.take("cpus") {
         let cpus = match &field.node.value {
             Value::Number(number) => number.as_f64().map(|cpus| cpus * 1000.0),
             _ => None,

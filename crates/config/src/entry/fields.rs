@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Report, closest};
-use crate::node::{Member, Node, Value};
+use crate::{
+    node::{Member, Node, Value},
+    rows::{Kind, NOTES, Row, Table},
+};
 
 /// The longest time that can be configured.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -17,6 +20,8 @@ pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 /// [`decode`](super::decode) has already reported a name that is given twice, `null` or not: the first one counts.
 #[derive(Debug)]
 pub(super) struct Fields<'m, 'r, 'd> {
+    /// What is known of them.
+    table: &'static Table,
     rest: Vec<(String, &'m Member)>,
     report: &'r mut Report<'d>,
 }
@@ -38,7 +43,7 @@ pub(super) struct Item<'m> {
 }
 
 impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
-    pub(super) fn new(members: &'m [Member], report: &'r mut Report<'d>) -> Self {
+    pub(super) fn new(table: &'static Table, members: &'m [Member], report: &'r mut Report<'d>) -> Self {
         let mut rest: Vec<(String, &Member)> = Vec::with_capacity(members.len());
         let mut firsts: HashMap<String, &str> = HashMap::new();
         for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
@@ -52,7 +57,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
                 }
             }
         }
-        Self { rest, report }
+        Self { table, rest, report }
     }
 
     pub(super) fn report(&mut self) -> &mut Report<'d> {
@@ -61,7 +66,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
 
     /// Whether nothing is left but notes.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.rest.iter().all(|(key, _)| super::NOTES.contains(&&**key))
+        self.rest.iter().all(|(key, _)| is_note(key))
     }
 
     /// What is left, by comparable name.
@@ -70,8 +75,16 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         rest.into_iter().map(|(key, member)| (key, Field::of(member))).collect()
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.rest.iter().any(|(key, _)| key == name)
+    /// Whether the field `key` is there, under any of its names.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.row(key).is_some_and(|row| self.rest.iter().any(|(name, _)| row.is_called(name)))
+    }
+
+    /// The row of `key`. A field without one would never be found.
+    fn row(&self, key: &str) -> Option<&'static Row> {
+        let row = self.table.row(key);
+        debug_assert!(row.is_some(), "`{key}` has no row in the table `{}`", self.table.title);
+        row
     }
 
     /// A field that is not taken yet, and the one of `names` that it is probably a misspelling of.
@@ -79,10 +92,11 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.rest.iter().find_map(|(key, member)| Some((&*member.name, closest(key, names.iter().copied())?)))
     }
 
-    /// Takes the field that has one of these names. Two of them are an error: they name one thing.
-    pub(super) fn take(&mut self, names: &[&str]) -> Option<Field<'m>> {
+    /// Takes the field `key`, under any of its names. Two of them are an error: they name one thing.
+    pub(super) fn take(&mut self, key: &str) -> Option<Field<'m>> {
+        let row = self.row(key)?;
         let mut taken: Option<Field<'m>> = None;
-        for (_, member) in self.rest.extract_if(.., |(key, _)| names.contains(&&**key)) {
+        for (_, member) in self.rest.extract_if(.., |(name, _)| row.is_called(name)) {
             if let Some(first) = taken {
                 self.report.two_names(first.name, member);
             } else {
@@ -172,26 +186,38 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         Some(Item { name, value, at: &node.at })
     }
 
-    /// A whole number within `bounds`.
-    pub(super) fn count(&mut self, field: Field<'m>, bounds: std::ops::RangeInclusive<u64>) -> Option<u64> {
-        match &field.node.value {
-            Value::Number(number) => number.as_u64().filter(|number| bounds.contains(number)),
-            _ => None,
-        }
-        .or_else(|| {
-            let wanted = format!("a whole number from {} to {}", bounds.start(), bounds.end());
-            self.wrong(field, &wanted)
-        })
+    /// Takes the field `key`, a whole number within the bounds of its row.
+    pub(super) fn number(&mut self, key: &str) -> Option<u64> {
+        let field = self.take(key)?;
+        self.count(field, self.row(key)?.kind)
     }
 
-    /// A time: `name` and `name_s` in seconds or with a unit (`"30s"`, `"500ms"`, `"2m"`), `name_ms` in milliseconds.
-    pub(super) fn duration(&mut self, names: &[&str]) -> Option<Duration> {
-        let spelled: Vec<String> = names
-            .iter()
-            .flat_map(|name| ["", "_s", "_sec", "_secs", "_seconds", "_ms"].map(|unit| format!("{name}{unit}")))
-            .collect();
-        let spelled: Vec<&str> = spelled.iter().map(String::as_str).collect();
-        let field = self.take(&spelled)?;
+    /// A whole number of this kind.
+    pub(super) fn count(&mut self, field: Field<'m>, kind: Kind) -> Option<u64> {
+        let (least, most) = kind.bounds()?;
+        match &field.node.value {
+            Value::Number(number) => number.as_u64().filter(|number| (least..=most).contains(number)),
+            _ => None,
+        }
+        .or_else(|| self.wrong(field, &format!("a whole number from {least} to {most}")))
+    }
+
+    /// Takes the text `key` and reads it with `parse`, which knows the words of its row.
+    pub(super) fn word<T>(&mut self, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let field = self.take(key)?;
+        let word = self.text(field)?;
+        let known = parse(&word);
+        if known.is_none() {
+            let message = format!("`{key}` must be {}", self.row(key)?.kind.words());
+            self.report.error(&field.node.at, field.name, message);
+        }
+        known
+    }
+
+    /// Takes the time `key`: `key` and `key_s` in seconds or with a unit (`"30s"`, `"500ms"`, `"2m"`), `key_ms` in
+    /// milliseconds.
+    pub(super) fn duration(&mut self, key: &str) -> Option<Duration> {
+        let field = self.take(key)?;
         let unit = if canonical(field.name).ends_with("_ms") { 0.001 } else { 1.0 };
         let duration = match &field.node.value {
             Value::Number(number) => number.as_f64().and_then(|number| seconds(number * unit)),
@@ -215,6 +241,11 @@ impl<'m> Field<'m> {
     fn of(member: &'m Member) -> Self {
         Self { name: &member.name, name_at: &member.name_at, node: &member.node }
     }
+}
+
+/// Whether the field `name` only describes.
+pub(super) fn is_note(name: &str) -> bool {
+    NOTES.rows.iter().any(|note| note.is_called(name))
 }
 
 /// A node for a message: numbers as they are, for they are no secrets; everything else by its kind.

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     node::{Member, Value},
     problem::Problem,
+    rows::{SANDBOX, SANDBOX_LIMITS, Table},
 };
 
 /// The most ports that one list has.
@@ -21,7 +22,7 @@ const KIB: u64 = 1024;
 /// `sandbox = true`, or `{ read, write, connect, bind, udp, limits, best_effort }`. What is not understood is an error:
 /// a sandbox with a hole in it is worse than none, because the user trusts it.
 pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
-    let field = fields.take(&["sandbox"])?;
+    let field = fields.take("sandbox")?;
     let members = match &field.node.value {
         Value::Bool(false) => return None,
         Value::Bool(true) => return Some(Box::default()),
@@ -38,18 +39,18 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
         }
     };
     let mut sandbox = Sandbox::default();
-    let mut inside = Fields::new(members, fields.report());
+    let mut inside = Fields::new(SANDBOX, members, fields.report());
     sandbox.read = paths(&mut inside, "read");
     sandbox.write = paths(&mut inside, "write");
     ports(&mut inside, "connect", &mut sandbox.connect);
     ports(&mut inside, "bind", &mut sandbox.bind);
-    if let Some(field) = inside.take(&["best_effort"]) {
+    if let Some(field) = inside.take("best_effort") {
         sandbox.best_effort = inside.flag(field).unwrap_or_default();
     }
-    if let Some(field) = inside.take(&["udp"]) {
+    if let Some(field) = inside.take("udp") {
         sandbox.udp = inside.flag(field).unwrap_or_default();
     }
-    limits(&mut inside, "sandbox.limits.", r#"{ "processes": 64 }"#, |within| bounds(within, &mut sandbox));
+    limits(&mut inside, SANDBOX_LIMITS, r#"{ "processes": 64 }"#, |within| bounds(within, &mut sandbox));
     unknown(&mut inside, "sandbox.");
     Some(Box::new(sandbox))
 }
@@ -62,16 +63,16 @@ fn is_vs_codes(members: &[Member]) -> bool {
 /// Has `read` take the fields of `limits` that it knows; all others are errors.
 pub(super) fn limits(
     fields: &mut Fields<'_, '_, '_>,
-    place: &str,
+    table: &'static Table,
     example: &str,
     read: impl FnOnce(&mut Fields<'_, '_, '_>),
 ) {
-    let Some(field) = fields.take(&["limits"]) else { return };
+    let Some(field) = fields.take("limits") else { return };
     match field.node.members() {
         Some(members) => {
-            let mut within = Fields::new(members, fields.report());
+            let mut within = Fields::new(table, members, fields.report());
             read(&mut within);
-            unknown(&mut within, place);
+            unknown(&mut within, &format!("{}.", table.title));
         }
         None => drop(fields.wrong::<()>(field, &format!("an object, such as `{example}`"))),
     }
@@ -86,7 +87,7 @@ pub(super) fn unknown(fields: &mut Fields<'_, '_, '_>, place: &str) {
 }
 
 fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Vec<String> {
-    let Some(field) = fields.take(&[name]) else { return Vec::new() };
+    let Some(field) = fields.take(name) else { return Vec::new() };
     let mut items = fields.texts(field);
     for item in &mut items {
         item.name = format!("sandbox.{}", item.name);
@@ -101,7 +102,7 @@ fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Vec<String> {
 
 /// A list of ports, or `"any"`.
 fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
-    let Some(field) = fields.take(&[name]) else { return };
+    let Some(field) = fields.take(name) else { return };
     let read = match &field.node.value {
         Value::Text(word) if word == "any" => Some(Ports::Any),
         Value::List(items) if items.len() <= MAX_PORTS => {
@@ -120,17 +121,14 @@ fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
 }
 
 fn bounds(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
-    if let Some(field) = fields.take(&["memory"]) {
+    if let Some(field) = fields.take("memory") {
         sandbox.memory = size(field).or_else(|| fields.wrong(field, "a size of 1 MiB or more, such as `\"512MiB\"`"));
     }
-    if let Some(field) = fields.take(&["processes"]) {
-        let count = fields.count(field, 1..=u64::from(u16::MAX));
-        sandbox.processes = count.and_then(|count| u32::try_from(count).ok());
+    if fields.has("processes") {
+        sandbox.processes = fields.number("processes").and_then(|count| u32::try_from(count).ok());
     }
-    if let Some(field) = fields.take(&["files"]) {
-        sandbox.files = fields.count(field, 16..=1024 * KIB);
-    }
-    if let Some(cpu) = fields.duration(&["cpu"]) {
+    sandbox.files = fields.number("files");
+    if let Some(cpu) = fields.duration("cpu") {
         sandbox.cpu = Some(cpu.clamp(Duration::from_secs(1), MAX_DURATION));
     }
 }

@@ -6,7 +6,11 @@ use super::{
     fields::{Field, Fields, Item},
     transport::check_template,
 };
-use crate::{node::Value, problem::Problem};
+use crate::{
+    node::Value,
+    problem::Problem,
+    rows::{IDP, OAUTH},
+};
 
 /// The longest name of an account.
 const MAX_ACCOUNT: usize = 64;
@@ -26,14 +30,14 @@ const GRANTS: [(&str, Grant); 6] = [
 /// `scope` or `CLIENT_ID`, and Cursor calls the object `auth`.
 pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     let mut oauth = OAuth::default();
-    let Some(field) = fields.take(&["oauth", "auth"]) else {
+    let Some(field) = fields.take("oauth") else {
         return oauth;
     };
     let Some(members) = field.node.members() else {
         fields.wrong::<()>(field, "an object, such as `{ \"client_id\": \"…\" }`");
         return oauth;
     };
-    let mut inside = Fields::new(members, fields.report());
+    let mut inside = Fields::new(OAUTH, members, fields.report());
     oauth.client_id = text(&mut inside, "client_id");
     oauth.client_secret = text(&mut inside, "client_secret");
     oauth.client_metadata_url = text(&mut inside, "client_metadata_url");
@@ -44,7 +48,7 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     oauth.key_id = text(&mut inside, "key_id");
     oauth.assertion = kept(&mut inside, "assertion", "assertion_file");
     oauth.idp = idp(&mut inside);
-    oauth.dpop = inside.take(&["dpop"]).and_then(|field| inside.flag(field)).unwrap_or_default();
+    oauth.dpop = inside.take("dpop").and_then(|field| inside.flag(field)).unwrap_or_default();
     if let Some(missing) = missing(&oauth) {
         inside.report().error(field.name_at, field.name, missing);
     }
@@ -100,11 +104,11 @@ fn kept(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> KeptText {
 }
 
 fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
-    let field = fields.take(&["idp"])?;
+    let field = fields.take("idp")?;
     let Some(members) = field.node.members() else {
         return fields.wrong(field, "an object, such as `{ \"token_url\": \"https://…\" }`");
     };
-    let mut inside = Fields::new(members, fields.report());
+    let mut inside = Fields::new(IDP, members, fields.report());
     let token_url = text(&mut inside, "token_url");
     let (client_id, client_secret) = (text(&mut inside, "client_id"), text(&mut inside, "client_secret"));
     unknown(&mut inside, "oauth.idp");
@@ -115,7 +119,7 @@ fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
 }
 
 fn text(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<String> {
-    let field = fields.take(&[name])?;
+    let field = fields.take(name)?;
     let value = fields.text(field)?;
     let item = Item { name: format!("oauth.{}", field.name), value, at: &field.node.at };
     check_template(fields, &item);
@@ -124,7 +128,7 @@ fn text(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<String> {
 
 /// A list, or one text with spaces between them, as OAuth writes it.
 fn scopes(fields: &mut Fields<'_, '_, '_>) -> Vec<String> {
-    let Some(field) = fields.take(&["scopes", "scope"]) else {
+    let Some(field) = fields.take("scopes") else {
         return Vec::new();
     };
     let scopes: Vec<String> = match &field.node.value {
@@ -143,7 +147,7 @@ fn scopes(fields: &mut Fields<'_, '_, '_>) -> Vec<String> {
 }
 
 fn account(fields: &mut Fields<'_, '_, '_>) -> Option<String> {
-    let field = fields.take(&["account"])?;
+    let field = fields.take("account")?;
     let account = fields.text(field)?;
     if is_account(&account) {
         return Some(account);
@@ -165,7 +169,7 @@ fn wrong_account(fields: &mut Fields<'_, '_, '_>, field: Field<'_>) -> Option<St
 }
 
 fn grant(fields: &mut Fields<'_, '_, '_>) -> Grant {
-    let Some(field) = fields.take(&["grant", "grant_type"]) else {
+    let Some(field) = fields.take("grant") else {
         return Grant::default();
     };
     let known = GRANTS.iter().find(|(name, _)| field.node.as_text() == Some(name));

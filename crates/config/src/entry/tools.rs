@@ -5,7 +5,7 @@ use std::ops::Range;
 use toolrack_host::ToolFilter;
 
 use super::fields::{Field, Fields};
-use crate::{node::Value, problem::Problem};
+use crate::{node::Value, problem::Problem, rows::TOOL_LISTS};
 
 /// Both lists, as they are collected.
 #[derive(Default)]
@@ -32,19 +32,19 @@ impl Lists {
 /// `tools = { allow, deny }`, a list of what is allowed, or the names that other programs have for the two.
 pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> ToolFilter {
     let mut lists = Lists::default();
-    if let Some(field) = fields.take(&["tools"]) {
+    if let Some(field) = fields.take("tools") {
         match &field.node.value {
             Value::List(_) => lists.allow(fields, field),
-            Value::Map(members) => both(&mut Fields::new(members, fields.report()), &mut lists),
+            Value::Map(members) => both(&mut Fields::new(TOOL_LISTS, members, fields.report()), &mut lists),
             _ => {
                 fields.wrong::<()>(field, "a list of names, or an object with `allow` and `deny`");
             }
         }
     }
-    if let Some(field) = fields.take(&["enabled_tools", "include_tools"]) {
+    if let Some(field) = fields.take("enabled_tools") {
         lists.allow(fields, field);
     }
-    if let Some(field) = fields.take(&["disabled_tools", "exclude_tools"]) {
+    if let Some(field) = fields.take("disabled_tools") {
         lists.deny(fields, field);
     }
     // Each list was checked where it stands; together they may still be too long.
@@ -55,10 +55,10 @@ pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) ->
 }
 
 fn both(fields: &mut Fields<'_, '_, '_>, lists: &mut Lists) {
-    if let Some(field) = fields.take(&["allow"]) {
+    if let Some(field) = fields.take("allow") {
         lists.allow(fields, field);
     }
-    if let Some(field) = fields.take(&["deny"]) {
+    if let Some(field) = fields.take("deny") {
         lists.deny(fields, field);
     }
     for (_, field) in fields.rest() {

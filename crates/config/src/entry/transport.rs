@@ -8,7 +8,12 @@ use toolrack_host::{
 };
 
 use super::fields::{Field, Fields, Item};
-use crate::{node::Value, placeholder, problem::Problem};
+use crate::{
+    node::Value,
+    placeholder,
+    problem::Problem,
+    rows::{Of, Row},
+};
 
 /// The types of servers that a file can describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,36 +22,6 @@ pub(super) enum Kind {
     Http,
     Sse,
 }
-
-/// Fields of a child process; the first name of each is the one that is suggested.
-const STDIO: &[&[&str]] = &[
-    &["command"],
-    &["args"],
-    &["env", "environment"],
-    &["cwd", "chdir"],
-    &["inherit_env"],
-    &["env_vars"],
-    &["sandbox"],
-    &["container"],
-];
-
-/// Fields of an HTTP endpoint.
-const HTTP: &[&[&str]] = &[
-    &["url", "http_url", "server_url"],
-    &["headers", "http_headers"],
-    &["env_http_headers"],
-    &["bearer_token_env_var"],
-    &["headers_helper"],
-    &["oauth", "auth"],
-    &["open_timeout", "open_timeout_s", "open_timeout_ms"],
-    &["read_timeout", "read_timeout_s", "read_timeout_ms"],
-    &["probe_timeout", "probe_timeout_s", "probe_timeout_ms"],
-    &["post_timeout", "post_timeout_s", "post_timeout_ms"],
-    &["sse_max_reconnects"],
-    &["max_response_bytes"],
-];
-
-const MAX_RECONNECTS: u64 = 1000;
 
 impl Kind {
     pub(super) fn word(self) -> &'static str {
@@ -57,23 +32,19 @@ impl Kind {
         }
     }
 
-    /// Its own fields, and those of the other kind of transport.
-    pub(super) fn fields(self) -> (&'static [&'static [&'static str]], &'static [&'static [&'static str]]) {
-        match self {
-            Self::Stdio => (STDIO, HTTP),
-            Self::Http | Self::Sse => (HTTP, STDIO),
+    /// Whether the field of `row` means nothing to such a server.
+    pub(super) fn excludes(self, row: &Row) -> bool {
+        match row.of {
+            Of::Any => false,
+            Of::Stdio => self != Self::Stdio,
+            Of::Http => self == Self::Stdio,
         }
     }
 }
 
-/// All names of `fields`.
-pub(super) fn names(fields: &'static [&'static [&'static str]]) -> impl Iterator<Item = &'static str> {
-    fields.iter().flat_map(|names| names.iter().copied())
-}
-
 /// What `type` says, or what the other fields imply.
 pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Kind> {
-    if let Some(field) = fields.take(&["type", "transport"]) {
+    if let Some(field) = fields.take("type") {
         let word = fields.text(field)?;
         return match word.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
             // The second words are opencode's.
@@ -87,7 +58,7 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
             }
         };
     }
-    let has_url = HTTP[0].iter().any(|name| fields.has(name));
+    let has_url = fields.has("url");
     // In a container, what the image says is run where nothing else is named.
     let problem = match (fields.has("command") || fields.has("container"), has_url) {
         (true, false) => return Some(Kind::Stdio),
@@ -115,14 +86,14 @@ pub(super) fn decode(kind: Kind, fields: &mut Fields<'_, '_, '_>, name_at: &Rang
 
 fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
     let container = super::container::container(fields);
-    let command_field = fields.take(&["command"]);
+    let command_field = fields.take("command");
     let (command, inline) = match command_field.filter(|field| matches!(field.node.value, Value::List(_))) {
         // opencode's form: the program and its arguments in one list.
         Some(field) => listed_command(fields, field),
         None if command_field.is_none() && container.is_some() => (String::new(), None),
         None => (required(fields, command_field, "command", name_at), None),
     };
-    let args = fields.take(&["args"]).map(|field| fields.texts(field));
+    let args = fields.take("args").map(|field| fields.texts(field));
     let args = match (inline, args) {
         (Some(inline), args) => Some(inline.into_iter().chain(args.into_iter().flatten()).collect::<Vec<_>>()),
         (None, args) => args,
@@ -158,7 +129,7 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
 
 fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
     let mut http = Http::default();
-    let field = fields.take(HTTP[0]);
+    let field = fields.take("url");
     http.url = required(fields, field, "url", name_at);
     if let Some(field) = field
         && !http.url.is_empty()
@@ -170,19 +141,6 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
     http.headers = headers(fields);
     http.headers_helper = headers_helper(fields).map(Box::new);
     http.oauth = super::sign_in::oauth(fields);
-    for (name, bound) in [
-        ("open_timeout", &mut http.open_timeout),
-        ("read_timeout", &mut http.read_timeout),
-        ("probe_timeout", &mut http.probe_timeout),
-        ("post_timeout", &mut http.post_timeout),
-    ] {
-        *bound = fields.duration(&[name]).unwrap_or(*bound);
-    }
-    if let Some(field) = fields.take(&["sse_max_reconnects"])
-        && let Some(count) = fields.count(field, 0..=MAX_RECONNECTS)
-    {
-        http.sse_max_reconnects = u32::try_from(count).unwrap_or(u32::MAX);
-    }
     http
 }
 
@@ -194,7 +152,7 @@ fn begins(text: &str, start: &str) -> bool {
 /// A program that prints headers: a list, or one text that is split into words as a shell would, quotes included. No
 /// shell runs it, though.
 fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
-    let field = fields.take(&["headers_helper"])?;
+    let field = fields.take("headers_helper")?;
     let Value::Text(line) = &field.node.value else {
         let (command, args) = listed_command(fields, field);
         let args: Vec<_> = args?;
@@ -265,7 +223,7 @@ fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &st
 }
 
 fn env(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
-    let Some(field) = fields.take(&["env", "environment"]) else {
+    let Some(field) = fields.take("env") else {
         return BTreeMap::new();
     };
     let items = fields.map(field);
@@ -285,7 +243,7 @@ fn env(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
 }
 
 fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
-    let field = fields.take(&["cwd", "chdir"])?;
+    let field = fields.take("cwd")?;
     let value = fields.text(field)?;
     let item = Item { name: field.name.to_owned(), value, at: &field.node.at };
     check_template(fields, &item);
@@ -293,10 +251,10 @@ fn cwd(fields: &mut Fields<'_, '_, '_>) -> Option<PathBuf> {
 }
 
 fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
-    let listed = fields.take(&["env_vars"]);
+    let listed = fields.take("env_vars");
     let listed: Vec<String> =
         listed.map(|field| fields.texts(field)).into_iter().flatten().map(|item| item.value).collect();
-    let Some(field) = fields.take(&["inherit_env"]) else {
+    let Some(field) = fields.take("inherit_env") else {
         return if listed.is_empty() { InheritEnv::Safe } else { InheritEnv::Names(listed) };
     };
     match &field.node.value {
@@ -317,7 +275,7 @@ fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
 /// Headers, and the three other ways in which Codex writes them.
 fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
-    if let Some(field) = fields.take(&["headers", "http_headers"]) {
+    if let Some(field) = fields.take("headers") {
         for item in fields.map(field) {
             let item = Item { name: format!("headers.{}", item.name), ..item };
             check_white_space(fields, &item);
@@ -325,7 +283,7 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
             header(fields, &mut headers, item);
         }
     }
-    if let Some(field) = fields.take(&["env_http_headers"]) {
+    if let Some(field) = fields.take("env_http_headers") {
         for item in fields.map(field) {
             let item = Item { name: format!("headers.{}", item.name), ..item };
             if let Some(value) = variable(fields, &item, "") {
@@ -333,7 +291,7 @@ fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
             }
         }
     }
-    if let Some(field) = fields.take(&["bearer_token_env_var"])
+    if let Some(field) = fields.take("bearer_token_env_var")
         && let Some(value) = fields.text(field)
     {
         let item = Item { name: "headers.Authorization".to_owned(), value, at: &field.node.at };

@@ -24,9 +24,6 @@ impl Default for Audit {
     }
 }
 
-/// The keys.
-pub(super) const KEYS: &[&str] = &["arguments", "keep", "keep_days"];
-
 impl Audit {
     /// For a file that cannot be read: nothing is forgotten by mistake.
     pub(super) const CAREFUL: Self = Self { arguments_in_full: false, days: None, rows: None };

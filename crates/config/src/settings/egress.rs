@@ -8,9 +8,6 @@ use crate::{
     problem::Problem,
 };
 
-/// The keys.
-pub(super) const KEYS: &[&str] = &["allow", "ports", "profile", "proxy"];
-
 /// `egress = "hosted"`, or a table. With an error, only HTTPS to public addresses is allowed: nothing is contacted by
 /// mistake.
 pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Problem>) {

@@ -13,26 +13,11 @@ use crate::{
     entry::closest,
     node::{Member, Node, Value},
     problem::Problem,
+    rows::{POLICY, RULE, Table},
 };
 
 /// Rules that one file may have, each pattern counted.
 const MAX_RULES: usize = 1_000;
-
-/// The keys of `[policy]`, and of each of its `[[policy.rules]]`.
-const KEYS: &[&str] = &["allow", "allow_read_only", "confirm", "deny", "otherwise", "rules"];
-const RULE: &[&str] = &[
-    "agent",
-    "allow",
-    "arguments",
-    "client",
-    "confirm",
-    "deny",
-    "destructive",
-    "idempotent",
-    "open_world",
-    "read_only",
-    "tenant",
-];
 
 /// What the words that name an effect mean.
 const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("confirm", Effect::Confirm), ("deny", Effect::Deny)];
@@ -144,11 +129,11 @@ impl Reader<'_> {
     }
 
     /// Reports an unknown condition: a misspelt one would make a rule match more than was meant.
-    fn known(&mut self, member: &Member, known: &[&str], place: &str) -> bool {
-        let is_known = known.contains(&&*member.name);
+    fn known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
+        let is_known = table.row(&member.name).is_some();
         if !is_known {
             let field = format!("{place}{}", member.name);
-            let message = match closest(&member.name, known.iter().copied()) {
+            let message = match closest(&member.name, table.keys()) {
                 Some(near) => format!("`policy.{field}` is not a known key: did you mean `{near}`?"),
                 None => format!("`policy.{field}` is not a known key"),
             };
@@ -162,7 +147,7 @@ impl Reader<'_> {
             return self.wrong("", "`policy` must be a table".to_owned(), &node.at);
         };
         for member in members {
-            if !self.known(member, KEYS, "") {
+            if !self.known(member, POLICY, "") {
                 continue;
             }
             match (&*member.name, EFFECTS.iter().find(|(word, _)| *word == member.name)) {

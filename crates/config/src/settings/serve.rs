@@ -22,9 +22,6 @@ pub struct ServeSettings {
     pub idle_timeout: Option<Duration>,
 }
 
-/// The keys.
-pub(super) const KEYS: &[&str] = &["connections", "head_timeout", "idle_timeout", "unauthenticated_connections"];
-
 /// The longest time-out that counts: a day.
 const LONGEST: f64 = 24.0 * 60.0 * 60.0;
 

@@ -38,9 +38,6 @@ pub enum Refresh {
     Turn,
 }
 
-/// The keys.
-pub(super) const KEYS: &[&str] = &["dashes", "invisible", "name_length", "naming", "refresh", "validate_args"];
-
 impl ToolSettings {
     /// The settings of `node` over those of `self`. An invalid value leaves what was there.
     pub(super) fn overlaid(mut self, document: &Document, place: &str, node: &Node) -> (Self, Vec<Problem>) {

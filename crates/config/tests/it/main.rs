@@ -6,6 +6,7 @@ mod clients;
 mod examples;
 mod processes;
 mod properties;
+mod reference;
 
 use std::{fs, path::Path};
 

@@ -14,6 +14,18 @@ pub enum OutputSchema {
     Reject,
 }
 
+impl OutputSchema {
+    /// The mode that is written as `word`.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "warn" => Some(Self::Warn),
+            "reject" => Some(Self::Reject),
+            _ => None,
+        }
+    }
+}
+
 /// What happens to invisible characters (tag characters, zero-width characters, bidi controls and their like) in the
 /// texts of a server's tools, prompts and resources, and in its instructions. Names, and everything that a call has to
 /// send back unchanged, stay as they came in either case; so do the definitions that are pinned.

@@ -1,0 +1,204 @@
+//! What the row of each field says, held against what the reader does.
+
+use super::*;
+use crate::{
+    placeholder,
+    redact::{proposal, redact},
+    rows::{
+        CONTAINER, CONTAINER_LIMITS, Hidden, IDP, OAUTH, SANDBOX, SANDBOX_LIMITS, TOOL_LISTS, Table,
+        samples::{sample, with_text},
+    },
+};
+
+/// Each table, the entry that its fields are added to, and the place of the table in it.
+fn tables() -> Vec<(&'static Table, Json, &'static str)> {
+    let stdio = json!({ "command": "x" });
+    let http = json!({ "url": "https://x" });
+    let idp = json!({
+        "grant": "enterprise_managed", "client_id": "x", "assertion": "x", "idp": { "token_url": "https://x" },
+    });
+    let contained = json!({ "command": "x", "container": { "image": "x" } });
+    vec![
+        (ENTRY, stdio.clone(), ""),
+        (TOOL_LISTS, stdio.clone(), "/tools"),
+        (SANDBOX, json!({ "command": "x", "sandbox": true }), "/sandbox"),
+        (SANDBOX_LIMITS, json!({ "command": "x", "sandbox": true }), "/sandbox/limits"),
+        (CONTAINER, contained.clone(), "/container"),
+        (CONTAINER_LIMITS, contained, "/container/limits"),
+        (OAUTH, http, "/oauth"),
+        (IDP, json!({ "url": "https://x", "oauth": idp }), "/oauth/idp"),
+    ]
+}
+
+/// What a field cannot be without.
+fn companions(table: &Table, row: &Row) -> Json {
+    match (table.title, row.key) {
+        ("oauth", "client_secret" | "private_key" | "private_key_file") => json!({ "client_id": "x" }),
+        ("oauth", key @ ("assertion" | "assertion_file")) => json!({ "grant": "jwt_bearer", key: "x" }),
+        ("oauth.idp", "client_secret") => json!({ "client_id": "x" }),
+        _ => json!({}),
+    }
+}
+
+/// `entry` with `members` in the object at `place`.
+fn with(entry: &Json, place: &str, members: &[(&str, Json)]) -> Json {
+    let mut entry = entry.clone();
+    let mut at = &mut entry;
+    for name in place.split('/').skip(1) {
+        let inner = &mut at[name];
+        if !inner.is_object() {
+            *inner = json!({});
+        }
+        at = inner;
+    }
+    for (name, value) in members {
+        at[*name] = value.clone();
+    }
+    entry
+}
+
+/// A field in its place.
+struct Case {
+    row: &'static Row,
+    /// The entry without the field.
+    base: Json,
+    place: &'static str,
+}
+
+impl Case {
+    fn entry(&self, name: &str, value: Json) -> Json {
+        with(&self.base, self.place, &[(name, value)])
+    }
+
+    fn about(&self) -> String {
+        format!("{}/{}", self.place, self.row.key)
+    }
+}
+
+/// All fields but those that are objects of others.
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (table, base, place) in tables() {
+        for row in table.rows {
+            let is_endpoint = row.of == Of::Http || row.key == "type";
+            let base = if is_endpoint { json!({ "url": "https://x" }) } else { base.clone() };
+            let Json::Object(companions) = companions(table, row) else { unreachable!() };
+            let companions: Vec<_> = companions.iter().map(|(name, value)| (&**name, value.clone())).collect();
+            cases.push(Case { row, base: with(&base, place, &companions), place });
+        }
+    }
+    assert!(cases.len() > 80, "{}", cases.len());
+    cases
+}
+
+fn server(entry: &Json) -> ServerSpec {
+    match read(entry) {
+        (Decoded::Server(spec), problems) if problems.is_empty() => *spec,
+        other => panic!("{entry}: {other:?}"),
+    }
+}
+
+#[test]
+fn each_field_changes_the_server_under_each_of_its_names() {
+    for case in cases() {
+        let Some(sample) = sample(case.row) else { continue };
+        let (base, about) = (server(&case.base), case.about());
+        for name in case.row.names() {
+            // The transport of an entry that has only one field that tells it.
+            let mut entry = case.entry(name, sample.clone());
+            if name != case.row.key && case.row.key == "url" {
+                entry.as_object_mut().expect("an object").shift_remove("url");
+            }
+            let spec = server(&entry);
+            assert_ne!(spec, base, "{about} as {name}");
+            assert_eq!(spec.fingerprint() != base.fingerprint(), case.row.is_identity, "{about} as {name}");
+        }
+    }
+}
+
+#[test]
+fn a_user_who_is_asked_to_agree_to_an_entry_sees_each_field() {
+    for case in cases() {
+        let Some(sample) = sample(case.row) else { continue };
+        let (base, spec) = (server(&case.base), server(&case.entry(case.row.key, sample)));
+        let place = format!("{}/{}", case.place, case.row.shown_as.unwrap_or(case.row.key));
+        let (before, shown) = (proposal(&base), proposal(&spec));
+        assert!(shown.pointer(&place).is_some(), "{}: {shown}", case.about());
+        assert_ne!(before.pointer(&place), shown.pointer(&place), "{}", case.about());
+    }
+}
+
+#[test]
+fn a_default_is_what_a_field_says_that_is_not_there() {
+    for case in cases() {
+        let (Some(usual), Some(_)) = (case.row.usual(), sample(case.row)) else { continue };
+        assert_eq!(server(&case.entry(case.row.key, usual)), server(&case.base), "{}", case.about());
+    }
+}
+
+#[test]
+fn placeholders_are_checked_where_they_are_filled_in_and_nowhere_else() {
+    let malformed = placeholder::check("${").expect_err("an error").to_string();
+    for case in cases() {
+        let Some(value) = with_text(case.row, "${") else { continue };
+        let (_, problems) = read(&case.entry(case.row.key, value));
+        let is_checked = problems.iter().any(|problem| problem.message.contains(&malformed));
+        assert_eq!(is_checked, case.row.is_filled, "{}: {problems:?}", case.about());
+    }
+}
+
+#[test]
+fn what_can_be_a_secret_is_hidden_but_from_a_user_who_is_asked_to_agree() {
+    for case in cases() {
+        let text = match case.row.hidden {
+            Hidden::Nothing => {
+                let Some(sample) = sample(case.row) else { continue };
+                let spec = server(&case.entry(case.row.key, sample));
+                let place = format!("{}/{}", case.place, case.row.shown_as.unwrap_or(case.row.key));
+                assert_eq!(redact(&spec).pointer(&place), proposal(&spec).pointer(&place), "{}", case.about());
+                continue;
+            }
+            Hidden::Parts => "https://u:canary@h/",
+            Hidden::Whole => "canary",
+        };
+        let value = with_text(case.row, text).expect("a text");
+        let spec = server(&case.entry(case.row.key, value));
+        let (shown, agreed) = (redact(&spec).to_string(), proposal(&spec).to_string());
+        assert!(!shown.contains("canary") && agreed.contains("canary"), "{}: {shown}", case.about());
+    }
+}
+
+#[test]
+fn each_field_of_the_other_transport_is_an_error() {
+    for row in ENTRY.rows.iter().filter(|row| row.of != Of::Any) {
+        let (base, kind) = match row.of {
+            Of::Stdio => (json!({ "type": "http", "url": "https://x" }), "http"),
+            Of::Any | Of::Http => (json!({ "type": "stdio", "command": "x" }), "stdio"),
+        };
+        for name in row.names() {
+            let (_, problems) = read(&with(&base, "", &[(name, json!(1))]));
+            let messages: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
+            assert_eq!(messages, [format!("`{name}` means nothing to a server of type `{kind}`")]);
+        }
+    }
+}
+
+#[test]
+fn each_setting_that_an_error_can_name_has_a_row() {
+    for setting in Setting::ALL {
+        assert!(ENTRY.row(setting.key()).is_some_and(|row| row.sets.is_some()), "{setting}");
+    }
+}
+
+#[test]
+fn no_two_fields_have_one_name() {
+    for (table, ..) in tables() {
+        for row in table.rows {
+            for name in row.names() {
+                let called = table.rows.iter().filter(|other| other.is_called(name));
+                assert_eq!(called.count(), 1, "{}.{name}", table.title);
+                assert_eq!(canonical(name), name, "{}.{name}", table.title);
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! One row for each field of an entry, and for each setting of `toolrack.toml`.
+//!
+//! What can be known of a field without reading it stands in its row: its names, its kind, its default, what is hidden
+//! of it and one line of documentation. The reader of entries takes a field by its key and finds the rest here, a bound
+//! is read and shown by its row alone, and the schemas and the reference page in `docs/` are made from the rows
+//! ([`schema`](crate::schema)). A test holds each row against what the reader does.
+
+mod entry;
+#[cfg(test)]
+pub(crate) mod samples;
+mod sets;
+mod settings;
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use toolrack_host::ServerSpec;
+
+pub(crate) use entry::{
+    ATTEMPTS, CONTAINER, CONTAINER_LIMITS, ENTRY, IDP, NOTES, OAUTH, SANDBOX, SANDBOX_LIMITS, TOOL_LISTS,
+};
+pub(crate) use sets::usual;
+pub(crate) use settings::{
+    AGENT, AUDIT, DEFAULTS, EGRESS, MODEL, POLICY, PRICE, RULE, SERVE, SESSIONS, TOOLRACK, TOOLS,
+};
+
+/// The units that the name of a time can end in. Without one it is in seconds.
+const UNITS: &[&str] = &["", "_s", "_sec", "_secs", "_seconds", "_ms"];
+
+/// A field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    /// Its name in our own files.
+    pub(crate) key: &'static str,
+    /// Its other names, each with the program whose files have it.
+    pub(crate) aliases: &'static [(&'static str, &'static str)],
+    pub(crate) kind: Kind,
+    /// The servers that have it.
+    pub(crate) of: Of,
+    pub(crate) is_required: bool,
+    /// Whether it tells that the object around it is an entry.
+    pub(crate) is_telling: bool,
+    /// Whether placeholders such as `${TOKEN}` are filled in when the server is connected.
+    pub(crate) is_filled: bool,
+    /// Whether it decides which program answers, and so belongs to the identity of the server.
+    pub(crate) is_identity: bool,
+    pub(crate) hidden: Hidden,
+    /// The field under which the entry is shown with what this one says.
+    pub(crate) shown_as: Option<&'static str>,
+    /// What it sets, where that can be read and shown without knowing more.
+    pub(crate) sets: Option<Sets>,
+    /// Its default, where it is a value.
+    usual: Option<fn() -> Json>,
+    /// Its default in words.
+    pub(crate) otherwise: &'static str,
+    /// One line of documentation.
+    pub(crate) what: &'static str,
+}
+
+/// What can stand in a field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Text,
+    Flag,
+    /// One of these.
+    Words(&'static [&'static str]),
+    /// A whole number.
+    Whole {
+        least: u64,
+        most: u64,
+    },
+    /// Any number from `least` on.
+    Number {
+        least: f64,
+        most: f64,
+    },
+    /// One of these numbers.
+    Numbers(&'static [u64]),
+    /// Seconds, or text with a unit.
+    Time,
+    /// Milliseconds, as other programs write a time.
+    Milliseconds,
+    /// Bytes, or text with a unit.
+    Size {
+        least: u64,
+    },
+    /// A list of texts.
+    Texts,
+    /// A list of TCP ports.
+    Ports,
+    /// An object of texts.
+    Map,
+    /// An object of anything.
+    Object,
+    /// An object with these fields.
+    Table(&'static Table),
+    /// A list of objects with these fields.
+    Tables(&'static Table),
+    /// An object of entries by their names.
+    Entries,
+    /// A list of entries, each with its `name`.
+    NamedEntries,
+    /// One of several forms.
+    Either(&'static [Kind]),
+}
+
+/// Fields that stand in one object.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// How the schemas and the reference page call it.
+    pub(crate) title: &'static str,
+    pub(crate) rows: &'static [Row],
+    /// Whether a field that is not in the table is an error, and not only a warning.
+    pub(crate) is_closed: bool,
+}
+
+/// The servers that have a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    Any,
+    /// Child processes.
+    Stdio,
+    /// Endpoints.
+    Http,
+}
+
+/// What is hidden of a field where an entry is shown. A user who is asked to agree to an entry sees all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hidden {
+    Nothing,
+    /// What looks like a secret: passwords in URLs, values of options such as `--api-key`, known tokens.
+    Parts,
+    /// All but placeholders.
+    Whole,
+}
+
+/// What a field sets in what is to run; `None` for a server that does not have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sets {
+    Time(fn(&mut ServerSpec) -> Option<&mut Duration>),
+    /// A time that has no default.
+    OwnTime(fn(&mut ServerSpec) -> &mut Option<Duration>),
+    Number(fn(&mut ServerSpec) -> Option<&mut usize>),
+    /// A number of attempts.
+    Attempts(fn(&mut ServerSpec) -> Option<&mut u32>),
+    /// One of the words of the kind.
+    Word {
+        set: fn(&mut ServerSpec, &str) -> Option<()>,
+        value: fn(&ServerSpec) -> Json,
+    },
+    /// What the reader of entries has code of its own for.
+    Other(fn(&ServerSpec) -> Json),
+}
+
+impl Row {
+    const fn new(key: &'static str, kind: Kind, what: &'static str) -> Self {
+        Self {
+            key,
+            aliases: &[],
+            kind,
+            of: Of::Any,
+            is_required: false,
+            is_telling: false,
+            is_filled: false,
+            is_identity: false,
+            hidden: Hidden::Nothing,
+            shown_as: None,
+            sets: None,
+            usual: None,
+            otherwise: "",
+            what,
+        }
+    }
+
+    const fn also(self, aliases: &'static [(&'static str, &'static str)]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    const fn of(self, of: Of) -> Self {
+        Self { of, ..self }
+    }
+
+    const fn required(self) -> Self {
+        Self { is_required: true, ..self }
+    }
+
+    const fn telling(self) -> Self {
+        Self { is_telling: true, ..self }
+    }
+
+    const fn filled(self) -> Self {
+        Self { is_filled: true, ..self }
+    }
+
+    const fn identity(self) -> Self {
+        Self { is_identity: true, ..self }
+    }
+
+    const fn hidden(self, hidden: Hidden) -> Self {
+        Self { hidden, ..self }
+    }
+
+    const fn shown_as(self, key: &'static str) -> Self {
+        Self { shown_as: Some(key), ..self }
+    }
+
+    const fn sets(self, sets: Sets) -> Self {
+        Self { sets: Some(sets), ..self }
+    }
+
+    const fn usually(self, usual: fn() -> Json) -> Self {
+        Self { usual: Some(usual), ..self }
+    }
+
+    const fn otherwise(self, otherwise: &'static str) -> Self {
+        Self { otherwise, ..self }
+    }
+
+    /// Its names: its key, and what other programs call it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.key).chain(self.aliases.iter().map(|(name, _)| *name))
+    }
+
+    /// Whether a field is this one that is called `name`, in its comparable form.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        let units = if self.kind.is_time() { UNITS } else { &UNITS[..1] };
+        self.names().any(|own| name.strip_prefix(own).is_some_and(|unit| units.contains(&unit)))
+    }
+
+    /// Its default, where it is a value.
+    pub(crate) fn usual(&self) -> Option<Json> {
+        match self.sets {
+            Some(sets) => sets.value(&mut sets::usual()).filter(|value| !value.is_null()),
+            None => self.usual.map(|usual| usual()),
+        }
+    }
+}
+
+impl Kind {
+    pub(crate) fn is_time(&self) -> bool {
+        match self {
+            Self::Time => true,
+            Self::Either(kinds) => kinds.iter().any(Self::is_time),
+            _ => false,
+        }
+    }
+
+    /// The bounds of a whole number.
+    pub(crate) fn bounds(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Whole { least, most } => Some((*least, *most)),
+            _ => None,
+        }
+    }
+
+    /// The words that a field must be one of, as a message lists them.
+    pub(crate) fn words(&self) -> String {
+        let Self::Words(words) = self else { return String::new() };
+        let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+        match quoted.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+}
+
+impl Table {
+    /// The row of `key`.
+    pub(crate) fn row(&self, key: &str) -> Option<&'static Row> {
+        self.rows.iter().find(|row| row.key == key)
+    }
+
+    /// The keys, in alphabetical order.
+    pub(crate) fn keys(&self) -> Vec<&'static str> {
+        let mut keys: Vec<_> = self.rows.iter().map(|row| row.key).collect();
+        keys.sort_unstable();
+        keys
+    }
+}

@@ -1,0 +1,69 @@
+//! For tests: a value that each field can have, and that is not its default.
+
+use serde_json::{Value as Json, json};
+
+use super::{Kind, Row};
+
+/// Fields whose kind alone does not say what can stand in them.
+const SPECIAL: &[(&str, &str)] = &[
+    ("account", "sample"),
+    ("base_url", "https://sample"),
+    ("bearer_token_env_var", "SAMPLE"),
+    ("cwd", "/sample"),
+    ("grant", "client_credentials"),
+    ("key", "${SAMPLE}"),
+    ("naming", "tool"),
+    ("network", "bridge"),
+    ("proxy", "off"),
+    ("token_url", "https://sample"),
+    ("type", "sse"),
+    ("url", "https://sample"),
+    ("user", "1000"),
+    ("wire", "anthropic"),
+];
+
+/// A value for the field; `None` for an object of other fields, which have samples of their own.
+pub(crate) fn sample(row: &Row) -> Option<Json> {
+    if let Some((_, text)) = SPECIAL.iter().find(|(key, _)| *key == row.key) {
+        return Some(json!(text));
+    }
+    match row.key {
+        "env_http_headers" => return Some(json!({ "X-Sample": "SAMPLE" })),
+        "mounts" => return Some(json!(["/sample:/sample"])),
+        "tmpfs" => return Some(json!(["/sample"])),
+        _ => {}
+    }
+    of_kind(&row.kind, row.usual().as_ref())
+}
+
+fn of_kind(kind: &Kind, usual: Option<&Json>) -> Option<Json> {
+    Some(match kind {
+        Kind::Text => json!("sample"),
+        Kind::Flag => json!(usual != Some(&json!(true))),
+        Kind::Words(words) => json!(words.iter().rev().find(|word| usual != Some(&json!(word)))?),
+        Kind::Whole { least, .. } => json!(if *least > 77 { 2077 } else { 77 }),
+        Kind::Number { .. } => json!(1.5),
+        Kind::Numbers(numbers) => json!(numbers.last()?),
+        Kind::Time | Kind::Milliseconds => json!(77),
+        Kind::Size { .. } => json!("512MiB"),
+        Kind::Texts => json!(["sample"]),
+        Kind::Ports => json!([77]),
+        Kind::Map | Kind::Object => json!({ "SAMPLE": "sample" }),
+        Kind::Either(kinds) => return of_kind(kinds.first()?, usual),
+        Kind::Table(_) | Kind::Tables(_) | Kind::Entries | Kind::NamedEntries => return None,
+    })
+}
+
+/// The field with `text` in it, where it takes one.
+pub(crate) fn with_text(row: &Row, text: &str) -> Option<Json> {
+    fn of(kind: &Kind, text: &str) -> Option<Json> {
+        match kind {
+            Kind::Text => Some(json!(text)),
+            Kind::Texts => Some(json!([text])),
+            Kind::Map => Some(json!({ "SAMPLE": text })),
+            Kind::Either(kinds) => kinds.iter().find_map(|kind| of(kind, text)),
+            _ => None,
+        }
+    }
+    of(&row.kind, text)
+}

@@ -1,0 +1,32 @@
+//! What is shown by its row alone.
+
+use serde_json::{Value as Json, json};
+use toolrack_host::{ServerSpec, spec::Http, spec::Transport};
+
+use super::Sets;
+
+impl Sets {
+    /// Its value in `spec`, as it is shown.
+    pub(crate) fn value(self, spec: &mut ServerSpec) -> Option<Json> {
+        match self {
+            Self::Time(time) => time(spec).map(|time| json!(time.as_secs_f64())),
+            Self::OwnTime(time) => Some(json!(time(spec).map(|time| time.as_secs_f64()))),
+            Self::Number(number) => number(spec).map(|number| json!(number)),
+            Self::Attempts(number) => number(spec).map(|number| json!(number)),
+            Self::Word { value, .. } | Self::Other(value) => Some(value(spec)),
+        }
+    }
+}
+
+/// A server with every default, and with all bounds that there are.
+pub(crate) fn usual() -> ServerSpec {
+    ServerSpec::new(Transport::Http(Http::default()))
+}
+
+/// The endpoint of `spec`.
+pub(super) fn http(spec: &mut ServerSpec) -> Option<&mut Http> {
+    match &mut spec.transport {
+        Transport::Http(http) | Transport::Sse(http) => Some(http),
+        Transport::Stdio(_) | Transport::Native(_) => None,
+    }
+}

@@ -1,0 +1,226 @@
+//! JSON Schemas (draft 2020-12) of the files that hold servers and settings, and a reference page of all fields: for
+//! editors, and for people.
+//!
+//! Both are made from the rows that the reader goes by. They are kept in `docs/`, and a test holds them there.
+
+mod page;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::rows::{ENTRY, Kind, NOTES, Row, TOOLRACK, Table};
+
+pub use page::reference;
+
+const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// The schema of `.mcp.json` and `mcp.json`.
+#[must_use]
+pub fn servers() -> Json {
+    let mut schema = Schema::default();
+    let servers = json!({ "type": "object", "additionalProperties": schema.entry() });
+    let mut root = object([
+        ("$schema", json!(DRAFT)),
+        ("title", json!("Servers of Toolrack, and of other programs that use MCP")),
+        (
+            "description",
+            json!(
+                "Every field can also be written in camelCase and in kebab-case, and under the names that other programs \
+                 have for it."
+            ),
+        ),
+        ("type", json!("object")),
+    ]);
+    let containers = [("mcpServers", "Servers by their names."), ("servers", "Servers, as VS Code has them.")];
+    let mut properties = object([("$schema", json!({ "type": "string" }))]);
+    for (key, what) in containers {
+        let mut container = servers.clone();
+        container["description"] = json!(what);
+        properties.insert(key.to_owned(), container);
+    }
+    root.insert("properties".to_owned(), Json::Object(properties));
+    root.insert("$defs".to_owned(), schema.into_defs());
+    Json::Object(root)
+}
+
+/// The schema of `toolrack.toml`.
+#[must_use]
+pub fn settings() -> Json {
+    let mut schema = Schema::default();
+    let mut root = object([("$schema", json!(DRAFT)), ("title", json!("Settings and servers of Toolrack"))]);
+    root.extend(schema.exact(TOOLRACK));
+    root.insert("$defs".to_owned(), schema.into_defs());
+    Json::Object(root)
+}
+
+fn object<const N: usize>(members: [(&str, Json); N]) -> Map<String, Json> {
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A schema that is being made.
+#[derive(Debug, Default)]
+struct Schema {
+    /// What it defines under a name.
+    defs: BTreeMap<String, Json>,
+}
+
+impl Schema {
+    fn into_defs(self) -> Json {
+        self.defs.into_iter().collect::<Map<_, _>>().into()
+    }
+
+    /// Refers to the definition `name`, which `make` makes the first time.
+    fn define(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Json) -> Json {
+        if !self.defs.contains_key(name) {
+            // A table that refers to itself finds it already there.
+            self.defs.insert(name.to_owned(), Json::Null);
+            let made = make(self);
+            self.defs.insert(name.to_owned(), made);
+        }
+        json!({ "$ref": format!("#/$defs/{name}") })
+    }
+
+    /// An entry.
+    fn entry(&mut self) -> Json {
+        self.define("entry", |schema| {
+            let mut entry = schema.spelled("entry", ENTRY, NOTES.rows);
+            let telling = ENTRY.rows.iter().filter(|row| row.is_telling).flat_map(spellings);
+            entry.insert("anyOf".to_owned(), telling.map(|name| json!({ "required": [name] })).collect());
+            Json::Object(entry)
+        })
+    }
+
+    /// The definition `name`: an object with the fields of `table`, whose names are compared as those of entries are.
+    /// Editors offer the key of each, and check it under every name.
+    fn spelled(&mut self, name: &str, table: &Table, more: &[Row]) -> Map<String, Json> {
+        let mut properties = Map::new();
+        let mut patterns = Map::new();
+        let mut required = Vec::new();
+        for row in table.rows.iter().chain(more) {
+            properties.insert(row.key.to_owned(), self.row(row, true));
+            let mut names: Vec<_> = spellings(row).into_iter().filter(|name| name != row.key).collect();
+            if row.kind.is_time() {
+                names.push(format!("({})([-_](s|secs?|seconds|ms)|S|Secs?|Seconds|Ms)", spellings(row).join("|")));
+            }
+            if !names.is_empty() {
+                let same = format!("#/$defs/{name}/properties/{}", row.key);
+                patterns.insert(format!("^({})$", names.join("|")), json!({ "$ref": same }));
+            }
+            if row.is_required {
+                required.push(row.key);
+            }
+        }
+        let mut made = object([("type", json!("object")), ("properties", Json::Object(properties))]);
+        if !patterns.is_empty() {
+            made.insert("patternProperties".to_owned(), Json::Object(patterns));
+        }
+        Self::finish(made, table, &required)
+    }
+
+    /// An object with the fields of `table`, whose names are taken as they are.
+    fn exact(&mut self, table: &Table) -> Map<String, Json> {
+        let properties: Map<_, _> = table.rows.iter().map(|row| (row.key.to_owned(), self.row(row, false))).collect();
+        let required: Vec<_> = table.rows.iter().filter(|row| row.is_required).map(|row| row.key).collect();
+        Self::finish(object([("type", json!("object")), ("properties", Json::Object(properties))]), table, &required)
+    }
+
+    fn finish(mut made: Map<String, Json>, table: &Table, required: &[&str]) -> Map<String, Json> {
+        if !required.is_empty() {
+            made.insert("required".to_owned(), json!(required));
+        }
+        if table.is_closed {
+            made.insert("additionalProperties".to_owned(), json!(false));
+        }
+        made
+    }
+
+    fn row(&mut self, row: &Row, is_spelled: bool) -> Json {
+        let kind = self.kind(&row.kind, is_spelled);
+        // A field that is `null` is one that is not there.
+        let kind = if is_spelled { json!({ "anyOf": [kind, { "type": "null" }] }) } else { kind };
+        let mut made = object([("description", json!(row.what))]);
+        made.extend(row.usual().map(|usual| ("default".to_owned(), usual)));
+        if let Json::Object(kind) = kind {
+            made.extend(kind);
+        }
+        Json::Object(made)
+    }
+
+    fn kind(&mut self, kind: &Kind, is_spelled: bool) -> Json {
+        match kind {
+            Kind::Text => json!({ "type": "string" }),
+            Kind::Flag => json!({ "type": "boolean" }),
+            Kind::Words(words) => json!({ "enum": words }),
+            Kind::Whole { least, most } if *most == u64::MAX => json!({ "type": "integer", "minimum": least }),
+            Kind::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+            Kind::Number { least, most } if *most >= f64::MAX => json!({ "type": "number", "minimum": least }),
+            Kind::Number { least, most } => json!({ "type": "number", "minimum": least, "maximum": most }),
+            Kind::Numbers(numbers) => json!({ "enum": numbers }),
+            Kind::Time => self.define("time", |_| time()),
+            Kind::Milliseconds => json!({ "type": "number", "exclusiveMinimum": 0 }),
+            Kind::Size { least } => json!({ "anyOf": [
+                { "type": "integer", "minimum": least },
+                { "type": "string", "pattern": r"^[0-9]+\s*(KiB|MiB|GiB)?\s*$" },
+            ] }),
+            Kind::Texts => self.define("texts", |_| {
+                json!({ "type": "array", "items": { "type": ["string", "number", "boolean"] } })
+            }),
+            Kind::Ports => self.define("ports", |_| {
+                json!({ "type": "array", "items": { "type": "integer", "minimum": 0, "maximum": u16::MAX } })
+            }),
+            Kind::Map => self.define("map", |_| {
+                json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean", "null"] } })
+            }),
+            Kind::Object => json!({ "type": "object" }),
+            Kind::Table(table) => self.table(table, is_spelled),
+            Kind::Tables(table) => json!({ "type": "array", "items": self.table(table, is_spelled) }),
+            Kind::Entries => json!({ "type": "object", "additionalProperties": self.entry() }),
+            Kind::NamedEntries => {
+                json!({ "type": "array", "items": { "allOf": [self.entry(), { "required": ["name"] }] } })
+            }
+            Kind::Either(kinds) => {
+                let kinds: Vec<_> = kinds.iter().map(|kind| self.kind(kind, is_spelled)).collect();
+                json!({ "anyOf": kinds })
+            }
+        }
+    }
+
+    fn table(&mut self, table: &'static Table, is_spelled: bool) -> Json {
+        // The tools of an entry and those of the settings have one title.
+        let name = if is_spelled { format!("entry.{}", table.title) } else { table.title.to_owned() };
+        let fields =
+            |schema: &mut Self| if is_spelled { schema.spelled(&name, table, &[]) } else { schema.exact(table) };
+        self.define(&name, |schema| Json::Object(fields(schema)))
+    }
+}
+
+/// A time, in the unit of its name or in its own.
+fn time() -> Json {
+    json!({ "anyOf": [
+        { "type": "number", "exclusiveMinimum": 0 },
+        { "type": "string", "pattern": r"^\s*[0-9.]+\s*(ms|s|sec|m|min|h)?\s*$" },
+    ] })
+}
+
+/// The names of a field in snake_case, camelCase and kebab-case.
+fn spellings(row: &Row) -> Vec<String> {
+    let mut all = Vec::new();
+    for name in row.names() {
+        for name in [name.to_owned(), camel(name), name.replace('_', "-")] {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+    }
+    all
+}
+
+fn camel(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| {
+        let (initial, rest) = word.split_at(word.len().min(1));
+        name + &initial.to_ascii_uppercase() + rest
+    })
+}

@@ -1,0 +1,160 @@
+//! The reference page: a table for each section, a line for each field.
+
+use serde_json::Value as Json;
+
+use crate::rows::{ENTRY, Hidden, Kind, NOTES, Of, Row, TOOLRACK, Table};
+
+const HEAD: &str = "# Reference
+
+Every field of an entry, and every setting of `toolrack.toml`. This page is made from the rows by which Toolrack reads them
+(`crates/config/src/rows/`), as are the schemas for editors: [mcp.schema.json](mcp.schema.json) for `.mcp.json` and `mcp.json`,
+[toolrack.schema.json](toolrack.schema.json) for `toolrack.toml`.
+
+";
+
+const ENTRIES: &str = "## Entries
+
+An entry is a member of `mcpServers` in `.mcp.json` or `mcp.json`, or one of `[[defaults.mcp]]` or `[[agents.mcp]]` in
+`toolrack.toml`. A field that is `null` is one that is not there. Every field can also be written in camelCase and in kebab-case.
+
+- A *time* is a number of seconds, or text with a unit: `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`; up to 24 h. Its name can end in a unit
+  too: `list_timeout_ms`.
+- A *size* is a number of bytes, or text with a unit: `\"512MiB\"`; `KiB`, `MiB` or `GiB`.
+- *Filled*: `${VAR}`, `${VAR:-default}` and `${secret:NAME}` are filled in when the server is connected.
+- *Identity*: with another value it is another server, of which nothing is remembered.
+- *Hidden*: what could be a secret is hidden wherever the entry is shown, or all but placeholders is.
+
+All of an entry is what you agree to when a project brings it, but for `enabled`.
+
+";
+
+const SETTINGS: &str = "## toolrack.toml
+
+";
+
+/// What the headings of tables in an entry end in: some settings have the same names.
+const IN_AN_ENTRY: &str = " in an entry";
+
+/// The reference page, in Markdown.
+#[must_use]
+pub fn reference() -> String {
+    let mut page = Page { text: HEAD.to_owned() + ENTRIES, suffix: IN_AN_ENTRY };
+    let kinds = [
+        ("For every server", Of::Any),
+        ("For child processes (`stdio`)", Of::Stdio),
+        ("For endpoints (`http`, `sse`)", Of::Http),
+    ];
+    for (title, of) in kinds {
+        let notes = NOTES.rows.iter().filter(|_| of == Of::Any);
+        page.section(title, ENTRY.rows.iter().filter(|row| row.of == of).chain(notes));
+    }
+    page.below(ENTRY, &mut Vec::new());
+    page.text += SETTINGS;
+    page.suffix = "";
+    page.section("Top of the file", TOOLRACK.rows);
+    page.below(TOOLRACK, &mut Vec::new());
+    page.text.truncate(page.text.trim_end().len());
+    page.text + "\n"
+}
+
+/// A page that is being written.
+struct Page {
+    text: String,
+    /// What the headings of tables end in.
+    suffix: &'static str,
+}
+
+impl Page {
+    /// The sections of all tables that stand below `table`, each once.
+    fn below(&mut self, table: &Table, done: &mut Vec<&'static str>) {
+        for inner in table.rows.iter().filter_map(|row| inner(&row.kind)) {
+            if !done.contains(&inner.title) {
+                done.push(inner.title);
+                self.section(&format!("`{}`{}", inner.title, self.suffix), inner.rows);
+                self.below(inner, done);
+            }
+        }
+    }
+
+    fn section<'r>(&mut self, title: &str, rows: impl IntoIterator<Item = &'r Row>) {
+        self.text += &format!("### {title}\n\n| key | type | default | what it does |\n|---|---|---|---|\n");
+        for row in rows {
+            let cells = [key(row), self.kind(&row.kind), usual(row), what(row)];
+            // A bar ends a cell, in code as well.
+            self.text += &format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        }
+        self.text.push('\n');
+    }
+
+    fn kind(&self, kind: &Kind) -> String {
+        let number = |number: &u64| format!("`{number}`");
+        match kind {
+            Kind::Text => "text".to_owned(),
+            Kind::Flag => "`true`, `false`".to_owned(),
+            Kind::Words(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+            Kind::Whole { least, most } if *most >= u64::from(u32::MAX) => format!("whole number from {least}"),
+            Kind::Whole { least, most } => format!("whole number, {least} to {most}"),
+            Kind::Number { least, most } if *most >= f64::MAX => format!("number from {least}"),
+            Kind::Number { least, most } => format!("number, {least} to {most}"),
+            Kind::Numbers(numbers) => numbers.iter().map(number).collect::<Vec<_>>().join(", "),
+            Kind::Time => "time".to_owned(),
+            Kind::Milliseconds => "milliseconds".to_owned(),
+            Kind::Size { least } => format!("size from {} MiB", least >> 20),
+            Kind::Texts => "list of texts".to_owned(),
+            Kind::Ports => "list of TCP ports".to_owned(),
+            Kind::Map => "object of texts".to_owned(),
+            Kind::Object => "object".to_owned(),
+            Kind::Table(table) => self.link(table),
+            Kind::Tables(table) => format!("list of {}", self.link(table)),
+            Kind::Entries => "object of [entries](#entries)".to_owned(),
+            Kind::NamedEntries => "list of [entries](#entries)".to_owned(),
+            Kind::Either(kinds) => kinds.iter().map(|kind| self.kind(kind)).collect::<Vec<_>>().join(", or "),
+        }
+    }
+
+    /// A link to the section of `table`.
+    fn link(&self, table: &Table) -> String {
+        let anchor = format!("{}{}", table.title.replace('.', ""), self.suffix.replace(' ', "-"));
+        format!("[`{}`](#{anchor})", table.title)
+    }
+}
+
+fn inner(kind: &Kind) -> Option<&'static Table> {
+    match kind {
+        Kind::Table(table) | Kind::Tables(table) => Some(table),
+        Kind::Either(kinds) => kinds.iter().find_map(inner),
+        _ => None,
+    }
+}
+
+fn key(row: &Row) -> String {
+    let aliases = row.aliases.iter().map(|(name, program)| format!("; `{name}` ({program})"));
+    format!("`{}`{}", row.key, aliases.collect::<String>())
+}
+
+fn usual(row: &Row) -> String {
+    match row.usual() {
+        _ if row.is_required => "required".to_owned(),
+        Some(usual) => format!("`{}`", shown(row, &usual)),
+        None => row.otherwise.to_owned(),
+    }
+}
+
+/// A default as a reader would write it.
+fn shown(row: &Row, usual: &Json) -> String {
+    match (row.kind, usual.as_f64(), usual.as_u64()) {
+        (Kind::Time, Some(seconds), _) => format!("{seconds}s"),
+        (Kind::Size { .. }, _, Some(bytes)) => format!("{}MiB", bytes >> 20),
+        _ => usual.as_str().map_or_else(|| usual.to_string(), str::to_owned),
+    }
+}
+
+fn what(row: &Row) -> String {
+    let notes = [
+        row.is_filled.then_some("Filled."),
+        row.is_identity.then_some("Identity."),
+        (row.hidden != Hidden::Nothing).then_some("Hidden."),
+    ];
+    let notes: String = notes.into_iter().flatten().map(|note| format!(" *{note}*")).collect();
+    format!("{}{notes}", row.what)
+}

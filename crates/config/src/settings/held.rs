@@ -1,0 +1,77 @@
+//! What the row of each setting says, held against what the reader does.
+
+use serde_json::Value as Json;
+
+use super::*;
+use crate::rows::{MODEL, POLICY, RULE, samples::sample};
+
+fn read(text: &str) -> (Settings, Vec<Problem>) {
+    let wanted = Wanted { agent: Some("a"), ..Wanted::default() };
+    Settings::read(&Document::new(Some("toolrack.toml".into()), text), wanted)
+}
+
+/// Each table with the text before its fields.
+const TABLES: &[(&Table, &str)] = &[
+    (TOOLRACK, ""),
+    (TOOLS, "[tools]\n"),
+    (MODEL, "[model]\n"),
+    (SESSIONS, "[sessions]\n"),
+    (AUDIT, "[audit]\n"),
+    (EGRESS, "[egress]\n"),
+    (SERVE, "[serve]\n"),
+    (POLICY, "[policy]\n"),
+    (RULE, "[[policy.rules]]\n"),
+    (AGENT, "[[agents]]\nid = \"a\"\n"),
+];
+
+/// JSON as TOML writes it.
+fn toml(value: &Json) -> String {
+    match value {
+        Json::Object(members) => {
+            let members: Vec<_> = members.iter().map(|(name, value)| format!("{name} = {}", toml(value))).collect();
+            format!("{{ {} }}", members.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A sample that this setting takes: some read the text.
+fn value(table: &Table, key: &str, sample: Json) -> Json {
+    match (table.title, key) {
+        ("egress", "allow") => serde_json::json!(["10.0.0.0/8"]),
+        ("policy" | "policy.rules", "allow" | "confirm" | "deny") => serde_json::json!("sample/*"),
+        _ => sample,
+    }
+}
+
+#[test]
+fn each_setting_is_read_and_changes_what_counts() {
+    let mut held = 0;
+    for (table, head) in TABLES {
+        // A rule is about something.
+        let rule = if table.title == "policy.rules" { "confirm = \"x/*\"\n" } else { "" };
+        for row in table.rows.iter().filter(|row| row.key != "id") {
+            let Some(sample) = sample(row) else { continue };
+            let is_effect = ["allow", "confirm", "deny"].contains(&row.key);
+            let rest = if is_effect { "" } else { rule };
+            let (before, _) = read(&format!("{head}{rest}"));
+            let text = format!("{head}{rest}{} = {}\n", row.key, toml(&value(table, row.key, sample)));
+            let (settings, problems) = read(&text);
+            assert_eq!(problems, [], "{text}");
+            assert_ne!(settings, before, "{text}");
+            held += 1;
+        }
+    }
+    assert!(held > 40, "{held}");
+}
+
+#[test]
+fn a_default_is_what_a_setting_says_that_is_not_there() {
+    for (table, head) in TABLES {
+        for row in table.rows {
+            let Some(usual) = row.usual() else { continue };
+            let text = format!("{head}{} = {}\n", row.key, toml(&usual));
+            assert_eq!(read(&text), read(head), "{text}");
+        }
+    }
+}
