@@ -6,6 +6,7 @@ pub(crate) mod render;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use toolrack_daemon::shown::audit::Row;
 use toolrack_store::audit::{AuditQuery, AuditRow, Break};
 
 use crate::{
@@ -15,15 +16,15 @@ use crate::{
     wire::World,
 };
 use args::{AuditVerb, ExportAuditArgs, ListAuditArgs, OnlyAudit, VerifyAuditArgs};
-use render::{Exported, Line};
+use render::Exported;
 
 /// Rows that are read at once.
 const PAGE: usize = 1_000;
 
 /// `audit list --json`.
 #[derive(Debug, Serialize)]
-struct Listed<'a> {
-    rows: Vec<Line<'a>>,
+struct Listed {
+    rows: Vec<Row>,
 }
 
 /// `audit export --json`.
@@ -55,7 +56,7 @@ async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
     let query = AuditQuery { denied: args.denied, limit: args.limit, ..query(args.only, world) };
     let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     if world.screen.json() {
-        world.screen.document(&Listed { rows: rows.iter().map(Line::from).collect() }).await?;
+        world.screen.document(&Listed { rows: rows.into_iter().map(Row::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
     if rows.is_empty() {

@@ -6,6 +6,7 @@ pub(crate) mod render;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope};
+use toolrack_daemon::shown::answers::{Forgotten, Shown};
 use toolrack_host::{Caller, CatalogTool, GateRequest, Otherwise, Policy, ServerName, Way, mcp::Annotations};
 use toolrack_store::StandingAnswer;
 
@@ -19,7 +20,7 @@ use crate::{
     wire::World,
 };
 use args::{ForgetAnswersArgs, PolicyVerb, TestPolicyArgs};
-use render::{Answer, Judged, RuleLine, Tested};
+use render::{Judged, RuleLine, Tested};
 
 /// `policy list --json`.
 #[derive(Debug, Serialize)]
@@ -32,13 +33,7 @@ struct Listed {
 /// `policy answers --json`.
 #[derive(Debug, Serialize)]
 struct Answers {
-    answers: Vec<Answer>,
-}
-
-/// `policy forget --json`.
-#[derive(Debug, Serialize)]
-struct Forgotten {
-    forgotten: usize,
+    answers: Vec<Shown>,
 }
 
 pub(crate) async fn run(verb: PolicyVerb, world: &World) -> Result<Exit, Failure> {
@@ -76,7 +71,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
         }
         Err(_) => None,
     };
-    let tested = Tested::new(&request, claims, &policy.explain(&request), answer.map(Answer::from));
+    let tested = Tested::new(&request, claims, &policy.explain(&request), answer);
     if world.screen.json() {
         world.screen.document(&tested).await?;
     } else {
@@ -155,9 +150,8 @@ async fn list(world: &World) -> Result<Exit, Failure> {
 
 async fn answers(world: &World) -> Result<Exit, Failure> {
     let answers: Vec<StandingAnswer> = world.store()?.answers().await.map_err(|error| database::unusable(&error))?;
-    let answers: Vec<_> = answers.into_iter().map(Answer::from).collect();
     if world.screen.json() {
-        world.screen.document(&Answers { answers }).await?;
+        world.screen.document(&Answers { answers: answers.into_iter().map(Shown::from).collect() }).await?;
         return Ok(Exit::Ok);
     }
     if answers.is_empty() {

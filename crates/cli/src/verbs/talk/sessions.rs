@@ -16,7 +16,7 @@ use crate::{
 use args::{
     DeleteSessionsArgs, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs, SessionsVerb, ShowSessionArgs,
 };
-use render::{About, Document, List, replay};
+use render::{Document, List, Titled, replay};
 
 /// Sessions that are searched for the one that may have been meant.
 const NEAR: usize = 500;
@@ -24,13 +24,13 @@ const NEAR: usize = 500;
 /// `sessions rename --json`.
 #[derive(Debug, Serialize)]
 struct Renamed {
-    session: About,
+    session: Titled,
 }
 
 /// `sessions delete --json`.
 #[derive(Debug, Serialize)]
 struct Deleted {
-    deleted: Vec<About>,
+    deleted: Vec<Titled>,
 }
 
 /// `sessions import --json`.
@@ -130,7 +130,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     found.truncate(args.limit);
     let totals = store.session_totals().await.map_err(|error| failed(&error))?.into();
     let conceal = world.known_secrets(&loaded).await;
-    let sessions = found.into_iter().map(|session| About::new(session, &conceal)).collect();
+    let sessions = found.into_iter().map(|session| Titled::new(session, &conceal)).collect();
     let list = List { sessions, totals };
     if world.screen.json() {
         world.screen.document(&list).await?;
@@ -146,7 +146,7 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     }
     world.screen.page(render::list(&list, world.screen.look())).await?;
     if let (true, Some(last)) = (has_more, list.sessions.last()) {
-        world.screen.note(&format!("there are more: toolrack sessions list --after {}", last.prefix));
+        world.screen.note(&format!("there are more: toolrack sessions list --after {}", last.session.prefix));
     }
     Ok(Exit::Ok)
 }
@@ -157,11 +157,11 @@ async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
 }
 
 /// The messages of `session` from the position `from` on, without the secrets that are known.
-async fn said(session: &Session, from: u64, world: &World) -> Result<(About, Vec<Said>), Failure> {
+async fn said(session: &Session, from: u64, world: &World) -> Result<(Titled, Vec<Said>), Failure> {
     let messages = world.store()?.messages(session.id, from, usize::MAX).await.map_err(|error| failed(&error))?;
     let conceal = conceal(world).await;
     let messages = messages.into_iter().map(|message| Said::new(message, &conceal)).collect();
-    Ok((About::new(session.clone(), &conceal), messages))
+    Ok((Titled::new(session.clone(), &conceal), messages))
 }
 
 async fn show(args: ShowSessionArgs, world: &World) -> Result<Exit, Failure> {
@@ -186,11 +186,11 @@ async fn rename(args: RenameSessionArgs, world: &World) -> Result<Exit, Failure>
     store.rename_session(session.id, title).await.map_err(|error| failed(&error))?;
     let session = store.session(session.id).await.map_err(|error| failed(&error))?;
     let conceal = conceal(world).await;
-    let about = About::new(session, &conceal);
+    let about = Titled::new(session, &conceal);
     if world.screen.json() {
         world.screen.document(&Renamed { session: about }).await?;
     } else {
-        world.screen.page(format!("renamed {} to {}", about.prefix, about.name())).await?;
+        world.screen.page(format!("renamed {} to {}", about.session.prefix, about.name())).await?;
     }
     Ok(Exit::Ok)
 }
@@ -205,7 +205,7 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
     }
     let ids: Vec<_> = chosen.iter().map(|session| session.id).collect();
     let conceal = conceal(world).await;
-    let about: Vec<_> = chosen.into_iter().map(|session| About::new(session, &conceal)).collect();
+    let about: Vec<_> = chosen.into_iter().map(|session| Titled::new(session, &conceal)).collect();
     if !args.yes {
         world.person_to_ask("what is deleted does not come back")?;
         world.screen.say(&render::rows(&about).join("\n"));
@@ -223,7 +223,8 @@ async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure
     if world.screen.json() {
         world.screen.document(&Deleted { deleted: about }).await?;
     } else {
-        let lines: Vec<_> = about.iter().map(|about| format!("deleted {} {}", about.prefix, about.name())).collect();
+        let lines: Vec<_> =
+            about.iter().map(|about| format!("deleted {} {}", about.session.prefix, about.name())).collect();
         world.screen.page(lines.join("\n")).await?;
     }
     Ok(Exit::Ok)

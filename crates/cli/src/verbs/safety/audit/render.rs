@@ -2,75 +2,11 @@
 
 use chrono::{DateTime, Local, SecondsFormat};
 use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 use toolrack_host::text;
 use toolrack_store::audit::{AuditRow, Entry, hex};
 
 use crate::render::{Cell, Tone, columns, count};
-
-/// One row, in JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct Line<'a> {
-    seq: u64,
-    /// In RFC 3339, UTC.
-    at: String,
-    kind: &'a str,
-    who: Option<&'a str>,
-    client: Option<&'a str>,
-    over: Option<&'a str>,
-    session: Option<&'a str>,
-    conversation: Option<&'a str>,
-    agent: Option<&'a str>,
-    server: Option<&'a str>,
-    tool: Option<&'a str>,
-    decision: Option<&'a str>,
-    why: Option<&'a str>,
-    outcome: Option<&'a str>,
-    code: Option<&'a str>,
-    arguments: Option<&'a Value>,
-    arguments_sha256: Option<&'a str>,
-    arguments_bytes: Option<u64>,
-    duration_us: Option<u64>,
-    bytes: Option<u64>,
-    count: Option<u64>,
-    project: Option<&'a str>,
-    content: Option<&'a str>,
-    through: Option<u64>,
-    hash: String,
-}
-
-impl<'a> From<&'a AuditRow> for Line<'a> {
-    fn from(row: &'a AuditRow) -> Self {
-        let entry = &row.entry;
-        Self {
-            seq: row.seq,
-            at: at(row),
-            kind: &entry.kind,
-            who: entry.who.as_deref(),
-            client: entry.client.as_deref(),
-            over: entry.over.as_deref(),
-            session: entry.session.as_deref(),
-            conversation: entry.conversation.as_deref(),
-            agent: entry.agent.as_deref(),
-            server: entry.server.as_deref(),
-            tool: entry.tool.as_deref(),
-            decision: entry.decision.as_deref(),
-            why: entry.why.as_deref(),
-            outcome: entry.outcome.as_deref(),
-            code: entry.code.as_deref(),
-            arguments: entry.arguments.as_ref(),
-            arguments_sha256: entry.arguments_sha256.as_deref(),
-            arguments_bytes: entry.arguments_bytes,
-            duration_us: entry.duration_us,
-            bytes: entry.bytes,
-            count: entry.count,
-            project: entry.project.as_deref(),
-            content: entry.content.as_deref(),
-            through: entry.through,
-            hash: hex(&row.hash),
-        }
-    }
-}
 
 /// One row as it is stored, so that other programs can check its hash.
 #[derive(Debug, Serialize)]

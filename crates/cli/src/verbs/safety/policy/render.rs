@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
+use toolrack_daemon::shown::answers::Shown;
 use toolrack_host::{
     GateRequest, Otherwise, Verdict,
     mcp::Annotations,
@@ -98,7 +99,9 @@ pub(crate) struct Tested {
     /// What the server claimed of the tool when it was last connected; `null` when that is not known.
     annotations: Option<Annotations>,
     /// An answer that stands, if the verdict is to ask; only as long as the tool has the same definition.
-    answer: Option<Answer>,
+    answer: Option<Shown>,
+    #[serde(skip)]
+    answered_at: Option<String>,
 }
 
 impl Tested {
@@ -106,47 +109,20 @@ impl Tested {
         request: &GateRequest<'_>,
         annotations: Option<Annotations>,
         explained: &Explained<'_>,
-        answer: Option<Answer>,
+        answer: Option<StandingAnswer>,
     ) -> Self {
         let judged = Judged::from(&explained.verdict);
+        let answer = answer.filter(|_| judged.verdict == Effect::Confirm);
         Self {
             server: request.server.to_string(),
             tool: request.tool.to_owned(),
             client: request.caller.way().word(),
             client_name: request.caller.name().map(str::to_owned),
-            answer: answer.filter(|_| judged.verdict == Effect::Confirm),
+            answered_at: answer.as_ref().map(at),
+            answer: answer.map(Shown::from),
             judged,
             rules: explained.rules.iter().map(MatchedLine::from).collect(),
             annotations,
-        }
-    }
-}
-
-/// A remembered answer.
-#[derive(Debug, Serialize)]
-pub(crate) struct Answer {
-    server: String,
-    tool: String,
-    /// The hash of the definition that it is for.
-    definition: String,
-    /// `tool` or `server`: what it was given for.
-    given_for: &'static str,
-    /// How the call that was asked about came in.
-    way: String,
-    /// In RFC 3339, UTC.
-    at: String,
-}
-
-impl From<StandingAnswer> for Answer {
-    fn from(answer: StandingAnswer) -> Self {
-        let at = DateTime::from_timestamp(answer.answered_at, 0).unwrap_or_default();
-        Self {
-            server: answer.server,
-            tool: answer.tool,
-            definition: answer.definition.to_string(),
-            given_for: if answer.of_server { "server" } else { "tool" },
-            way: answer.way,
-            at: at.to_rfc3339_opts(SecondsFormat::Secs, true),
         }
     }
 }
@@ -166,11 +142,8 @@ fn safe(foreign: &str) -> String {
 /// The verdict, what it rests on, and every rule for the tool.
 pub(crate) fn tested(tested: &Tested) -> String {
     let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
-    if let Some(answer) = &tested.answer {
-        lines.push(format!(
-            "and is not asked about as long as it is defined as on {}: the user said `always`",
-            answer.at
-        ));
+    if let Some(at) = &tested.answered_at {
+        lines.push(format!("and is not asked about as long as it is defined as on {at}: the user said `always`"));
     }
     let rows: Vec<_> = tested.rules.iter().map(matched).collect();
     if !rows.is_empty() {
@@ -243,17 +216,23 @@ pub(crate) fn listed(rules: &[RuleLine], otherwise: Otherwise, allow_read_only: 
     lines.join("\n")
 }
 
+/// When the user gave it, in RFC 3339.
+fn at(answer: &StandingAnswer) -> String {
+    let at = DateTime::from_timestamp(answer.answered_at, 0).unwrap_or_default();
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
 /// One line per answer.
-pub(crate) fn answers(answers: &[Answer]) -> String {
+pub(crate) fn answers(answers: &[StandingAnswer]) -> String {
     let rows: Vec<_> = answers
         .iter()
         .map(|answer| {
             vec![
                 Cell::new(Tone::Plain, format!("{}/{}", answer.server, safe(&answer.tool))),
-                Cell::new(Tone::Faint, answer.at.clone()),
+                Cell::new(Tone::Faint, at(answer)),
                 Cell::new(Tone::Faint, answer.way.clone()),
-                Cell::new(Tone::Faint, format!("for the {}", answer.given_for)),
-                Cell::new(Tone::Faint, answer.definition.get(..12).unwrap_or_default().to_owned()),
+                Cell::new(Tone::Faint, if answer.of_server { "for the server" } else { "for the tool" }),
+                Cell::new(Tone::Faint, answer.definition.to_string().get(..12).unwrap_or_default()),
             ]
         })
         .collect();

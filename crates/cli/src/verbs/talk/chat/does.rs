@@ -19,7 +19,7 @@ use crate::{
         talk::sessions::{
             self,
             args::{ExportSessionArgs, Format, ListSessionsArgs, SessionsVerb},
-            render::About,
+            render::Titled,
         },
     },
 };
@@ -158,7 +158,7 @@ impl Chat<'_> {
     async fn show_cost(&self, now: &Conversation) -> Result<(), Failure> {
         let session = now.journal.id().ok_or_else(nothing_kept)?;
         let session = self.world.store()?.session(session).await.map_err(|error| sessions::failed(&error))?;
-        let cost = About::new(session, &str::to_owned).cost(self.world.screen.look());
+        let cost = Titled::new(session, &str::to_owned).cost(self.world.screen.look());
         self.show(cost.unwrap_or_else(|| "the model has not said what it used".to_owned())).await
     }
 }

@@ -28,15 +28,14 @@ struct Exported {
 }
 
 pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, Failure> {
-    let mut session = named(&args.session, world).await?;
+    let session = named(&args.session, world).await?;
     let (about, messages) = said(&session, 0, world).await?;
-    session.title.clone_from(&about.title);
     let document = Document { session: &about, messages: &messages };
     let (format, content) = match args.format {
-        Format::Md => ("md", markdown::document(&session, &messages)),
+        Format::Md => ("md", markdown::document(&about.session, &messages)),
         Format::Json => ("json", json(&document)?),
     };
-    let id = about.id.clone();
+    let id = about.session.id.to_string();
     let file = args.output.filter(|file| !output::is_stdout(file));
     if let Some(file) = &file {
         // Only its owner may read a conversation.

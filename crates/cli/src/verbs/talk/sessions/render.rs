@@ -2,8 +2,9 @@
 
 pub(crate) mod replay;
 
-use chrono::{DateTime, Local, SecondsFormat, Utc};
+use chrono::{DateTime, Local, Utc};
 use serde::Serialize;
+use toolrack_daemon::shown::sessions::About;
 use toolrack_host::text;
 use toolrack_store::{Imported, Session, SessionTotals, Spent, transcript::Said};
 
@@ -12,78 +13,56 @@ use crate::render::{Cell, Look, Tone, columns, count, one_line, paint};
 /// `sessions list --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct List {
-    pub(crate) sessions: Vec<About>,
+    pub(crate) sessions: Vec<Titled>,
     pub(crate) totals: Totals,
 }
 
 /// `sessions show --json`, and what is exported as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    pub(crate) session: &'a About,
+    pub(crate) session: &'a Titled,
     pub(crate) messages: &'a [Said],
 }
 
-/// A session, in JSON; its title is safe to show to a user who may see the session.
-#[derive(Debug, Serialize)]
-pub(crate) struct About {
-    pub(crate) id: String,
-    pub(crate) prefix: String,
-    pub(crate) title: String,
-    model: Option<String>,
-    agent: Option<String>,
-    created_at: String,
-    updated_at: String,
-    pub(crate) messages: u64,
-    open_turn: bool,
-    spent: Spent,
-    #[serde(skip)]
-    shown: Shown,
+/// A session whose title is safe to show to a user who may see the session.
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "About")]
+pub(crate) struct Titled {
+    pub(crate) session: Session,
 }
 
-/// What only pages for people need.
-#[derive(Debug)]
-struct Shown {
-    created: DateTime<Utc>,
-    updated: DateTime<Utc>,
+impl From<Titled> for About {
+    fn from(titled: Titled) -> Self {
+        Self::from(&titled.session)
+    }
 }
 
-impl About {
+impl Titled {
     /// `conceal` hides the secrets that are known.
-    pub(crate) fn new(session: Session, conceal: &dyn Fn(&str) -> String) -> Self {
-        Self {
-            id: session.id.to_string(),
-            prefix: session.prefix,
-            title: conceal(&session.title),
-            model: session.model,
-            agent: session.agent,
-            created_at: rfc3339(session.created_at),
-            updated_at: rfc3339(session.updated_at),
-            messages: session.messages,
-            open_turn: session.has_open_turn,
-            spent: session.spent,
-            shown: Shown { created: session.created_at, updated: session.updated_at },
-        }
+    pub(crate) fn new(mut session: Session, conceal: &dyn Fn(&str) -> String) -> Self {
+        session.title = conceal(&session.title);
+        Self { session }
     }
 
     /// What it is called, on one line.
     pub(crate) fn name(&self) -> String {
-        let title = self.title.trim();
+        let title = self.session.title.trim();
         if title.is_empty() { "(without a title)".to_owned() } else { text::for_line(title).into_owned() }
     }
 
     /// What it has cost, if that is known.
     pub(crate) fn cost(&self, look: Look) -> Option<String> {
-        let facts = spent(self.spent);
+        let facts = spent(self.session.spent);
         (!facts.is_empty()).then(|| facts.join(&format!(" {} ", look.dot())))
     }
 
     /// The model, the time and the cost: one fact after another.
     fn facts(&self) -> Vec<String> {
-        let mut facts = vec![messages(self.messages)];
-        facts.extend(self.model.as_deref().map(|model| text::for_line(model).into_owned()));
-        facts.extend(self.agent.as_deref().map(|agent| format!("agent {}", text::for_line(agent))));
-        facts.push(local(self.shown.created).format("%Y-%m-%d %H:%M").to_string());
-        facts.extend(spent(self.spent));
+        let mut facts = vec![messages(self.session.messages)];
+        facts.extend(self.session.model.as_deref().map(|model| text::for_line(model).into_owned()));
+        facts.extend(self.session.agent.as_deref().map(|agent| format!("agent {}", text::for_line(agent))));
+        facts.push(local(self.session.created_at).format("%Y-%m-%d %H:%M").to_string());
+        facts.extend(spent(self.session.spent));
         facts
     }
 }
@@ -104,16 +83,17 @@ impl From<SessionTotals> for Totals {
 }
 
 /// A line per session.
-pub(crate) fn rows(sessions: &[About]) -> Vec<String> {
+pub(crate) fn rows(sessions: &[Titled]) -> Vec<String> {
     let rows: Vec<_> = sessions
         .iter()
-        .map(|session| {
-            let open = if session.open_turn { ", not finished" } else { "" };
+        .map(|titled| {
+            let session = &titled.session;
+            let open = if session.has_open_turn { ", not finished" } else { "" };
             vec![
                 Cell::new(Tone::Strong, &session.prefix),
-                Cell::new(Tone::Faint, local(session.shown.updated).format("%Y-%m-%d %H:%M").to_string()),
+                Cell::new(Tone::Faint, local(session.updated_at).format("%Y-%m-%d %H:%M").to_string()),
                 Cell::new(Tone::Faint, messages(session.messages) + open),
-                Cell::new(Tone::Plain, session.name()),
+                Cell::new(Tone::Plain, titled.name()),
             ]
         })
         .collect();
@@ -175,10 +155,6 @@ fn dollars(billionths: u64) -> f64 {
 
 fn local(at: DateTime<Utc>) -> DateTime<Local> {
     at.with_timezone(&Local)
-}
-
-fn rfc3339(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 #[cfg(test)]

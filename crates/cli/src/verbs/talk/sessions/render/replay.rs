@@ -7,7 +7,7 @@ use toolrack_store::{
     transcript::{Called, Said, tool_of},
 };
 
-use super::{About, local};
+use super::{Titled, local};
 use crate::{
     render::{Look, Tone, count, one_line, paint},
     verbs::offers::call::render as call,
@@ -19,16 +19,20 @@ const CHARACTERS: usize = 800;
 
 /// The conversation from its title to its last message. Unless `full`, long results are folded, and the arguments of a
 /// call are one line.
-pub(crate) fn page(about: &About, said: &[Said], full: bool, look: Look) -> String {
+pub(crate) fn page(about: &Titled, said: &[Said], full: bool, look: Look) -> String {
     let facts = about.facts().join(&format!(" {} ", look.dot()));
-    let mut parts =
-        vec![format!("{}  {}\n{}", paint(Tone::Strong, &about.prefix), about.name(), paint(Tone::Faint, &facts))];
-    let left_out = usize::try_from(about.messages).unwrap_or(usize::MAX).saturating_sub(said.len());
+    let mut parts = vec![format!(
+        "{}  {}\n{}",
+        paint(Tone::Strong, &about.session.prefix),
+        about.name(),
+        paint(Tone::Faint, &facts)
+    )];
+    let left_out = usize::try_from(about.session.messages).unwrap_or(usize::MAX).saturating_sub(said.len());
     if left_out > 0 {
         parts.push(paint(Tone::Faint, &format!("{} {} before", look.ellipsis(), count(left_out, "message"))));
     }
     parts.extend((0..said.len()).map(|index| message(said, index, full, look)));
-    if about.open_turn {
+    if about.session.has_open_turn {
         parts.push(paint(Tone::Waiting, "the last turn has not finished"));
     }
     parts.join("\n\n")
