@@ -12,14 +12,13 @@ use tokio::{
 use toolrack_config::{Environment, Places};
 
 use crate::{
-    args::{Cli, Verb},
     asker::OwnLines,
     door::{self, Door},
     error::{Exit, Failure, with_causes},
     lending::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
     screen::Screen,
     stop::Stop,
-    verbs,
+    verbs::{Cli, Verb, Way, offers::call},
     wire::Brought,
 };
 
@@ -90,7 +89,7 @@ fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
     let global = &cli.global;
     // `-v` shows what this process does. Servers are told of folders when they are connected.
     let is_plain = !global.no_daemon && !is_off && global.verbose == 0 && global.root.is_empty();
-    if !is_plain || !cli.verb.can_be_lent() {
+    if !is_plain || cli.verb.way() != Way::Lent {
         return None;
     }
     let places = Places::from_env(environment).ok()?;
@@ -103,7 +102,7 @@ async fn brought(verb: &Verb, screen: &Screen) -> Option<Brought> {
     match verb {
         Verb::Call(args) => {
             let word = args.args.clone().filter(|word| word == "-" || word.starts_with('@'))?;
-            Some(verbs::call::read_arguments(word, screen).await)
+            Some(call::read_arguments(word, screen).await)
         }
         _ => None,
     }

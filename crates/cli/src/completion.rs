@@ -1,17 +1,16 @@
 //! What a shell offers when TAB is pressed.
 //!
-//! [`script()`] is what a shell runs once; it makes the shell call this very program on each TAB, with the words so far and
-//! [`VARIABLE`] set. The program then answers from what it knows without connecting to anything ([`known`]): commands,
-//! options, the servers of the configuration, and the tools that a server had when it was last connected ([`notebook`]).
+//! [`script`](crate::verbs::itself::script) is what a shell runs once; it makes the shell call this very program on each
+//! TAB, with the words so far and [`VARIABLE`] set. The program then answers from what it knows without connecting to
+//! anything ([`known`]): commands, options, the servers of the configuration, and the tools that a server had when it was
+//! last connected ([`notebook`](crate::notebook)).
 //!
 //! Nothing here starts a server, uses the network or changes a file. On any error there is nothing to offer: an error
 //! message does not belong in the middle of a line. A shell puts what it is offered into a command line, so only words
-//! are offered that every shell takes as they are ([`is_plain`]).
+//! are offered that every shell takes as they are ([`is_plain`](crate::notebook::is_plain)).
 
 mod known;
-pub(crate) mod notebook;
 mod offer;
-mod script;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -25,34 +24,22 @@ use clap_complete::{
     env::{self, EnvCompleter as _},
 };
 use toolrack_config::Environment;
-use toolrack_host::text;
 
-use crate::args::{Cli, Global, Shell};
+use crate::{
+    args::Global,
+    verbs::{
+        Cli,
+        itself::{
+            args::Shell,
+            script::{INDEX, VARIABLE},
+        },
+    },
+};
 use known::Known;
 use offer::Line;
 
-/// Names the shell that asks what to offer. Only the scripts set it.
-const VARIABLE: &str = "TOOLRACK_COMPLETE";
-
-/// Where the scripts say which word the cursor is in. The name is the library's.
-const INDEX: &str = "_CLAP_COMPLETE_INDEX";
-
 /// Words of one line.
 const MAX_WORDS: usize = 100_000;
-
-/// The name of the command that is completed.
-const COMMAND: &str = "toolrack";
-
-/// The script that makes `shell` complete the words of `toolrack`. `program` is how this program was called.
-pub(crate) fn script(shell: Shell, program: &OsStr, folder: Option<&Path>) -> String {
-    let program = Path::new(program);
-    // A name is looked up on the path each time; a path must mean the same in every folder.
-    let program = match folder {
-        Some(folder) if program.components().count() > 1 => folder.join(program),
-        _ => program.to_owned(),
-    };
-    script::script(shell, &program.to_string_lossy())
-}
 
 /// Answers a shell that asks what to offer. `words` is the whole command line of this process.
 ///
@@ -135,14 +122,6 @@ fn unquoted(shell: Shell, word: &OsStr) -> OsString {
         Some([only]) => only.into(),
         _ => word.to_owned(),
     }
-}
-
-/// Whether every shell takes `word` as it is: nothing in it is special, invisible, or looks like an option.
-fn is_plain(word: &str) -> bool {
-    let mut characters = word.chars();
-    characters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')
-        && characters.all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '@' | '+' | '/'))
-        && text::for_line(word) == word
 }
 
 #[cfg(test)]

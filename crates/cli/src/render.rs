@@ -3,29 +3,7 @@
 //! Colour is always put in; the [screen](crate::screen) takes it out again where it does not belong. Every word that
 //! comes from a server passes through [`toolrack_host::text`] on its way.
 
-pub(crate) mod audit;
-pub(crate) mod call;
-mod changes;
-pub(crate) mod doctor;
-pub(crate) mod entry;
 pub(crate) mod excerpt;
-pub(crate) mod files;
-pub(crate) mod import;
-pub(crate) mod list;
-pub(crate) mod logs;
-pub(crate) mod model;
-pub(crate) mod pending;
-pub(crate) mod policy;
-pub(crate) mod prompts;
-pub(crate) mod quarantine;
-pub(crate) mod resources;
-pub(crate) mod secret;
-pub(crate) mod sessions;
-pub(crate) mod sign_in;
-pub(crate) mod test;
-pub(crate) mod tool;
-pub(crate) mod tools;
-pub(crate) mod why;
 
 use anstyle::{AnsiColor, Style};
 use toolrack_host::text;

@@ -7,7 +7,7 @@ use toolrack_config::Environment;
 use toolrack_host::Tracer;
 
 use crate::{
-    args::{Cli, Color, Global, Verb},
+    args::{Color, Global},
     borrower::{self, Borrowed},
     completion,
     error::{Exit, Failure},
@@ -15,7 +15,7 @@ use crate::{
     screen::Screen,
     stop::Stop,
     traces::Traces,
-    verbs,
+    verbs::{self, Cli, Verb},
     wire::World,
 };
 
@@ -134,7 +134,7 @@ async fn to_the_end(
         Verb::Serve(_) => Hears::Everything,
         _ => Hears::Nothing,
     };
-    verbs::check(&cli.verb, cli.global.json)?;
+    cli.verb.check(cli.global.json)?;
     let brought = match borrower::run(&cli, &words, &environment, screen, &mut stop).await? {
         Borrowed::Done(exit) => return Ok(exit),
         Borrowed::Alone(brought) => brought,
@@ -144,7 +144,7 @@ async fn to_the_end(
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),
-        result = Box::pin(verbs::run(cli.verb, &words, &world)) => result,
+        result = Box::pin(cli.verb.run(&words, &world)) => result,
     };
     screen.settle();
     if let Err(failure) = &result {

@@ -23,7 +23,7 @@ pub mod gateway;
 mod guard;
 mod questions;
 mod serve;
-mod shown;
+pub mod shown;
 mod streams;
 mod world;
 

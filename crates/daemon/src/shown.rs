@@ -1,4 +1,9 @@
-//! Findings and problems as the control API, questions and events show them.
+//! What the control API, questions and events show of what is known elsewhere: findings and problems here, and below what
+//! `toolrack --json` prints in the same words.
+
+pub mod answers;
+pub mod audit;
+pub mod sessions;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;

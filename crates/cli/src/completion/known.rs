@@ -7,9 +7,12 @@ use toolrack_host::text;
 use toolrack_store::{SessionQuery, Space, Store};
 
 #[cfg(test)]
-use super::notebook::Listing;
-use super::notebook::{Notebook, Tool};
-use crate::{args::Global, builtin, database};
+use crate::notebook::Listing;
+use crate::{
+    args::Global,
+    builtin, database,
+    notebook::{Notebook, Tool},
+};
 
 /// Sessions that are offered, the newest ones.
 const MAX_SESSIONS: usize = 100;

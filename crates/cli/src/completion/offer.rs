@@ -15,12 +15,11 @@ use clap_complete::{
     engine::{ArgValueCompleter, CompletionCandidate, ValueCompleter},
 };
 
-use super::{
-    is_plain,
-    known::{Known, Named},
-    notebook::Argument,
+use super::known::{Known, Named};
+use crate::{
+    notebook::{Argument, is_plain},
+    verbs::{Cli, itself::args::Shell},
 };
-use crate::args::{Cli, Shell};
 
 /// What is offered for an argument, by its value name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
+use crate::verbs::itself::script::script;
 
 /// A person's files, and a project in which TAB is pressed.
 struct Desk {

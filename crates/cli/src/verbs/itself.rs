@@ -1,5 +1,9 @@
 //! `toolrack completions` and `toolrack man`
 
+pub(crate) mod args;
+mod manual;
+pub(crate) mod script;
+
 use std::{
     ffi::{OsStr, OsString},
     io,
@@ -9,12 +13,11 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    args::{AboutItself, CompletionsArgs, ManArgs, Shell},
-    completion,
     error::{Exit, Failure, in_words},
-    manual::{self, Page},
     screen::Screen,
 };
+use args::{AboutItself, CompletionsArgs, ManArgs, Shell};
+use manual::Page;
 
 /// `completions --json`.
 #[derive(Debug, Serialize)]
@@ -40,7 +43,7 @@ pub(crate) async fn run(verb: AboutItself, words: &[OsString], screen: &Screen) 
 async fn completions(args: &CompletionsArgs, words: &[OsString], screen: &Screen) -> Result<Exit, Failure> {
     let program = words.first().map_or(OsStr::new("toolrack"), OsString::as_os_str);
     let folder = std::env::current_dir().ok();
-    let script = completion::script(args.shell, program, folder.as_deref());
+    let script = script::script(args.shell, program, folder.as_deref());
     if screen.json() {
         screen.document(&Script { shell: args.shell, script: &script }).await?;
     } else {

@@ -13,7 +13,7 @@ use toolrack_host::Way;
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
 use super::{Said, World};
-use crate::{builtin, completion::notebook::Configured, database, error::Failure, models};
+use crate::{builtin, database, error::Failure, models, notebook::Configured};
 
 impl World {
     /// Reads the configuration and shows what is wrong with it.

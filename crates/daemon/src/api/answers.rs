@@ -1,50 +1,17 @@
 //! Calls that run without a question because a person allowed them for good.
 
 use axum::{Json, extract::State as Extract};
-use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use toolrack_host::Way;
-use toolrack_store::StandingAnswer;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Query, State};
-use crate::shown;
+use crate::shown::answers::{Forgotten, Shown};
 
 /// Every answer that stands.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Standing {
     answers: Vec<Shown>,
-}
-
-/// Calls of this tool run without a question, as long as it does not change.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(title = "StandingAnswer")]
-struct Shown {
-    server: String,
-    /// The tool's own name; untrusted.
-    tool: String,
-    /// The hash of the definition that it is for.
-    definition: String,
-    /// `tool`, or `server` when it was given for all that the server had.
-    given_for: String,
-    /// How the call came in that was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
-    way: String,
-    /// In RFC 3339.
-    at: Option<String>,
-}
-
-impl From<StandingAnswer> for Shown {
-    fn from(answer: StandingAnswer) -> Self {
-        let at = DateTime::from_timestamp(answer.answered_at, 0);
-        Self {
-            server: answer.server,
-            tool: answer.tool,
-            definition: answer.definition.to_string(),
-            given_for: if answer.of_server { "server" } else { "tool" }.to_owned(),
-            way: answer.way,
-            at: at.map(shown::seconds),
-        }
-    }
 }
 
 /// Which answers.
@@ -56,13 +23,6 @@ pub(super) struct Which {
     server: Option<String>,
     /// About this tool of it, by its own name.
     tool: Option<String>,
-}
-
-/// What was done.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Forgotten {
-    /// How many answers stand no more.
-    forgotten: usize,
 }
 
 /// The tools that run without a question because a person allowed them for good.

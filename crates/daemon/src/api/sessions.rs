@@ -8,13 +8,13 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use toolrack_store::{
-    Session, SessionQuery, Spent, Store,
+    Session, SessionQuery, Store,
     transcript::{Said, markdown},
 };
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Path, Query, State, done};
-use crate::{shown, world::World};
+use crate::{shown::sessions::About, world::World};
 
 /// The most sessions of one answer.
 const MAX: usize = 500;
@@ -42,43 +42,6 @@ pub(super) struct Sessions {
     total: u64,
 }
 
-/// A conversation.
-#[derive(Debug, Serialize, ToSchema)]
-struct About {
-    id: String,
-    /// The shortest beginning of the id that no other has.
-    prefix: String,
-    title: String,
-    model: Option<String>,
-    agent: Option<String>,
-    created_at: String,
-    updated_at: String,
-    messages: u64,
-    /// A turn was interrupted, and can be taken up again.
-    open_turn: bool,
-    /// Tokens and dollars: `input_tokens`, `output_tokens`, `cached_read_tokens`, `cache_write_tokens`, `reasoning_tokens`,
-    /// `cost_usd`.
-    #[schema(value_type = Object)]
-    spent: Spent,
-}
-
-impl About {
-    fn new(session: &Session) -> Self {
-        Self {
-            id: session.id.to_string(),
-            prefix: session.prefix.clone(),
-            title: session.title.clone(),
-            model: session.model.clone(),
-            agent: session.agent.clone(),
-            created_at: shown::millis(session.created_at),
-            updated_at: shown::millis(session.updated_at),
-            messages: session.messages,
-            open_turn: session.has_open_turn,
-            spent: session.spent,
-        }
-    }
-}
-
 fn store(world: &World) -> Result<&Store, ApiError> {
     world.store.as_ref().ok_or_else(ApiError::no_store)
 }
@@ -100,7 +63,7 @@ pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) ->
     };
     let sessions = store.sessions(&query).await?;
     let total = store.session_totals().await?.sessions;
-    Ok(Json(Sessions { sessions: sessions.iter().map(About::new).collect(), total }))
+    Ok(Json(Sessions { sessions: sessions.iter().map(About::from).collect(), total }))
 }
 
 /// Which part of a conversation.
@@ -144,7 +107,7 @@ pub(super) async fn get(Extract(world): State, Path(id): Path<String>, Query(par
     let from = part.after.map_or(0, |after| after.saturating_add(1));
     let limit = part.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
     let (messages, next) = said(&world, &session, from, limit).await?;
-    Ok(Json(Transcript { session: About::new(&session), messages, next }))
+    Ok(Json(Transcript { session: About::from(&session), messages, next }))
 }
 
 /// Deletes a conversation for good. Its id must be whole: another one could be meant by `last`, or by a beginning, meanwhile.
@@ -200,7 +163,7 @@ pub(super) async fn export(
     let (kind, ending, text) = match format.format {
         Kind::Md => ("text/markdown; charset=utf-8", "md", markdown::document(&session, &messages)),
         Kind::Json => {
-            let document = Transcript { session: About::new(&session), messages, next };
+            let document = Transcript { session: About::from(&session), messages, next };
             ("application/json", "json", serde_json::to_string_pretty(&document).unwrap_or_default())
         }
     };

@@ -1,0 +1,115 @@
+//! The verbs that talk with a model.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use clap::{Args, ValueEnum};
+use toolrack_host::Pattern;
+
+/// Which model answers.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// Which model: provider/name, such as anthropic/claude-sonnet-5-5 or ollama/qwen3:8b
+    #[arg(short, long, value_name = "MODEL", env = "TOOLRACK_MODEL")]
+    pub(crate) model: Option<String>,
+
+    /// Where it is, if not at its provider's; any server of the OpenAI API will do
+    #[arg(long, value_name = "URL", env = "TOOLRACK_BASE_URL")]
+    pub(crate) base_url: Option<String>,
+
+    /// The variable that holds its key, if not its provider's usual one
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) key_env: Option<String>,
+
+    /// How it is spoken to, if not in its provider's usual way
+    #[arg(long, value_name = "WIRE")]
+    pub(crate) wire: Option<WireName>,
+
+    /// The most tokens of one answer
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_tokens: Option<NonZeroU32>,
+
+    /// What a million of its tokens cost, in US dollars: of input and of output, such as 3,15
+    #[arg(long, value_name = "INPUT,OUTPUT", value_parser = price)]
+    pub(crate) price: Option<(f64, f64)>,
+}
+
+fn price(typed: &str) -> Result<(f64, f64), String> {
+    let amount = |typed: &str| {
+        let amount = typed.trim().trim_start_matches('$').parse::<f64>().ok();
+        amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
+    };
+    let (input, output) = typed.split_once(',').unwrap_or((typed, ""));
+    amount(input).zip(amount(output)).ok_or_else(|| "write two amounts, of input and of output, such as 3,15".into())
+}
+
+/// How far one turn may go.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Limits of a turn")]
+pub(crate) struct LimitArgs {
+    /// How often the model may answer before it must be done [default: 10]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_rounds: Option<NonZeroU32>,
+
+    /// The most tokens of all its answers together, what it reads for them included
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) max_total_tokens: Option<NonZeroU64>,
+
+    /// The most that all its answers together may cost, in US dollars, such as 0.25
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(crate) max_cost: Option<f64>,
+}
+
+fn dollars(typed: &str) -> Result<f64, String> {
+    let amount = typed.strip_prefix('$').unwrap_or(typed).parse::<f64>().ok();
+    amount
+        .filter(|amount| amount.is_finite() && *amount > 0.0)
+        .ok_or_else(|| "write an amount above 0, such as 0.25".into())
+}
+
+/// The APIs of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WireName {
+    // Anthropic Messages, OpenAI Chat Completions, OpenAI Responses, Google's generateContent. No doc comments: clap
+    // would print them below every help.
+    Anthropic,
+    OpenaiChat,
+    OpenaiResponses,
+    Gemini,
+}
+
+/// What runs without a question, and what never.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub(crate) struct RulesArgs {
+    /// Run tools that match without asking; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) allow: Vec<Pattern>,
+
+    /// Never run tools that match; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) deny: Vec<Pattern>,
+
+    /// Run tools that say that they change nothing without asking
+    #[arg(long)]
+    pub(crate) yes_read_only: bool,
+}
+
+/// What it may do.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+#[command(next_help_heading = "Tools")]
+pub(crate) struct PolicyArgs {
+    /// Only the tools of this server; may be given more than once
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Vec<String>,
+
+    /// Only tools that match, such as fs/read_* ; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) tool: Vec<Pattern>,
+
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
+
+    /// Let the model write scripts that call tools, and see only what they print
+    #[arg(long)]
+    pub(crate) code: bool,
+}

@@ -1,0 +1,27 @@
+//! How the verbs that change the configuration write.
+
+use clap::{Args, ValueEnum};
+
+/// How a verb that edits a file writes.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Write {
+    /// Where: for you in every folder, for all users of this project, or for you in this project
+    #[arg(short, long, value_name = "SCOPE")]
+    pub(crate) scope: Option<Scope>,
+
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Where an entry is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    // For one person, in every folder.
+    #[default]
+    User,
+    // For all who work on a project: its `.mcp.json`.
+    Project,
+    // For one person, in one project.
+    Local,
+}

@@ -1,0 +1,276 @@
+//! The tools that servers had when they were last connected, for completion.
+//!
+//! One small file for each server below the data folder, named after where the server is configured and valid only for
+//! the very entry that was connected: when the meaning of the entry changes, the note is ignored. Notes are a
+//! convenience: they may be deleted at any time, and no failure here fails the command.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use atomic_write_file::OpenOptions;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolrack_config::{Entry, trust::content_hash};
+use toolrack_host::{
+    mcp::{self, Annotations},
+    text,
+};
+
+/// Servers that are noted; the ones that changed longest ago are forgotten first.
+const MAX_SERVERS: usize = 500;
+/// Tools of one server.
+const MAX_TOOLS: usize = 2_000;
+/// Arguments of one tool.
+const MAX_ARGUMENTS: usize = 100;
+/// Values of one argument.
+const MAX_VALUES: usize = 100;
+/// Bytes of a name that is worth completing.
+const MAX_NAME: usize = 128;
+/// Bytes of a description.
+const MAX_ABOUT: usize = 80;
+/// Bytes of one file.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+/// The format version of the files. Files of another version are not read.
+const FORM: u32 = 2;
+
+/// What is known of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tool {
+    pub(super) name: String,
+    /// Safe to print, and short.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) about: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) arguments: Vec<Argument>,
+    /// What its server claims of it; not known in older notes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) claims: Option<Annotations>,
+}
+
+/// What is known of an argument of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Argument {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) about: String,
+    /// All possible values, when they are few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) values: Vec<String>,
+}
+
+/// A server as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Configured {
+    pub(crate) name: String,
+    /// Where: the name of its file.
+    place: String,
+    /// What: the hash of its entry.
+    hash: String,
+}
+
+impl From<&Entry> for Configured {
+    fn from(entry: &Entry) -> Self {
+        let file = entry.source.path.as_ref().map(|path| path.to_string_lossy());
+        let place = content_hash(&json!([entry.scope.as_str(), file, entry.name]));
+        Self { name: entry.name.clone(), place: place[..32].to_owned(), hash: entry.hash.clone() }
+    }
+}
+
+/// One file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    form: u32,
+    hash: String,
+    /// The [`Listing`] that it was made of.
+    #[serde(default)]
+    listing: u64,
+    tools: Vec<Tool>,
+}
+
+/// Identifies the tools of a server: a number that changes when any of them does, or nearly always. It only says when a
+/// note need not be written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listing(u64);
+
+impl Listing {
+    pub(crate) fn of<'a>(tools: impl Iterator<Item = &'a mcp::Tool>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        for tool in tools {
+            (&tool.name, &tool.description, tool.input_schema.get()).hash(&mut hasher);
+        }
+        Self(hasher.finish())
+    }
+}
+
+/// The folder of the notes.
+#[derive(Clone, Debug)]
+pub(crate) struct Notebook {
+    folder: PathBuf,
+}
+
+impl Notebook {
+    /// The notes below the data folder `data`.
+    pub(crate) fn below(data: &Path) -> Self {
+        Self { folder: data.join("completion") }
+    }
+
+    fn file(&self, server: &Configured) -> PathBuf {
+        self.folder.join(format!("{}.json", server.place))
+    }
+
+    /// The noted tools of `server` as it is configured now; none when they are not known.
+    pub(super) fn read(&self, server: &Configured) -> Vec<Tool> {
+        let note = content(&self.file(server)).and_then(|text| serde_json::from_str::<Note>(&text).ok());
+        let note = note.filter(|note| note.form == FORM && note.hash == server.hash);
+        note.map(|note| note.tools).unwrap_or_default()
+    }
+
+    /// Whether the note of `server` was made of `listing`. Reads no more than its beginning.
+    pub(crate) fn is_of(&self, server: &Configured, listing: Listing) -> bool {
+        let beginning = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools: Vec::new() };
+        let Ok(mut beginning) = serde_json::to_vec(&beginning) else {
+            return false;
+        };
+        // Up to where the tools are.
+        beginning.truncate(beginning.len() - b"]}".len());
+        let mut found = vec![0; beginning.len()];
+        let read = File::open(self.file(server)).and_then(|mut file| file.read_exact(&mut found));
+        read.is_ok() && found == beginning
+    }
+
+    /// What `server`, as it is configured now, claimed of `tool` when it was last connected; `None` when that is not known.
+    pub(crate) fn claims(&self, server: &Configured, tool: &str) -> Option<Annotations> {
+        self.read(server).into_iter().find(|known| known.name == tool)?.claims
+    }
+
+    /// Notes the tools of `server`. Does nothing when the note already says that, or when it cannot be written.
+    pub(crate) fn write(&self, server: &Configured, listing: Listing, mut tools: Vec<Tool>) {
+        tools.retain(|tool| is_worth_it(&tool.name));
+        tools.truncate(MAX_TOOLS);
+        let note = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools };
+        let (Ok(text), file) = (serde_json::to_string(&note), self.file(server)) else {
+            return;
+        };
+        let before = content(&file);
+        if text.len() as u64 > MAX_FILE || before.as_ref() == Some(&text) {
+            return;
+        }
+        if before.is_none() {
+            self.make_room();
+        }
+        if let Err(error) = self.replace(&file, &text) {
+            tracing::debug!(file = %file.display(), %error, "the tools are not noted for completion");
+        }
+    }
+
+    fn replace(&self, file: &Path, text: &str) -> std::io::Result<()> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&self.folder)?;
+        let mut options = OpenOptions::new();
+        #[cfg(unix)]
+        atomic_write_file::unix::OpenOptionsExt::preserve_mode(&mut options, false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut written = options.open(file)?;
+        written.write_all(text.as_bytes())?;
+        written.commit()
+    }
+
+    /// Deletes the oldest notes where there are too many.
+    fn make_room(&self) {
+        let Ok(files) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        let mut files: Vec<(SystemTime, PathBuf)> =
+            files.flatten().filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file.path()))).collect();
+        files.sort();
+        let surplus = (files.len() + 1).saturating_sub(MAX_SERVERS);
+        for (_, file) in &files[..surplus] {
+            let _ = fs::remove_file(file);
+        }
+    }
+}
+
+/// The text of a note; `None` when the file is missing, is no plain file, or is too large to be a note.
+fn content(file: &Path) -> Option<String> {
+    let file = File::open(file).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_FILE {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(MAX_FILE).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn is_worth_it(name: &str) -> bool {
+    name.len() <= MAX_NAME && is_plain(name)
+}
+
+/// The first line of a description.
+fn about(description: Option<&str>) -> String {
+    let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
+    text::clip(&text::for_line(first), MAX_ABOUT).into_owned()
+}
+
+impl Tool {
+    /// What is worth noting of a tool of a server. `conceal` hides the secrets that the server was given: it may repeat
+    /// them.
+    pub(crate) fn of_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
+        let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
+        let description = tool.description.as_deref().map(conceal);
+        let claims = Some(Annotations { title: None, ..tool.annotations.clone() });
+        Self { claims, ..Self::new(&conceal(&tool.name), description.as_deref(), &schema) }
+    }
+
+    /// The same for a tool of the built-in server.
+    pub(super) fn of_rmcp(tool: &rmcp::model::Tool) -> Self {
+        let schema = Value::Object((*tool.input_schema).clone());
+        Self::new(&tool.name, tool.description.as_deref(), &schema)
+    }
+
+    fn new(name: &str, description: Option<&str>, schema: &Value) -> Self {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let arguments = properties.into_iter().flatten().filter(|(name, _)| is_worth_it(name)).take(MAX_ARGUMENTS);
+        let arguments = arguments.map(|(name, of)| Argument {
+            name: name.clone(),
+            about: about(of.get("description").and_then(Value::as_str)),
+            values: values(of),
+        });
+        Self { name: name.to_owned(), about: about(description), arguments: arguments.collect(), claims: None }
+    }
+}
+
+/// All possible values of this schema, when it lists them.
+fn values(schema: &Value) -> Vec<String> {
+    if schema.get("type").and_then(Value::as_str) == Some("boolean") {
+        return vec!["true".to_owned(), "false".to_owned()];
+    }
+    let all = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    all.iter()
+        .filter_map(Value::as_str)
+        .filter(|value| is_worth_it(value))
+        .take(MAX_VALUES)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether every shell takes `word` as it is: nothing in it is special, invisible, or looks like an option.
+pub(crate) fn is_plain(word: &str) -> bool {
+    let mut characters = word.chars();
+    characters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')
+        && characters.all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '@' | '+' | '/'))
+        && text::for_line(word) == word
+}
+
+#[cfg(test)]
+mod tests;

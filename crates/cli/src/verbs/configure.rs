@@ -1,0 +1,9 @@
+//! The verbs that look after the configuration.
+
+pub(crate) mod add;
+pub(crate) mod config;
+pub(crate) mod edits;
+pub(crate) mod get;
+pub(crate) mod import;
+pub(crate) mod remove;
+pub(crate) mod switch;

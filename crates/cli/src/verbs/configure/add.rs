@@ -1,0 +1,275 @@
+//! `toolrack add` and `toolrack add-json`
+
+pub(crate) mod args;
+
+use std::{ffi::OsString, io::IsTerminal, net::IpAddr, time::Duration};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use toolrack_config::{
+    edit::{self, Edited, Options, Place},
+    trust::content_hash,
+};
+use toolrack_host::{ServerName, text};
+
+use super::edits::{self, Document};
+use crate::{
+    error::{Exit, Failure},
+    verbs::{
+        input,
+        look::list::render::{self, Server},
+        reach,
+    },
+    wire::World,
+};
+use args::{AddArgs, AddJsonArgs, AddOptions, Target, TransportKind};
+
+/// `add --json`.
+#[derive(Debug, Serialize)]
+struct Added<'a> {
+    #[serde(flatten)]
+    edit: &'a Document,
+    /// The state of the server, unless it was not to be tried.
+    server: Option<Server>,
+}
+
+/// An entry on its way into a file.
+struct Addition {
+    name: ServerName,
+    entry: Value,
+    place: Place,
+    options: Options,
+    test: bool,
+}
+
+pub(crate) async fn run(args: AddArgs, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    let after_dashes = args.follows_dashes(words);
+    let name = server_name(&args.name)?;
+    let target = args.target(after_dashes).map_err(|error| misunderstood(&error))?;
+    let mut options = args.options;
+    if let (Target::Command { command, .. }, None, false) = (&target, options.transport, after_dashes) {
+        runs_a_program(command, world)?;
+    }
+    ask_for_values(&mut options, world).await?;
+    let addition = Addition {
+        entry: entry(&target, &options, world)?,
+        place: edits::place(options.scope.unwrap_or_default(), world),
+        options: Options { replace: options.replace, dry_run: options.dry_run },
+        test: !options.no_test,
+        name,
+    };
+    add(addition, world).await
+}
+
+pub(crate) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failure> {
+    let name = server_name(&args.name)?;
+    let text = input::read("the entry", args.entry, &world.screen).await?;
+    let value = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
+    let addition = Addition {
+        entry: the_one_entry(name.as_str(), value)?,
+        place: edits::place(args.write.scope.unwrap_or_default(), world),
+        options: Options { replace: args.replace, dry_run: args.write.dry_run },
+        test: !args.no_test,
+        name,
+    };
+    add(addition, world).await
+}
+
+async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
+    let Addition { name, entry, place, options, test } = addition;
+    let hash = content_hash(&entry);
+    let kind = kind_of(&entry);
+    let (path, server) = (place.path.clone(), name.clone());
+    let edited = edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options)).await?;
+    // The user who types an entry agrees to it, in this folder.
+    if !options.dry_run {
+        edits::approve_written(name.as_str(), &hash, world).await?;
+    }
+    let document = Document::new(name.as_str(), place.scope, &edited, options.dry_run);
+    if !world.screen.json() {
+        let done = format!("added the {kind} server {name} to {}", edits::shown(&edited.path));
+        edits::report(&done, &document, world).await?;
+    }
+    for problem in &edited.warnings {
+        world.screen.problem(problem);
+    }
+    let tried = if test && !options.dry_run { try_it(&name, &edited, world).await? } else { None };
+    let (server, failure) = tried.map_or((None, None), |tried| (Some(tried.server), tried.failure));
+    if world.screen.json() {
+        world.screen.document(&Added { edit: &document, server }).await?;
+    } else if let (Some(server), None) = (server, &failure) {
+        let page = render::page(&[server], world.screen.look());
+        world.screen.page(page).await?;
+    }
+    // The entry is written all the same: the failure says what to do next, and its exit code that something is to be
+    // done.
+    failure.map_or(Ok(Exit::Ok), Err)
+}
+
+/// How a new server turned out.
+struct Tried {
+    server: Server,
+    failure: Option<Failure>,
+}
+
+fn server_name(name: &str) -> Result<ServerName, Failure> {
+    ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Refuses an address that would be taken for a program, with all options after it for arguments.
+fn runs_a_program(command: &str, world: &World) -> Result<(), Failure> {
+    let shown = text::for_line(command);
+    if command.contains("://") {
+        let message = format!("`{shown}` is no address of a server: it must begin with http:// or https://");
+        return Err(Failure::usage(message).hint("a command that looks so goes after `--`"));
+    }
+    if looks_like_address(command) && !world.folder.join(command).exists() {
+        let message = format!("`{shown}` looks like an address, and there is no such program");
+        return Err(Failure::usage(message)
+            .hint(format!("write https://{shown}, or http://{shown}; a command that looks so goes after `--`")));
+    }
+    Ok(())
+}
+
+/// Whether `word` is the name of a host, and behind it a port or a path.
+fn looks_like_address(word: &str) -> bool {
+    let (authority, has_path) = word.split_once('/').map_or((word, false), |(authority, _)| (authority, true));
+    let (host, port) = authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+    let is_port = port.is_some_and(|port| port.parse::<u16>().is_ok());
+    let is_label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_domain = host.rsplit_once('.').is_some_and(|(before, last)| {
+        before.split('.').all(is_label) && last.len() >= 2 && last.chars().all(|c| c.is_ascii_alphabetic())
+    });
+    let is_host = host == "localhost" || is_domain || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    is_host && (is_port || (has_path && port.is_none()))
+}
+
+/// The failure for words after a URL that are no options.
+fn misunderstood(error: &clap::Error) -> Failure {
+    let rendered = error.render().to_string();
+    let first = rendered.lines().next().unwrap_or_default();
+    let message = first.strip_prefix("error: ").unwrap_or(first);
+    Failure::usage(message).hint("toolrack add --help")
+}
+
+/// Fills in the variables that were given without a value: typed unseen on a terminal, else a line of stdin each.
+async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<(), Failure> {
+    for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
+        if !world.screen.interactive() && std::io::stdin().is_terminal() {
+            return Err(Failure::usage(format!("`-e {name}` has no value, and no person can be asked for it"))
+                .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
+        }
+        *value = Some(input::secret(name, world.screen.interactive()).await?);
+    }
+    Ok(())
+}
+
+/// The entry in the given JSON: the JSON itself, or what a whole file has under `mcpServers` or `servers`.
+fn the_one_entry(name: &str, value: Value) -> Result<Value, Failure> {
+    let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object().cloned());
+    let Some(mut servers) = servers else {
+        return Ok(value);
+    };
+    if let Some(entry) = servers.shift_remove(name) {
+        return Ok(entry);
+    }
+    let mut entries = servers.into_iter();
+    match (entries.next(), entries.next()) {
+        (Some((_, entry)), None) => Ok(entry),
+        _ => Err(Failure::usage(format!("the JSON has several servers, and none of them is called `{name}`"))
+            .hint("add them one by one, each by its name")),
+    }
+}
+
+/// The entry as it is written to the file; the writer finds what is wrong with it.
+fn entry(target: &Target, options: &AddOptions, world: &World) -> Result<Value, Failure> {
+    let mut entry = Map::new();
+    let mut put = |name: &str, value: Value| entry.insert(name.to_owned(), value);
+    match target {
+        Target::Command { command, arguments } => {
+            put("type", "stdio".into());
+            put("command", command.as_str().into());
+            if !arguments.is_empty() {
+                put("args", json!(arguments));
+            }
+        }
+        Target::Url(url) => {
+            let is_sse = options.transport == Some(TransportKind::Sse);
+            put("type", if is_sse { "sse" } else { "http" }.into());
+            put("url", url.as_str().into());
+        }
+    }
+    if !options.env.is_empty() {
+        let pairs = options.env.iter().cloned();
+        put("env", pairs.map(|(name, value)| (name, value.unwrap_or_default().into())).collect::<Map<_, _>>().into());
+    }
+    let headers = headers(options)?;
+    if !headers.is_empty() {
+        put("headers", headers.into());
+    }
+    if let Some(cwd) = &options.cwd {
+        // The file is read from other folders too, so a relative path would mean something else each time.
+        let cwd = world.folder.join(cwd);
+        put("cwd", cwd.to_string_lossy().into());
+    }
+    if !options.tools.is_empty() {
+        put("tools", json!({ "allow": options.tools }));
+    }
+    if let Some(timeout) = options.timeout {
+        put("call_timeout", seconds(timeout));
+    }
+    Ok(entry.into())
+}
+
+fn headers(options: &AddOptions) -> Result<Map<String, Value>, Failure> {
+    let mut headers: Map<String, Value> =
+        options.header.iter().cloned().map(|(name, value)| (name, value.into())).collect();
+    if let Some(variable) = &options.bearer_token_env {
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return Err(Failure::usage(
+                "`--bearer-token-env` and a header `Authorization` are two ways to say one thing",
+            )
+            .hint("keep one of them"));
+        }
+        headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}").into());
+    }
+    Ok(headers)
+}
+
+fn kind_of(entry: &Value) -> &'static str {
+    let kind = entry.get("type").or_else(|| entry.get("transport")).and_then(Value::as_str);
+    match kind {
+        Some("sse") => "sse",
+        Some("stdio") => "stdio",
+        Some(_) => "http",
+        None if entry.get("command").or_else(|| entry.get("container")).is_some() => "stdio",
+        None => "http",
+    }
+}
+
+fn seconds(time: Duration) -> Value {
+    if time.subsec_nanos() == 0 { json!(time.as_secs()) } else { json!(time.as_secs_f64()) }
+}
+
+/// Connects the new server as every other command would, and returns how it turned out.
+async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Tried>, Failure> {
+    let loaded = world.load().await?;
+    let entry = loaded.entry(name.as_str());
+    if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
+        let other = entry.map_or_else(|| "nothing".to_owned(), |entry| entry.source.to_string());
+        world.screen.warning(&format!("it is not used here: what counts for `{name}` is {other}"));
+        return Ok(None);
+    }
+    let desired = reach::only(&loaded, &[name.to_string()])?;
+    let host = world.connect(desired).await?;
+    let Some(status) = host.status().into_iter().find(|server| server.name == *name) else {
+        return Ok(None);
+    };
+    let failure = reach::unusable(&host, &status);
+    let mut server = Server::from(status);
+    if world.screen.json() {
+        server.look_at(&host.catalog().findings());
+    }
+    Ok(Some(Tried { server, failure }))
+}

@@ -1,0 +1,257 @@
+//! The words of `add` and `add-json`. What follows the name is a command with its arguments, or a URL with more options.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, CommandFactory, Parser, ValueEnum};
+
+use crate::{
+    args::{Global, Scope, Write, duration},
+    verbs::Cli,
+};
+
+/// `add`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "toolrack add [OPTIONS] NAME -- COMMAND [ARGUMENT]...
+       toolrack add [OPTIONS] NAME COMMAND [ARGUMENT]...
+       toolrack add [OPTIONS] NAME URL [OPTIONS]",
+    after_help = "Examples:
+  toolrack add fs -- npx -y @modelcontextprotocol/server-filesystem .
+  toolrack add gh -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- \\
+    docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server
+  toolrack add docs https://example.com/mcp -H 'X-Api-Key: ${DOCS_KEY}'
+
+${NAME} is stored as it is typed and filled in from the environment when the server is connected,
+${secret:NAME} from what `toolrack secret set NAME` keeps."
+)]
+pub(crate) struct AddArgs {
+    /// The name of the server: how you will call its tools
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) options: AddOptions,
+
+    /// The command that starts it with its arguments, or its URL
+    #[arg(value_name = "COMMAND | URL", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) rest: Vec<String>,
+}
+
+/// Options of `add`, before or after the name and after a URL.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AddOptions {
+    /// Where to write it: for you in every folder, for all users of this project, or for you in this project [default: user]
+    #[arg(short, long, value_name = "SCOPE")]
+    pub(crate) scope: Option<Scope>,
+
+    /// How to reach it; by default, what follows the name tells
+    #[arg(short, long, value_name = "TRANSPORT")]
+    pub(crate) transport: Option<TransportKind>,
+
+    /// A variable for the server's environment: NAME=VALUE, or NAME to be asked for its value
+    #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = env_pair)]
+    pub(crate) env: Vec<(String, Option<String>)>,
+
+    /// A header for each request: 'Name: value'
+    #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header_pair)]
+    pub(crate) header: Vec<(String, String)>,
+
+    /// Send the value of this environment variable as a bearer token
+    #[arg(long, value_name = "VARIABLE", value_parser = variable)]
+    pub(crate) bearer_token_env: Option<String>,
+
+    /// The folder to start it in
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// Offer only tools whose names match, such as 'read_*'; may be given more than once
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) tools: Vec<String>,
+
+    /// End a call after this long without a sign of life, such as 30s or 2m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Only write it, without trying to connect
+    #[arg(long)]
+    pub(crate) no_test: bool,
+
+    /// Put it in the place of a server of the same name
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// `add-json`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack add-json docs '{\"url\": \"https://example.com/mcp\"}'
+  toolrack add-json fs @server.json
+  pbpaste | toolrack add-json github -
+
+A whole file with `mcpServers` or `servers` in it does as well: its entry NAME is taken, or its only one.")]
+pub(crate) struct AddJsonArgs {
+    /// The name of the server: how you will call its tools
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// The entry: the JSON itself, @FILE, or - for stdin
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) entry: String,
+
+    #[command(flatten)]
+    pub(crate) write: Write,
+
+    /// Put it in the place of a server of the same name
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// Only write it, without trying to connect
+    #[arg(long)]
+    pub(crate) no_test: bool,
+}
+
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TransportKind {
+    Stdio,
+    // Streamable HTTP.
+    #[value(alias = "streamable-http", alias = "streamable_http")]
+    Http,
+    // The older HTTP with server-sent events.
+    Sse,
+}
+
+/// What the words after `add NAME` mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A process.
+    Command { command: String, arguments: Vec<String> },
+    /// An endpoint.
+    Url(String),
+}
+
+impl AddArgs {
+    /// Tells a URL from a command.
+    ///
+    /// `after_dashes` is whether the words followed a `--`: then they are a command whatever they look like.
+    ///
+    /// # Errors
+    /// When it is an option that does not exist, as clap says it.
+    pub(crate) fn target(&self, after_dashes: bool) -> Result<Target, Box<clap::Error>> {
+        let mut words = self.rest.iter().cloned();
+        let first = words.next().unwrap_or_default();
+        if !after_dashes && first.starts_with('-') {
+            // Taken for the command because nothing else was left that it could be.
+            let error = AfterUrl::command().error(
+                clap::error::ErrorKind::UnknownArgument,
+                format!("unexpected argument '{first}'; a command that begins so goes after `--`"),
+            );
+            return Err(Box::new(error));
+        }
+        if self.is_url(after_dashes) {
+            return Ok(Target::Url(first));
+        }
+        Ok(Target::Command { command: first, arguments: words.collect() })
+    }
+
+    fn is_url(&self, after_dashes: bool) -> bool {
+        match self.options.transport {
+            Some(TransportKind::Http | TransportKind::Sse) => true,
+            Some(TransportKind::Stdio) => false,
+            None => !after_dashes && self.rest.first().is_some_and(|first| looks_like_url(first)),
+        }
+    }
+
+    /// Whether the command came after a `--` of ours in `words`, and not one of its own.
+    pub(crate) fn follows_dashes(&self, words: &[OsString]) -> bool {
+        let typed = words.iter().filter(|word| *word == "--").count();
+        let own = self.rest.iter().filter(|word| *word == "--").count();
+        typed > own
+    }
+
+    /// Takes the options that follow a URL: those of `add` are its own from now on, those of every command are given back.
+    ///
+    /// # Errors
+    /// What is wrong with the words after the URL, as clap says it.
+    pub(crate) fn take_what_follows_a_url(&mut self, after_dashes: bool) -> Result<Global, clap::Error> {
+        if self.rest.len() < 2 || !self.is_url(after_dashes) {
+            return Ok(Global::default());
+        }
+        let words = std::iter::once("toolrack add".to_owned()).chain(self.rest.drain(1..));
+        let more = AfterUrl::try_parse_from(words).or_else(|error| match error.kind() {
+            clap::error::ErrorKind::DisplayHelp => Cli::try_parse_from(["toolrack", "add", "--help"]).and(Err(error)),
+            _ => Err(error),
+        })?;
+        self.options = std::mem::take(&mut self.options).followed_by(more.options);
+        Ok(more.global)
+    }
+}
+
+/// The words after `add NAME URL`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "toolrack add NAME URL",
+    override_usage = "toolrack add NAME URL [OPTIONS]",
+    no_binary_name = false,
+    disable_version_flag = true
+)]
+pub(crate) struct AfterUrl {
+    #[command(flatten)]
+    options: AddOptions,
+    #[command(flatten)]
+    global: Global,
+}
+
+impl AddOptions {
+    fn followed_by(mut self, more: Self) -> Self {
+        self.env.extend(more.env);
+        self.header.extend(more.header);
+        self.tools.extend(more.tools);
+        Self {
+            scope: more.scope.or(self.scope),
+            transport: more.transport.or(self.transport),
+            env: self.env,
+            header: self.header,
+            bearer_token_env: more.bearer_token_env.or(self.bearer_token_env),
+            cwd: more.cwd.or(self.cwd),
+            tools: self.tools,
+            timeout: more.timeout.or(self.timeout),
+            no_test: self.no_test || more.no_test,
+            replace: self.replace || more.replace,
+            dry_run: self.dry_run || more.dry_run,
+        }
+    }
+}
+
+fn looks_like_url(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    lower.starts_with("http://") || lower.starts_with("https://")
+}
+
+fn env_pair(word: &str) -> Result<(String, Option<String>), String> {
+    match word.split_once('=') {
+        Some(("", _)) => Err("write NAME=VALUE".to_owned()),
+        Some((name, value)) => Ok((name.to_owned(), Some(value.to_owned()))),
+        None => variable(word).map(|name| (name, None)),
+    }
+}
+
+/// The name of an environment variable.
+fn variable(word: &str) -> Result<String, String> {
+    let is_name = !word.starts_with(|c: char| c.is_ascii_digit())
+        && !word.is_empty()
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_name { Ok(word.to_owned()) } else { Err("write the name of an environment variable".to_owned()) }
+}
+
+pub(crate) fn header_pair(word: &str) -> Result<(String, String), String> {
+    let pair = word.split_once(':').or_else(|| word.split_once('='));
+    match pair {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("write 'Name: value'".to_owned()),
+    }
+}

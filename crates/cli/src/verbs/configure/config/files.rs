@@ -1,0 +1,45 @@
+//! Configuration files, and what is wrong with them.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use toolrack_config::Scope;
+use toolrack_host::text;
+
+use crate::render::{Cell, Look, Sign, Tone, columns};
+
+/// A file that counts, or would if it existed.
+#[derive(Debug, Serialize)]
+pub(crate) struct File {
+    scope: &'static str,
+    path: PathBuf,
+    exists: bool,
+}
+
+impl File {
+    pub(crate) fn new(scope: Scope, path: PathBuf) -> Self {
+        Self { scope: scope.as_str(), exists: path.exists(), path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// One line per file, the weakest first.
+pub(crate) fn page(files: &[File], look: Look) -> String {
+    let rows: Vec<_> = files
+        .iter()
+        .map(|file| {
+            let (sign, tone) = if file.exists { (Sign::Good, Tone::Good) } else { (Sign::Off, Tone::Faint) };
+            let path = text::for_line(&file.path.display().to_string()).into_owned();
+            let path = if file.exists { path } else { format!("{path} (not there)") };
+            vec![
+                Cell::new(tone, look.sign(sign)),
+                Cell::new(Tone::Plain, file.scope),
+                Cell::new(if file.exists { Tone::Plain } else { Tone::Faint }, path),
+            ]
+        })
+        .collect();
+    columns(&rows).join("\n")
+}

@@ -1,0 +1,19 @@
+//! Which model is configured.
+
+use std::path::Path;
+
+use toolrack_config::ModelChoice;
+use toolrack_host::text;
+
+use crate::render::{Tone, paint};
+
+/// The settings of the model, a line each; `None` when there are none.
+pub(crate) fn page(model: &ModelChoice, file: &Path) -> Option<String> {
+    let view = model.view();
+    let settings = view.as_object()?.iter().map(|(name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("  {} {}", paint(Tone::Faint, &format!("{name:<16}")), text::for_line(&value))
+    });
+    let head = format!("{}  {}", paint(Tone::Strong, "[model]"), text::for_line(&file.display().to_string()));
+    Some(std::iter::once(head).chain(settings).collect::<Vec<_>>().join("\n"))
+}

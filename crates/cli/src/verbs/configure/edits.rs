@@ -1,0 +1,128 @@
+//! What the verbs that edit a configuration file have in common.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use toolrack_config::{
+    Entry, Loaded, Scope as Layer,
+    edit::{EditError, Edited, Place},
+};
+use toolrack_host::text;
+
+use crate::{
+    args::Scope,
+    error::{Exit, Failure, with_causes},
+    verbs::reach,
+    wire::World,
+};
+
+/// What every verb that edits prints with `--json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document {
+    name: String,
+    scope: &'static str,
+    path: PathBuf,
+    created: bool,
+    dry_run: bool,
+    /// The change in the form of a unified diff, without secrets.
+    diff: String,
+}
+
+impl Document {
+    pub(crate) fn new(name: &str, scope: Layer, edited: &Edited, dry_run: bool) -> Self {
+        let (path, diff) = (edited.path.clone(), edited.diff.clone());
+        Self { name: name.to_owned(), scope: scope.as_str(), path, created: edited.created, dry_run, diff }
+    }
+}
+
+impl From<Scope> for Layer {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::User => Self::User,
+            Scope::Project => Self::Project,
+            Scope::Local => Self::Local,
+        }
+    }
+}
+
+/// The file that new entries of `scope` are written to.
+pub(crate) fn place(scope: Scope, world: &World) -> Place {
+    Place::of_new(scope.into(), &world.places, &world.folder)
+}
+
+/// The file of `scope` that has the entry already, or else the one for new entries.
+pub(crate) fn place_in(scope: Scope, entry: Option<&Entry>, world: &World) -> Place {
+    Place::within(scope.into(), entry, &world.places, &world.folder)
+}
+
+/// The entry called `name`, broken or not.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, Failure> {
+    loaded.entry(name).ok_or_else(|| reach::no_such_server(name, loaded, Exit::Usage))
+}
+
+/// The failure for an entry of a file that was only named on the command line: it is not ours to edit.
+pub(crate) fn not_ours(entry: &Entry) -> Failure {
+    let message = format!("`{}` comes from {}, which was named with --mcp-config", entry.name, entry.source);
+    Failure::usage(message).hint("edit that file by hand").server(&*entry.name)
+}
+
+/// Approves an entry for the user who wrote it into a project's file; every other user still has to approve it.
+///
+/// # Errors
+/// When the approval cannot be stored; the entry then waits for it.
+pub(crate) async fn approve_written(name: &str, hash: &str, world: &World) -> Result<(), Failure> {
+    let loaded = world.read().await;
+    match loaded.entry(name) {
+        // Only what was written just now, and not what another process has put in its place meanwhile.
+        Some(entry) if entry.hash == hash => world.approve(entry).await,
+        _ => Ok(()),
+    }
+}
+
+/// Runs an edit on a thread of its own: it may wait for another process that edits the same file.
+///
+/// # Errors
+/// What the edit says; nothing is written then.
+pub(crate) async fn run(
+    server: &str,
+    edit: impl FnOnce() -> Result<Edited, EditError> + Send + 'static,
+) -> Result<Edited, Failure> {
+    let edited = tokio::task::spawn_blocking(edit)
+        .await
+        .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the file was not written"))?;
+    edited.map_err(|error| {
+        let (exit, code) = match error {
+            EditError::Exists { .. } => (Exit::Usage, "EXISTS"),
+            EditError::Missing { .. } => (Exit::Usage, "UNKNOWN_SERVER"),
+            EditError::Busy { .. } | EditError::Io { .. } => (Exit::Other, "NOT_WRITTEN"),
+            _ => (Exit::Usage, "CONFIG"),
+        };
+        let failure = Failure::new(exit, code, with_causes(&error)).server(server);
+        match error {
+            EditError::Exists { .. } => failure.hint("`--replace` puts the new entry in its place"),
+            _ => failure,
+        }
+    })
+}
+
+/// Says what an edit did, or shows what it would do.
+pub(crate) async fn report(done: &str, document: &Document, world: &World) -> Result<(), Failure> {
+    if world.screen.json() {
+        return world.screen.document(document).await;
+    }
+    if !document.dry_run {
+        return world.screen.page(done.to_owned()).await;
+    }
+    if document.diff.is_empty() {
+        world.screen.note("nothing would change");
+    }
+    world.screen.page(document.diff.clone()).await
+}
+
+/// A path in a line.
+pub(crate) fn shown(path: &Path) -> String {
+    text::for_line(&path.display().to_string()).into_owned()
+}

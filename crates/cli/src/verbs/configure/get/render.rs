@@ -1,0 +1,141 @@
+//! One entry of the configuration: what it says, and where.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toolrack_config::{Entry, Loaded};
+use toolrack_host::{spec::Trust, text};
+
+use crate::render::{Look, Sign, Tone, paint};
+
+/// `get --json`, and one server of `config show --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    name: &'a str,
+    scope: &'static str,
+    /// The file that it is configured in.
+    source: Option<String>,
+    line: Option<usize>,
+    /// Whether it can be used as it is written.
+    valid: bool,
+    enabled: bool,
+    /// The file of another layer that switched it on or off.
+    switched_by: Option<String>,
+    trusted: bool,
+    /// What it says, without secrets. `null` when it cannot be used.
+    entry: &'a Value,
+    hash: &'a str,
+    /// What it replaces, the strongest first.
+    shadows: Vec<ShadowedDocument>,
+    /// What is wrong with it.
+    problems: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShadowedDocument {
+    scope: &'static str,
+    source: Option<String>,
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn of(entry: &'a Entry, loaded: &Loaded) -> Self {
+        let path = |source: &toolrack_host::spec::Source| source.path.as_ref().map(|path| path.display().to_string());
+        let shadows = entry.shadows.iter();
+        Self {
+            name: &entry.name,
+            scope: entry.scope.as_str(),
+            source: path(&entry.source),
+            line: entry.line,
+            valid: entry.is_valid,
+            enabled: entry.enabled,
+            switched_by: entry.switched_by.as_ref().and_then(path),
+            trusted: entry.trust == Trust::Trusted,
+            entry: &entry.view,
+            hash: &entry.hash,
+            shadows: shadows
+                .map(|shadow| ShadowedDocument { scope: shadow.scope.as_str(), source: path(&shadow.source) })
+                .collect(),
+            problems: problems(entry, loaded).map(|problem| format!("{problem:#}")).collect(),
+        }
+    }
+}
+
+fn problems<'a>(entry: &'a Entry, loaded: &'a Loaded) -> impl Iterator<Item = &'a toolrack_config::Problem> {
+    let about = |problem: &&toolrack_config::Problem| {
+        problem.entry.as_ref() == Some(&entry.name) && problem.path == entry.source.path
+    };
+    loaded.problems.iter().filter(about)
+}
+
+/// The entry, whether it may run, and what it hides.
+pub(crate) fn page(entry: &Entry, loaded: &Loaded, look: Look) -> String {
+    let (sign, tone, state) = if !entry.is_valid {
+        (Sign::Bad, Tone::Bad, "broken")
+    } else if entry.trust == Trust::Pending {
+        (Sign::Paused, Tone::Waiting, "pending approval")
+    } else if entry.enabled {
+        (Sign::Good, Tone::Good, "enabled")
+    } else {
+        (Sign::Off, Tone::Faint, "disabled")
+    };
+    let name = paint(Tone::Strong, &text::for_line(&entry.name));
+    let sign = paint(tone, look.sign(sign));
+    let mut lines = vec![format!("{sign} {name}  {}  {}", paint(tone, state), paint(Tone::Faint, &place(entry)))];
+    lines.extend(details(&entry.view));
+    if let Some(by) = &entry.switched_by {
+        let word = if entry.enabled { "on" } else { "off" };
+        lines.push(paint(Tone::Faint, &format!("  switched {word} by {by}")));
+    }
+    for shadow in &entry.shadows {
+        lines.push(paint(Tone::Faint, &format!("  replaces the one of {} ({})", shadow.source, shadow.scope)));
+    }
+    for problem in problems(entry, loaded) {
+        lines.push(paint(Tone::Waiting, &format!("  {}", text::for_line(&problem.message))));
+    }
+    lines.join("\n")
+}
+
+/// `project /home/ada/shop/.mcp.json:3`
+pub(crate) fn place(entry: &Entry) -> String {
+    let Some(path) = &entry.source.path else {
+        return entry.scope.to_string();
+    };
+    let line = entry.line.map_or_else(String::new, |line| format!(":{line}"));
+    format!("{} {}{line}", entry.scope, text::for_line(&path.display().to_string()))
+}
+
+/// What an entry says, a line per field; what it runs or contacts comes first.
+pub(crate) fn details(view: &Value) -> Vec<String> {
+    let nothing = Map::new();
+    let fields = view.as_object().unwrap_or(&nothing);
+    let mut lines = Vec::new();
+    let mut line = |label: &str, words: &str| {
+        lines.push(format!("  {} {}", paint(Tone::Faint, &format!("{label:<9}")), text::for_line(words)));
+    };
+    let args = fields.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    match fields.get("command").and_then(Value::as_str) {
+        Some(command) => line("runs", &shell_words::join(std::iter::once(command).chain(args))),
+        None if fields.contains_key("container") => {
+            line("runs", format!("what its image says {}", shell_words::join(args)).trim_end());
+        }
+        None => {}
+    }
+    if let Some(url) = fields.get("url").and_then(Value::as_str) {
+        line("contacts", url);
+    }
+    if let Some(folder) = fields.get("cwd").and_then(Value::as_str) {
+        line("in", folder);
+    }
+    for (field, label, between) in [("env", "with", "="), ("headers", "sends", ": ")] {
+        for (name, value) in fields.get(field).and_then(Value::as_object).into_iter().flatten() {
+            line(label, &format!("{name}{between}{}", value.as_str().unwrap_or_default()));
+        }
+    }
+    for (name, known_by) in fields.get("files").and_then(Value::as_object).into_iter().flatten() {
+        line("file", &format!("{name}  {}", known_by.as_str().unwrap_or_default()));
+    }
+    let told = ["type", "command", "args", "url", "cwd", "env", "headers", "enabled", "files"];
+    for (name, value) in fields.iter().filter(|(name, _)| !told.contains(&name.as_str())) {
+        line("setting", &format!("{name} = {value}"));
+    }
+    lines
+}

@@ -1,0 +1,228 @@
+//! `toolrack import`
+
+mod render;
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use inquire::{InquireError, MultiSelect};
+use toolrack_config::{
+    Loaded, Scope as Layer,
+    edit::{self, Options},
+    import::{self, Client, Found, Offer},
+    project_root,
+};
+
+use super::edits;
+use crate::{
+    args::{Scope, Write},
+    error::{Exit, Failure},
+    suggest,
+    verbs::input,
+    wire::World,
+};
+use render::{Added, Document, Offered, Standing};
+
+/// `import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack import                          show what there is, and choose
+  toolrack import cursor claude-code       only of these programs
+  toolrack import --server github --server fs=files
+  toolrack import --all
+
+What a project's file brings (.cursor/mcp.json, .vscode/mcp.json, ...) is added only when it is chosen by name.")]
+pub(crate) struct ImportArgs {
+    /// Only what these programs have
+    #[arg(value_name = "PROGRAM", value_parser = programs())]
+    pub(crate) clients: Vec<Client>,
+
+    /// Add everything that you have configured yourself and that has a name of its own
+    #[arg(long, conflicts_with = "server")]
+    pub(crate) all: bool,
+
+    /// Add this server, under another name if one follows; may be given more than once
+    #[arg(long, value_name = "NAME[=NEW]")]
+    pub(crate) server: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) write: Write,
+}
+
+/// The programs whose configuration can be imported, by their ids.
+fn programs() -> impl TypedValueParser<Value = Client> {
+    // The parser lets only their ids pass.
+    PossibleValuesParser::new(Client::ALL.iter().map(|client| client.id()))
+        .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
+}
+
+/// An offer that was chosen, and the name that it is to have here.
+struct Choice<'a> {
+    offer: &'a Offer,
+    name: String,
+}
+
+pub(crate) async fn run(args: ImportArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let clients = if args.clients.is_empty() { Client::ALL.to_vec() } else { args.clients.clone() };
+    let (environment, folder) = (world.environment.clone(), world.folder.clone());
+    // Some of these files are large, and a home folder may be far away.
+    let found = tokio::task::spawn_blocking(move || import::look(&environment, &folder, &clients))
+        .await
+        .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
+    for problem in &found.problems {
+        world.screen.problem(problem);
+    }
+    let offered: Vec<_> =
+        found.offers.iter().map(|offer| Offered::new(offer, standing(offer, &found, &loaded))).collect();
+    let is_choosing = world.screen.interactive() && !args.all && args.server.is_empty() && !world.screen.json();
+    if !world.screen.json() {
+        world.screen.page(render::page(&offered, world.screen.look())).await?;
+    }
+    let choices = if args.all {
+        everything(&offered, args.write.scope.is_some(), world)
+    } else if args.server.is_empty() {
+        if is_choosing { ask(&offered).await? } else { Vec::new() }
+    } else {
+        args.server.iter().map(|word| named(word, &found)).collect::<Result<_, _>>()?
+    };
+    let mut added = Vec::new();
+    let mut failed = None;
+    for choice in choices {
+        match add(&choice, &args, world).await {
+            Ok(done) => added.push(done),
+            Err(failure) if failed.is_none() => failed = Some(failure),
+            Err(failure) => world.screen.warning(&failure.message),
+        }
+    }
+    conclude(&offered, &added, &args, world).await?;
+    failed.map_or(Ok(Exit::Ok), Err)
+}
+
+async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, world: &World) -> Result<(), Failure> {
+    let screen = &world.screen;
+    if screen.json() {
+        return screen.document(&Document { offers: offered, added, dry_run: args.write.dry_run }).await;
+    }
+    for added in added {
+        screen.page(if args.write.dry_run { added.diff.clone() } else { render::done(added) }).await?;
+    }
+    let is_new = |offer: &Offered<'_>| offer.standing == Standing::New;
+    if offered.is_empty() {
+        screen.note("no other program has servers that could be imported");
+    } else if added.is_empty() && !offered.iter().any(is_new) {
+        screen.note("there is nothing new to import");
+    } else if added.is_empty() && args.all {
+        screen.note("nothing was added; `--server NAME` chooses a single one");
+    } else if added.is_empty() {
+        screen.note("nothing was added; `toolrack import --all` adds what is yours, `--server NAME` a single one");
+    } else if !args.write.dry_run {
+        screen.note("`toolrack list` connects to them");
+    }
+    Ok(())
+}
+
+/// How an offer relates to what is configured already, and to the other offers.
+fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
+    if let Some(entry) = loaded.entry(&offer.name) {
+        return if entry.hash == offer.hash || entry.view == offer.view { Standing::Same } else { Standing::Taken };
+    }
+    let first = found.named(&offer.name).next();
+    match first {
+        Some(first) if std::ptr::eq(first, offer) => Standing::New,
+        Some(first) if first.hash == offer.hash => Standing::Same,
+        _ => Standing::Rival,
+    }
+}
+
+/// Everything that the user has configured elsewhere and that is unambiguous. An entry for one folder alone, other than
+/// this project, is included only when `said` is set: the user has said where all goes.
+fn everything<'a>(offered: &[Offered<'a>], said: bool, world: &World) -> Vec<Choice<'a>> {
+    let mut choices = Vec::new();
+    let project = project_root(&world.folder);
+    for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
+        let offer = new.offer;
+        let rivals = offered.iter().any(|other| other.standing == Standing::Rival && other.offer.name == offer.name);
+        if offer.from_project {
+            let program = offer.client.title();
+            world.screen.note(&format!("`{}` is a project's, of {program}: choose it with --server", offer.name));
+        } else if rivals {
+            let hint = format!("toolrack import {} --server {}", offer.client.id(), offer.name);
+            world.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
+        } else if let Some(folder) = offer.private_to.as_ref().filter(|folder| !said && **folder != project) {
+            let folder = folder.display();
+            world.screen.note(&format!("`{}` is for {folder} alone: choose it with --server", offer.name));
+        } else {
+            choices.push(Choice { offer, name: offer.name.clone() });
+        }
+    }
+    choices
+}
+
+/// The offer that `NAME` or `NAME=NEW` means.
+fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
+    let (name, new) = word.split_once('=').unwrap_or((word, word));
+    let mut offers = found.offers.iter().filter(|offer| offer.name == name);
+    let Some(offer) = offers.next() else {
+        let known = found.offers.iter().map(|offer| offer.name.as_str());
+        let hint = match suggest::closest(name, known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`toolrack import` shows what there is".to_owned(),
+        };
+        return Err(Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("no other program has a server `{name}`"))
+            .hint(hint)
+            .server(name));
+    };
+    if let Some(rival) = offers.find(|other| other.hash != offer.hash) {
+        let (one, two) = (offer.client, rival.client);
+        let message = format!("`{name}` of {} and of {} differ", one.title(), two.title());
+        let hint = format!("say whose: toolrack import {} --server {word}", one.id());
+        return Err(Failure::usage(message).hint(hint).server(name));
+    }
+    Ok(Choice { offer, name: new.to_owned() })
+}
+
+/// Lets the user choose from what is new.
+async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure> {
+    let new: Vec<&Offered<'_>> =
+        offered.iter().filter(|offer| matches!(offer.standing, Standing::New | Standing::Rival)).collect();
+    if new.is_empty() {
+        return Ok(Vec::new());
+    }
+    let labels: Vec<String> = new.iter().map(|offered| render::line(offered)).collect();
+    let asked = tokio::task::spawn_blocking(move || {
+        let prompt = MultiSelect::new("Add which?", labels).with_help_message("space chooses, enter adds, esc leaves");
+        prompt.raw_prompt().map(|chosen| chosen.into_iter().map(|option| option.index).collect::<Vec<_>>())
+    })
+    .await
+    .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "cannot ask"))?;
+    let chosen = match asked {
+        // A user who leaves the list has chosen nothing of it.
+        Err(InquireError::OperationCanceled) => Vec::new(),
+        asked => asked.map_err(|error| input::unanswered(&error))?,
+    };
+    let choice = |index: usize| new.get(index).map(|new| Choice { offer: new.offer, name: new.offer.name.clone() });
+    Ok(chosen.into_iter().filter_map(choice).collect())
+}
+
+async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
+    // What was for one folder must not begin to run in all others.
+    let usual = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
+    let place = edits::place(args.write.scope.unwrap_or(usual), world);
+    let (name, path, entry) = (choice.name.clone(), place.path.clone(), choice.offer.entry.clone());
+    let options = Options { replace: false, dry_run: args.write.dry_run };
+    let edited =
+        edits::run(&choice.name, move || edit::add(&path, &name, &entry, options)).await.map_err(|failure| {
+            match failure.code {
+                "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
+                _ => failure,
+            }
+        })?;
+    if place.scope == Layer::Project && !args.write.dry_run {
+        edits::approve_written(&choice.name, &choice.offer.hash, world).await?;
+    }
+    let notes = choice.offer.notes.clone();
+    let (name, scope) = (choice.name.clone(), place.scope.as_str());
+    Ok(Added { name, scope, path: edited.path, client: choice.offer.client.id(), diff: edited.diff, notes })
+}

@@ -1,0 +1,147 @@
+//! What other programs have configured.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::Value;
+use toolrack_config::import::Offer;
+use toolrack_host::text;
+
+use crate::render::{Cell, Look, Sign, Tone, columns, paint};
+
+/// `import --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    pub(crate) offers: &'a [Offered<'a>],
+    pub(crate) added: &'a [Added],
+    pub(crate) dry_run: bool,
+}
+
+/// How an offer relates to what is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Standing {
+    /// Nothing has its name yet.
+    New,
+    /// It is configured here already, or another program offers the very same.
+    Same,
+    /// Its name means something else here.
+    Taken,
+    /// Its name means something else in another program.
+    Rival,
+}
+
+/// One server that could be added.
+#[derive(Debug, Serialize)]
+pub(crate) struct Offered<'a> {
+    client: &'static str,
+    name: &'a str,
+    /// The file of the other program.
+    source: String,
+    line: Option<usize>,
+    /// Whether a file of the project has it: it is a proposal then.
+    from_project: bool,
+    /// The one folder that it is for.
+    private_to: Option<String>,
+    #[serde(rename = "state")]
+    pub(crate) standing: Standing,
+    /// What would be written, without secrets.
+    entry: &'a Value,
+    notes: &'a [String],
+    #[serde(skip)]
+    pub(crate) offer: &'a Offer,
+}
+
+impl<'a> Offered<'a> {
+    pub(crate) fn new(offer: &'a Offer, standing: Standing) -> Self {
+        Self {
+            client: offer.client.id(),
+            name: &offer.name,
+            source: offer.path.display().to_string(),
+            line: offer.line,
+            from_project: offer.from_project,
+            private_to: offer.private_to.as_ref().map(|folder| folder.display().to_string()),
+            standing,
+            entry: &offer.view,
+            notes: &offer.notes,
+            offer,
+        }
+    }
+}
+
+/// One server that was added, or would be.
+#[derive(Debug, Serialize)]
+pub(crate) struct Added {
+    pub(crate) name: String,
+    pub(crate) client: &'static str,
+    pub(crate) scope: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) diff: String,
+    /// What is left to do, such as a variable to set.
+    #[serde(skip)]
+    pub(crate) notes: Vec<String>,
+}
+
+/// The offers of each file below the name of its program.
+pub(crate) fn page(offered: &[Offered<'_>], look: Look) -> String {
+    let mut lines = Vec::new();
+    for of_file in offered.chunk_by(|a, b| a.offer.path == b.offer.path && a.client == b.client) {
+        let Some(first) = of_file.first() else { continue };
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        let from = if first.from_project { ", this project's" } else { "" };
+        let about = format!("({}{from})", text::for_line(&first.source));
+        lines.push(format!("{} {}", paint(Tone::Strong, first.offer.client.title()), paint(Tone::Faint, &about)));
+        let rows: Vec<_> = of_file.iter().map(|offered| row(offered, look)).collect();
+        for (offered, line) in of_file.iter().zip(columns(&rows)) {
+            lines.push(format!("  {line}"));
+            let private =
+                offered.private_to.as_ref().map(|folder| format!("      for {} alone", text::for_line(folder)));
+            lines.extend(private.map(|private| paint(Tone::Faint, &private)));
+            let notes = offered.notes.iter().map(|note| paint(Tone::Faint, &format!("      {}", text::for_line(note))));
+            lines.extend(notes);
+        }
+    }
+    lines.join("\n")
+}
+
+fn row(offered: &Offered<'_>, look: Look) -> Vec<Cell> {
+    let (sign, tone, state) = match offered.standing {
+        Standing::New => (Sign::Good, Tone::Good, "new"),
+        Standing::Same => (Sign::Off, Tone::Faint, "already here"),
+        Standing::Taken => (Sign::Doubtful, Tone::Waiting, "another one here has this name"),
+        Standing::Rival => (Sign::Doubtful, Tone::Waiting, "another program means something else by this name"),
+    };
+    vec![
+        Cell::new(tone, look.sign(sign)),
+        Cell::new(Tone::Strong, text::for_line(offered.name)),
+        Cell::new(tone, state),
+        Cell::new(Tone::Plain, text::for_line(&summary(offered.entry))),
+    ]
+}
+
+/// One offer in a list to choose from.
+pub(crate) fn line(offered: &Offered<'_>) -> String {
+    let from = if offered.from_project { ", project" } else { "" };
+    let line = format!("{} ({}{from})  {}", offered.name, offered.offer.client.title(), summary(offered.entry));
+    text::for_line(&line).into_owned()
+}
+
+/// The command that runs, or the URL.
+fn summary(entry: &Value) -> String {
+    if let Some(url) = entry.get("url").and_then(Value::as_str) {
+        return url.to_owned();
+    }
+    let command = entry.get("command").and_then(Value::as_str);
+    let args = entry.get("args").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    shell_words::join(command.into_iter().chain(args))
+}
+
+/// The line for an added server, and what is left to do.
+pub(crate) fn done(added: &Added) -> String {
+    let path = added.path.display().to_string();
+    let mut lines = vec![format!("added {} to {}", text::for_line(&added.name), text::for_line(&path))];
+    lines.extend(added.notes.iter().map(|note| format!("  {}", text::for_line(note))));
+    lines.join("\n")
+}

@@ -1,0 +1,84 @@
+//! `toolrack remove`
+
+use clap::Args;
+use toolrack_config::{
+    Entry, Scope as Layer,
+    edit::{self, NoPlace, Options, Place},
+};
+
+use super::edits::{self, Document};
+use crate::{
+    args::{Scope, Write},
+    error::{Exit, Failure},
+    wire::World,
+};
+
+/// `remove`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack remove github
+  toolrack remove github --scope project --dry-run")]
+pub(crate) struct RemoveArgs {
+    /// Which server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+
+    #[command(flatten)]
+    pub(crate) write: Write,
+}
+
+pub(crate) async fn run(args: RemoveArgs, world: &World) -> Result<Exit, Failure> {
+    let name = args.server.as_str();
+    let loaded = world.load().await?;
+    let entry = edits::entry(&loaded, name)?;
+    let place = match args.write.scope {
+        // The entry there may be no more than an `enabled`, which makes no entry.
+        Some(scope) => edits::place_in(scope, Some(entry), world),
+        None => only_place(entry)?,
+    };
+
+    let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
+    let options = Options { dry_run, ..Options::default() };
+    let edited = edits::run(name, move || edit::remove(&path, &server, options)).await?;
+    if let (Layer::Project, Some(project), false) = (place.scope, &entry.project, dry_run) {
+        // An entry that is put back later needs a new approval.
+        world.revoke(project, name).await?;
+    }
+    if !dry_run {
+        forget_switch(entry, &place, world).await?;
+    }
+    let done = format!("removed the server {name} from {}", edits::shown(&edited.path));
+    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), world).await?;
+    if !dry_run && let Some(left) = world.read().await.entry(name) {
+        world.screen.note(&format!("`{name}` now means the one of {} ({})", left.source, left.scope));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Removes the `enabled` from the user's own file that switched an entry which is gone.
+async fn forget_switch(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
+    let local = edits::place(Scope::Local, world).path;
+    let switched_here = entry.switched_by.as_ref().and_then(|source| source.path.as_ref()) == Some(&local);
+    if !switched_here || place.path == local || !entry.shadows.is_empty() {
+        return Ok(());
+    }
+    let name = entry.name.clone();
+    edits::run(&entry.name, move || edit::remove(&local, &name, Options::default())).await.map(drop)
+}
+
+/// The one file that has the entry.
+fn only_place(entry: &Entry) -> Result<Place, Failure> {
+    let name = entry.name.as_str();
+    Place::only(entry).map_err(|no_place| match no_place {
+        NoPlace::CommandLine => edits::not_ours(entry),
+        NoPlace::BuiltIn => Failure::usage(format!("`{name}` is a part of toolrack and cannot be removed"))
+            .hint(format!("toolrack disable {name}"))
+            .server(name),
+        NoPlace::Several(places) => {
+            let listed: Vec<_> = places.iter().map(|place| place.scope.as_str()).collect();
+            let message = format!("`{name}` is configured more than once: {}", listed.join(", "));
+            let hint = format!("say which one: toolrack remove {name} --scope {}", listed[0]);
+            Failure::usage(message).hint(hint).server(name)
+        }
+    })
+}

@@ -1,0 +1,94 @@
+//! `toolrack enable` and `toolrack disable`
+
+use clap::Args;
+use toolrack_config::{
+    Entry, Scope as Layer,
+    edit::{self, Options, Place},
+};
+
+use super::edits::{self, Document};
+use crate::{
+    args::Write,
+    error::{Exit, Failure},
+    verbs::reach,
+    wire::World,
+};
+
+/// `enable` and `disable`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack disable github
+  toolrack enable github
+  toolrack disable builtin
+
+A project's server is switched for you alone, in a file of your own, unless you say `--scope project`.")]
+pub(crate) struct SwitchArgs {
+    /// Which server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+
+    #[command(flatten)]
+    pub(crate) write: Write,
+}
+
+pub(crate) async fn enable(args: SwitchArgs, world: &World) -> Result<Exit, Failure> {
+    switch(args, true, world).await
+}
+
+pub(crate) async fn disable(args: SwitchArgs, world: &World) -> Result<Exit, Failure> {
+    switch(args, false, world).await
+}
+
+async fn switch(args: SwitchArgs, enabled: bool, world: &World) -> Result<Exit, Failure> {
+    let name = args.server.as_str();
+    let word = if enabled { "enabled" } else { "disabled" };
+    let loaded = world.load().await?;
+    let entry = edits::entry(&loaded, name)?;
+    if !entry.is_valid {
+        return Err(reach::no_such_server(name, &loaded, Exit::Usage));
+    }
+    let place = match args.write.scope {
+        Some(scope) => edits::place_in(scope, Some(entry), world),
+        None => Place::to_switch(entry, &loaded, &world.places, &world.folder).map_err(|_| edits::not_ours(entry))?,
+    };
+
+    let (path, server, dry_run) = (place.path.clone(), name.to_owned(), args.write.dry_run);
+    let options = Options { dry_run, ..Options::default() };
+    let overrides = entry.switched_by.as_ref().is_some_and(|source| source.path.as_ref() == Some(&path));
+    // A switch in another file is removed where the entry itself already says the wanted state.
+    let is_needless = overrides && entry.enabled != enabled && entry.enabled_itself == enabled;
+    let edited = edits::run(name, move || {
+        if is_needless { edit::remove(&path, &server, options) } else { edit::switch(&path, &server, enabled, options) }
+    })
+    .await?;
+    let done = if edited.diff.is_empty() {
+        format!("{name} is {word} already, in {}", edits::shown(&edited.path))
+    } else {
+        format!("{word} {name} in {}", edits::shown(&edited.path))
+    };
+    if !dry_run {
+        keep_approval(entry, &place, world).await?;
+    }
+    edits::report(&done, &Document::new(name, place.scope, &edited, dry_run), world).await?;
+    if !dry_run
+        && let Some(now) = world.read().await.entry(name)
+        && now.enabled != enabled
+    {
+        let by = now.switched_by.as_ref().unwrap_or(&now.source);
+        world.screen.warning(&format!("`{name}` is still not {word}: {by} decides"));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Switching a project's own entry changes its content. A user who approved it before still does: nothing else is new.
+async fn keep_approval(entry: &Entry, place: &Place, world: &World) -> Result<(), Failure> {
+    let is_own_entry = place.scope == Layer::Project && entry.source.path.as_ref() == Some(&place.path);
+    if !is_own_entry || entry.trust != toolrack_host::spec::Trust::Trusted {
+        return Ok(());
+    }
+    let loaded = world.read().await;
+    match loaded.entry(&entry.name) {
+        Some(now) if now.hash_unswitched == entry.hash_unswitched => world.approve(now).await,
+        _ => Ok(()),
+    }
+}

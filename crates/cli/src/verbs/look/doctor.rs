@@ -1,0 +1,339 @@
+//! `toolrack doctor`
+
+mod contact;
+mod container;
+mod render;
+mod tools;
+
+use std::path::Path;
+
+use clap::Args;
+use toolrack_config::{Entry, Loaded, Scope as Layer, Shadowed};
+use toolrack_host::{
+    ServerName, ServerSpec, ServerStatus,
+    egress::{Profile, Proxy},
+    spec::{Source, Transport, Trust, absolute_path},
+};
+
+use crate::{
+    args::ServersArgs,
+    database,
+    error::{Exit, Failure},
+    render::count,
+    verbs::{configure::edits, reach},
+    wire::World,
+};
+use render::{Check, Document, Health};
+
+/// `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack doctor
+  toolrack doctor github
+  toolrack doctor --offline --json")]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) only: ServersArgs,
+
+    /// Start and contact no server
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
+
+pub(crate) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure> {
+    let named = &args.only.servers;
+    let loaded = world.read().await;
+    for name in named {
+        edits::entry(&loaded, name)?;
+    }
+    let mut checks = Vec::new();
+    if named.is_empty() {
+        checks.extend(files(&loaded));
+        checks.extend(data(world).await);
+        checks.extend(secrets(world).await);
+        checks.extend(egress(world));
+        checks.extend(sandbox());
+        checks.extend(path(world));
+        checks.extend(container::engines(&loaded, world));
+    }
+    let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
+    for entry in loaded.entries.iter().filter(of_interest) {
+        checks.extend(entry_checks(entry, &loaded, named, world).await);
+    }
+    if !args.offline {
+        let lost: Vec<_> = checks.iter().filter_map(|check| check.lost_server().map(str::to_owned)).collect();
+        checks.extend(connections(&loaded, named, &lost, world).await?);
+    }
+    let exit = checks.iter().find_map(|check| (check.health == Health::Bad).then_some(check.exit)).unwrap_or(Exit::Ok);
+    if world.screen.json() {
+        world.screen.document(&Document { ok: exit == Exit::Ok, checks: &checks }).await?;
+    } else {
+        world.screen.page(render::page(&checks, world.screen.look())).await?;
+    }
+    Ok(exit)
+}
+
+/// Each existing file, and what is wrong with it.
+fn files(loaded: &Loaded) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let idle = loaded.idle_rules();
+    for file in &loaded.files {
+        let path = file.path.display().to_string();
+        let mut troubles = loaded
+            .problems
+            .iter()
+            .chain(&idle)
+            .filter(|problem| problem.path.as_ref() == Some(&file.path) && problem.entry.is_none())
+            .map(Check::of_problem)
+            .peekable();
+        if troubles.peek().is_none() && file.path.exists() {
+            let servers = loaded.entries.iter().filter(|entry| entry.source.path.as_ref() == Some(&file.path)).count();
+            let what = format!("read ({}), {}", file.scope, count(servers, "server"));
+            checks.push(Check::good("file", &path, what));
+        }
+        checks.extend(troubles);
+        checks.extend(open_to_others(&file.path, file.scope, loaded));
+    }
+    checks
+}
+
+/// A file with secrets in it that other people on this machine can read.
+fn open_to_others(path: &Path, scope: Layer, loaded: &Loaded) -> Option<Check> {
+    let is_own = matches!(scope, Layer::User | Layer::Local);
+    let holds_secrets = loaded
+        .entries
+        .iter()
+        .any(|entry| entry.source.path.as_deref() == Some(path) && entry.view.to_string().contains("***"));
+    if !is_own || !holds_secrets || !others_can_read(path) {
+        return None;
+    }
+    let path = path.display().to_string();
+    let hint = format!("chmod 600 {}, or write ${{NAME}} instead of the value", shell_words::quote(&path));
+    let what = "it holds values that may be secrets, and others on this machine can read it";
+    Some(Check::doubtful("file", &path, what).hint(hint))
+}
+
+#[cfg(unix)]
+fn others_can_read(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn others_can_read(_: &Path) -> bool {
+    false
+}
+
+/// The database.
+async fn data(world: &World) -> Vec<Check> {
+    let path = database::file(&world.places).display().to_string();
+    vec![match world.approvals().await {
+        Ok(_) if world.has_store() => Check::good("data", &path, "can be read and written"),
+        Ok(_) => Check::bad("data", &path, "cannot be used; agreements, logs and eras are not remembered", Exit::Other),
+        Err(failure) => Check::bad("data", &path, failure.message, failure.exit),
+    }]
+}
+
+/// Where the key to stored secrets is, and whether it opens them.
+async fn secrets(world: &World) -> Option<Check> {
+    let stored = world.stored();
+    let place = stored.place();
+    // Without a database, the check of the database has said so.
+    let names = stored.names().await.ok()?;
+    let mut shut = Vec::new();
+    for name in &names {
+        if let Err(error) = stored.get(name).await {
+            shut.push((name, error));
+        }
+    }
+    let many = count(names.len(), "secret");
+    Some(match shut.first() {
+        Some((name, error)) => Check::bad("secrets", &place, crate::error::with_causes(error), Exit::Other)
+            .hint(format!("toolrack secret set {name}")),
+        None if names.is_empty() => Check::good("secrets", &place, "none is stored"),
+        None => Check::good("secrets", &place, format!("{many}, sealed with the key that is here")),
+    })
+}
+
+/// The layers of a sandbox that this system can enforce.
+fn sandbox() -> [Check; 3] {
+    [landlock(), seccomp(), namespaces()]
+}
+
+fn landlock() -> Check {
+    let what = |what: &str, abi: i32| format!("Landlock ABI {abi}: {what}");
+    let name = "landlock";
+    match toolrack_host::supervisor::landlock() {
+        Some(abi @ 6..) => Check::good("sandbox", name, what("files, TCP ports, signals", abi)),
+        Some(abi @ 4..) => Check::good("sandbox", name, what("files and TCP ports, no signals (Linux 6.12)", abi)),
+        Some(abi @ 3..) => Check::good("sandbox", name, what("files, no TCP ports (Linux 6.7)", abi)),
+        Some(abi) => Check::good("sandbox", name, what("not enough for `sandbox` in an entry (Linux 6.2)", abi)),
+        None => Check::good("sandbox", name, "no Landlock ABI in this system: an entry with `sandbox` does not start"),
+    }
+}
+
+fn seccomp() -> Check {
+    let what = if toolrack_host::supervisor::seccomp() {
+        "system calls, protocols other than TCP"
+    } else {
+        "none in this system: an entry with `sandbox` does not start"
+    };
+    Check::good("sandbox", "seccomp", what)
+}
+
+fn namespaces() -> Check {
+    match toolrack_host::supervisor::namespaces() {
+        Ok(()) => {
+            Check::good("sandbox", "namespaces", "processes, files that are not named, socket files, shared memory")
+        }
+        Err(why) => Check::good(
+            "sandbox",
+            "namespaces",
+            format!("none for this user ({why}): mode, times and attributes of files are not held back"),
+        ),
+    }
+}
+
+/// Folders of the `PATH` that are not searched for programs.
+fn path(world: &World) -> Option<Check> {
+    let path = world.environment.get("PATH")?;
+    absolute_path(path)?;
+    let what = "it has a relative or empty folder, which means the working folder; servers get it without that";
+    Some(Check::doubtful("path", "PATH", what).hint("take `.` and empty folders out of PATH"))
+}
+
+/// Where requests may go, if a setting says so.
+fn egress(world: &World) -> Option<Check> {
+    let rules = world.egress().rules();
+    if rules.source.is_empty() {
+        return None;
+    }
+    let mut what = match rules.profile {
+        Profile::Local => "what is configured may be anywhere; what servers name must be public".to_owned(),
+        Profile::Hosted => "https to public addresses only".to_owned(),
+    };
+    if !rules.ports.is_empty() && rules.profile == Profile::Hosted {
+        let ports: Vec<_> = rules.ports.iter().map(u16::to_string).collect();
+        what += &format!(", port 443 and {}", ports.join(", "));
+    }
+    if !rules.allow.is_empty() {
+        what += &format!(", and {} that `egress.allow` trusts", count(rules.allow.len(), "place"));
+    }
+    what += match (&rules.proxy, rules.profile) {
+        (Proxy::At(_), _) => "; through `egress.proxy`, which must itself refuse what no program may reach",
+        (Proxy::Environment, Profile::Local) => "",
+        (Proxy::Environment, Profile::Hosted) if world.has_proxy() => {
+            "; the proxy that the environment names is not used"
+        }
+        _ => "; without a proxy",
+    };
+    Some(Check::good("egress", &rules.profile.to_string(), what))
+}
+
+/// The checks of an entry that do not start it.
+async fn entry_checks(entry: &Entry, loaded: &Loaded, named: &[String], world: &World) -> Vec<Check> {
+    let mut checks: Vec<_> = loaded
+        .problems
+        .iter()
+        .filter(|problem| problem.entry.as_ref() == Some(&entry.name))
+        .map(Check::of_problem)
+        .collect();
+    // One file under two names is no second entry.
+    let real = |source: &Source| source.path.as_ref().and_then(|path| path.canonicalize().ok());
+    let is_other = |shadow: &&Shadowed| real(&shadow.source).is_none_or(|path| real(&entry.source) != Some(path));
+    for shadow in entry.shadows.iter().filter(|shadow| shadow.scope != Layer::BuiltIn).filter(is_other) {
+        let what = format!("configured twice: {} counts, {} is hidden", entry.source, shadow.source);
+        let hint = format!("toolrack remove {} --scope {}", entry.name, shadow.scope);
+        checks.push(Check::doubtful("config", &entry.name, what).hint(hint));
+    }
+    if entry.trust == Trust::Pending {
+        let what = match &entry.depends_on {
+            Some(word) => format!("`{word}` is something else in each folder, and it waits for you in this one"),
+            None => format!("{} brought it, and it waits for you", entry.source),
+        };
+        let hint = format!("toolrack pending {0}, then toolrack trust {0}", entry.name);
+        let waits = Check::doubtful("trust", &entry.name, what).hint(hint);
+        checks.push(if named.is_empty() { waits } else { waits.fails(Exit::NotTrusted) });
+        return checks;
+    }
+    let spec = loaded.desired.get(entry.name.as_str()).filter(|spec| spec.enabled);
+    if let Some(spec) = spec {
+        checks.extend(resolved(&entry.name, spec, world).await);
+        checks.extend(container::checks(&entry.name, spec, world).await);
+    }
+    checks
+}
+
+/// Whether every placeholder of a server that may run has a value, and its program is there.
+async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check> {
+    let server = ServerName::new(name).ok()?;
+    let hint = format!("correct the entry in {}", spec.source);
+    let unset = |error: toolrack_host::ResolveError| {
+        Check::bad("variables", name, error.to_string(), Exit::Usage).hint(hint.clone())
+    };
+    let plan = match &spec.transport {
+        Transport::Stdio(stdio) => match world.resolver().stdio(&server, stdio).await {
+            Ok(plan) => plan,
+            Err(error) => return Some(unset(error)),
+        },
+        Transport::Http(http) | Transport::Sse(http) => {
+            let url = world.resolver().url(&server, http).await.map(drop);
+            let headers = world.resolver().headers(&server, http).await.map(drop);
+            return url.and(headers).err().map(unset);
+        }
+        Transport::Native(_) => return None,
+    };
+    if plan.container.is_some() {
+        // The folder and the program are in its image.
+        return None;
+    }
+    let path = plan.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    let folder = plan.cwd.unwrap_or_else(|| world.folder.clone());
+    if !folder.is_dir() {
+        let what = format!("the folder {} that it is to run in does not exist", folder.display());
+        return Some(Check::bad("program", name, what, Exit::Unreachable).hint(hint));
+    }
+    match which::which_in(&plan.command, path, &folder) {
+        Ok(program) => Some(Check::good("program", name, program.display().to_string())),
+        Err(_) => {
+            let what = format!("there is no program `{}` on the PATH that the server gets", plan.command);
+            let hint = format!("install it, or give its full path in {}", spec.source);
+            Some(Check::bad("program", name, what, Exit::Unreachable).hint(hint))
+        }
+    }
+}
+
+/// How far the connection of each server comes; servers that are known to fail are not tried.
+async fn connections(loaded: &Loaded, named: &[String], lost: &[String], world: &World) -> Result<Vec<Check>, Failure> {
+    let mut desired = loaded.desired.clone();
+    desired.retain(|name, spec| {
+        let is = |other: &String| other == name.as_str();
+        let wanted = named.is_empty() || named.iter().any(is);
+        wanted && spec.enabled && spec.trust == Trust::Trusted && !lost.iter().any(is)
+    });
+    let specs = desired.clone();
+    let host = world.connect(desired).await?;
+    let mut checks = tools::checks(&host);
+    for status in host.status() {
+        let Some(failure) = reach::unusable(&host, &status) else {
+            checks.push(Check::good("server", status.name.as_str(), works(&status)));
+            continue;
+        };
+        let why = host.why(status.name.as_str());
+        let step = why.steps.iter().find(|step| !step.ok);
+        let what = step.map_or_else(|| failure.message.clone(), |step| format!("{}: {}", step.stage, step.what));
+        let mut check = Check::bad("server", status.name.as_str(), what, failure.exit);
+        check.hint = failure.hint;
+        checks.push(check);
+        if let Some(spec) = specs.get(&status.name) {
+            checks.extend(contact::checks(&status.name, spec, world).await);
+        }
+    }
+    Ok(checks)
+}
+
+fn works(status: &ServerStatus) -> String {
+    let version = status.protocol_version.as_deref().unwrap_or("?");
+    let era = status.era.map_or_else(String::new, |era| format!(" ({era} era)"));
+    format!("connected, MCP {version}{era}, {}", count(status.tools, "tool"))
+}

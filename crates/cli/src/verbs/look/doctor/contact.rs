@@ -1,0 +1,74 @@
+//! Why an endpoint cannot be reached: its name, or its port.
+
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpStream, lookup_host};
+use toolrack_host::{
+    ServerName, ServerSpec,
+    egress::Profile,
+    spec::{Http, Transport},
+};
+use url::Url;
+
+use super::render::Check;
+use crate::{
+    error::{Exit, in_words},
+    wire::World,
+};
+
+/// How long each step may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Looks the name up and opens a connection, as the server's own connection did. Nothing is sent.
+///
+/// Returns no checks for a server that is no endpoint, and where a proxy stands between or egress is guarded: what this
+/// machine can reach itself says nothing then.
+pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) -> Vec<Check> {
+    let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
+        return Vec::new();
+    };
+    match endpoint(name, http, world).await {
+        Some((host, port)) if !world.has_proxy() && world.egress().rules().profile == Profile::Local => {
+            reach(name.as_str(), &host, port).await
+        }
+        _ => Vec::new(),
+    }
+}
+
+async fn endpoint(name: &ServerName, http: &Http, world: &World) -> Option<(String, u16)> {
+    let url = Url::parse(&world.resolver().url(name, http).await.ok()?).ok()?;
+    Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
+}
+
+async fn reach(name: &str, host: &str, port: u16) -> Vec<Check> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let addresses = match tokio::time::timeout(PATIENCE, lookup_host((bare, port))).await {
+        Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
+        Ok(Err(_)) => Vec::new(),
+        Err(_) => {
+            let what = format!("no address of {host} was found within 5 s");
+            return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the network")];
+        }
+    };
+    let Some(first) = addresses.first() else {
+        let what = format!("{host} has no address");
+        return vec![Check::bad("dns", name, what, Exit::Unreachable).hint("check the name, and the network")];
+    };
+    let mut checks = vec![Check::good("dns", name, format!("{host} is {}", first.ip()))];
+    let begin = Instant::now();
+    checks.push(match tokio::time::timeout(PATIENCE, TcpStream::connect(&addresses[..])).await {
+        Ok(Ok(_)) => {
+            let took = begin.elapsed().as_millis();
+            Check::good("tcp", name, format!("port {port} answers in {took} ms: what follows is about TLS or HTTP"))
+        }
+        Ok(Err(error)) => {
+            let what = format!("port {port} of {host}: {}", in_words(&error));
+            Check::bad("tcp", name, what, Exit::Unreachable).hint("is the server running, and is the port right?")
+        }
+        Err(_) => {
+            let what = format!("port {port} of {host} does not answer within 5 s");
+            Check::bad("tcp", name, what, Exit::Unreachable).hint("a firewall may drop what is sent there")
+        }
+    });
+    checks
+}

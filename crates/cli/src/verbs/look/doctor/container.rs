@@ -1,0 +1,89 @@
+//! Engines of containers, and the images that entries name.
+
+use toolrack_config::Loaded;
+use toolrack_host::{
+    EngineLook, ServerName, ServerSpec, look_at_engine,
+    spec::{Container, Engine, Pull, Transport},
+    text,
+};
+
+use super::render::Check;
+use crate::{
+    error::{Exit, with_causes},
+    wire::World,
+};
+
+/// Which engines are installed, as long as no entry wants one: they are not started for that.
+pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
+    if loaded.desired.values().any(|spec| of(spec).is_some()) {
+        return None;
+    }
+    let path = world.environment.get("PATH").map(ToOwned::to_owned);
+    let is_there = |program: &&&str| which::which_in(program, path.clone(), &world.folder).is_ok();
+    let installed: Vec<_> = Engine::Auto.programs().iter().filter(is_there).copied().collect();
+    let what = match installed.as_slice() {
+        [] => "no podman and no docker is installed: an entry with `container` does not start".to_owned(),
+        some => format!("{} is installed, and no entry has a `container`", some.join(" and ")),
+    };
+    Some(Check::good("container", "engine", what))
+}
+
+/// Whether the engine and the image of a server's container are there.
+pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<Check> {
+    let (Some((container, stdio)), Ok(server)) = (of(spec), ServerName::new(name)) else { return Vec::new() };
+    // A missing value is reported already.
+    let Ok(plan) = world.resolver().stdio(&server, stdio).await else { return Vec::new() };
+    let look = match look_at_engine(&server, &plan).await {
+        None => return Vec::new(),
+        Some(Ok(look)) => look,
+        Some(Err(error)) => {
+            let hint = format!("install podman or docker, or take `container` out of the entry in {}", spec.source);
+            return vec![Check::bad("container", name, with_causes(&error), Exit::Unreachable).hint(hint)];
+        }
+    };
+    let program = text::for_line(&look.program.display().to_string()).into_owned();
+    let engine = match &look.engine {
+        Ok(facts) => {
+            let who = if facts.rootless { "rootless" } else { "as root" };
+            Check::good("container", name, format!("{program} {} answers, {who}", facts.version))
+        }
+        Err(why) => {
+            let what = format!("{program} is installed and does not answer: {why}");
+            let hint = "start it (`systemctl start docker`, `podman machine start`)";
+            return vec![Check::bad("container", name, what, Exit::Unreachable).hint(hint)];
+        }
+    };
+    let image = plan.container.as_ref().map_or(container, |plan| &plan.container);
+    vec![engine, about_image(name, image, &look)]
+}
+
+fn about_image(name: &str, container: &Container, look: &EngineLook) -> Check {
+    let image = text::for_line(&container.image);
+    let digests = look.image.as_ref().and_then(Option::as_deref);
+    let place = match (digests, container.pull) {
+        (Some(_), _) => "is here",
+        (None, Pull::Missing) => "is not here, and is fetched at the first start, within `startup_timeout`",
+        (None, Pull::Never) => {
+            let what = format!("the image {image} is not here, and `container.pull` is `never`");
+            let program = look.program.file_name().unwrap_or_default().to_string_lossy();
+            let hint = format!("{program} pull {}", shell_words::quote(&image));
+            return Check::bad("container", name, what, Exit::Unreachable).hint(hint);
+        }
+    };
+    if container.is_pinned() {
+        return Check::good("container", name, format!("the image {image} {place}"));
+    }
+    let what = format!("the image {image} {place}; it may be another one tomorrow: it has no digest");
+    let hint = match digests.and_then(<[String]>::first) {
+        Some(pinned) => format!("write \"image\": \"{pinned}\""),
+        None => format!("write \"image\": \"{image}@sha256:…\""),
+    };
+    Check::doubtful("container", name, what).hint(hint)
+}
+
+fn of(spec: &ServerSpec) -> Option<(&Container, &toolrack_host::spec::Stdio)> {
+    match &spec.transport {
+        Transport::Stdio(stdio) => Some((stdio.container.as_deref()?, stdio)),
+        _ => None,
+    }
+}

@@ -1,0 +1,126 @@
+//! What is wrong, and what to do.
+
+use serde::Serialize;
+use toolrack_config::Problem;
+use toolrack_host::text;
+
+use crate::{
+    error::Exit,
+    render::{Cell, Look, Sign, Tone, columns, count, paint},
+};
+
+/// `doctor --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    pub(crate) ok: bool,
+    pub(crate) checks: &'a [Check],
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+pub(crate) struct Check {
+    /// `file`, `data`, `secrets`, `egress`, `sandbox`, `container`, `config`, `trust`, `variables`, `program`, `server`, `dns` or `tcp`.
+    area: &'static str,
+    /// The file or server.
+    subject: String,
+    #[serde(rename = "status")]
+    pub(crate) health: Health,
+    what: String,
+    /// The next step.
+    pub(crate) hint: Option<String>,
+    #[serde(skip)]
+    pub(crate) exit: Exit,
+}
+
+/// How it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Health {
+    #[serde(rename = "ok")]
+    Good,
+    #[serde(rename = "warning")]
+    Doubtful,
+    #[serde(rename = "error")]
+    Bad,
+}
+
+impl Check {
+    fn new(area: &'static str, subject: &str, health: Health, what: impl Into<String>) -> Self {
+        Self { area, subject: subject.to_owned(), health, what: what.into(), hint: None, exit: Exit::Ok }
+    }
+
+    pub(crate) fn good(area: &'static str, subject: &str, what: impl Into<String>) -> Self {
+        Self::new(area, subject, Health::Good, what)
+    }
+
+    pub(crate) fn doubtful(area: &'static str, subject: &str, what: impl Into<String>) -> Self {
+        Self::new(area, subject, Health::Doubtful, what)
+    }
+
+    pub(crate) fn bad(area: &'static str, subject: &str, what: impl Into<String>, exit: Exit) -> Self {
+        Self { exit, ..Self::new(area, subject, Health::Bad, what) }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The server that cannot be connected according to this check: a placeholder has no value, or its program, its
+    /// engine or its image is missing.
+    pub(crate) fn lost_server(&self) -> Option<&str> {
+        let is_needed = matches!(self.area, "variables" | "program" | "container");
+        (is_needed && self.health == Health::Bad).then_some(self.subject.as_str())
+    }
+
+    /// The same check, as one that fails the command.
+    pub(crate) fn fails(self, exit: Exit) -> Self {
+        Self { health: Health::Bad, exit, ..self }
+    }
+
+    /// What is wrong with a file.
+    pub(crate) fn of_problem(problem: &Problem) -> Self {
+        let place = problem.place();
+        let what = match &problem.entry {
+            Some(entry) => format!("`{entry}`: {}", problem.message),
+            None => problem.message.clone(),
+        };
+        let check = if problem.is_error() {
+            Self::bad("config", &place, what, Exit::Usage)
+        } else {
+            Self::doubtful("config", &place, what)
+        };
+        Self { hint: problem.hint.clone(), ..check }
+    }
+}
+
+/// A line per check, the next step below it, and the sum at the end.
+pub(crate) fn page(checks: &[Check], look: Look) -> String {
+    let row = |check: &Check| {
+        let (sign, tone) = match check.health {
+            Health::Good => (Sign::Good, Tone::Good),
+            Health::Doubtful => (Sign::Doubtful, Tone::Waiting),
+            Health::Bad => (Sign::Bad, Tone::Bad),
+        };
+        vec![
+            Cell::new(tone, look.sign(sign)),
+            Cell::new(Tone::Faint, check.area),
+            Cell::new(Tone::Strong, text::for_line(&check.subject)),
+            Cell::new(Tone::Plain, text::for_line(&check.what)),
+        ]
+    };
+    let rows: Vec<_> = checks.iter().map(row).collect();
+    let mut lines = Vec::new();
+    for (check, line) in checks.iter().zip(columns(&rows)) {
+        lines.push(line);
+        if let Some(hint) = &check.hint {
+            lines.push(format!("    {} {}", paint(Tone::Faint, "hint:"), text::for_line(hint)));
+        }
+    }
+    let number = |health: Health| checks.iter().filter(|check| check.health == health).count();
+    let (bad, doubtful) = (number(Health::Bad), number(Health::Doubtful));
+    lines.push(if bad + doubtful == 0 {
+        paint(Tone::Good, "nothing is wrong")
+    } else {
+        format!("{} and {}", count(bad, "error"), count(doubtful, "warning"))
+    });
+    lines.join("\n")
+}

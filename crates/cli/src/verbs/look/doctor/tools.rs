@@ -1,0 +1,35 @@
+//! What to look at in the tools of the servers that were connected.
+
+use toolrack_host::{Host, findings::Finding};
+
+use super::render::Check;
+
+/// Findings that are shown; further ones are counted.
+const MOST: usize = 30;
+
+/// Tools in quarantine, and what was found in the definitions of all.
+pub(super) fn checks(host: &Host) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for status in host.status() {
+        for stranger in &status.quarantined {
+            let tool = format!("{}/{}", status.name, stranger.tool);
+            let hint = shell_words::join(["toolrack", "trust", "diff", &tool]);
+            let state = if stranger.usable { "can be used, but" } else { "is in quarantine:" };
+            checks.push(Check::doubtful("pins", &tool, format!("{state} {}", stranger.cause)).hint(hint));
+        }
+    }
+    let mut more = 0_usize;
+    for ((server, tool), findings) in host.catalog().findings() {
+        for Finding { place, what, .. } in findings {
+            if checks.len() >= MOST {
+                more += 1;
+                continue;
+            }
+            checks.push(Check::doubtful("tools", &format!("{server}/{tool}"), format!("{place}: {what}")));
+        }
+    }
+    if more > 0 {
+        checks.push(Check::doubtful("tools", "all", format!("{more} more findings are not shown")));
+    }
+    checks
+}

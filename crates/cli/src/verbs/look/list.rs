@@ -1,0 +1,69 @@
+//! `toolrack list`
+
+pub(crate) mod render;
+
+use clap::Args;
+use toolrack_config::Role;
+
+use crate::{
+    args::ServersArgs,
+    error::{Exit, Failure},
+    verbs::reach,
+    wire::World,
+};
+use render::{Document, Server};
+
+/// `list`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack list
+  toolrack list github fs --json
+  toolrack list --exit-code || echo 'something is down'")]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) only: ServersArgs,
+
+    /// Fail when a server that is switched on is not connected
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+}
+
+pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> {
+    let named = &args.only.servers;
+    let loaded = world.load().await?;
+    let mut servers = render::broken(&loaded, named);
+    let mut usable = named.clone();
+    usable.retain(|name| loaded.entry(name).is_none_or(|entry| entry.is_valid));
+    // Where only broken entries were named, there is nothing to connect to.
+    if named.is_empty() || !usable.is_empty() {
+        let host = reach::looked_at(world, &loaded, &usable).await?;
+        servers.extend(host.status().into_iter().map(Server::from));
+        if world.screen.json() {
+            let findings = host.catalog().findings();
+            servers.iter_mut().for_each(|server| server.look_at(&findings));
+        }
+    }
+    servers.sort_by(|a, b| a.name().cmp(b.name()));
+    if world.screen.json() {
+        world.screen.document(&Document { servers: &servers }).await?;
+    } else {
+        if servers.is_empty() {
+            world.screen.note(match loaded.settings.role {
+                Role::Worker => "no servers are configured; `toolrack add NAME -- COMMAND` adds one",
+                Role::Channel => "this agent gets no tools: its `role` in toolrack.toml is \"channel\"",
+            });
+        }
+        let page = render::page(&servers, world.screen.look());
+        world.screen.page(page).await?;
+        if servers.iter().any(Server::is_pending) {
+            world.screen.note("`toolrack pending` shows what waits for you, `toolrack trust` agrees to it");
+        }
+        if servers.iter().any(Server::has_strangers) {
+            world
+                .screen
+                .note("`toolrack trust diff` shows how tools have changed, `toolrack trust approve` uses them so");
+        }
+    }
+    let worst = servers.iter().filter_map(Server::failing).min_by_key(|exit| *exit as u8);
+    Ok(if args.exit_code { worst.unwrap_or(Exit::Ok) } else { Exit::Ok })
+}

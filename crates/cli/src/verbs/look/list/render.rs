@@ -1,0 +1,269 @@
+//! Servers and their states.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use toolrack_config::{Entry, Loaded};
+use toolrack_host::{
+    Era, ServerStatus, State,
+    findings::{FindingKind, Findings},
+    spec::Source,
+    text,
+};
+
+use crate::{
+    error::Exit,
+    render::{Cell, Look, Sign, Tone, columns, count, paint},
+};
+
+/// `list --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    pub(crate) servers: &'a [Server],
+}
+
+/// One server, in JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct Server {
+    name: String,
+    state: &'static str,
+    /// Unknown for a broken entry.
+    transport: Option<&'static str>,
+    era: Option<Era>,
+    scope: String,
+    /// The file that it is configured in.
+    source: Option<String>,
+    enabled: bool,
+    tools: usize,
+    /// Names of tools that are in quarantine, or would be if pins did not only warn.
+    quarantined: Vec<String>,
+    findings: Found,
+    error: Option<String>,
+    #[serde(skip)]
+    shown: Shown,
+}
+
+/// Findings in the definitions of a server's tools; `toolrack doctor` says what they are.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Found {
+    count: usize,
+    kinds: BTreeSet<FindingKind>,
+}
+
+/// What only the page for people needs.
+#[derive(Debug)]
+struct Shown {
+    state: State,
+    source: Source,
+    warnings: Vec<String>,
+}
+
+impl From<ServerStatus> for Server {
+    fn from(status: ServerStatus) -> Self {
+        Self {
+            name: status.name.to_string(),
+            state: status.state.word(),
+            transport: Some(status.transport),
+            era: status.era,
+            scope: status.source.scope.clone(),
+            source: path(&status.source),
+            enabled: status.enabled,
+            tools: status.tools,
+            quarantined: status.quarantined.iter().map(|stranger| stranger.tool.clone()).collect(),
+            findings: Found::default(),
+            error: status.state.error().map(str::to_owned),
+            shown: Shown { state: status.state, source: status.source, warnings: status.warnings },
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes the findings for this server's tools out of `findings`, which covers all servers.
+    pub(crate) fn look_at(&mut self, findings: &Findings) {
+        for ((_, _), found) in findings.iter().filter(|((server, _), _)| server.as_str() == self.name) {
+            self.findings.count += found.len();
+            self.findings.kinds.extend(found.iter().map(|finding| finding.kind));
+        }
+    }
+
+    /// Whether it waits for the user's approval.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.shown.state == State::PendingTrust
+    }
+
+    /// Whether one of its tools waits for the user to look at it.
+    pub(crate) fn has_strangers(&self) -> bool {
+        !self.quarantined.is_empty()
+    }
+
+    /// The exit code of a server that should be connected and is not.
+    pub(crate) fn failing(&self) -> Option<Exit> {
+        match &self.shown.state {
+            State::Connected { .. } | State::Idle { .. } | State::Disabled => None,
+            State::PendingTrust => Some(Exit::NotTrusted),
+            State::NeedsAuth { .. } => Some(Exit::SignIn),
+            _ if self.transport.is_none() => Some(Exit::Usage),
+            _ => Some(Exit::Unreachable),
+        }
+    }
+
+    /// An entry that is configured, but cannot be used as it is written.
+    fn broken(entry: &Entry, why: String) -> Self {
+        let state = State::Failed { error: why.clone() };
+        Self {
+            name: entry.name.clone(),
+            state: state.word(),
+            transport: None,
+            era: None,
+            scope: entry.source.scope.clone(),
+            source: path(&entry.source),
+            enabled: false,
+            tools: 0,
+            quarantined: Vec::new(),
+            findings: Found::default(),
+            error: Some(why),
+            shown: Shown { state, source: entry.source.clone(), warnings: Vec::new() },
+        }
+    }
+}
+
+fn path(source: &Source) -> Option<String> {
+    source.path.as_ref().map(|path| path.display().to_string())
+}
+
+/// The broken entries among `named` (all of them when none is): they are shown as what they are, not left out.
+pub(crate) fn broken(loaded: &Loaded, named: &[String]) -> Vec<Server> {
+    loaded
+        .entries
+        .iter()
+        .filter(|entry| !entry.is_valid && (named.is_empty() || named.contains(&entry.name)))
+        .map(|entry| {
+            let problem = loaded.errors().find(|problem| problem.entry.as_ref() == Some(&entry.name));
+            let why = problem.map_or("its entry cannot be used", |problem| &problem.message);
+            Server::broken(entry, why.to_owned())
+        })
+        .collect()
+}
+
+/// One line per server, and below it where a server that failed was configured and what is odd about its tools.
+pub(crate) fn page(servers: &[Server], look: Look) -> String {
+    let rows: Vec<_> = servers
+        .iter()
+        .map(|server| {
+            let (sign, tone, words) = in_words(&server.shown.state, look);
+            vec![
+                Cell::new(tone, look.sign(sign)),
+                Cell::new(Tone::Strong, text::for_line(&server.name)),
+                Cell::new(Tone::Plain, server.transport.unwrap_or("?")),
+                Cell::new(Tone::Faint, text::for_line(&server.scope)),
+                Cell::new(tone, words),
+            ]
+        })
+        .collect();
+    let mut lines = Vec::new();
+    for (server, line) in servers.iter().zip(columns(&rows)) {
+        lines.push(line);
+        if server.error.is_some() {
+            let source = format!("  configured in {}", server.shown.source);
+            lines.push(paint(Tone::Faint, &source));
+        }
+        for warning in &server.shown.warnings {
+            let warning = format!("  {}", text::for_line(warning));
+            lines.push(paint(Tone::Waiting, &warning));
+        }
+    }
+    lines.join("\n")
+}
+
+/// A state as a sign, a colour and words; the words alone say everything.
+fn in_words(state: &State, look: Look) -> (Sign, Tone, String) {
+    let because = |words: &str, why: &str| format!("{words} {} {}", look.dash(), text::for_line(why));
+    match state {
+        State::Connected { tools } => (Sign::Good, Tone::Good, format!("connected ({})", count(*tools, "tool"))),
+        State::ToolsFailed { error } => {
+            (Sign::Doubtful, Tone::Waiting, because(&format!("connected {} tools failed", look.dot()), error))
+        }
+        State::Idle { tools } => {
+            let words = format!("idle ({}; starts when called)", count(*tools, "tool"));
+            (Sign::Off, Tone::Faint, words)
+        }
+        State::Connecting => (Sign::Busy, Tone::Waiting, "connecting".to_owned()),
+        State::Disconnected => (Sign::Off, Tone::Faint, "disconnected".to_owned()),
+        State::Reconnecting { attempt, attempts, in_ms, error } => {
+            let wait = in_ms.div_ceil(1000);
+            let words = format!("reconnecting {attempt}/{attempts} in {wait}s");
+            (Sign::Again, Tone::Waiting, because(&words, error))
+        }
+        State::PendingTrust => (Sign::Paused, Tone::Waiting, "pending approval".to_owned()),
+        State::NeedsAuth { how } => (Sign::Key, Tone::Waiting, format!("needs sign-in: {how}")),
+        State::Disabled => (Sign::Off, Tone::Faint, "disabled".to_owned()),
+        State::Failed { error } => (Sign::Bad, Tone::Bad, because("failed", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Look = Look { unicode: true, width: 80 };
+
+    fn server(name: &str, state: State) -> Server {
+        Server {
+            name: name.to_owned(),
+            state: state.word(),
+            transport: Some("stdio"),
+            era: None,
+            scope: "user".to_owned(),
+            source: None,
+            enabled: true,
+            tools: 0,
+            quarantined: Vec::new(),
+            findings: Found::default(),
+            error: state.error().map(str::to_owned),
+            shown: Shown { state, source: Source::file("user", "/home/ada/mcp.json"), warnings: Vec::new() },
+        }
+    }
+
+    fn plain(page: &str) -> String {
+        anstream::adapter::strip_str(page).to_string()
+    }
+
+    #[test]
+    fn every_state_is_said_in_words_and_with_a_sign() {
+        let error = || "no \u{1b}[2Jroute".to_owned();
+        let servers = [
+            server("a", State::Connected { tools: 1 }),
+            server("b-longer", State::Connected { tools: 23 }),
+            server("c", State::ToolsFailed { error: error() }),
+            server("d", State::Connecting),
+            server("e", State::Disconnected),
+            server("f", State::Reconnecting { attempt: 3, attempts: 12, in_ms: 7_400, error: error() }),
+            server("g", State::PendingTrust),
+            server("h", State::NeedsAuth { how: "HTTP 401".to_owned() }),
+            server("i", State::Disabled),
+            server("j", State::Failed { error: error() }),
+        ];
+        insta::assert_snapshot!(plain(&page(&servers, LOOK)), @r"
+        ✔ a         stdio  user  connected (1 tool)
+        ✔ b-longer  stdio  user  connected (23 tools)
+        ⚠ c         stdio  user  connected · tools failed — no \u{1b}[2Jroute
+          configured in /home/ada/mcp.json
+        ⟳ d         stdio  user  connecting
+        ⊘ e         stdio  user  disconnected
+        ↻ f         stdio  user  reconnecting 3/12 in 8s — no \u{1b}[2Jroute
+          configured in /home/ada/mcp.json
+        ⏸ g         stdio  user  pending approval
+        ! h         stdio  user  needs sign-in: HTTP 401
+          configured in /home/ada/mcp.json
+        ⊘ i         stdio  user  disabled
+        ✘ j         stdio  user  failed — no \u{1b}[2Jroute
+          configured in /home/ada/mcp.json
+        ");
+        let ascii = Look { unicode: false, ..LOOK };
+        assert!(plain(&page(&servers, ascii)).is_ascii());
+    }
+}

@@ -1,0 +1,88 @@
+//! `toolrack logs`
+
+mod render;
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use toolrack_store::{LogLine, LogQuery};
+
+use crate::{
+    args::ServersArgs,
+    error::{Exit, Failure},
+    verbs::configure::edits,
+    wire::World,
+};
+use render::Line;
+
+/// `logs`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack logs github
+  toolrack logs github --lines 200
+  toolrack logs --follow")]
+pub(crate) struct LogsArgs {
+    #[command(flatten)]
+    pub(crate) only: ServersArgs,
+
+    /// How many lines, the newest ones
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
+    pub(crate) lines: usize,
+
+    /// Wait for more, until Ctrl-C
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+/// How often to look for new lines.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Lines that are shown at once while following.
+const BATCH: usize = 1_000;
+
+/// `logs --json`. With `--follow` there is one line of JSON per line of a log instead.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    lines: Vec<Line<'a>>,
+}
+
+pub(crate) async fn run(args: LogsArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let mut servers = Vec::new();
+    for name in &args.only.servers {
+        let source = edits::entry(&loaded, name)?.source.path.as_ref();
+        servers.push((name.clone(), source.map(|path| path.display().to_string()).unwrap_or_default()));
+    }
+    let mut query = LogQuery { servers, after: 0, limit: args.lines };
+    let lines = world.log(&query).await?;
+    query.after = lines.last().map_or(0, |line| line.id);
+    if world.screen.json() && !args.follow {
+        world.screen.document(&Document { lines: lines.iter().map(Line::from).collect() }).await?;
+        return Ok(Exit::Ok);
+    }
+    if lines.is_empty() && !args.follow && args.lines > 0 {
+        world.screen.note("nothing has been written yet; servers write while a command uses them");
+    }
+    show(&lines, world).await?;
+    if !args.follow {
+        return Ok(Exit::Ok);
+    }
+    query.limit = BATCH;
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        let lines = world.log(&query).await?;
+        query.after = lines.last().map_or(query.after, |line| line.id);
+        show(&lines, world).await?;
+    }
+}
+
+async fn show(lines: &[LogLine], world: &World) -> Result<(), Failure> {
+    if !world.screen.json() {
+        return world.screen.page(render::page(lines)).await;
+    }
+    for line in lines {
+        world.screen.record(&Line::from(line)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! `toolrack test`
+
+pub(crate) mod render;
+
+use std::{collections::BTreeMap, time::Instant};
+
+use clap::Args;
+use toolrack_host::{Desired, Event, Host, ServerName, State};
+
+use crate::{
+    args::ServersArgs,
+    error::{Exit, Failure},
+    verbs::reach,
+    wire::World,
+};
+use render::{Document, Tested};
+
+/// `test`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack test github
+  toolrack test --json")]
+pub(crate) struct TestArgs {
+    #[command(flatten)]
+    pub(crate) only: ServersArgs,
+}
+
+pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> {
+    let named = &args.only.servers;
+    let loaded = world.load().await?;
+    let mut desired = reach::only(&loaded, named)?;
+    if named.is_empty() {
+        // The user who switched a server off knows that it does not connect.
+        desired.retain(|_, spec| spec.enabled);
+    }
+    let (host, took) = connect(desired, world).await?;
+    let mut tested = Vec::new();
+    let mut failures = Vec::new();
+    for status in host.status() {
+        let why = host.why(status.name.as_str());
+        failures.extend(reach::unusable(&host, &status));
+        let took = took.get(&status.name).copied();
+        tested.push(Tested::new(status, why, took));
+    }
+    if world.screen.json() {
+        world.screen.document(&Document { servers: &tested }).await?;
+    } else {
+        world.screen.page(render::page(&tested, world.screen.look())).await?;
+    }
+    failures.into_iter().next().map_or(Ok(Exit::Ok), Err)
+}
+
+/// Connects, and notes when each server had come as far as it comes.
+async fn connect(
+    desired: Desired,
+    world: &World,
+) -> Result<(Host, BTreeMap<ServerName, std::time::Duration>), Failure> {
+    let mut events = world.host().events();
+    let begin = Instant::now();
+    let mut took = BTreeMap::new();
+    let mut note = |event: Event| {
+        if let Event::McpServerState { server, state } = event
+            && !matches!(state, State::Connecting)
+        {
+            took.insert(server, begin.elapsed());
+        }
+    };
+    let connecting = world.connect(desired);
+    tokio::pin!(connecting);
+    let host = loop {
+        tokio::select! {
+            biased;
+            event = events.recv() => event.into_iter().for_each(&mut note),
+            host = &mut connecting => break host?,
+        }
+    };
+    while let Ok(event) = events.try_recv() {
+        note(event);
+    }
+    Ok((host, took))
+}

@@ -1,0 +1,107 @@
+//! How far a connection came, step by step.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use toolrack_host::{Era, ServerStatus, State, Why, WhyStep, mcp::ServerInfo, text};
+
+use crate::render::{Cell, Look, Sign, Tone, columns, count, excerpt, paint};
+
+/// `test --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    pub(crate) servers: &'a [Tested],
+}
+
+/// One server that was tried.
+#[derive(Debug, Serialize)]
+pub(crate) struct Tested {
+    name: String,
+    ok: bool,
+    state: &'static str,
+    transport: &'static str,
+    era: Option<Era>,
+    protocol_version: Option<String>,
+    server_info: Option<ServerInfo>,
+    /// What it tells models about itself.
+    instructions: Option<String>,
+    tools: usize,
+    tokens: usize,
+    /// Until it was connected, or had failed. `null` when nothing was tried.
+    duration_ms: Option<u64>,
+    steps: Vec<WhyStep>,
+    error: Option<String>,
+}
+
+impl Tested {
+    pub(crate) fn new(status: ServerStatus, why: Why, took: Option<Duration>) -> Self {
+        let error = status.state.error().map(str::to_owned);
+        Self {
+            name: status.name.to_string(),
+            ok: matches!(status.state, State::Connected { .. }),
+            state: status.state.word(),
+            tokens: status.tokens(),
+            transport: status.transport,
+            era: status.era,
+            protocol_version: status.protocol_version,
+            server_info: status.server_info,
+            instructions: status.instructions,
+            tools: status.tools,
+            duration_ms: took.and_then(|took| u64::try_from(took.as_millis()).ok()),
+            steps: why.steps,
+            error,
+        }
+    }
+}
+
+/// The verdict for each server, and its steps below.
+pub(crate) fn page(tested: &[Tested], look: Look) -> String {
+    let blocks: Vec<_> = tested.iter().map(|server| block(server, look)).collect();
+    blocks.join("\n\n")
+}
+
+fn block(server: &Tested, look: Look) -> String {
+    let (sign, tone) = if server.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
+    let name = paint(Tone::Strong, &text::for_line(&server.name));
+    let mut about = if server.ok {
+        format!("works: {}, about {}", count(server.tools, "tool"), count(server.tokens, "token"))
+    } else {
+        "does not work".to_owned()
+    };
+    if let Some(took) = server.duration_ms {
+        about += &format!(", {took} ms");
+    }
+    let mut lines = vec![format!("{} {name}  {}", paint(tone, look.sign(sign)), paint(tone, &about))];
+    if let Some(ServerInfo { name, version, .. }) = &server.server_info {
+        let says = format!("  says it is {} {}", text::for_line(name), text::for_line(version));
+        lines.push(paint(Tone::Faint, says.trim_end()));
+    }
+    lines.extend(instructions(&server.name, server.instructions.as_deref(), false));
+    lines.extend(columns(&steps(&server.steps, look)).into_iter().map(|line| format!("  {line}")));
+    lines.join("\n")
+}
+
+/// What a server tells models about itself, below its name: the beginning, unless `is_full`.
+pub(crate) fn instructions(server: &str, said: Option<&str>, is_full: bool) -> Vec<String> {
+    let Some(said) = said.map(str::trim).filter(|said| !said.is_empty()) else { return Vec::new() };
+    let all = format!("toolrack tools {} --full", text::for_line(server));
+    let said = match is_full {
+        true => text::for_terminal(said).lines().map(str::to_owned).collect(),
+        false => excerpt::lines(said, &all),
+    };
+    let heading = std::iter::once(paint(Tone::Faint, "  tells models:"));
+    heading.chain(said.into_iter().map(|line| format!("    {line}"))).collect()
+}
+
+/// A row per step; the first that failed is the reason.
+pub(crate) fn steps(steps: &[WhyStep], look: Look) -> Vec<Vec<Cell>> {
+    let row = |step: &WhyStep| {
+        let (sign, tone) = if step.ok { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
+        vec![
+            Cell::new(tone, look.sign(sign)),
+            Cell::new(Tone::Strong, step.stage),
+            Cell::new(Tone::Plain, text::for_line(&step.what)),
+        ]
+    };
+    steps.iter().map(row).collect()
+}

@@ -1,0 +1,63 @@
+//! `toolrack why`
+
+use clap::Args;
+use toolrack_host::Why;
+
+use crate::{
+    error::{Exit, Failure},
+    render::{Look, Tone, columns, paint},
+    verbs::{
+        look::test::render::steps,
+        reach::{self, Meant},
+    },
+    wire::World,
+};
+
+/// `why`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack why github/create_issue")]
+pub(crate) struct WhyArgs {
+    /// Which tool: server/tool
+    #[arg(value_name = "TOOL")]
+    pub(crate) selector: String,
+}
+
+pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let meant = Meant::by(&args.selector, &loaded)?;
+    let mut desired = loaded.desired;
+    desired.retain(|name, _| meant.may_be(name));
+    let host = world.connect(desired).await?;
+    let why = match &meant {
+        Meant::Of { server, tool } => host.why_of(server, tool, &args.selector),
+        Meant::Name(_) => host.why(&args.selector),
+    };
+    if world.screen.json() {
+        world.screen.document(&why).await?;
+    } else {
+        let page = page(&why, world.screen.look());
+        world.screen.page(page).await?;
+    }
+    // The server that was asked about cannot be used: that is how the command ends, as it does for a call.
+    let status = host.status().into_iter().find(|status| !why.present && Some(&status.name) == meant.server());
+    if let Some(failure) = status.and_then(|status| reach::unusable(&host, &status)) {
+        return Err(failure);
+    }
+    Ok(if why.known { Exit::Ok } else { Exit::Tool })
+}
+
+/// The verdict, then one line per step from the configuration to the name; the first that failed is the reason.
+fn page(why: &Why, look: Look) -> String {
+    let rows = steps(&why.steps, look);
+    let is_tool = why.selector.contains('/');
+    let verdict = match (why.present, is_tool) {
+        (true, true) => "can be called",
+        (false, true) => "cannot be called",
+        (true, false) => "can be used",
+        (false, false) => "cannot be used",
+    };
+    let mut lines = vec![format!("{} {verdict}", paint(Tone::Strong, &why.selector))];
+    lines.extend(columns(&rows));
+    lines.join("\n")
+}

@@ -1,0 +1,259 @@
+//! `toolrack call`
+
+pub(crate) mod render;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::Args;
+use serde_json::{Map, Value};
+use toolrack_config::Loaded;
+use toolrack_host::{
+    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress,
+    spec::Setting, text,
+};
+
+use super::given;
+use crate::{
+    args::duration,
+    arguments::{self, BadArguments},
+    error::{Exit, Failure},
+    render::size,
+    screen::Screen,
+    suggest,
+    verbs::{
+        input,
+        reach::{self, Meant},
+    },
+    wire::World,
+};
+
+/// `call`.
+#[derive(Debug, Args)]
+#[command(after_help = "How values are read:
+  path=README.md       a value, read as the tool's schema says: text, number, true or false
+  paths=a paths=b      several values for a list
+  filter:='{\"a\": 1}'   JSON as it stands
+
+Examples:
+  toolrack call fs/read_text_file path=README.md head=10
+  toolrack call fs/edit --args @edit.json
+  toolrack call browser/screenshot -o page.png
+  echo '{\"path\": \".\"}' | toolrack call builtin/list_directory --args -")]
+pub(crate) struct CallArgs {
+    /// Which tool: server/tool, server.tool, or the name a model sees
+    #[arg(value_name = "TOOL")]
+    pub(crate) selector: String,
+
+    /// Its arguments: NAME=VALUE or NAME:=JSON
+    #[arg(value_name = "NAME=VALUE")]
+    pub(crate) arguments: Vec<String>,
+
+    /// All arguments as one JSON object: the JSON itself, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) args: Option<String>,
+
+    /// End the call after this long without a sign of life, such as 30s or 2m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Send the arguments even if they do not fit the tool's schema
+    #[arg(long)]
+    pub(crate) no_validate: bool,
+
+    /// Write the result into this file as it is, decoded if it is no text; - for stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
+    // Mistakes in what was typed are found before anything is started.
+    let given = arguments::parse(&args.arguments)?;
+    let base = base(args.args.clone(), world).await?;
+
+    let loaded = world.load().await?;
+    world.samples_with_configured(&loaded);
+    // The host refuses the call of a tool in quarantine.
+    let (host, found) = named(&args.selector, &loaded, world).await?;
+    let (server, tool) = (&found.server, found.tool());
+    // Mistakes in the arguments do not matter for a tool that is not called at all.
+    let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
+    let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
+    let of_tool = |failure: Failure| {
+        failure
+            .hint(format!("`toolrack tools {server} --schema` shows what it takes"))
+            .server(server.as_str())
+            .tool(&tool.name)
+    };
+    let arguments = arguments::fit(base, given, &schema, !is_checked).map_err(|error| of_tool(error.into()))?;
+    if is_checked {
+        for remark in arguments::unnamed(&arguments, &schema) {
+            world.screen.warning(&remark);
+        }
+        arguments::check(&arguments, schema).await.map_err(|error| of_tool(error.into()))?;
+    }
+
+    let mut request = Call::of(server.clone(), tool.name.clone(), arguments).caller(Caller::by(Way::Cli)).whole();
+    if let Some(timeout) = args.timeout {
+        request = request.timeout(timeout);
+    }
+    let screen = Arc::clone(&world.screen);
+    let request = request.on_progress(Arc::new(move |progress| screen.progress(&as_far_as(&progress))));
+    let failed = |error: CallError| {
+        let failure = Failure::of_call(&error).server(server.as_str()).tool(&tool.name);
+        if args.timeout.is_some() && is_silence(&error) {
+            return failure.hint("if it is only slow, give it more `--timeout`; the call was not repeated");
+        }
+        failure
+    };
+    let outcome = host.call(request).await.map_err(failed)?;
+    show(outcome, args.output.as_deref(), world).await
+}
+
+/// The tool that is called `selector`, which may be in quarantine, and its host, which has only the servers that can
+/// have a tool of this name.
+///
+/// # Errors
+/// When there is no such tool, or its server cannot be used.
+pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
+    let meant = Meant::by(selector, loaded)?;
+    let mut desired = loaded.desired.clone();
+    desired.retain(|name, _| meant.may_be(name));
+    let host = world.connect(desired).await?;
+    let catalog = host.catalog();
+    let found = match &meant {
+        Meant::Of { server, tool } => catalog.tool_of(server, tool),
+        Meant::Name(_) => {
+            let other = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
+            catalog.select(selector).ok().or_else(other)
+        }
+    };
+    match found {
+        Some(found) => Ok((host, found.clone())),
+        None => Err(missing(&host, &catalog.unknown(selector), &meant)),
+    }
+}
+
+/// Whether the bound of `--timeout` was reached.
+fn is_silence(error: &CallError) -> bool {
+    matches!(error, CallError::Link { error: LinkError::TimedOut { setting: Setting::CallTimeout, .. }, .. })
+}
+
+/// `3 of 10: copying`
+fn as_far_as(progress: &Progress) -> String {
+    let done = progress.progress;
+    let done = match progress.total {
+        Some(total) => format!("{done} of {total}"),
+        None => done.to_string(),
+    };
+    match &progress.message {
+        Some(message) => format!("{done}: {message}"),
+        None => done,
+    }
+}
+
+/// Why `selector` means no tool. A server that is not there has no tools: that is the better reason.
+fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
+    let named = meant.server();
+    for server in host.status() {
+        if Some(&server.name) == named
+            && let Some(failure) = reach::unusable(host, &server)
+        {
+            return failure;
+        }
+    }
+    let selector = unknown.selector.as_str();
+    let tool = match meant {
+        Meant::Of { tool, .. } if !tool.is_empty() => tool,
+        _ => selector,
+    };
+    // A tool that its server lists and that cannot be used was set aside, with a reason.
+    if let Some(why) = named.and_then(|server| set_aside(host, server, tool)) {
+        let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", format!("`{selector}` was set aside: {why}"));
+        let failure = failure.hint(format!("`toolrack why {selector}` says more; the mistake is its server's"));
+        return Failure { server: named.map(ToString::to_string), ..failure.tool(tool) };
+    }
+    let catalog = host.catalog();
+    let of_server = || catalog.tools().filter(|entry| Some(&entry.server) == named);
+    let mut message = format!("there is no tool `{selector}`");
+    if named.is_some() && of_server().next().is_none() {
+        message.push_str(": its server is connected, and offers no tools");
+    }
+    let of_server = of_server();
+    let similar = suggest::closest(tool, of_server.map(|entry| entry.tool().name.as_str()));
+    let hint = match (similar, named, unknown.suggestions.as_slice()) {
+        (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
+        (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),
+        (_, None, []) => "`toolrack tools` shows all tools".to_owned(),
+        (_, None, names) => format!("did you mean `{}`?", names.join("` or `")),
+    };
+    let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message);
+    Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
+}
+
+/// Why `tool`, which its server lists, cannot be used.
+fn set_aside(host: &Host, server: &ServerName, tool: &str) -> Option<String> {
+    let status = host.status().into_iter().find(|status| status.name == *server)?;
+    let start = format!("the tool {} cannot be used: ", text::for_line(tool));
+    status.warnings.iter().find_map(|warning| Some(warning.strip_prefix(&start)?.to_owned()))
+}
+
+/// The object of `--args`.
+async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>, Failure> {
+    let Some(args) = args else {
+        return Ok(Map::new());
+    };
+    let text = match world.brought() {
+        Some(brought) => brought?,
+        None => read_arguments(args, &world.screen).await?,
+    };
+    Ok(arguments::parse_object(&text)?)
+}
+
+/// The text that `--args` stands for.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) async fn read_arguments(args: String, screen: &Screen) -> Result<String, Failure> {
+    input::read("--args", args, screen).await
+}
+
+impl From<BadArguments> for Failure {
+    fn from(error: BadArguments) -> Self {
+        Self::new(Exit::Usage, "BAD_ARGUMENTS", error.to_string())
+    }
+}
+
+async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Result<Exit, Failure> {
+    if world.screen.json() {
+        // Its serialised form is the documented shape of `call --json`.
+        world.screen.document(&outcome).await?;
+    } else {
+        // The error text of a tool does not belong in the output file.
+        let output = output.filter(|_| !outcome.is_error);
+        let plain = (!outcome.is_error).then(|| render::plain(&outcome));
+        let pages = given::Pages { shown: render::page(&outcome), plain };
+        given::give(&render::raw(&outcome), pages, output, &world.screen).await?;
+        for warning in &outcome.warnings {
+            world.screen.warning(warning);
+        }
+        // A text that was cut says itself where the whole is.
+        for artifact in outcome.artifacts.iter().filter(|artifact| !outcome.text.contains(&artifact.handle)) {
+            let (bytes, media_type) = (size(artifact.bytes as u64), &artifact.media_type);
+            world.screen.note(&format!("{media_type} of {bytes} is kept as {}", artifact.handle));
+        }
+    }
+    if outcome.is_error {
+        return Err(Failure::new(
+            Exit::Tool,
+            "TOOL_ERROR",
+            format!("`{}/{}` reported an error", outcome.server, outcome.tool),
+        )
+        .server(outcome.server.as_str())
+        .tool(outcome.tool));
+    }
+    Ok(Exit::Ok)
+}

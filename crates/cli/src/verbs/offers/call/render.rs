@@ -1,0 +1,160 @@
+//! The result of a call.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use toolrack_host::{Content, ToolOutcome, mcp::ResourceContents, text};
+
+use crate::render::{Tone, paint, size};
+
+/// One piece of a result as it is, for a file or another program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Raw<'a> {
+    Text(Cow<'a, str>),
+    /// In Base64.
+    Bytes(&'a str),
+}
+
+/// The pieces of a result; structured content is one only where there is no text, as on a [page].
+pub(crate) fn raw(outcome: &ToolOutcome) -> Vec<Raw<'_>> {
+    let mut pieces: Vec<_> = outcome.content.iter().map(raw_content).collect();
+    if !has_text(outcome)
+        && let Some(structured) = &outcome.structured
+    {
+        pieces.push(Raw::Text(pretty(structured).into()));
+    }
+    pieces
+}
+
+fn raw_content(content: &Content) -> Raw<'_> {
+    match content {
+        Content::Text { text } => Raw::Text(text.into()),
+        Content::Image { data, .. } | Content::Audio { data, .. } => Raw::Bytes(data),
+        Content::Resource { resource } => raw_contents(resource),
+        Content::ResourceLink { uri, .. } => Raw::Text(uri.into()),
+        Content::Other(value) => Raw::Text(pretty(value).into()),
+        other => Raw::Text(self::content(other).into()),
+    }
+}
+
+/// The contents of a resource as they are.
+pub(crate) fn raw_contents(resource: &ResourceContents) -> Raw<'_> {
+    match &resource.text {
+        Some(text) => Raw::Text(text.into()),
+        None => Raw::Bytes(resource.blob.as_deref().unwrap_or_default()),
+    }
+}
+
+/// What a person sees of a result: its text as it is, and a label for everything that is no text.
+///
+/// Structured content is shown only where there is no text, because it repeats the text in most servers.
+pub(crate) fn page(outcome: &ToolOutcome) -> String {
+    let mut parts: Vec<String> = outcome.content.iter().map(content).collect();
+    if !has_text(outcome)
+        && let Some(structured) = &outcome.structured
+    {
+        parts.push(json(structured));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+/// The result for a file or another program: every text exactly as it came, without an added line end where all is
+/// text.
+pub(crate) fn plain(outcome: &ToolOutcome) -> String {
+    let exact = |piece: &Content| match piece {
+        Content::Text { text } => text.clone(),
+        Content::Resource { resource } => plain_contents(resource),
+        Content::Other(value) => pretty(value),
+        labelled => anstream::adapter::strip_str(&content(labelled)).to_string(),
+    };
+    let mut parts: Vec<String> = outcome.content.iter().map(exact).collect();
+    let mut is_text = outcome.content.iter().all(is_text);
+    if !has_text(outcome)
+        && let Some(structured) = &outcome.structured
+    {
+        parts.push(pretty(structured));
+        is_text = false;
+    }
+    joined(parts, is_text)
+}
+
+/// The contents of a resource, in the same way.
+pub(crate) fn plain_contents(resource: &ResourceContents) -> String {
+    match &resource.text {
+        Some(text) => text.clone(),
+        None => anstream::adapter::strip_str(&contents(resource)).to_string(),
+    }
+}
+
+/// Joins the parts, one below the other. Unless all is text, the last line gets an end.
+pub(crate) fn joined(mut parts: Vec<String>, is_text: bool) -> String {
+    parts.retain(|part| !part.is_empty());
+    let mut all = parts.join("\n");
+    if !is_text && !all.is_empty() && !all.ends_with('\n') {
+        all.push('\n');
+    }
+    all
+}
+
+fn is_text(content: &Content) -> bool {
+    match content {
+        Content::Text { .. } => true,
+        Content::Resource { resource } => resource.text.is_some(),
+        _ => false,
+    }
+}
+
+fn has_text(outcome: &ToolOutcome) -> bool {
+    outcome.content.iter().any(|content| matches!(content, Content::Text { text } if !text.trim().is_empty()))
+}
+
+/// One piece of content.
+pub(crate) fn content(content: &Content) -> String {
+    match content {
+        Content::Text { text } => text::for_terminal(text).into_owned(),
+        Content::Image { data, mime_type } => label("image", Some(mime_type), base64_bytes(data)),
+        Content::Audio { data, mime_type } => label("audio", Some(mime_type), base64_bytes(data)),
+        Content::Resource { resource } => contents(resource),
+        Content::ResourceLink { uri, name, .. } => {
+            let name = name.as_deref().unwrap_or_default();
+            let words = format!("[link {} {}]", text::for_line(name), text::for_line(uri));
+            paint(Tone::Faint, &words.replace("  ", " "))
+        }
+        Content::Other(value) => json(value),
+        _ => paint(Tone::Faint, "[content of an unknown kind]"),
+    }
+}
+
+/// The contents of a resource: its text, or a word about its bytes.
+pub(crate) fn contents(resource: &ResourceContents) -> String {
+    let ResourceContents { mime_type, text: as_text, blob, .. } = resource;
+    match (as_text, blob) {
+        (Some(text), _) => text::for_terminal(text).into_owned(),
+        (None, blob) => {
+            let bytes = blob.as_deref().map_or(0, base64_bytes);
+            label("resource", mime_type.as_deref(), bytes)
+        }
+    }
+}
+
+/// JSON for people.
+pub(crate) fn json(value: &Value) -> String {
+    text::for_terminal(&pretty(value)).into_owned()
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// `[image image/png, 12 kB]`
+pub(crate) fn label(kind: &str, media_type: Option<&str>, bytes: u64) -> String {
+    let media_type = media_type.map_or_else(String::new, |of| format!(" {}", text::for_line(of)));
+    paint(Tone::Faint, &format!("[{kind}{media_type}, {}]", size(bytes)))
+}
+
+/// How many bytes Base64 text stands for.
+pub(crate) fn base64_bytes(encoded: &str) -> u64 {
+    let digits = encoded.trim_end().trim_end_matches('=').len() as u64;
+    digits * 3 / 4
+}

@@ -1,0 +1,129 @@
+//! The output of `call` and `read`: a page for people at a terminal, and everywhere else the bytes of the text as they
+//! came.
+
+use std::path::Path;
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+
+use super::call::render::Raw;
+use crate::{
+    error::{Exit, Failure},
+    output,
+    screen::Screen,
+};
+
+/// Base64 with padding or without: servers write both.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The output as a page for people, and for other programs.
+pub(crate) struct Pages {
+    /// With what a terminal would obey escaped.
+    pub(crate) shown: String,
+    /// Exactly as it came; `None` when it is only for people, such as the words of a tool that failed.
+    pub(crate) plain: Option<String>,
+}
+
+/// Shows a result whose pieces look like `pages`, or puts it into `output`.
+///
+/// A file gets the one piece that is no text, and the text of the others goes to stderr; where all are text, it gets
+/// them. Without a file, a result of bytes alone goes to stdout as it is, unless that is a terminal.
+///
+/// # Errors
+/// When it cannot be written, or more than one piece is no text: one file cannot hold them. The page is shown even
+/// then, because a call that was made is not repeated to see its result.
+pub(crate) async fn give(
+    pieces: &[Raw<'_>],
+    Pages { shown: page, plain }: Pages,
+    output: Option<&Path>,
+    screen: &Screen,
+) -> Result<(), Failure> {
+    // What a terminal would obey is never sent there.
+    let output = output.filter(|file| !(output::is_stdout(file) && screen.is_terminal()));
+    let Some(file) = output else {
+        return match pieces {
+            [Raw::Bytes(encoded)] if !screen.is_terminal() => match BASE64.decode(encoded) {
+                Ok(bytes) => screen.bytes(bytes, None).await,
+                Err(_) => screen.verbatim(page).await,
+            },
+            _ if !screen.is_terminal() && plain.is_some() => {
+                screen.bytes(plain.unwrap_or_default().into_bytes(), None).await
+            }
+            pieces => {
+                screen.verbatim(page).await?;
+                if screen.is_terminal() && pieces.iter().any(is_bytes) {
+                    screen.note("`-o FILE` writes what is no text into a file");
+                }
+                Ok(())
+            }
+        };
+    };
+    let content = match content(pieces) {
+        Ok(content) => content,
+        Err(failure) => {
+            screen.verbatim(page).await?;
+            return Err(failure);
+        }
+    };
+    if pieces.len() > 1 && pieces.iter().any(is_bytes) {
+        screen.aside(&page);
+    }
+    let file = Some(file).filter(|file| !output::is_stdout(file));
+    screen.bytes(content, file).await?;
+    if let Some(file) = file {
+        screen.note(&format!("wrote {}", file.display()));
+    }
+    Ok(())
+}
+
+fn is_bytes(piece: &Raw<'_>) -> bool {
+    matches!(piece, Raw::Bytes(_))
+}
+
+/// What a file gets of them.
+fn content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
+    let encoded: Vec<&str> =
+        pieces.iter().filter_map(|piece| if let Raw::Bytes(encoded) = piece { Some(*encoded) } else { None }).collect();
+    match encoded.as_slice() {
+        [] => {
+            let texts =
+                pieces.iter().filter_map(|piece| if let Raw::Text(text) = piece { Some(&**text) } else { None });
+            Ok(texts.collect::<Vec<_>>().join("\n").into_bytes())
+        }
+        [only] => BASE64.decode(only).map_err(|_| {
+            Failure::new(Exit::Other, "BAD_CONTENT", "the server sent bytes that are no Base64, and cannot be decoded")
+                .hint("`--json` shows them as they came")
+        }),
+        several => {
+            let message = format!("{} pieces of the result are no text, and one file holds one", several.len());
+            Err(Failure::new(Exit::Other, "SEVERAL_CONTENTS", message).hint("`--json` prints them all, in Base64"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(pieces: &[Raw<'_>]) -> &'static str {
+        content(pieces).unwrap_err().code
+    }
+
+    #[test]
+    fn a_file_gets_the_one_piece_that_is_no_text_or_all_text() {
+        let text = |text: &'static str| Raw::Text(text.into());
+        assert_eq!(content(&[text("a\u{1b}[m\r\n")]).unwrap(), b"a\x1b[m\r\n", "as it is");
+        assert_eq!(content(&[text("a"), text("b")]).unwrap(), b"a\nb");
+        assert_eq!(content(&[]).unwrap(), b"");
+        for encoded in ["AAH/Ag==", "AAH/Ag"] {
+            assert_eq!(content(&[text("a"), Raw::Bytes(encoded)]).unwrap(), [0, 1, 255, 2]);
+        }
+        assert_eq!(code(&[Raw::Bytes("AAEC"), Raw::Bytes("AAEC")]), "SEVERAL_CONTENTS");
+        assert_eq!(code(&[Raw::Bytes("no base64")]), "BAD_CONTENT");
+    }
+}

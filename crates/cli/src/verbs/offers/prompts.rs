@@ -1,0 +1,93 @@
+//! `toolrack prompts` and `toolrack prompt`
+
+pub(crate) mod render;
+
+use clap::Args;
+use futures::future::join_all;
+use toolrack_host::{Host, ServerName};
+
+use crate::{
+    args::ServersArgs,
+    arguments,
+    error::{Exit, Failure},
+    verbs::reach::{self, Meant},
+    wire::World,
+};
+use render::{FilledDocument, Offer};
+
+/// `prompt`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack prompt github/summarize_issue number=7")]
+pub(crate) struct PromptArgs {
+    /// Which prompt: server/prompt
+    #[arg(value_name = "PROMPT")]
+    pub(crate) selector: String,
+
+    /// Its arguments: NAME=VALUE
+    #[arg(value_name = "NAME=VALUE")]
+    pub(crate) arguments: Vec<String>,
+}
+
+pub(crate) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
+    let host = reach::looked_at(world, &world.load().await?, &args.servers).await?;
+    let mut complaints = reach::complaints(&host, &args.servers);
+    let (offers, failures) = offers(&host, &reach::connected(&host)).await;
+    complaints.extend(failures);
+    if world.screen.json() {
+        let warnings = reach::messages(&complaints);
+        let document = render::document(&offers, &warnings);
+        world.screen.document(&document).await?;
+    } else {
+        let page = render::page(&offers);
+        if page.is_empty() && complaints.is_empty() {
+            world.screen.note("there are no prompts");
+        }
+        world.screen.page(page).await?;
+    }
+    reach::conclude(world, complaints, &args.servers)
+}
+
+/// What `servers` have, and the failures of those that do not answer.
+pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
+    let answers = join_all(servers.iter().map(|server| host.prompts(server.as_str()))).await;
+    let (mut offers, mut failures) = (Vec::new(), Vec::new());
+    for (server, answer) in servers.iter().zip(answers) {
+        match answer {
+            Ok(prompts) => offers.push(Offer { server: server.to_string(), prompts }),
+            Err(error) => failures.push(Failure::of_call(&error)),
+        }
+    }
+    (offers, failures)
+}
+
+pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {
+    let given = arguments::parse(&args.arguments).and_then(arguments::texts)?;
+    let loaded = world.load().await?;
+    let meant = match args.selector.split_once('/') {
+        // For a server that does not exist, the connection reports it.
+        Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
+        None => match Meant::by(&args.selector, &loaded)? {
+            Meant::Of { server, tool } if !tool.is_empty() => Some((server.to_string(), tool)),
+            _ => None,
+        },
+    };
+    let Some((server, prompt)) = meant else {
+        return Err(Failure::usage(format!("`{}` names no prompt: write server/prompt", args.selector))
+            .hint("`toolrack prompts` shows all prompts"));
+    };
+    let (host, server) = reach::connect_to(world, &loaded, &server).await?;
+    let filled = host.get_prompt(server.as_str(), &prompt, &given).await.map_err(|error| Failure::of_call(&error))?;
+    if world.screen.json() {
+        let document = FilledDocument {
+            server: server.as_str(),
+            prompt: &prompt,
+            description: filled.description.as_deref(),
+            messages: &filled.messages,
+        };
+        world.screen.document(&document).await?;
+    } else {
+        world.screen.verbatim(render::filled_page(&filled)).await?;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,101 @@
+//! Prompts, and prompts filled in.
+
+use serde::Serialize;
+use toolrack_host::{
+    mcp::{Prompt, PromptMessage, PromptResult},
+    text,
+};
+
+use crate::{
+    render::{Tone, one_line, paint},
+    verbs::offers::call::render as call,
+};
+
+/// What one server offers.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) server: String,
+    pub(crate) prompts: Vec<Prompt>,
+}
+
+/// `prompts --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    prompts: Vec<OfServer<'a>>,
+    warnings: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct OfServer<'a> {
+    server: &'a str,
+    #[serde(flatten)]
+    prompt: &'a Prompt,
+}
+
+/// What `prompts --json` prints.
+pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
+    let prompts = offers
+        .iter()
+        .flat_map(|offer| {
+            let server = offer.server.as_str();
+            let prompts = offer.prompts.iter();
+            prompts.map(move |prompt| OfServer { server, prompt })
+        })
+        .collect();
+    Document { prompts, warnings }
+}
+
+/// The prompts of each server below its name.
+pub(crate) fn page(offers: &[Offer]) -> String {
+    let mut lines = Vec::new();
+    for offer in offers.iter().filter(|offer| !offer.prompts.is_empty()) {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        lines.push(paint(Tone::Strong, &offer.server));
+        for prompt in &offer.prompts {
+            lines.push(format!("  {}", signature(prompt)));
+            let about = prompt.description.as_deref().or(prompt.title.as_deref());
+            if let Some(first) = about.and_then(|words| words.trim().lines().next()) {
+                let first = text::for_line(first);
+                lines.push(one_line(&paint(Tone::Faint, &format!("      {first}"))));
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+/// `greet(name, style?)`: the arguments of a prompt are all text.
+fn signature(prompt: &Prompt) -> String {
+    let arguments: Vec<_> = prompt
+        .arguments
+        .iter()
+        .map(|argument| {
+            let mark = if argument.required { "" } else { "?" };
+            format!("{}{mark}", text::for_line(&argument.name))
+        })
+        .collect();
+    format!("{}({})", text::for_line(&prompt.name), arguments.join(", "))
+}
+
+/// `prompt --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct FilledDocument<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) prompt: &'a str,
+    pub(crate) description: Option<&'a str>,
+    pub(crate) messages: &'a [PromptMessage],
+}
+
+/// The messages of a prompt, each below the role that says it.
+pub(crate) fn filled_page(result: &PromptResult) -> String {
+    let parts: Vec<_> = result
+        .messages
+        .iter()
+        .map(|message| {
+            let role = format!("{}:", text::for_line(&message.role));
+            format!("{}\n{}", paint(Tone::Strong, &role), call::content(&message.content))
+        })
+        .collect();
+    parts.join("\n\n")
+}

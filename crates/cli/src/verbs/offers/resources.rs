@@ -1,0 +1,91 @@
+//! `toolrack resources` and `toolrack read`
+
+pub(crate) mod render;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use futures::future::join_all;
+use toolrack_host::{Host, ServerName};
+
+use super::{call, given};
+use crate::{
+    args::ServersArgs,
+    error::{Exit, Failure},
+    verbs::reach,
+    wire::World,
+};
+use render::{Offer, ReadDocument};
+
+/// `read`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack read docs file:///readme.md
+  toolrack read docs file:///logo.png -o logo.png")]
+pub(crate) struct ReadArgs {
+    /// Which server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+
+    /// Which resource
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+
+    /// Write it into this file as it is, decoded if it is no text; - for stdout
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+pub(crate) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
+    let host = reach::looked_at(world, &world.load().await?, &args.servers).await?;
+    let mut complaints = reach::complaints(&host, &args.servers);
+    let (offers, failures) = offers(&host, &reach::connected(&host)).await;
+    complaints.extend(failures);
+    if world.screen.json() {
+        let warnings = reach::messages(&complaints);
+        let document = render::document(&offers, &warnings);
+        world.screen.document(&document).await?;
+    } else {
+        let page = render::page(&offers);
+        if page.is_empty() && complaints.is_empty() {
+            world.screen.note("there are no resources");
+        }
+        world.screen.page(page).await?;
+    }
+    reach::conclude(world, complaints, &args.servers)
+}
+
+/// What `servers` have, and the failures of those that do not answer.
+pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
+    let (mut offers, mut failures) = (Vec::new(), Vec::new());
+    for answer in join_all(servers.iter().map(|server| offer(host, server))).await {
+        match answer {
+            Ok(offer) => offers.push(offer),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (offers, failures)
+}
+
+async fn offer(host: &Host, server: &ServerName) -> Result<Offer, Failure> {
+    let (resources, templates) =
+        futures::future::try_join(host.resources(server.as_str()), host.resource_templates(server.as_str()))
+            .await
+            .map_err(|error| Failure::of_call(&error))?;
+    Ok(Offer { server: server.to_string(), resources, templates })
+}
+
+pub(crate) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure> {
+    let (host, server) = reach::connect_to(world, &world.load().await?, &args.server).await?;
+    let contents = host.read_resource(server.as_str(), &args.uri).await.map_err(|error| Failure::of_call(&error))?;
+    if world.screen.json() {
+        let document = ReadDocument { server: server.as_str(), uri: &args.uri, contents: &contents };
+        world.screen.document(&document).await?;
+    } else {
+        let pieces: Vec<_> = contents.iter().map(call::render::raw_contents).collect();
+        let plain = Some(render::read_plain(&contents));
+        let pages = given::Pages { shown: render::read_page(&contents), plain };
+        given::give(&pieces, pages, args.output.as_deref(), &world.screen).await?;
+    }
+    Ok(Exit::Ok)
+}

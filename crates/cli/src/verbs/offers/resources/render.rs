@@ -1,0 +1,122 @@
+//! Resources and resource templates.
+
+use serde::Serialize;
+use toolrack_host::{
+    mcp::{Resource, ResourceContents, ResourceTemplate},
+    text,
+};
+
+use crate::{
+    render::{Tone, one_line, paint, size},
+    verbs::offers::call::render as call,
+};
+
+/// What one server offers.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) server: String,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) templates: Vec<ResourceTemplate>,
+}
+
+/// `resources --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    resources: Vec<Of<'a, Resource>>,
+    templates: Vec<Of<'a, ResourceTemplate>>,
+    warnings: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct Of<'a, T> {
+    server: &'a str,
+    #[serde(flatten)]
+    item: &'a T,
+}
+
+/// What `resources --json` prints.
+pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
+    fn all<'a, T>(offers: &'a [Offer], of: impl Fn(&'a Offer) -> &'a [T]) -> Vec<Of<'a, T>> {
+        offers
+            .iter()
+            .flat_map(|offer| {
+                let server = offer.server.as_str();
+                of(offer).iter().map(move |item| Of { server, item })
+            })
+            .collect()
+    }
+    Document {
+        resources: all(offers, |offer| &offer.resources),
+        templates: all(offers, |offer| &offer.templates),
+        warnings,
+    }
+}
+
+/// The resources of each server below its name, then its templates.
+pub(crate) fn page(offers: &[Offer]) -> String {
+    let mut lines = Vec::new();
+    for offer in offers {
+        if offer.resources.is_empty() && offer.templates.is_empty() {
+            continue;
+        }
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        lines.push(paint(Tone::Strong, &offer.server));
+        for resource in &offer.resources {
+            let facts: Vec<String> =
+                [resource.mime_type.clone(), resource.size.map(size)].into_iter().flatten().collect();
+            push(&mut lines, &resource.uri, &facts.join(", "));
+            let title = resource.title.as_deref().unwrap_or(&resource.name);
+            push_about(&mut lines, title, resource.description.as_deref());
+        }
+        for template in &offer.templates {
+            let kind = template.mime_type.clone().unwrap_or_default();
+            push(&mut lines, &template.uri_template, &kind);
+            let title = template.title.as_deref().unwrap_or(&template.name);
+            push_about(&mut lines, title, template.description.as_deref());
+        }
+    }
+    lines.join("\n")
+}
+
+fn push(lines: &mut Vec<String>, uri: &str, facts: &str) {
+    let facts = if facts.is_empty() {
+        String::new()
+    } else {
+        format!("  {}", paint(Tone::Faint, &format!("[{}]", text::for_line(facts))))
+    };
+    lines.push(format!("  {}{facts}", text::for_line(uri)));
+}
+
+fn push_about(lines: &mut Vec<String>, title: &str, description: Option<&str>) {
+    let first = description.and_then(|words| words.trim().lines().next()).unwrap_or_default();
+    let about = match (title, first) {
+        ("", "") => return,
+        (title, "") => title.to_owned(),
+        ("", first) => first.to_owned(),
+        (title, first) => format!("{title}: {first}"),
+    };
+    let about = format!("      {}", text::for_line(&about));
+    lines.push(one_line(&paint(Tone::Faint, &about)));
+}
+
+/// `read --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReadDocument<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) uri: &'a str,
+    pub(crate) contents: &'a [ResourceContents],
+}
+
+/// The contents of a resource, one after the other.
+pub(crate) fn read_page(contents: &[ResourceContents]) -> String {
+    let parts: Vec<_> = contents.iter().map(call::contents).collect();
+    parts.join("\n")
+}
+
+/// The same for a file or another program, every text exactly as it came.
+pub(crate) fn read_plain(contents: &[ResourceContents]) -> String {
+    let parts = contents.iter().map(call::plain_contents).collect();
+    call::joined(parts, contents.iter().all(|part| part.text.is_some()))
+}

@@ -1,0 +1,159 @@
+//! `toolrack tools`
+
+mod one;
+pub(crate) mod render;
+
+use clap::Args;
+use toolrack_config::Loaded;
+use toolrack_host::{Catalog, CatalogTool, Host, Selection, text};
+
+use super::call;
+use crate::{
+    error::{Exit, Failure, out_of_quarantine},
+    verbs::{reach, safety::policy},
+    wire::World,
+};
+use render::Shown;
+
+/// `tools`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack tools
+  toolrack tools --search 'rename a file'
+  toolrack tools github --search 'create issue' --limit 3
+  toolrack tools fs --schema
+  toolrack tools fs/read_text_file")]
+pub(crate) struct ToolsArgs {
+    /// Only these servers; the others are not started. Or one tool, to show all of it
+    #[arg(value_name = "SERVER | TOOL")]
+    pub(crate) servers: Vec<String>,
+
+    /// Only tools that fit these words, the best first: a task as you would say it, or parts of a name
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) search: Option<String>,
+
+    /// Show at most this many of the tools that are found
+    #[arg(long, value_name = "COUNT", default_value_t = 10, requires = "search")]
+    pub(crate) limit: usize,
+
+    /// Show the JSON Schema of the arguments too
+    #[arg(long)]
+    pub(crate) schema: bool,
+
+    /// Show long descriptions of a tool, its arguments and its server whole
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure> {
+    let named = &args.servers;
+    let loaded = world.load().await?;
+    match named.as_slice() {
+        [word] if loaded.entry(word).is_none() => return one(word, &args, &loaded, world).await,
+        words => {
+            let tool = words.iter().find(|word| word.contains('/') && loaded.entry(word).is_none());
+            if let Some(tool) = tool {
+                return Err(Failure::usage(format!("`{tool}` is a tool, and one is shown at a time"))
+                    .hint(format!("toolrack tools {tool}")));
+            }
+        }
+    }
+    let host = reach::looked_at(world, &loaded, named).await?;
+    let servers = host.status();
+    let complaints = reach::complaints(&host, named);
+    let catalog = host.catalog();
+    let found = match &args.search {
+        Some(words) => search(&host, words, args.limit, &Selection::all()).await,
+        None => all(&catalog),
+    };
+    let none = found.is_empty().then(|| nothing(&catalog, args.search.as_deref()));
+    if world.screen.json() {
+        let mut warnings = reach::messages(&complaints);
+        warnings.extend(servers.iter().flat_map(|server| server.warnings.clone()));
+        warnings.extend(none.filter(|_| args.search.is_some()));
+        world.screen.document(&render::document(&found, &servers, &warnings)).await?;
+    } else {
+        // For all servers at once, their tools are enough.
+        let telling = if named.is_empty() { &[] } else { servers.as_slice() };
+        let page = match args.search {
+            Some(_) => render::ranked(&found, args.schema),
+            None => render::page(&found, telling, (args.schema, args.full)),
+        };
+        world.screen.page(page).await?;
+        for server in &servers {
+            for warning in &server.warnings {
+                world.screen.warning(&format!("`{}`: {warning}", server.name));
+            }
+        }
+        if let Some(none) = none.filter(|_| args.search.is_some() || complaints.is_empty()) {
+            world.screen.note(&none);
+        }
+    }
+    reach::conclude(world, complaints, named)
+}
+
+/// Shows the tool that is called `word`, as a call would name it.
+async fn one(word: &str, args: &ToolsArgs, loaded: &Loaded, world: &World) -> Result<Exit, Failure> {
+    if args.search.is_some() {
+        return Err(reach::no_such_server(word, loaded, Exit::Usage));
+    }
+    let (host, found) = match call::named(word, loaded, world).await {
+        // It may also have been meant for a server.
+        Err(failure) if failure.code == "UNKNOWN_TOOL" && failure.server.is_none() => {
+            let no_server = reach::no_such_server(word, loaded, Exit::Usage);
+            if no_server.code != "UNKNOWN_SERVER" {
+                return Err(no_server);
+            }
+            let is_near = no_server.hint.as_ref().is_some_and(|hint| hint.starts_with("did you mean"));
+            let hint = if is_near { no_server.hint.clone() } else { failure.hint };
+            return Err(Failure { message: format!("there is no server and no tool `{word}`"), hint, ..no_server });
+        }
+        found => found?,
+    };
+    let selector = found.selector();
+    if host.catalog().in_quarantine(&selector).is_some() {
+        let message = format!("`{selector}` is in quarantine: it is not as it is pinned");
+        return Err(Failure::new(Exit::NotTrusted, "QUARANTINED", message)
+            .hint(out_of_quarantine(&selector))
+            .server(found.server.as_str())
+            .tool(&found.tool().name));
+    }
+    let judged = policy::of_a_model(&found, loaded);
+    if world.screen.json() {
+        let servers: Vec<_> = host.status().into_iter().filter(|server| server.name == found.server).collect();
+        let warnings: Vec<_> = servers.iter().flat_map(|server| server.warnings.clone()).collect();
+        world.screen.document(&render::one(&found, &judged, &servers, &warnings)).await?;
+    } else {
+        world.screen.page(one::page(&found, &judged, (args.schema, args.full))).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Every tool, by server.
+pub(crate) fn all(catalog: &Catalog) -> Vec<Shown> {
+    let mut tools: Vec<CatalogTool> = catalog.tools().cloned().collect();
+    tools.sort_by(|a, b| a.server.cmp(&b.server));
+    tools.into_iter().map(|tool| Shown { tool, score: None }).collect()
+}
+
+/// The tools that fit, the best first.
+pub(crate) async fn search(host: &Host, words: &str, limit: usize, of: &Selection) -> Vec<Shown> {
+    let hits = host.search(words, limit, of).await;
+    hits.into_iter().map(|hit| Shown { tool: hit.tool, score: Some(hit.score) }).collect()
+}
+
+/// What to print when no tool is shown, with the names that were perhaps meant.
+fn nothing(catalog: &Catalog, searched: Option<&str>) -> String {
+    let Some(words) = searched else {
+        return "there are no tools".to_owned();
+    };
+    let none = format!("no tool fits `{}`", text::for_line(&text::clip(words, 200)));
+    let similar = catalog.select(words).err().map(|unknown| unknown.suggestions).unwrap_or_default();
+    match similar.as_slice() {
+        [] => none,
+        names => format!(
+            "{none}; did you mean {}?",
+            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
+        ),
+    }
+}

@@ -1,0 +1,80 @@
+//! One tool, whole.
+
+use serde_json::Value;
+use toolrack_host::{CatalogTool, text};
+
+use super::render::badge;
+use crate::{
+    arguments::{Listed, listed},
+    render::{Cell, Tone, columns, count, excerpt, one_line, paint},
+    verbs::safety::policy::render::{Judged, claimed},
+};
+
+/// Arguments that are shown unless all is wanted.
+const ARGUMENTS: usize = 50;
+/// Bytes of a default or a description of an argument that are shown unless all is wanted.
+const FIELD: usize = 300;
+
+/// Everything that its server says of it, and the verdict on a model's call.
+///
+/// Unless `is_full`, long descriptions are cut, so that what stands above them stays in sight.
+pub(crate) fn page(entry: &CatalogTool, judged: &Judged, (with_schema, is_full): (bool, bool)) -> String {
+    let tool = entry.tool();
+    let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
+    let badge = badge(&tool.annotations)
+        .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
+    let name = paint(Tone::Strong, &text::for_line(&entry.selector()));
+    let mut lines = vec![format!("{name}  {}{badge}", paint(Tone::Faint, &entry.name))];
+    let title = tool.title.as_deref().or(tool.annotations.title.as_deref());
+    lines.extend(title.map(|title| one_line(&format!("  {}", text::for_line(title)))));
+    let all = format!("toolrack tools {} --full", text::for_line(&entry.selector()));
+    let description = tool.description.as_deref().unwrap_or_default().trim();
+    let description = match is_full {
+        true => text::for_terminal(description).lines().map(str::to_owned).collect(),
+        false => excerpt::lines(description, &all),
+    };
+    lines.extend(description.iter().map(|line| format!("  {line}")));
+    lines.push(String::new());
+    let arguments = listed(&schema);
+    if arguments.is_empty() {
+        lines.push(paint(Tone::Faint, "it names no arguments"));
+    } else {
+        let shown = if is_full { arguments.len() } else { arguments.len().min(ARGUMENTS) };
+        let rows: Vec<_> = arguments[..shown].iter().map(|argument| row(argument, is_full)).collect();
+        lines.extend(columns(&rows));
+        if shown < arguments.len() {
+            let left = count(arguments.len() - shown, "argument");
+            lines.push(paint(Tone::Faint, &format!("… and {left} more: `{all}` shows all of them")));
+        }
+    }
+    lines.push(String::new());
+    lines.push(judged.line("a model's call"));
+    lines.push(claimed(Some(&tool.annotations)));
+    if with_schema {
+        let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
+        lines.push(String::new());
+        lines.extend(text::for_terminal(&schema).lines().map(str::to_owned));
+    }
+    lines.join("\n")
+}
+
+/// Its name, its type, whether it may be left out, and what it is for.
+fn row(argument: &Listed, is_full: bool) -> Vec<Cell> {
+    let safe = |foreign: &str| excerpt::line(foreign, if is_full { usize::MAX } else { FIELD });
+    let need = match (&argument.default, argument.required) {
+        (None, true) => "needed".to_owned(),
+        (None, false) => String::new(),
+        (Some(default), true) => format!("needed, default {}", safe(default)),
+        (Some(default), false) => format!("default {}", safe(default)),
+    };
+    let about = argument.about.as_deref().unwrap_or_default();
+    let words = [
+        (Tone::Plain, " ".to_owned()),
+        (Tone::Strong, text::for_line(&argument.name).into_owned()),
+        (Tone::Plain, safe(&argument.expected)),
+        (Tone::Faint, need),
+        (Tone::Faint, safe(about)),
+    ];
+    let said = words.iter().rposition(|(_, words)| !words.is_empty()).map_or(0, |last| last + 1);
+    words.into_iter().take(said).map(|(tone, words)| Cell::new(tone, words)).collect()
+}

@@ -1,0 +1,146 @@
+//! Tools and what they take.
+
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
+use toolrack_host::{CatalogTool, ServerStatus, mcp::Annotations, signature, text};
+
+use crate::{
+    render::{Tone, count, one_line, paint},
+    verbs::{look::test::render::instructions, safety::policy::render::Judged},
+};
+
+/// A tool that is shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) tool: CatalogTool,
+    /// How well it fits what was searched for.
+    pub(crate) score: Option<f32>,
+}
+
+/// `tools --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    tools: Vec<Tool<'a>>,
+    /// The servers that tell models something about themselves.
+    servers: Vec<Server<'a>>,
+    warnings: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct Server<'a> {
+    name: &'a str,
+    instructions: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    server: &'a str,
+    tool: &'a str,
+    title: Option<&'a str>,
+    description: Option<&'a str>,
+    input_schema: &'a RawValue,
+    annotations: &'a Annotations,
+    tokens: usize,
+    score: Option<f32>,
+    /// The verdict, for a tool that was asked for by its name.
+    policy: Option<&'a Judged>,
+}
+
+/// What `tools --json` prints.
+pub(crate) fn document<'a>(tools: &'a [Shown], servers: &'a [ServerStatus], warnings: &'a [String]) -> Document<'a> {
+    let tools = tools.iter().map(|shown| as_json(&shown.tool, shown.score, None)).collect();
+    Document { tools, servers: telling(servers), warnings }
+}
+
+fn telling(servers: &[ServerStatus]) -> Vec<Server<'_>> {
+    let told = |of: &'_ ServerStatus| of.instructions.as_deref().is_some_and(|said| !said.trim().is_empty());
+    let servers = servers.iter().filter(|of| told(of));
+    servers
+        .map(|of| Server { name: of.name.as_str(), instructions: of.instructions.as_deref().unwrap_or_default() })
+        .collect()
+}
+
+/// What `tools --json` prints of the one tool that was named.
+pub(crate) fn one<'a>(
+    tool: &'a CatalogTool,
+    judged: &'a Judged,
+    servers: &'a [ServerStatus],
+    warnings: &'a [String],
+) -> Document<'a> {
+    Document { tools: vec![as_json(tool, None, Some(judged))], servers: telling(servers), warnings }
+}
+
+fn as_json<'a>(entry: &'a CatalogTool, score: Option<f32>, policy: Option<&'a Judged>) -> Tool<'a> {
+    let tool = entry.tool();
+    Tool {
+        name: &entry.name,
+        server: entry.server.as_str(),
+        tool: &tool.name,
+        title: tool.title.as_deref().or(tool.annotations.title.as_deref()),
+        description: tool.description.as_deref(),
+        input_schema: &tool.input_schema,
+        annotations: &tool.annotations,
+        tokens: entry.tokens(),
+        score,
+        policy,
+    }
+}
+
+/// The tools of each server below its name: signature, badges, the first line of the description.
+///
+/// `tools` are in the order of their servers. What each of `servers` tells models about itself stands below its name.
+pub(crate) fn page(tools: &[Shown], servers: &[ServerStatus], (with_schema, is_full): (bool, bool)) -> String {
+    let mut lines = Vec::new();
+    for of_server in tools.chunk_by(|a, b| a.tool.server == b.tool.server) {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        let tokens: usize = of_server.iter().map(|entry| entry.tool.tokens()).sum();
+        let about = format!("({}, about {})", count(of_server.len(), "tool"), count(tokens, "token"));
+        let name = of_server.first().map_or("", |entry| entry.tool.server.as_str());
+        lines.push(format!("{} {}", paint(Tone::Strong, name), paint(Tone::Faint, &about)));
+        let status = servers.iter().find(|status| status.name.as_str() == name);
+        lines.extend(instructions(name, status.and_then(|status| status.instructions.as_deref()), is_full));
+        for entry in of_server {
+            lines.extend(of_tool(&entry.tool, &entry.tool.tool().name, "  ", with_schema));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Tools of any server in their order, each with its server.
+pub(crate) fn ranked(tools: &[Shown], with_schema: bool) -> String {
+    let lines = tools.iter().flat_map(|Shown { tool, .. }| of_tool(tool, &tool.selector(), "", with_schema));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A tool under the name to show, indented by `indent`.
+fn of_tool(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> Vec<String> {
+    let schema: Value = serde_json::from_str(entry.tool().input_schema.get()).unwrap_or_default();
+    let badge = badge(&entry.tool().annotations)
+        .map_or_else(String::new, |(tone, words)| format!("  {}", paint(tone, &format!("[{words}]"))));
+    let mut lines = vec![format!("{indent}{}{badge}", signature(name, &schema))];
+    let description = entry.tool().description.as_deref().unwrap_or_default().trim();
+    if let Some(first) = description.lines().next() {
+        let first = format!("{indent}    {}", text::for_line(first.trim()));
+        lines.push(one_line(&paint(Tone::Faint, &first)));
+    }
+    if with_schema {
+        let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
+        let shown = text::for_terminal(&schema);
+        lines.extend(shown.lines().map(|line| format!("{indent}    {line}")));
+    }
+    lines
+}
+
+/// What the server claims about the tool, in a word.
+pub(crate) fn badge(claims: &Annotations) -> Option<(Tone, &'static str)> {
+    if claims.read_only == Some(true) {
+        Some((Tone::Good, "read-only"))
+    } else if claims.destructive == Some(true) {
+        Some((Tone::Bad, "destructive"))
+    } else {
+        None
+    }
+}

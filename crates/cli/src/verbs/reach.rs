@@ -1,0 +1,193 @@
+//! From the words of a verb to the servers that it is about, and to what it says of those that it cannot use.
+
+use std::collections::BTreeSet;
+
+use toolrack_config::Loaded;
+use toolrack_host::{Dashes, Desired, Host, NameStyle, Naming, ServerName, ServerStatus, State};
+
+use crate::{
+    error::{Exit, Failure},
+    suggest,
+    wire::World,
+};
+
+/// The desired servers without those that were not named; all of them when none was.
+///
+/// # Errors
+/// When a named server does not exist, or its entry is broken.
+pub(crate) fn only(loaded: &Loaded, named: &[String]) -> Result<Desired, Failure> {
+    for name in named {
+        if !loaded.desired.contains_key(name.as_str()) {
+            return Err(no_such_server(name, loaded, Exit::Usage));
+        }
+    }
+    let mut desired = loaded.desired.clone();
+    if !named.is_empty() {
+        desired.retain(|name, _| named.iter().any(|named| named == name.as_str()));
+    }
+    Ok(desired)
+}
+
+/// Connects the `named` servers; when none is named, all of them as they are: those that cannot be used are shown as
+/// such, and a daemon that has tried them knows as much as another attempt would tell.
+///
+/// # Errors
+/// As [`only`] and [`World::connect`].
+pub(crate) async fn looked_at(world: &World, loaded: &Loaded, named: &[String]) -> Result<Host, Failure> {
+    let desired = only(loaded, named)?;
+    if named.is_empty() { world.look_at(desired).await } else { world.connect(desired).await }
+}
+
+/// The failure for a name that no server has, or whose entry is broken.
+pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure {
+    if let Some(entry) = loaded.entry(name) {
+        let line = entry.line.map_or_else(String::new, |line| format!(":{line}"));
+        let source = &entry.source;
+        return Failure::config(format!("the entry of `{name}` is broken ({source}{line})"))
+            .hint("correct what is reported above")
+            .server(name);
+    }
+    if !loaded.is_whole {
+        return Failure::config(format!("there is no server `{name}` in the files that could be read"))
+            .hint("correct what is reported above")
+            .server(name);
+    }
+    let known = loaded.desired.keys().map(ServerName::as_str);
+    let hint = match suggest::closest(name, known) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "`toolrack list` shows all servers".to_owned(),
+    };
+    Failure::new(exit, "UNKNOWN_SERVER", format!("there is no server `{name}`")).hint(hint).server(name)
+}
+
+/// What a selector means, as far as the configuration tells. It is resolved once and passed on as this.
+pub(crate) enum Meant {
+    /// This tool of this server; the server itself where `tool` is empty.
+    Of { server: ServerName, tool: String },
+    /// A name as a model sees it: only the catalog knows its server, which is one of these.
+    Name(BTreeSet<ServerName>),
+}
+
+impl Meant {
+    /// What `selector` means: the server is what stands before the `/`, or before a `.` if a server is called that.
+    ///
+    /// # Errors
+    /// When a server is named that does not exist.
+    pub(crate) fn by(selector: &str, loaded: &Loaded) -> Result<Self, Failure> {
+        let known = |name: &str| {
+            let entry = loaded.desired.get_key_value(name);
+            entry.map(|(name, _)| name.clone())
+        };
+        if let Some((server, tool)) = selector.split_once('/') {
+            return match known(server) {
+                Some(server) => Ok(Self::Of { server, tool: tool.to_owned() }),
+                None => Err(no_such_server(server, loaded, Exit::Tool).tool(tool)),
+            };
+        }
+        if let Some(server) = known(selector) {
+            return Ok(Self::Of { server, tool: String::new() });
+        }
+        // The longest name wins: names may hold dots themselves.
+        let at_dot = selector.rmatch_indices('.').find_map(|(at, _)| Some((known(&selector[..at])?, at)));
+        if let Some((server, at)) = at_dot {
+            return Ok(Self::Of { server, tool: selector[at + 1..].to_owned() });
+        }
+        let servers = loaded.desired.keys();
+        // A style that hides the server says nothing about it.
+        let showing = NameStyle::PRESETS.into_iter().filter(NameStyle::is_stable);
+        let namings: Vec<_> = showing
+            .flat_map(|style| {
+                let naming = |dashes| Naming { style: style.clone(), dashes, ..Naming::default() };
+                [Dashes::Keep, Dashes::Underscore].map(naming)
+            })
+            .collect();
+        let owners =
+            servers.clone().filter(|server| namings.iter().any(|naming| naming.may_be_of(server.as_str(), selector)));
+        let owners: BTreeSet<_> = owners.cloned().collect();
+        Ok(Self::Name(if owners.is_empty() { servers.cloned().collect() } else { owners }))
+    }
+
+    /// The server, where the configuration alone tells which one it is.
+    pub(crate) fn server(&self) -> Option<&ServerName> {
+        match self {
+            Self::Of { server, .. } => Some(server),
+            Self::Name(_) => None,
+        }
+    }
+
+    /// Whether `server` can be the one that is meant. No other server is started or waited for.
+    pub(crate) fn may_be(&self, server: &ServerName) -> bool {
+        match self {
+            Self::Of { server: named, .. } => named == server,
+            Self::Name(owners) => owners.contains(server),
+        }
+    }
+}
+
+/// Why `server` cannot be used; `None` when it can, as far as its state tells.
+pub(crate) fn unusable(host: &Host, server: &ServerStatus) -> Option<Failure> {
+    match &server.state {
+        State::Connected { .. } | State::Idle { .. } => None,
+        State::ToolsFailed { error } => {
+            let name = &server.name;
+            let message = format!("`{name}` is connected, but its tools cannot be listed: {error}");
+            Some(Failure::new(Exit::Unreachable, "TOOLS_FAILED", message).server(name.as_str()))
+        }
+        _ => host.not_ready(&server.name).map(|error| Failure::of_call(&error)),
+    }
+}
+
+/// The failures of servers that were wanted and cannot be used. A disabled server was not wanted unless it is among
+/// `named`.
+pub(crate) fn complaints(host: &Host, named: &[String]) -> Vec<Failure> {
+    let is_wanted = |server: &ServerStatus| {
+        server.state != State::Disabled || named.iter().any(|name| name == server.name.as_str())
+    };
+    host.status().iter().filter(|server| is_wanted(server)).filter_map(|server| unusable(host, server)).collect()
+}
+
+/// The messages, for a JSON document.
+pub(crate) fn messages(complaints: &[Failure]) -> Vec<String> {
+    complaints.iter().map(|complaint| complaint.message.clone()).collect()
+}
+
+/// Ends a verb that shows what several servers offer.
+///
+/// Servers that cannot be used are warnings, because the others were shown; only when they were asked for by name do
+/// they fail the command.
+pub(crate) fn conclude(world: &World, complaints: Vec<Failure>, named: &[String]) -> Result<Exit, Failure> {
+    let mut complaints = complaints.into_iter();
+    let first = if named.is_empty() { None } else { complaints.next() };
+    // A JSON document contains them.
+    if !world.screen.json() {
+        complaints.for_each(|complaint| world.screen.warning(&complaint.message));
+    }
+    first.map_or(Ok(Exit::Ok), Err)
+}
+
+/// The servers that can be asked for resources and prompts: those that are connected.
+pub(crate) fn connected(host: &Host) -> Vec<ServerName> {
+    host.status()
+        .into_iter()
+        .filter(|server| matches!(server.state, State::Connected { .. } | State::ToolsFailed { .. }))
+        .map(|server| server.name)
+        .collect()
+}
+
+/// A host that runs `name` and nothing else.
+///
+/// # Errors
+/// When there is no such server or it cannot be used.
+pub(crate) async fn connect_to(world: &World, loaded: &Loaded, name: &str) -> Result<(Host, ServerName), Failure> {
+    let desired = only(loaded, &[name.to_owned()])?;
+    let host = world.connect(desired).await?;
+    let servers = host.status();
+    let Some(server) = servers.into_iter().find(|server| server.name.as_str() == name) else {
+        return Err(Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{name}` is not connected")));
+    };
+    match unusable(&host, &server) {
+        // Even without its tools, it may have what is asked for.
+        Some(failure) if !matches!(server.state, State::ToolsFailed { .. }) => Err(failure),
+        _ => Ok((host, server.name)),
+    }
+}

@@ -1,0 +1,137 @@
+//! `toolrack audit list`, `verify` and `export`
+
+pub(crate) mod args;
+pub(crate) mod render;
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+use toolrack_daemon::shown::audit::Row;
+use toolrack_store::audit::{AuditQuery, AuditRow, Break};
+
+use crate::{
+    database,
+    error::{Exit, Failure},
+    render::count,
+    wire::World,
+};
+use args::{AuditVerb, ExportAuditArgs, ListAuditArgs, OnlyAudit, VerifyAuditArgs};
+use render::Exported;
+
+/// Rows that are read at once.
+const PAGE: usize = 1_000;
+
+/// `audit list --json`.
+#[derive(Debug, Serialize)]
+struct Listed {
+    rows: Vec<Row>,
+}
+
+/// `audit export --json`.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    rows: Vec<Exported<'a>>,
+}
+
+/// `audit verify --json`.
+#[derive(Debug, Default, Serialize)]
+struct Verified {
+    ok: bool,
+    rows: Option<u64>,
+    first: Option<u64>,
+    end: Option<String>,
+    broken_at: Option<u64>,
+    why: Option<String>,
+}
+
+pub(crate) async fn run(verb: AuditVerb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        AuditVerb::List(args) => list(args, world).await,
+        AuditVerb::Verify(args) => verify(args, world).await,
+        AuditVerb::Export(args) => export(args, world).await,
+    }
+}
+
+async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
+    let query = AuditQuery { denied: args.denied, limit: args.limit, ..query(args.only, world) };
+    let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
+    if world.screen.json() {
+        world.screen.document(&Listed { rows: rows.into_iter().map(Row::from).collect() }).await?;
+        return Ok(Exit::Ok);
+    }
+    if rows.is_empty() {
+        world.screen.note("nothing like this is in the audit log");
+    }
+    world.screen.page(render::page(&rows)).await?;
+    Ok(Exit::Ok)
+}
+
+async fn verify(args: VerifyAuditArgs, world: &World) -> Result<Exit, Failure> {
+    // Placeholders, and with them secrets, are of no interest here: nothing of a row is printed.
+    let found = world.store()?.verify_audit(args.end).await.map_err(|error| database::unusable(&error))?;
+    match found {
+        Ok(chain) => {
+            let end = chain.end.to_string();
+            if world.screen.json() {
+                let (rows, first) = (Some(chain.rows), Some(chain.first));
+                let verified = Verified { ok: true, rows, first, end: Some(end), ..Verified::default() };
+                world.screen.document(&verified).await?;
+            } else {
+                let rows = count(usize::try_from(chain.rows).unwrap_or(usize::MAX), "row");
+                world.screen.page(format!("{rows}, and nothing was changed\nend {end}")).await?;
+            }
+            Ok(Exit::Ok)
+        }
+        Err(broken) if world.screen.json() => {
+            let (broken_at, why) = (Some(broken.row()), Some(broken.to_string()));
+            world.screen.document(&Verified { broken_at, why, ..Verified::default() }).await?;
+            Ok(Exit::Other)
+        }
+        Err(broken) => {
+            let message = format!("the audit log is not whole: {broken}");
+            let failure = Failure::new(Exit::Other, "AUDIT_BROKEN", message);
+            Err(match broken {
+                Break::Forgotten { .. } => failure.hint("give an end that is newer"),
+                _ => failure.hint(
+                    "`toolrack audit export` prints what is there; rows before that one are as they were written",
+                ),
+            })
+        }
+    }
+}
+
+async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
+    let store = world.store()?;
+    let mut query = AuditQuery { limit: PAGE, ..query(args.only, world) };
+    let mut all: Vec<AuditRow> = Vec::new();
+    loop {
+        let rows = store.audit_from(&query).await.map_err(|error| database::unusable(&error))?;
+        let is_last = rows.len() < PAGE;
+        query.after = rows.last().map_or(query.after, |row| row.seq);
+        if world.screen.json() {
+            all.extend(rows);
+        } else {
+            for row in &rows {
+                world.screen.record(&Exported::from(row)).await?;
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    if world.screen.json() {
+        world.screen.document(&Document { rows: all.iter().map(Exported::from).collect() }).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn query(only: OnlyAudit, world: &World) -> AuditQuery {
+    let since = only.since.and_then(|since| SystemTime::now().checked_sub(since));
+    AuditQuery {
+        server: only.server,
+        tool: only.tool,
+        agent: world.agent().map(str::to_owned),
+        since: since.map(|since| chrono::DateTime::<chrono::Utc>::from(since).timestamp_millis()),
+        ..AuditQuery::default()
+    }
+}

@@ -1,0 +1,110 @@
+//! The verbs that look at the audit log.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use toolrack_store::audit::ChainEnd;
+
+use crate::args::seconds;
+
+/// `audit …`.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  toolrack audit list --since 1h
+  toolrack audit verify
+  toolrack audit export > audit.jsonl")]
+pub(crate) enum AuditVerb {
+    /// Show what was called, connected, trusted and answered
+    List(ListAuditArgs),
+    /// Check that no row was changed, removed or put in between; exit code 1 names the first that was
+    Verify(VerifyAuditArgs),
+    /// Print all rows with their hashes, one line of JSON each
+    Export(ExportAuditArgs),
+}
+
+/// `audit list`.
+#[derive(Debug, Args)]
+#[command(after_help = "With `--agent AGENT` only what happened in the name of that agent.
+
+Examples:
+  toolrack audit list
+  toolrack audit list --agent coder
+  toolrack audit list --since 1h --denied
+  toolrack audit list --server github --tool create_issue --limit 200 --json")]
+pub(crate) struct ListAuditArgs {
+    #[command(flatten)]
+    pub(crate) only: OnlyAudit,
+
+    /// Only calls that were not allowed
+    #[arg(long)]
+    pub(crate) denied: bool,
+
+    /// How many, the newest ones
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+/// Which rows.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct OnlyAudit {
+    /// Only of this server
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+
+    /// Only of this tool, by its own name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+
+    /// Only what happened since then, such as 15m, 1h or 7d ago
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub(crate) since: Option<Duration>,
+}
+
+/// `audit verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack audit verify
+  toolrack audit verify --json | jq -r .end > /elsewhere/audit-end
+  toolrack audit verify --end \"$(cat /elsewhere/audit-end)\"")]
+pub(crate) struct VerifyAuditArgs {
+    /// An end that this command printed earlier: finds a log that was written anew, too
+    #[arg(long, value_name = "END")]
+    pub(crate) end: Option<ChainEnd>,
+}
+
+/// `audit export`.
+#[derive(Debug, Args)]
+#[command(after_help = "With `--agent AGENT` only what happened in the name of that agent.
+
+Examples:
+  toolrack audit export > audit.jsonl
+  toolrack audit export --since 24h --server github")]
+pub(crate) struct ExportAuditArgs {
+    #[command(flatten)]
+    pub(crate) only: OnlyAudit,
+}
+
+/// How long ago: at most a hundred years, which is before everything.
+fn age(word: &str) -> Result<Duration, String> {
+    const LONGEST: f64 = 36_500.0 * 86_400.0;
+    let seconds = seconds(word).filter(|seconds| *seconds > 0.0);
+    seconds
+        .map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST)))
+        .ok_or_else(|| "write a time such as 15m, 48h, 7d or 2w".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::age;
+
+    #[test]
+    fn an_age_may_be_longer_than_a_day_in_any_unit() {
+        for (word, hours) in [("48h", 48), ("2d", 48), ("1w", 168), ("1.5d", 36), ("9999999w", 36_500 * 24)] {
+            assert_eq!(age(word).unwrap().as_secs(), hours * 3600, "{word}");
+        }
+        for word in ["", "0", "-1d", "1y", "d", "nan"] {
+            let said = age(word).unwrap_err();
+            assert_eq!(said, "write a time such as 15m, 48h, 7d or 2w", "{word}");
+        }
+    }
+}

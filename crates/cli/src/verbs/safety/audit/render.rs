@@ -1,0 +1,106 @@
+//! Rows of the audit log.
+
+use chrono::{DateTime, Local, SecondsFormat};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use toolrack_host::text;
+use toolrack_store::audit::{AuditRow, Entry, hex};
+
+use crate::render::{Cell, Tone, columns, count};
+
+/// One row as it is stored, so that other programs can check its hash.
+#[derive(Debug, Serialize)]
+pub(crate) struct Exported<'a> {
+    seq: u64,
+    /// In RFC 3339, UTC.
+    at: String,
+    /// The same in milliseconds since 1970.
+    at_ms: i64,
+    /// The body of the row, byte by byte; text where it was changed into something that is not JSON.
+    body: Body<'a>,
+    hash: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Body<'a> {
+    Json(&'a RawValue),
+    Text(&'a str),
+}
+
+impl<'a> From<&'a AuditRow> for Exported<'a> {
+    fn from(row: &'a AuditRow) -> Self {
+        let json = serde_json::from_str::<&RawValue>(&row.body).ok();
+        // Line breaks between members would make several lines of it.
+        let json = json.filter(|json| !json.get().contains(char::is_control));
+        let body = json.map_or(Body::Text(&row.body), Body::Json);
+        Self { seq: row.seq, at: at(row), at_ms: row.at, body, hash: hex(&row.hash) }
+    }
+}
+
+fn at(row: &AuditRow) -> String {
+    DateTime::from_timestamp_millis(row.at).unwrap_or_default().to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// A line per row: when, who, what, how it went, why.
+pub(crate) fn page(rows: &[AuditRow]) -> String {
+    let rows: Vec<_> = rows.iter().map(cells).collect();
+    columns(&rows).join("\n")
+}
+
+fn cells(row: &AuditRow) -> Vec<Cell> {
+    let entry = &row.entry;
+    let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default().with_timezone(&Local);
+    let (tone, word) = word(entry);
+    let shown = |text: &str| text::for_line(text).into_owned();
+    let whose = entry.agent.as_deref().map(|agent| format!("for {agent}"));
+    let who = [&entry.who, &entry.client, &whose].into_iter().flatten();
+    let who = who.map(|text| shown(text)).collect::<Vec<_>>().join(" ");
+    let what = [&entry.server, &entry.tool].into_iter().flatten().map(|text| shown(text)).collect::<Vec<_>>().join("/");
+    vec![
+        Cell::new(Tone::Faint, row.seq.to_string()),
+        Cell::new(Tone::Faint, at.format("%Y-%m-%d %H:%M:%S").to_string()),
+        Cell::new(Tone::Plain, who),
+        Cell::new(Tone::Strong, what),
+        Cell::new(tone, shown(&word)),
+        Cell::new(Tone::Faint, shown(&about(entry))),
+    ]
+}
+
+/// The outcome.
+fn word(entry: &Entry) -> (Tone, String) {
+    let outcome = entry.outcome.as_deref().or(entry.decision.as_deref());
+    let word = match entry.kind.as_str() {
+        "call" => outcome.unwrap_or("call").to_owned(),
+        "answer" => format!("answer: {}", outcome.unwrap_or_default()),
+        kind => kind.replace('_', " "),
+    };
+    let tone = match entry.kind.as_str() {
+        "call" if outcome == Some("ok") => Tone::Good,
+        "call" | "failed" | "lost" | "sign_in_failed" | "turned_away" => Tone::Bad,
+        "trusted" | "untrusted" | "answer" => Tone::Waiting,
+        _ => Tone::Faint,
+    };
+    (tone, word)
+}
+
+/// What else is worth knowing.
+fn about(entry: &Entry) -> String {
+    let mut said = Vec::new();
+    if let Some(took) = entry.duration_us {
+        said.push(format!("{} ms", took / 1_000));
+    }
+    if let Some(number) = entry.count.and_then(|number| usize::try_from(number).ok()) {
+        said.push(match entry.kind.as_str() {
+            "lost" => count(number, "row"),
+            "turned_away" => format!("and {number} before it"),
+            _ => count(number, "tool"),
+        });
+    }
+    if let Some(through) = entry.through {
+        said.push(format!("rows up to {through}"));
+    }
+    let words = [&entry.code, &entry.why, &entry.project];
+    said.extend(words.into_iter().flatten().cloned());
+    said.join(" · ")
+}

@@ -1,0 +1,182 @@
+//! `toolrack policy test`, `list`, `answers` and `forget`
+
+pub(crate) mod args;
+pub(crate) mod render;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toolrack_config::{Entry, Loaded, Scope};
+use toolrack_daemon::shown::answers::{Forgotten, Shown};
+use toolrack_host::{Caller, CatalogTool, GateRequest, Otherwise, Policy, ServerName, Way, mcp::Annotations};
+use toolrack_store::StandingAnswer;
+
+use crate::{
+    args::RulesArgs,
+    arguments, builtin, database,
+    error::{Exit, Failure},
+    notebook::{Configured, Notebook},
+    render::count,
+    verbs::{reach::no_such_server, talk::ask},
+    wire::World,
+};
+use args::{ForgetAnswersArgs, PolicyVerb, TestPolicyArgs};
+use render::{Judged, RuleLine, Tested};
+
+/// `policy list --json`.
+#[derive(Debug, Serialize)]
+struct Listed {
+    rules: Vec<RuleLine>,
+    otherwise: Otherwise,
+    allow_read_only: bool,
+}
+
+/// `policy answers --json`.
+#[derive(Debug, Serialize)]
+struct Answers {
+    answers: Vec<Shown>,
+}
+
+pub(crate) async fn run(verb: PolicyVerb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        PolicyVerb::Test(args) => test(args, world).await,
+        PolicyVerb::List => list(world).await,
+        PolicyVerb::Answers => answers(world).await,
+        PolicyVerb::Forget(args) => forget(args, world).await,
+    }
+}
+
+async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
+    let given = arguments::parse(&args.arguments)?;
+    let caller = caller(&args.client)?;
+    let loaded = world.load().await?;
+    for problem in loaded.idle_rules() {
+        world.screen.problem(&problem);
+    }
+    let Some((server, tool)) = args.selector.split_once('/').filter(|(_, tool)| !tool.is_empty()) else {
+        return Err(Failure::usage("which tool of which server?").hint("toolrack policy test fs/write_file path=a"));
+    };
+    let Some(entry) = loaded.entry(server) else {
+        return Err(no_such_server(server, &loaded, Exit::Usage));
+    };
+    let name = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
+    let arguments = arguments::fit(Map::new(), given, &Value::Object(Map::new()), false)?;
+    let claims = claims(entry, tool, world).await;
+    let assumed = claims.clone().unwrap_or_default();
+    let policy = policy_for(&loaded, &caller);
+    let request = GateRequest::unlisted(&name, tool, &arguments, &assumed).by(&caller);
+    let answer = match world.store() {
+        Ok(store) => {
+            let answers = store.answers().await.map_err(|error| database::unusable(&error))?;
+            answers.into_iter().find(|answer| answer.server == server && answer.tool == tool)
+        }
+        Err(_) => None,
+    };
+    let tested = Tested::new(&request, claims, &policy.explain(&request), answer);
+    if world.screen.json() {
+        world.screen.document(&tested).await?;
+    } else {
+        world.screen.page(render::tested(&tested)).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// The verdict on a model's call of `tool`, if it had no arguments.
+pub(crate) fn of_a_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
+    let (caller, arguments) = (Caller::by(Way::Agent), Map::new());
+    let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
+    let request = GateRequest::unlisted(&tool.server, name, &arguments, claims).by(&caller);
+    Judged::from(&policy_for(loaded, &caller).explain(&request).verdict)
+}
+
+/// The policy for calls of this caller.
+fn policy_for(loaded: &Loaded, caller: &Caller) -> Policy {
+    match caller.way() {
+        Way::Cli => loaded.settings.policy.clone(),
+        _ => ask::rules(&RulesArgs::default(), loaded, &[]),
+    }
+}
+
+/// What the server claimed of the tool when it was last connected.
+async fn claims(entry: &Entry, tool: &str, world: &World) -> Option<Annotations> {
+    if entry.scope == Scope::BuiltIn {
+        return builtin::claims(tool);
+    }
+    let (notebook, server, tool) = (Notebook::below(world.places.data()), Configured::from(entry), tool.to_owned());
+    tokio::task::spawn_blocking(move || notebook.claims(&server, &tool)).await.ok().flatten()
+}
+
+/// `gateway/claude-code`
+fn caller(typed: &str) -> Result<Caller, Failure> {
+    let (way, name) = match typed.split_once('/') {
+        Some((way, name)) => (way, Some(name)),
+        None => (typed, None),
+    };
+    let way = match way {
+        "agent" => Way::Agent,
+        "gateway" => Way::Gateway,
+        "api" | "daemon" => Way::Daemon,
+        "cli" => Way::Cli,
+        "program" => Way::Program,
+        _ => {
+            return Err(Failure::usage("--client is agent, gateway, api, cli or program").hint("--client gateway/NAME"));
+        }
+    };
+    let caller = Caller::by(way);
+    Ok(match name {
+        Some(name) => caller.client(name),
+        None => caller,
+    })
+}
+
+async fn list(world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    for problem in loaded.idle_rules() {
+        world.screen.problem(&problem);
+    }
+    let policy = &loaded.settings.policy;
+    let rules: Vec<_> = policy.rules().map(RuleLine::from).collect();
+    let (otherwise, allow_read_only) = policy.rest();
+    if world.screen.json() {
+        world.screen.document(&Listed { rules, otherwise, allow_read_only }).await?;
+        return Ok(Exit::Ok);
+    }
+    if rules.is_empty() {
+        let file = world.places.settings();
+        world.screen.note(&format!("there are no rules; `[policy]` in {} is where they go", file.display()));
+    }
+    world.screen.page(render::listed(&rules, otherwise, allow_read_only)).await?;
+    Ok(Exit::Ok)
+}
+
+async fn answers(world: &World) -> Result<Exit, Failure> {
+    let answers: Vec<StandingAnswer> = world.store()?.answers().await.map_err(|error| database::unusable(&error))?;
+    if world.screen.json() {
+        world.screen.document(&Answers { answers: answers.into_iter().map(Shown::from).collect() }).await?;
+        return Ok(Exit::Ok);
+    }
+    if answers.is_empty() {
+        world.screen.note("no tool always runs");
+    }
+    world.screen.page(render::answers(&answers)).await?;
+    Ok(Exit::Ok)
+}
+
+async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure> {
+    let (server, tool) = match args.about.as_deref().map(|about| about.split_once('/').ok_or(about)) {
+        None => (None, None),
+        Some(Ok((server, tool))) => (Some(server), Some(tool)),
+        Some(Err(server)) => (Some(server), None),
+    };
+    let forgotten = world.store()?.forget_answers(server, tool, Way::Cli).await;
+    let forgotten = forgotten.map_err(|error| database::unusable(&error))?;
+    if forgotten == 0 && !args.all {
+        let failure = Failure::new(Exit::Usage, "NO_ANSWER", "no answer stands about this");
+        return Err(failure.hint("`toolrack policy answers` shows those that do"));
+    }
+    if world.screen.json() {
+        world.screen.document(&Forgotten { forgotten }).await?;
+    } else {
+        world.screen.note(&format!("{} taken back", count(forgotten, "answer")));
+    }
+    Ok(Exit::Ok)
+}

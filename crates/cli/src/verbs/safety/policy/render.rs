@@ -1,0 +1,240 @@
+//! Rules about calls, and their verdict on one.
+
+use std::path::PathBuf;
+
+use chrono::{DateTime, SecondsFormat};
+use serde::Serialize;
+use toolrack_daemon::shown::answers::Shown;
+use toolrack_host::{
+    GateRequest, Otherwise, Verdict,
+    mcp::Annotations,
+    policy::{Effect, Explained, Fate, Matched, Rule},
+    text,
+};
+use toolrack_store::StandingAnswer;
+
+use crate::render::{Cell, Tone, columns, paint};
+
+/// A rule.
+#[derive(Debug, Serialize)]
+pub(crate) struct RuleLine {
+    effect: Effect,
+    /// As they would be written.
+    conditions: Vec<String>,
+    path: Option<PathBuf>,
+    line: Option<usize>,
+}
+
+impl From<&Rule> for RuleLine {
+    fn from(rule: &Rule) -> Self {
+        let origin = rule.origin();
+        Self {
+            effect: rule.effect(),
+            conditions: rule.conditions(),
+            path: origin.map(|origin| origin.path.clone()),
+            line: origin.map(|origin| origin.line),
+        }
+    }
+}
+
+/// A rule for the tool that was asked about.
+#[derive(Debug, Serialize)]
+struct MatchedLine {
+    #[serde(flatten)]
+    rule: RuleLine,
+    /// It can only forbid and ask: it comes from a project.
+    only_stricter: bool,
+    /// `decides`, `beaten` or `silent`.
+    fate: &'static str,
+    because: Option<&'static str>,
+}
+
+impl From<&Matched<'_>> for MatchedLine {
+    fn from(matched: &Matched<'_>) -> Self {
+        let (fate, because) = match matched.fate {
+            Fate::Decides => ("decides", None),
+            Fate::Beaten(because) => ("beaten", Some(because)),
+            Fate::Silent(because) => ("silent", Some(because)),
+        };
+        Self { rule: matched.rule.into(), only_stricter: matched.is_stricter, fate, because }
+    }
+}
+
+/// The verdict on a call.
+#[derive(Debug, Serialize)]
+pub(crate) struct Judged {
+    verdict: Effect,
+    why: String,
+}
+
+impl From<&Verdict> for Judged {
+    fn from(verdict: &Verdict) -> Self {
+        let (verdict, why) = match verdict {
+            Verdict::Allow { why } => (Effect::Allow, why.to_string()),
+            Verdict::Confirm { why, .. } => (Effect::Confirm, why.clone()),
+            Verdict::Deny { why } => (Effect::Deny, why.clone()),
+        };
+        Self { verdict, why }
+    }
+}
+
+impl Judged {
+    /// The verdict on `what`, which is safe to print.
+    pub(crate) fn line(&self, what: &str) -> String {
+        let verdict = paint(tone(self.verdict), &self.verdict.to_string());
+        format!("{what}: {verdict}, because {}", safe(&self.why))
+    }
+}
+
+/// `policy test --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Tested {
+    server: String,
+    tool: String,
+    client: &'static str,
+    client_name: Option<String>,
+    #[serde(flatten)]
+    judged: Judged,
+    rules: Vec<MatchedLine>,
+    /// What the server claimed of the tool when it was last connected; `null` when that is not known.
+    annotations: Option<Annotations>,
+    /// An answer that stands, if the verdict is to ask; only as long as the tool has the same definition.
+    answer: Option<Shown>,
+    #[serde(skip)]
+    answered_at: Option<String>,
+}
+
+impl Tested {
+    pub(crate) fn new(
+        request: &GateRequest<'_>,
+        annotations: Option<Annotations>,
+        explained: &Explained<'_>,
+        answer: Option<StandingAnswer>,
+    ) -> Self {
+        let judged = Judged::from(&explained.verdict);
+        let answer = answer.filter(|_| judged.verdict == Effect::Confirm);
+        Self {
+            server: request.server.to_string(),
+            tool: request.tool.to_owned(),
+            client: request.caller.way().word(),
+            client_name: request.caller.name().map(str::to_owned),
+            answered_at: answer.as_ref().map(at),
+            answer: answer.map(Shown::from),
+            judged,
+            rules: explained.rules.iter().map(MatchedLine::from).collect(),
+            annotations,
+        }
+    }
+}
+
+fn tone(effect: Effect) -> Tone {
+    match effect {
+        Effect::Allow => Tone::Good,
+        Effect::Confirm => Tone::Waiting,
+        Effect::Deny => Tone::Bad,
+    }
+}
+
+fn safe(foreign: &str) -> String {
+    text::for_line(foreign).into_owned()
+}
+
+/// The verdict, what it rests on, and every rule for the tool.
+pub(crate) fn tested(tested: &Tested) -> String {
+    let mut lines = vec![tested.judged.line(&format!("{}/{}", tested.server, safe(&tested.tool)))];
+    if let Some(at) = &tested.answered_at {
+        lines.push(format!("and is not asked about as long as it is defined as on {at}: the user said `always`"));
+    }
+    let rows: Vec<_> = tested.rules.iter().map(matched).collect();
+    if !rows.is_empty() {
+        lines.push(String::new());
+        lines.extend(columns(&rows));
+    }
+    lines.push(String::new());
+    lines.push(claimed(tested.annotations.as_ref()));
+    lines.join("\n")
+}
+
+/// What the server claims of a tool, as far as that is known.
+pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
+    let claim = |name: &str, value: Option<bool>| value.map(|value| format!("{name} = {value}"));
+    let said = match annotations {
+        None => "what the server claims of it is not known: it counts as if it claimed nothing".to_owned(),
+        Some(Annotations { read_only, destructive, idempotent, open_world, .. }) => {
+            let claims = [
+                claim("read_only", *read_only),
+                claim("destructive", *destructive),
+                claim("idempotent", *idempotent),
+                claim("open_world", *open_world),
+            ];
+            let claims: Vec<_> = claims.into_iter().flatten().collect();
+            if claims.is_empty() {
+                "the server claims nothing of it".to_owned()
+            } else {
+                format!("the server claims {}", claims.join(", "))
+            }
+        }
+    };
+    paint(Tone::Faint, &said)
+}
+
+fn matched(line: &MatchedLine) -> Vec<Cell> {
+    let fate = match line.because {
+        None => line.fate.to_owned(),
+        Some(because) => because.to_owned(),
+    };
+    let by = if line.only_stricter { "project" } else { "" };
+    let mut cells = rule(&line.rule);
+    cells.push(Cell::new(Tone::Faint, by));
+    cells.push(Cell::new(if line.because.is_none() { Tone::Strong } else { Tone::Faint }, fate));
+    cells
+}
+
+fn rule(line: &RuleLine) -> Vec<Cell> {
+    let place = match (&line.path, line.line) {
+        (Some(path), Some(line)) => format!("{}:{line}", safe(&path.display().to_string())),
+        _ => "toolrack itself".to_owned(),
+    };
+    vec![
+        Cell::new(tone(line.effect), line.effect.to_string()),
+        Cell::new(Tone::Plain, safe(&line.conditions.join(", "))),
+        Cell::new(Tone::Faint, place),
+    ]
+}
+
+/// Every rule, and what happens to calls that match none.
+pub(crate) fn listed(rules: &[RuleLine], otherwise: Otherwise, allow_read_only: bool) -> String {
+    let rows: Vec<_> = rules.iter().map(rule).collect();
+    let mut lines = columns(&rows);
+    let rest = match otherwise {
+        Otherwise::Allow => "runs",
+        Otherwise::Confirm => "is asked about, and what is typed runs",
+        Otherwise::Deny => "does not run",
+    };
+    let reads = if allow_read_only { ", but for tools that say that they only read, which run" } else { "" };
+    lines.push(paint(Tone::Faint, &format!("everything else {rest}{reads}")));
+    lines.join("\n")
+}
+
+/// When the user gave it, in RFC 3339.
+fn at(answer: &StandingAnswer) -> String {
+    let at = DateTime::from_timestamp(answer.answered_at, 0).unwrap_or_default();
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// One line per answer.
+pub(crate) fn answers(answers: &[StandingAnswer]) -> String {
+    let rows: Vec<_> = answers
+        .iter()
+        .map(|answer| {
+            vec![
+                Cell::new(Tone::Plain, format!("{}/{}", answer.server, safe(&answer.tool))),
+                Cell::new(Tone::Faint, at(answer)),
+                Cell::new(Tone::Faint, answer.way.clone()),
+                Cell::new(Tone::Faint, if answer.of_server { "for the server" } else { "for the tool" }),
+                Cell::new(Tone::Faint, answer.definition.to_string().get(..12).unwrap_or_default()),
+            ]
+        })
+        .collect();
+    columns(&rows).join("\n")
+}

@@ -1,0 +1,255 @@
+//! `toolrack secret set`, `list`, `rm` and `key`
+//!
+//! Values come in unseen and go out only to servers: nothing here prints one.
+
+pub(crate) mod args;
+pub(crate) mod render;
+
+use std::{collections::BTreeMap, io::IsTerminal};
+
+use chrono::{DateTime, SecondsFormat};
+use serde::Serialize;
+use toolrack_config::{Loaded, is_secret_word, secrets_in};
+
+use crate::{
+    error::{Exit, Failure, with_causes},
+    secrets::{SecretsError, Source, Stored, VARIABLE},
+    suggest,
+    verbs::input,
+    wire::World,
+};
+use args::{KeyArgs, KeyPlace, RemoveSecretArgs, SecretVerb, SetSecretArgs};
+use render::{List, Named};
+
+/// A shorter value cannot be told from other text, and so is not hidden where a server repeats it.
+const MIN_HIDDEN: usize = 6;
+
+/// `secret set --json`.
+#[derive(Debug, Serialize)]
+struct Set<'a> {
+    name: &'a str,
+    /// Whether there was one of this name before.
+    replaced: bool,
+    used_by: Vec<String>,
+}
+
+/// `secret rm --json`.
+#[derive(Debug, Serialize)]
+struct Removed<'a> {
+    removed: &'a str,
+}
+
+/// `secret key --json`.
+#[derive(Debug, Serialize)]
+struct Key {
+    /// What kind of place it is.
+    source: Source,
+    /// The place, for people.
+    place: String,
+    /// Whether it was moved, or made, by this command.
+    moved: bool,
+    /// How many secrets and tokens this command sealed with a new key.
+    resealed: Option<usize>,
+    /// When another key took the place of one last.
+    changed_at: Option<String>,
+}
+
+pub(crate) async fn run(verb: SecretVerb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        SecretVerb::Set(args) => set(args, world).await,
+        SecretVerb::List => list(world).await,
+        SecretVerb::Rm(args) => remove(&args, world).await,
+        SecretVerb::Key(args) => key(&args, world).await,
+    }
+}
+
+async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
+    let name = args.name.as_str();
+    if !is_secret_word(name) {
+        let message =
+            "the name of a secret has 1 to 64 letters, digits and `_.-`, and begins with none of the last two";
+        return Err(Failure::usage(message).hint("toolrack secret set github"));
+    }
+    let stored = world.stored();
+    let replaced = stored.names().await.map_err(|error| failed(&error))?.iter().any(|known| known == name);
+    let value = value_of(name, world).await?;
+    let had_key = stored.source() != Source::None;
+    stored.set(name, &value).await.map_err(|error| failed(&error))?;
+    if value.trim().len() < MIN_HIDDEN {
+        world.screen.warning(&format!("`{name}` is so short that it is not hidden where a server repeats it"));
+    }
+    let mut used = used(&world.read().await);
+    let used_by = used.remove(name).unwrap_or_default();
+    if world.screen.json() {
+        world.screen.document(&Set { name, replaced, used_by }).await?;
+        return Ok(Exit::Ok);
+    }
+    let what = if replaced { "replaced" } else { "stored" };
+    world.screen.page(format!("{what} the secret {name}")).await?;
+    if !had_key && let Some(said) = first_key(stored) {
+        world.screen.note(&said);
+    }
+    if used_by.is_empty() {
+        world.screen.note(&format!("write ${{secret:{name}}} where an entry needs it"));
+    }
+    Ok(Exit::Ok)
+}
+
+/// A note about a key that was just made: where it is, if that is not the usual file for the usual reason.
+fn first_key(stored: &Stored) -> Option<String> {
+    match (stored.source(), stored.refusal()) {
+        (Source::Keychain, _) => Some(format!("the key to it is in {}", stored.place())),
+        (_, Some(why)) => Some(format!("the key to it is in {}: {why}", stored.place())),
+        _ => None,
+    }
+}
+
+/// The typed value, or all of stdin but a line break at its end.
+async fn value_of(name: &str, world: &World) -> Result<String, Failure> {
+    if world.screen.interactive() {
+        return input::secret(name, true).await;
+    }
+    if std::io::stdin().is_terminal() {
+        return Err(Failure::usage("no person can be asked for the value").hint("give it on stdin"));
+    }
+    let mut value = input::read("a secret", "-".to_owned(), &world.screen).await?;
+    let end = value.strip_suffix('\n').map(|rest| rest.strip_suffix('\r').unwrap_or(rest).len());
+    value.truncate(end.unwrap_or(value.len()));
+    match value.is_empty() {
+        true => Err(Failure::usage(format!("no value for `{name}` was given")).hint("give it on stdin")),
+        false => Ok(value),
+    }
+}
+
+async fn list(world: &World) -> Result<Exit, Failure> {
+    let mut used = used(&world.load().await?);
+    let stored = world.stored();
+    let names = stored.names().await.map_err(|error| failed(&error))?;
+    let mut secrets: Vec<Named> = names
+        .into_iter()
+        .map(|name| Named { used_by: used.remove(&name).unwrap_or_default(), name, is_set: true })
+        .collect();
+    secrets.extend(used.into_iter().map(|(name, used_by)| Named { name, is_set: false, used_by }));
+    secrets.sort_by(|one, other| one.name.cmp(&other.name));
+    let list = List { secrets, key: stored.place() };
+    if world.screen.json() {
+        world.screen.document(&list).await?;
+        return Ok(Exit::Ok);
+    }
+    if list.secrets.is_empty() {
+        world.screen.note("there are no secrets; `toolrack secret set NAME` stores one");
+    }
+    world.screen.page(render::page(&list, world.screen.look())).await?;
+    if list.secrets.iter().any(|named| named.is_set) {
+        world.screen.note(&format!("sealed with the key in {}", list.key));
+    }
+    for named in list.secrets.iter().filter(|named| !named.is_set) {
+        world.screen.note(&format!("`{0}` is not set: toolrack secret set {0}", named.name));
+    }
+    Ok(Exit::Ok)
+}
+
+async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure> {
+    let name = args.name.as_str();
+    if !world.stored().remove(name).await.map_err(|error| failed(&error))? {
+        let names = world.stored().names().await.map_err(|error| failed(&error))?;
+        let hint = match suggest::closest(name, names.iter().map(String::as_str)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`toolrack secret list` shows all".to_owned(),
+        };
+        let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
+        return Err(unknown.hint(hint));
+    }
+    let used = used(&world.read().await).remove(name).unwrap_or_default();
+    if world.screen.json() {
+        world.screen.document(&Removed { removed: name }).await?;
+        return Ok(Exit::Ok);
+    }
+    world.screen.page(format!("deleted the secret {name}")).await?;
+    if !used.is_empty() {
+        world.screen.warning(&format!("{} cannot be connected without it", used.join(", ")));
+    }
+    Ok(Exit::Ok)
+}
+
+async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
+    let stored = world.stored();
+    let moved = match args.to {
+        Some(to) => stored.move_key(to == KeyPlace::Keychain).await.map_err(|error| failed(&error))?,
+        None => false,
+    };
+    let resealed = match args.rotate {
+        true => {
+            let given = if stored.takes_given_key() { Some(new_key(world).await?) } else { None };
+            stored.rotate(given).await.map_err(|error| failed(&error))?
+        }
+        false => None,
+    };
+    let (source, place) = (stored.source(), stored.place());
+    // Without a database there is still a place.
+    let changed_at = stored.key_changed_at().await.ok().flatten().and_then(|at| DateTime::from_timestamp(at, 0));
+    let changed_at = changed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true));
+    if world.screen.json() {
+        world.screen.document(&Key { source, place, moved, resealed, changed_at }).await?;
+        return Ok(Exit::Ok);
+    }
+    let said = match (source, resealed) {
+        (Source::None, _) => "there is no key yet: it is made with the first secret".to_owned(),
+        (Source::Variable, Some(count)) => format!("{} sealed with the new key", things(count)),
+        (_, Some(count)) => format!("{} sealed with a new key, which is in {place}", things(count)),
+        (_, None) if moved => format!("the key to stored secrets is in {place} now"),
+        (_, None) => format!("the key to stored secrets is in {place}"),
+    };
+    world.screen.page(said).await?;
+    match (source, resealed, changed_at) {
+        (Source::Variable, Some(_), _) => world
+            .screen
+            .note(&format!("set {VARIABLE} to the new key from now on, and start daemons and gateways again with it")),
+        (_, None, Some(at)) => world.screen.note(&format!("it was changed last at {at}")),
+        _ => {}
+    }
+    Ok(Exit::Ok)
+}
+
+/// How much was sealed anew.
+fn things(count: usize) -> String {
+    match count {
+        1 => "1 secret or token is".to_owned(),
+        count => format!("{count} secrets and tokens are"),
+    }
+}
+
+/// The key that shall take the place of the variable's. What is typed unseen is typed twice: with a key that is not what
+/// was meant, everything would be lost.
+async fn new_key(world: &World) -> Result<String, Failure> {
+    let key = value_of("new key", world).await?;
+    if world.screen.interactive() && input::secret("new key again", true).await? != key {
+        return Err(Failure::usage("these are two different keys, and nothing was changed"));
+    }
+    Ok(key)
+}
+
+/// The servers that name each secret.
+fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
+    let mut used: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (server, spec) in &loaded.desired {
+        for name in secrets_in(spec) {
+            used.entry(name).or_default().push(server.to_string());
+        }
+    }
+    used
+}
+
+/// The secrets that entries name and that are not set; none where it cannot be known.
+pub(crate) async fn unset(loaded: &Loaded, world: &World) -> Vec<String> {
+    let used = used(loaded);
+    if used.is_empty() {
+        return Vec::new();
+    }
+    let set = world.stored().names().await.ok();
+    set.map_or_else(Vec::new, |set| used.into_keys().filter(|name| !set.contains(name)).collect())
+}
+
+fn failed(error: &SecretsError) -> Failure {
+    Failure::new(Exit::Other, "SECRETS", with_causes(error))
+}

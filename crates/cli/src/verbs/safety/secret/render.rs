@@ -1,0 +1,38 @@
+//! Secrets, by their names.
+
+use serde::Serialize;
+use toolrack_host::text;
+
+use crate::render::{Cell, Look, Sign, Tone, columns};
+
+/// `secret list --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct List {
+    pub(crate) secrets: Vec<Named>,
+    /// Where the key is.
+    pub(crate) key: String,
+}
+
+/// A secret, never its value.
+#[derive(Debug, Serialize)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    #[serde(rename = "set")]
+    pub(crate) is_set: bool,
+    /// The servers whose entries name it.
+    pub(crate) used_by: Vec<String>,
+}
+
+/// A line per secret.
+pub(crate) fn page(list: &List, look: Look) -> String {
+    let row = |named: &Named| {
+        let (sign, tone) = if named.is_set { (Sign::Good, Tone::Good) } else { (Sign::Bad, Tone::Bad) };
+        let used = named.used_by.join(", ");
+        let mut cells = vec![Cell::new(tone, look.sign(sign)), Cell::new(Tone::Strong, text::for_line(&named.name))];
+        if !used.is_empty() {
+            cells.push(Cell::new(Tone::Faint, text::for_line(&used)));
+        }
+        cells
+    };
+    columns(&list.secrets.iter().map(row).collect::<Vec<_>>()).join("\n")
+}

@@ -1,0 +1,193 @@
+//! `toolrack login`, `logout` and `auth status`
+
+pub(crate) mod args;
+pub(crate) mod render;
+
+use std::sync::Arc;
+
+use toolrack_auth::{AuthError, Loopback, Signed};
+use toolrack_config::{Loaded, is_account};
+use toolrack_host::{
+    Desired, Destination, ServerName, ServerSpec,
+    spec::{Http, Transport, Trust},
+    text,
+};
+use url::Url;
+
+use crate::{
+    browser::Person,
+    error::{Exit, Failure},
+    verbs::reach,
+    wire::World,
+};
+use args::{AccountArg, AuthVerb, LoginArgs, LogoutArgs};
+use render::{LoggedIn, LoggedOut, Row, Status};
+
+/// A server that can be signed in to.
+struct Target {
+    name: ServerName,
+    url: Url,
+    http: Http,
+    spec: ServerSpec,
+}
+
+impl Target {
+    fn destination(&self) -> Destination<'_> {
+        Destination { server: &self.name, url: &self.url, spec: &self.http }
+    }
+}
+
+pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let target = target(&args.server, &args.account, &loaded, world).await?;
+    let given = target.http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+    if given {
+        let message = format!("the entry of `{}` has an `Authorization` header, which is sent instead", target.name);
+        return Err(Failure::config(message).hint("take the header out of the entry").server(target.name.as_str()));
+    }
+    let here = Loopback::bind(args.port.unwrap_or(0)).await.map_err(|error| failed(&error.into(), &target.name))?;
+    let person = Person {
+        screen: Arc::clone(&world.screen),
+        terminal: world.terminal(),
+        here,
+        opens: !args.no_browser && world.screen.interactive(),
+        reads: args.no_browser && !world.has_no_input(),
+    };
+    let sign_in = world.sign_in();
+    let signed = Box::pin(sign_in.login(target.destination(), &args.scope, &person)).await;
+    let signed = signed.map_err(|error| failed(&error, &target.name))?;
+    let chosen = args.account.account.as_deref();
+    finish(target, &signed, chosen, world).await
+}
+
+/// Connects with the new sign-in, and shows both.
+async fn finish(target: Target, signed: &Signed, chosen: Option<&str>, world: &World) -> Result<Exit, Failure> {
+    let Target { name, spec, .. } = target;
+    let mut tools = None;
+    let mut failure = None;
+    let host = world.connect(Desired::from([(name.clone(), spec)])).await?;
+    for status in host.status() {
+        tools = Some(status.tools);
+        failure = reach::unusable(&host, &status);
+    }
+    let logged_in = LoggedIn {
+        server: name.as_str(),
+        account: chosen,
+        issuer: &signed.issuer,
+        scopes: &signed.scopes,
+        expires_at: signed.expires,
+        renewable: signed.renewable,
+        tools: tools.filter(|_| failure.is_none()),
+    };
+    if world.screen.json() {
+        world.screen.document(&logged_in).await?;
+    } else {
+        world.screen.page(render::logged_in(&logged_in)).await?;
+    }
+    failure.map_or(Ok(Exit::Ok), Err)
+}
+
+pub(crate) async fn logout(args: LogoutArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let target = target(&args.server, &args.account, &loaded, world).await?;
+    let left = world.sign_in().logout(target.destination()).await.map_err(|error| failed(&error, &target.name))?;
+    let revoked = left.as_ref().map(|revoked| matches!(revoked, Ok(true)));
+    if let Some(Err(error)) = &left {
+        world.screen.warning(&error.to_string());
+    }
+    let logged_out = LoggedOut { server: target.name.as_str(), was_signed_in: left.is_some(), revoked };
+    if world.screen.json() {
+        world.screen.document(&logged_out).await?;
+    } else {
+        world.screen.page(render::logged_out(&logged_out)).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn auth(verb: AuthVerb, world: &World) -> Result<Exit, Failure> {
+    let AuthVerb::Status = verb;
+    let loaded = world.load().await?;
+    let accounts = world.sign_in().accounts().await.map_err(|error| unusable(&error))?;
+    let mut rows = Vec::new();
+    for account in accounts {
+        let servers = servers_of(&account.key.resource, &account.key.account, &loaded, world).await;
+        rows.push(Row::of(account, servers));
+    }
+    let status = Status { accounts: rows };
+    if world.screen.json() {
+        world.screen.document(&status).await?;
+        return Ok(Exit::Ok);
+    }
+    if status.accounts.is_empty() {
+        world.screen.note("you are not signed in to any server; `toolrack login SERVER` signs in");
+    }
+    world.screen.page(render::page(&status, world.screen.look())).await?;
+    Ok(Exit::Ok)
+}
+
+/// The configured servers that use a sign-in. Placeholders of entries that wait for approval are not filled in.
+async fn servers_of(resource: &str, account: &str, loaded: &Loaded, world: &World) -> Vec<String> {
+    let mut servers = Vec::new();
+    for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust == Trust::Trusted) {
+        let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
+            continue;
+        };
+        let url = world.resolver().url(name, http).await.ok().and_then(|url| Url::parse(url.trim()).ok());
+        let fits = url.is_some_and(|url| toolrack_auth::TokenKey::of(&url).resource == resource);
+        if fits && http.oauth.account.as_deref().unwrap_or_default() == account {
+            servers.push(name.to_string());
+        }
+    }
+    servers
+}
+
+/// The server that is called `name`, with the account that was asked for.
+async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World) -> Result<Target, Failure> {
+    let Some((name, spec)) = loaded.desired.get_key_value(name) else {
+        return Err(reach::no_such_server(name, loaded, Exit::Usage));
+    };
+    let refused = |message: String| Failure::config(message).server(name.as_str());
+    if !spec.enabled {
+        return Err(refused(format!("`{name}` is switched off")).hint(format!("toolrack enable {name}")));
+    }
+    if spec.trust != Trust::Trusted {
+        let failure = Failure::new(Exit::NotTrusted, "NOT_TRUSTED", format!("`{name}` is not approved yet"));
+        return Err(failure.hint("look at the entry, then trust it: `toolrack trust`").server(name.as_str()));
+    }
+    let mut spec = spec.clone();
+    let (Transport::Http(http) | Transport::Sse(http)) = &mut spec.transport else {
+        let message = format!("`{name}` runs on this machine and needs no sign-in");
+        return Err(
+            refused(message).hint("only servers with a URL are signed in to; give others what they need in `env`")
+        );
+    };
+    if let Some(account) = &account.account {
+        if !is_account(account) {
+            let message = "the name of an account has 1 to 64 letters, digits and `_.-@+`";
+            return Err(Failure::usage(message));
+        }
+        http.oauth.account = Some(account.clone());
+    }
+    let http = http.clone();
+    let url = world.resolver().url(name, &http).await.map_err(|error| refused(error.to_string()))?;
+    let url = Url::parse(url.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = url.ok_or_else(|| refused(format!("the url of `{name}` is neither http nor https")))?;
+    Ok(Target { name: name.clone(), url, http, spec })
+}
+
+fn failed(error: &AuthError, server: &ServerName) -> Failure {
+    let message = format!("cannot sign in to `{server}`: {error}");
+    let mut failure = Failure { message, ..unusable(error) }.server(server.as_str());
+    failure.hint = error.hint().map(|hint| text::for_line(hint).into_owned());
+    failure
+}
+
+fn unusable(error: &AuthError) -> Failure {
+    let exit = match error {
+        AuthError::Unavailable { .. } => Exit::Unreachable,
+        AuthError::Config { .. } => Exit::Usage,
+        AuthError::Store(_) => Exit::Other,
+        _ => Exit::SignIn,
+    };
+    Failure::new(exit, error.code(), error.to_string())
+}

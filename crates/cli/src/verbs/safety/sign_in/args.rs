@@ -1,0 +1,66 @@
+//! The verbs that sign in to servers.
+
+use clap::{Args, Subcommand};
+
+/// `login`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack login sentry
+  toolrack login sentry --no-browser
+  toolrack login github --scope repo --scope read:org
+
+Nothing has to be set up first: a server says where to sign in. Where you were given a client, write it into the entry:
+\"oauth\": { \"client_id\": \"...\" }.")]
+pub(crate) struct LoginArgs {
+    /// Which server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+
+    /// Open no browser; take the address that yours was sent to from the terminal as well
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+
+    /// Ask for this instead of what the server names; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scope: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) account: AccountArg,
+
+    /// Wait for the browser on this port of 127.0.0.1; any that is free if none is given
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+}
+
+/// `logout`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack logout sentry")]
+pub(crate) struct LogoutArgs {
+    /// Which server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+
+    #[command(flatten)]
+    pub(crate) account: AccountArg,
+}
+
+/// Which of several accounts.
+#[derive(Debug, Args)]
+pub(crate) struct AccountArg {
+    /// As this one of several accounts, and not as the one that the entry's `oauth.account` names
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(crate) account: Option<String>,
+}
+
+/// `auth …`.
+#[derive(Clone, Copy, Debug, Subcommand)]
+#[command(after_help = "Example:
+  toolrack auth status")]
+pub(crate) enum AuthVerb {
+    /// Show where you are signed in
+    #[command(after_help = "Examples:
+  toolrack auth status
+  toolrack auth status --json")]
+    Status,
+}

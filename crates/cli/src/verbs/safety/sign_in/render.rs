@@ -1,0 +1,128 @@
+//! Sign-ins. No token ever reaches this module.
+
+use chrono::{DateTime, Local, SecondsFormat, Utc};
+use serde::Serialize;
+use toolrack_auth::Account;
+use toolrack_host::text;
+
+use crate::render::{Cell, Look, Sign, Tone, columns, count};
+
+/// `login --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct LoggedIn<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) account: Option<&'a str>,
+    pub(crate) issuer: &'a str,
+    pub(crate) scopes: &'a [String],
+    #[serde(serialize_with = "as_time")]
+    pub(crate) expires_at: Option<u64>,
+    pub(crate) renewable: bool,
+    /// How many tools it has; nothing when it was not connected.
+    pub(crate) tools: Option<usize>,
+}
+
+/// `logout --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct LoggedOut<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) was_signed_in: bool,
+    pub(crate) revoked: Option<bool>,
+}
+
+/// `auth status --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    pub(crate) accounts: Vec<Row>,
+}
+
+/// One sign-in.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    url: String,
+    account: Option<String>,
+    /// The configured servers that use it.
+    servers: Vec<String>,
+    issuer: String,
+    scopes: Vec<String>,
+    #[serde(serialize_with = "as_time")]
+    expires_at: Option<u64>,
+    renewable: bool,
+    signed_in: bool,
+}
+
+impl Row {
+    pub(crate) fn of(account: Account, servers: Vec<String>) -> Self {
+        Self {
+            url: account.key.resource,
+            account: Some(account.key.account).filter(|account| !account.is_empty()),
+            servers,
+            issuer: account.issuer,
+            scopes: account.scopes,
+            expires_at: account.expires,
+            renewable: account.renewable,
+            signed_in: account.signed_in,
+        }
+    }
+}
+
+fn time(seconds: u64) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)
+}
+
+#[expect(clippy::ref_option, reason = "serde hands a field over by reference")]
+fn as_time<S: serde::Serializer>(seconds: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    let written = seconds.and_then(time).map(|time| time.to_rfc3339_opts(SecondsFormat::Secs, true));
+    written.serialize(serializer)
+}
+
+/// The result of a sign-in.
+pub(crate) fn logged_in(logged_in: &LoggedIn<'_>) -> String {
+    let mut words = format!("signed in to {}", text::for_line(logged_in.server));
+    if let Some(account) = logged_in.account {
+        words += &format!(" as {}", text::for_line(account));
+    }
+    words += &format!(" by {}", text::for_line(logged_in.issuer));
+    if !logged_in.scopes.is_empty() {
+        words += &format!(", for {}", text::for_line(&logged_in.scopes.join(" ")));
+    }
+    if let Some(tools) = logged_in.tools {
+        words += &format!("; {}", count(tools, "tool"));
+    }
+    words
+}
+
+/// The result of signing out.
+pub(crate) fn logged_out(logged_out: &LoggedOut<'_>) -> String {
+    let server = text::for_line(logged_out.server);
+    match (logged_out.was_signed_in, logged_out.revoked) {
+        (false, _) => format!("you were not signed in to {server}"),
+        (true, Some(true)) => format!("signed out of {server}; the tokens are revoked"),
+        (true, _) => format!("signed out of {server}; its tokens are forgotten here, and stay good until they expire"),
+    }
+}
+
+/// A line per sign-in.
+pub(crate) fn page(status: &Status, look: Look) -> String {
+    let row = |row: &Row| {
+        let now = Utc::now();
+        let expires = row.expires_at.and_then(time);
+        let lasts = row.signed_in && (row.renewable || expires.is_none_or(|expires| expires > now));
+        let (sign, tone) = if lasts { (Sign::Good, Tone::Good) } else { (Sign::Key, Tone::Waiting) };
+        let state = match expires {
+            _ if !row.signed_in => "signed out by the server".to_owned(),
+            _ if row.renewable => "signed in".to_owned(),
+            Some(expires) if expires <= now => "expired".to_owned(),
+            Some(expires) => format!("until {}", expires.with_timezone(&Local).format("%Y-%m-%d %H:%M")),
+            None => "signed in".to_owned(),
+        };
+        let name = if row.servers.is_empty() { row.url.clone() } else { row.servers.join(", ") };
+        vec![
+            Cell::new(tone, look.sign(sign)),
+            Cell::new(Tone::Strong, text::for_line(&name)),
+            Cell::new(Tone::Plain, text::for_line(row.account.as_deref().unwrap_or("-"))),
+            Cell::new(tone, state),
+            Cell::new(Tone::Faint, text::for_line(&format!("{} {}", row.issuer, row.scopes.join(" ")))),
+        ]
+    };
+    columns(&status.accounts.iter().map(row).collect::<Vec<_>>()).join("\n")
+}

@@ -1,0 +1,191 @@
+//! `toolrack pending`, `toolrack trust` and `toolrack untrust`
+
+pub(crate) mod args;
+mod changes;
+mod quarantine;
+mod render;
+mod tools;
+
+use serde::Serialize;
+use toolrack_config::{Entry, Loaded};
+use toolrack_host::spec::Trust;
+use toolrack_store::{Approval, Refusal};
+
+use crate::{
+    error::{Exit, Failure},
+    render::count,
+    verbs::{configure::edits, reach},
+    wire::World,
+};
+use args::{PendingArgs, TrustArgs, TrustVerb, UntrustArgs};
+use render::Pending;
+
+/// `trust --json`.
+#[derive(Debug, Serialize)]
+struct Trusted<'a> {
+    trusted: &'a [Pending<'a>],
+}
+
+/// `trust --refuse --json`.
+#[derive(Debug, Serialize)]
+struct Refused<'a> {
+    refused: &'a [Pending<'a>],
+}
+
+/// `untrust --json`.
+#[derive(Debug, Serialize)]
+struct Untrusted {
+    untrusted: Vec<String>,
+}
+
+pub(crate) async fn pending(args: PendingArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let approvals = world.approvals().await?;
+    let refusals = world.refusals().await?;
+    let (refused, waiting): (Vec<_>, Vec<_>) =
+        waiting(&loaded, &args.servers, &approvals)?.into_iter().partition(|waiting| is_refused(waiting, &refusals));
+    if world.screen.json() {
+        world.screen.document(&render::Document { pending: &waiting, refused: &refused }).await?;
+    } else {
+        if waiting.is_empty() {
+            world.screen.note("nothing is pending here");
+        }
+        world.screen.page(render::page(&waiting, world.screen.look())).await?;
+        if !waiting.is_empty() {
+            world.screen.note("`toolrack trust` agrees to run exactly this");
+        }
+        if !refused.is_empty() {
+            let names: Vec<_> = refused.iter().map(|refused| format!("`{}`", refused.entry().name)).collect();
+            let names = names.join(", ");
+            world.screen.note(&format!("you refused {names}; `toolrack trust SERVER` agrees after all"));
+        }
+    }
+    let fails = args.exit_code && !waiting.is_empty();
+    Ok(if fails { Exit::NotTrusted } else { Exit::Ok })
+}
+
+pub(crate) async fn trust(args: TrustArgs, world: &World) -> Result<Exit, Failure> {
+    match args.tools {
+        Some(TrustVerb::Diff(args)) => return tools::diff(args, world).await,
+        Some(TrustVerb::Approve(args)) => return tools::approve(args, world).await,
+        None => {}
+    }
+    let loaded = world.load().await?;
+    let approvals = world.approvals().await?;
+    for name in &args.servers {
+        if edits::entry(&loaded, name)?.project.is_none() {
+            world.screen.note(&format!("`{name}` is your own and needs no agreement"));
+        }
+    }
+    let mut waiting = waiting(&loaded, &args.servers, &approvals)?;
+    if args.refuse {
+        return refuse(&waiting, world).await;
+    }
+    if args.servers.is_empty() {
+        let refusals = world.refusals().await?;
+        waiting.retain(|waiting| !is_refused(waiting, &refusals));
+    }
+    if waiting.is_empty() {
+        world.screen.note("nothing is pending here");
+    } else if !args.yes {
+        world.person_to_ask("what a project brings runs only when a user agrees to it")?;
+        world.screen.say(&render::page(&waiting, world.screen.look()));
+        let question = format!("Run {} as shown?", count(waiting.len(), "server"));
+        if !world.confirm(&question).await {
+            return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was trusted"));
+        }
+    }
+    for waiting in &waiting {
+        // Exactly what was shown: an entry that has changed meanwhile has another hash.
+        world.approve(waiting.entry()).await?;
+    }
+    if world.screen.json() {
+        world.screen.document(&Trusted { trusted: &waiting }).await?;
+    } else {
+        world.screen.page(render::agreed(&waiting, !args.yes, world.screen.look())).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Refuses what waits, exactly as it is now.
+async fn refuse(waiting: &[Pending<'_>], world: &World) -> Result<Exit, Failure> {
+    for waiting in waiting {
+        world.refuse(waiting.entry()).await?;
+    }
+    if world.screen.json() {
+        world.screen.document(&Refused { refused: waiting }).await?;
+    } else if waiting.is_empty() {
+        world.screen.note("nothing is pending here");
+    } else {
+        world.screen.page(render::refused(waiting, world.screen.look())).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn untrust(args: UntrustArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.read().await;
+    let mut approvals = world.approvals().await?;
+    // A file in a folder below the project's root has that folder for its project.
+    approvals.retain(|approval| approval.project.starts_with(&loaded.project));
+    for name in &args.servers {
+        if !approvals.iter().any(|approval| approval.name == *name) {
+            return Err(not_trusted(name, &loaded));
+        }
+    }
+    approvals.retain(|approval| args.all || args.servers.contains(&approval.name));
+    for approval in &approvals {
+        world.revoke(&approval.project, &approval.name).await?;
+    }
+    let names: Vec<_> = approvals.into_iter().map(|approval| approval.name).collect();
+    if world.screen.json() {
+        world.screen.document(&Untrusted { untrusted: names }).await?;
+    } else if names.is_empty() {
+        world.screen.note("nothing is trusted here");
+    } else {
+        let lines: Vec<_> = names.iter().map(|name| render::taken_back(name)).collect();
+        world.screen.page(lines.join("\n")).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// What waits for approval: the named servers, or all of them when none is named.
+///
+/// # Errors
+/// When a named server does not exist, or its entry is broken.
+fn waiting<'a>(loaded: &'a Loaded, named: &[String], approvals: &'a [Approval]) -> Result<Vec<Pending<'a>>, Failure> {
+    for name in named {
+        if !edits::entry(loaded, name)?.is_valid {
+            return Err(reach::no_such_server(name, loaded, Exit::Usage));
+        }
+    }
+    let waits = |entry: &&Entry| {
+        entry.trust == Trust::Pending && entry.is_valid && (named.is_empty() || named.contains(&entry.name))
+    };
+    let entries = loaded.entries.iter().filter(waits);
+    Ok(entries.map(|entry| Pending::new(entry, before(entry, approvals))).collect())
+}
+
+/// Whether the user refused it as it is now.
+fn is_refused(waiting: &Pending<'_>, refusals: &[Refusal]) -> bool {
+    let entry = waiting.entry();
+    let project = entry.project.as_deref();
+    project.is_some_and(|project| refusals.iter().any(|refusal| refusal.covers(project, &entry.name, &entry.agreement)))
+}
+
+/// The approval of an earlier version of the entry.
+fn before<'a>(entry: &Entry, approvals: &'a [Approval]) -> Option<&'a Approval> {
+    let project = entry.project.as_ref()?;
+    approvals.iter().find(|approval| approval.project == *project && approval.name == entry.name)
+}
+
+fn not_trusted(name: &str, loaded: &Loaded) -> Failure {
+    let failure = match loaded.entry(name) {
+        Some(entry) if entry.project.is_none() => {
+            Failure::usage(format!("`{name}` is your own and needs no agreement that could be taken back"))
+                .hint(format!("toolrack disable {name}"))
+        }
+        Some(_) => Failure::usage(format!("you have not agreed to run `{name}`")),
+        None => reach::no_such_server(name, loaded, Exit::Usage),
+    };
+    failure.server(name)
+}

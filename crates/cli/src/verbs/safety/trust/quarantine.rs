@@ -1,0 +1,197 @@
+//! Tools that differ from their pins, shown so that the user can decide about them.
+
+use chrono::{DateTime, Local, SecondsFormat};
+use serde::Serialize;
+use serde_json::Value;
+use toolrack_host::{
+    DefinitionHash,
+    findings::{self, Finding},
+    pins::Cause,
+    text,
+};
+use toolrack_store::Stranger;
+
+use super::changes::{self, Change};
+use crate::render::{Look, Sign, Tone, paint};
+
+/// `trust diff --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    pub(crate) quarantined: &'a [Shown<'a>],
+}
+
+/// `trust approve --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Released<'a> {
+    pub(crate) approved: &'a [Shown<'a>],
+}
+
+/// A tool that waits for approval.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown<'a> {
+    server: &'a str,
+    tool: &'a str,
+    /// The file that the server is configured in, or what it is instead.
+    source: &'a str,
+    /// `changed`, `renamed` or `too_many`.
+    cause: &'static str,
+    /// The name that it had, if it was renamed.
+    was: Option<&'a str>,
+    #[serde(skip)]
+    why: &'a Cause,
+    /// In RFC 3339.
+    since: Option<String>,
+    /// The hash of the definition as it is now; an approval is for this one.
+    hash: DefinitionHash,
+    /// The definition as it is now.
+    definition: Value,
+    /// What is trusted; `null` where nothing is pinned.
+    pinned: Option<Before<'a>>,
+    /// How the two differ, field by field.
+    changes: Vec<Change>,
+    /// What to look at in the new definition.
+    findings: Vec<Finding>,
+}
+
+/// What is trusted.
+#[derive(Debug, Serialize)]
+struct Before<'a> {
+    hash: DefinitionHash,
+    definition: Value,
+    /// In RFC 3339.
+    at: Option<String>,
+    /// `cli` or `daemon`; `null` for what was seen first.
+    approved_by: Option<&'a str>,
+    #[serde(skip)]
+    day: String,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn of(stranger: &'a Stranger) -> Self {
+        let now = definition(&stranger.strange.definition.text);
+        let pinned = stranger.pinned.as_ref().map(|pinned| Before {
+            hash: pinned.definition.hash,
+            definition: definition(&pinned.definition.text),
+            at: moment(pinned.at),
+            approved_by: pinned.approved_by.as_deref(),
+            day: day(pinned.at),
+        });
+        let (cause, was) = match &stranger.strange.cause {
+            Cause::Renamed { was } => ("renamed", Some(was.as_str())),
+            Cause::TooMany => ("too_many", None),
+            _ => ("changed", None),
+        };
+        let nothing = Value::Null;
+        let before = pinned.as_ref().map_or(&nothing, |pinned| &pinned.definition);
+        Self {
+            server: stranger.of.server.as_str(),
+            tool: &stranger.strange.tool,
+            source: &stranger.of.source,
+            cause,
+            was,
+            why: &stranger.strange.cause,
+            since: moment(stranger.since),
+            hash: stranger.strange.definition.hash,
+            changes: if pinned.is_some() { changes::between(before, &now) } else { Vec::new() },
+            findings: findings::in_definition(&now),
+            definition: now,
+            pinned,
+        }
+    }
+}
+
+/// A stored definition; one that is not JSON (a secret was hidden in it) is shown as text.
+fn definition(kept: &str) -> Value {
+    serde_json::from_str(kept).unwrap_or_else(|_| Value::from(kept))
+}
+
+fn moment(seconds: i64) -> Option<String> {
+    DateTime::from_timestamp(seconds, 0).map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true))
+}
+
+fn day(seconds: i64) -> String {
+    let at = DateTime::from_timestamp(seconds, 0).unwrap_or_default();
+    at.with_timezone(&Local).format("%Y-%m-%d").to_string()
+}
+
+/// Each tool with what has changed, and what to look at.
+pub(crate) fn page(shown: &[Shown<'_>], look: Look) -> String {
+    let blocks: Vec<_> = shown.iter().map(|shown| block(shown, look).join("\n")).collect();
+    blocks.join("\n\n")
+}
+
+fn block(shown: &Shown<'_>, look: Look) -> Vec<String> {
+    let sign = paint(Tone::Waiting, look.sign(Sign::Paused));
+    let from = paint(Tone::Faint, &text::for_line(shown.source));
+    let mut lines = vec![format!("{sign} {}  {from}", name(shown))];
+    let trusted = shown.pinned.as_ref().map(|pinned| match pinned.approved_by {
+        Some(_) => format!("; what is trusted was approved on {}", pinned.day),
+        None => format!("; what is trusted was first seen on {}", pinned.day),
+    });
+    lines.push(paint(Tone::Waiting, &format!("  {}{}", shown.why, trusted.unwrap_or_default())));
+    match shown.pinned {
+        Some(_) => lines.extend(difference(&shown.changes)),
+        None => lines.extend(difference(&changes::between(&Value::Null, &shown.definition))),
+    }
+    for Finding { place, what, .. } in &shown.findings {
+        lines.push(format!("  {} {place}: {what}", paint(Tone::Bad, look.sign(Sign::Doubtful))));
+    }
+    lines.push(paint(Tone::Faint, &format!("  hash {}", shown.hash)));
+    lines
+}
+
+fn name(shown: &Shown<'_>) -> String {
+    paint(Tone::Strong, &text::for_line(&format!("{}/{}", shown.server, shown.tool)))
+}
+
+/// The differences: one line for short values, texts of several lines by their lines.
+fn difference(changes: &[Change]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for change in changes {
+        match (&change.before, &change.after) {
+            (Some(Value::String(before)), Some(Value::String(after)))
+                if before.contains('\n') || after.contains('\n') =>
+            {
+                lines.push(format!("    {}:", text::for_line(&change.field)));
+                lines.extend(by_line(before, after).into_iter().map(|line| format!("    {line}")));
+            }
+            _ => lines.extend(changes::lines(std::slice::from_ref(change)).iter().map(|line| format!("    {line}"))),
+        }
+    }
+    if lines.is_empty() {
+        lines.push("    only what is not shown: a secret, or a member that comes twice".to_owned());
+    }
+    lines
+}
+
+/// The changed lines, between the unchanged ones.
+fn by_line(before: &str, after: &str) -> Vec<String> {
+    let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
+    let head = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
+    let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(one, other)| one == other).count();
+    let around = |line: &&str| format!("  {}", text::for_line(line));
+    let mut lines: Vec<_> = old[head.saturating_sub(1)..head].iter().map(around).collect();
+    let mut marked = |mark: &str, tone: Tone, some: &[&str]| {
+        lines.extend(some.iter().map(|line| paint(tone, &format!("{mark} {}", text::for_line(line)))));
+    };
+    marked("-", Tone::Bad, &old[head..old.len() - tail]);
+    marked("+", Tone::Good, &new[head..new.len() - tail]);
+    lines.extend(new[new.len() - tail..].iter().take(1).map(around));
+    lines
+}
+
+/// The approved tools; with their definitions unless the user has `seen` them.
+pub(crate) fn released(shown: &[Shown<'_>], seen: bool, look: Look) -> String {
+    let blocks: Vec<_> = shown
+        .iter()
+        .map(|shown| {
+            let sign = paint(Tone::Good, look.sign(Sign::Good));
+            let mut lines = vec![format!("{sign} {}  approved as long as it stays as it is", name(shown))];
+            if !seen {
+                lines.extend(block(shown, look).into_iter().skip(1));
+            }
+            lines.join("\n")
+        })
+        .collect();
+    blocks.join("\n")
+}

@@ -1,0 +1,143 @@
+//! What waits for the user's approval, shown completely.
+
+use chrono::{DateTime, Local, SecondsFormat, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use toolrack_config::{Entry, look};
+use toolrack_host::text;
+use toolrack_store::Approval;
+
+use super::changes::{self, Change};
+use crate::{
+    render::{Look, Sign, Tone, paint},
+    verbs::configure::get::render::{details, place},
+};
+
+/// `pending --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    pub(crate) pending: &'a [Pending<'a>],
+    /// What the user refused; it waits no more until it changes.
+    pub(crate) refused: &'a [Pending<'a>],
+}
+
+/// An entry that waits for approval.
+#[derive(Debug, Serialize)]
+pub(crate) struct Pending<'a> {
+    name: &'a str,
+    scope: &'static str,
+    /// The file that it is configured in.
+    source: Option<String>,
+    line: Option<usize>,
+    /// The folder that an approval is for.
+    project: Option<String>,
+    enabled: bool,
+    /// What would run, to the last letter.
+    entry: &'a Value,
+    /// What to look at before approving.
+    points: Vec<String>,
+    hash: &'a str,
+    /// The word of one of the user's own entries that means something else in each folder.
+    depends_on: Option<&'a str>,
+    /// When another entry of this name was approved, in RFC 3339.
+    approved_at: Option<String>,
+    /// What has changed since then.
+    changes: Vec<Change>,
+    #[serde(skip)]
+    of: &'a Entry,
+    #[serde(skip)]
+    approved: Option<DateTime<Utc>>,
+}
+
+impl<'a> Pending<'a> {
+    /// `entry`, and the approval of an earlier version of it.
+    pub(crate) fn new(entry: &'a Entry, before: Option<&Approval>) -> Self {
+        let approved = before.and_then(|approval| DateTime::from_timestamp(approval.approved_at, 0));
+        let changes = before.map(|approval| {
+            let shown = serde_json::from_str(&approval.shown).unwrap_or_default();
+            changes::between(&shown, &entry.proposal)
+        });
+        Self {
+            name: &entry.name,
+            scope: entry.scope.as_str(),
+            source: entry.source.path.as_ref().map(|path| path.display().to_string()),
+            line: entry.line,
+            project: entry.project.as_ref().map(|folder| folder.display().to_string()),
+            enabled: entry.enabled,
+            entry: &entry.proposal,
+            points: look::points(&entry.proposal),
+            hash: &entry.agreement,
+            depends_on: entry.depends_on.as_deref(),
+            approved_at: approved.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
+            changes: changes.unwrap_or_default(),
+            of: entry,
+            approved,
+        }
+    }
+
+    pub(crate) fn entry(&self) -> &'a Entry {
+        self.of
+    }
+}
+
+/// Everything that would be started or contacted, and how it differs from what was approved.
+pub(crate) fn page(waiting: &[Pending<'_>], look: Look) -> String {
+    let blocks: Vec<_> = waiting.iter().map(|pending| block(pending, look).join("\n")).collect();
+    blocks.join("\n\n")
+}
+
+fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
+    let sign = paint(Tone::Waiting, look.sign(Sign::Paused));
+    let name = paint(Tone::Strong, &text::for_line(pending.name));
+    let off = if pending.enabled { "" } else { ", disabled" };
+    let from = paint(Tone::Faint, &format!("{}{off}", place(pending.of)));
+    let mut lines = vec![format!("{sign} {name}  {from}")];
+    lines.extend(details(pending.entry));
+    if let (Some(word), Some(folder)) = (pending.depends_on, &pending.project) {
+        let why = format!("  asks because `{word}` is something else in each folder; an agreement is for {folder}");
+        lines.push(paint(Tone::Waiting, &text::for_line(&why)));
+    }
+    lines.extend(pending.points.iter().map(|point| format!("  {} {point}", paint(Tone::Bad, "look at this:"))));
+    let Some(approved) = pending.approved else {
+        return lines;
+    };
+    let day = approved.with_timezone(&Local).format("%Y-%m-%d");
+    lines.push(paint(Tone::Waiting, &format!("  changed since you agreed to it on {day}:")));
+    if pending.changes.is_empty() {
+        lines.push("    a field that has no meaning here, or how the same is written".to_owned());
+    }
+    lines.extend(changes::lines(&pending.changes).into_iter().map(|line| format!("    {line}")));
+    lines
+}
+
+/// The approved entries; with their details unless the user has `seen` them.
+pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Look) -> String {
+    let blocks: Vec<_> = trusted
+        .iter()
+        .map(|pending| {
+            let sign = paint(Tone::Good, look.sign(Sign::Good));
+            let name = paint(Tone::Strong, &text::for_line(pending.name));
+            let mut lines = vec![format!("{sign} {name}  trusted as long as it stays as it is")];
+            if !seen {
+                lines.extend(details(pending.entry));
+            }
+            lines.join("\n")
+        })
+        .collect();
+    blocks.join("\n")
+}
+
+/// What was refused.
+pub(crate) fn refused(servers: &[Pending<'_>], look: Look) -> String {
+    let line = |pending: &Pending<'_>| {
+        let sign = paint(Tone::Faint, look.sign(Sign::Paused));
+        let name = paint(Tone::Strong, &text::for_line(pending.name));
+        format!("{sign} {name}  refused as long as it stays as it is")
+    };
+    servers.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The line for a revoked approval.
+pub(crate) fn taken_back(name: &str) -> String {
+    format!("{} is no longer trusted", paint(Tone::Strong, &text::for_line(name)))
+}

@@ -1,0 +1,120 @@
+//! `toolrack trust diff` and `toolrack trust approve`
+
+use toolrack_config::Loaded;
+use toolrack_host::{DefinitionHash, Way, pins::PinnedServer};
+use toolrack_store::Stranger;
+
+use super::{
+    args::{TrustApproveArgs, TrustDiffArgs},
+    quarantine::{self, Released, Shown},
+};
+use crate::{
+    database,
+    error::{Exit, Failure},
+    render::count,
+    verbs::reach,
+    wire::World,
+};
+
+pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let strangers = wanted(&loaded, &args.of, world).await?;
+    let shown: Vec<_> = strangers.iter().map(Shown::of).collect();
+    if world.screen.json() {
+        world.screen.document(&quarantine::Document { quarantined: &shown }).await?;
+    } else {
+        if shown.is_empty() {
+            world.screen.note("no tool is in quarantine here");
+        }
+        world.screen.page(quarantine::page(&shown, world.screen.look())).await?;
+        if !shown.is_empty() {
+            world.screen.note("`toolrack trust approve SERVER/TOOL` uses a tool as it is now");
+        }
+    }
+    let fails = args.exit_code && !shown.is_empty();
+    Ok(if fails { Exit::NotTrusted } else { Exit::Ok })
+}
+
+pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let mut strangers = wanted(&loaded, &args.of, world).await?;
+    if let Some(hash) = &args.hash {
+        let hash = DefinitionHash::parse(hash).ok_or_else(|| {
+            Failure::usage("--hash is no hash").hint("give `hash` of `toolrack trust diff --json`, 64 digits")
+        })?;
+        let before = strangers.len();
+        strangers.retain(|stranger| stranger.strange.definition.hash == hash);
+        if strangers.is_empty() && before > 0 {
+            return Err(changed("nothing here has that definition any more"));
+        }
+    }
+    let shown: Vec<_> = strangers.iter().map(Shown::of).collect();
+    // A user who gives a hash has seen the definition that it belongs to.
+    let asks = !args.yes && (args.hash.is_none() || world.screen.interactive());
+    if shown.is_empty() {
+        world.screen.note("none of it is in quarantine here");
+    } else if asks {
+        world.person_to_ask("a tool that has changed is used again only when a user approves it")?;
+        world.screen.say(&quarantine::page(&shown, world.screen.look()));
+        let question = format!("Use {} as shown?", count(shown.len(), "tool"));
+        if !world.confirm(&question).await {
+            return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was approved"));
+        }
+    }
+    for Stranger { of, strange, .. } in &strangers {
+        // Exactly what was shown: a tool that has changed meanwhile has another hash.
+        let released = world.store()?.release(of, &strange.tool, strange.definition.hash, Way::Cli).await;
+        if !released.map_err(|error| database::unusable(&error).server(of.server.as_str()))? {
+            let message = format!("`{}/{}` is another by now, or was approved already", of.server, strange.tool);
+            return Err(changed(&message).server(of.server.as_str()).tool(&*strange.tool));
+        }
+    }
+    if world.screen.json() {
+        world.screen.document(&Released { approved: &shown }).await?;
+    } else {
+        world.screen.page(quarantine::released(&shown, asks, world.screen.look())).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn changed(message: &str) -> Failure {
+    Failure::new(Exit::NotTrusted, "CHANGED", message).hint("look at it again with `toolrack trust diff`")
+}
+
+/// The tools in quarantine that `named` means, or all that are configured here when nothing is named.
+///
+/// # Errors
+/// When a named server does not exist, or the database cannot be read.
+async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<Stranger>, Failure> {
+    let mut selected = Vec::new();
+    for name in named {
+        let (server, tool) = name.split_once('/').map_or((name.as_str(), None), |(server, tool)| (server, Some(tool)));
+        if !loaded.desired.contains_key(server) {
+            return Err(reach::no_such_server(server, loaded, Exit::Usage));
+        }
+        selected.push((server, tool));
+    }
+    let is_meant = |stranger: &Stranger| {
+        let means = |(server, tool): &(&str, Option<&str>)| {
+            stranger.of.server.as_str() == *server && tool.is_none_or(|tool| tool == stranger.strange.tool)
+        };
+        selected.is_empty() || selected.iter().any(means)
+    };
+    let mut strangers = here(loaded, world).await?;
+    strangers.retain(is_meant);
+    Ok(strangers)
+}
+
+/// The tools in quarantine of the servers that are configured here.
+///
+/// # Errors
+/// When the database cannot be read.
+pub(in crate::verbs) async fn here(loaded: &Loaded, world: &World) -> Result<Vec<Stranger>, Failure> {
+    let is_here = |stranger: &Stranger| {
+        let spec = loaded.desired.get(&stranger.of.server);
+        spec.is_some_and(|spec| PinnedServer::of(&stranger.of.server, spec) == stranger.of)
+    };
+    let mut strangers = world.store()?.quarantine().await.map_err(|error| database::unusable(&error))?;
+    strangers.retain(is_here);
+    Ok(strangers)
+}

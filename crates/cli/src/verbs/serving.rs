@@ -1,0 +1,5 @@
+//! The verbs that keep servers for other programs.
+
+pub(crate) mod daemon;
+pub(crate) mod gateway;
+pub(crate) mod serve;

@@ -1,0 +1,371 @@
+//! `toolrack daemon`
+
+mod background;
+mod tail;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use chrono::{DateTime, SecondsFormat};
+use clap::{Args, Subcommand};
+use nix::sys::signal::Signal;
+use serde::Serialize;
+use tokio::time::{sleep, timeout};
+use toolrack_host::text;
+
+use self::tail::Tail;
+use super::serve::{self, Up, args::ServeArgs, record::Record};
+use crate::{
+    args::duration,
+    door,
+    error::{Exit, Failure},
+    lending::{self, About},
+    render::count,
+    wire::World,
+};
+
+/// `daemon`.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  toolrack daemon start
+  toolrack daemon status
+  toolrack daemon stop")]
+pub(crate) enum DaemonVerb {
+    /// Start `toolrack serve` in the background, and print its address once it listens
+    #[command(after_help = "It takes the options of `toolrack serve`, and runs in the folder where it is started.
+
+Examples:
+  toolrack daemon start
+  toolrack daemon start --yes-read-only --allow 'fs/*'")]
+    Start(Box<ServeArgs>),
+    /// End the daemon, if there is one, and start another: when Toolrack was updated, or with other options
+    #[command(
+        after_help = "It takes the options of `toolrack serve`, as `toolrack daemon start` does; those of the daemon before are not
+kept, nor is its folder.
+
+Examples:
+  toolrack daemon restart
+  toolrack daemon restart --yes-read-only --allow 'fs/*'"
+    )]
+    Restart(Box<ServeArgs>),
+    /// Show whether a daemon is up, where, and how its servers are; fails when there is none
+    #[command(after_help = "Examples:
+  toolrack daemon status
+  toolrack daemon status --json")]
+    Status,
+    /// End the daemon: calls in flight are given their time first
+    Stop(StopArgs),
+    /// Show what a daemon in the background wrote
+    Logs(DaemonLogsArgs),
+}
+
+/// `daemon stop`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack daemon stop")]
+pub(crate) struct StopArgs {
+    /// How long it may take to end before it is killed
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(crate) patience: Duration,
+}
+
+/// `daemon logs`.
+#[derive(Debug, Args)]
+#[command(after_help = "What servers wrote is shown by `toolrack logs`.
+
+Examples:
+  toolrack daemon logs --lines 20
+  toolrack daemon logs --follow")]
+pub(crate) struct DaemonLogsArgs {
+    /// Show at most this many of the last lines
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) lines: usize,
+
+    /// Go on showing what is written, until Ctrl-C
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+}
+
+/// How often to check whether a process has started, or ended.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How often to look for new lines of a log.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long a process that was killed takes to be gone.
+const KILLED: Duration = Duration::from_secs(5);
+
+/// How long the previous daemon may take to end, as with `daemon stop`.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// `daemon status --json`.
+#[derive(Debug, Default, Serialize)]
+struct Status {
+    running: bool,
+    /// Whether it reports its status. A daemon of another version does not, nor one that hangs.
+    answers: bool,
+    pid: Option<u32>,
+    since: Option<String>,
+    /// The dashboard, with the key to it.
+    url: Option<String>,
+    address: Option<String>,
+    version: Option<String>,
+    /// How many are in each state.
+    servers: BTreeMap<String, usize>,
+    log: PathBuf,
+}
+
+/// `daemon stop --json`.
+#[derive(Debug, Default, Serialize)]
+struct Stopped {
+    stopped: bool,
+    pid: Option<u32>,
+    /// Whether it was killed because it did not end when it was asked to.
+    killed: bool,
+}
+
+/// `daemon restart --json`.
+#[derive(Debug, Serialize)]
+struct Restarted {
+    #[serde(flatten)]
+    up: Up,
+    /// How the previous daemon ended.
+    before: Stopped,
+}
+
+/// `daemon logs --json`.
+#[derive(Debug, Serialize)]
+struct Log<'a> {
+    path: &'a Path,
+    lines: Vec<&'a str>,
+}
+
+/// A line of `daemon logs --follow --json`.
+#[derive(Debug, Serialize)]
+struct LogLine<'a> {
+    line: &'a str,
+}
+
+pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    match verb {
+        DaemonVerb::Start(args) => {
+            without_parent(&args)?;
+            start(words, world).await
+        }
+        DaemonVerb::Restart(args) => {
+            without_parent(&args)?;
+            restart(words, world).await
+        }
+        DaemonVerb::Status => status(world).await,
+        DaemonVerb::Stop(args) => stop(args.patience, world).await,
+        DaemonVerb::Logs(args) if args.follow => follow(&args, world).await,
+        DaemonVerb::Logs(args) => logs(&args, world).await,
+    }
+}
+
+fn without_parent(args: &ServeArgs) -> Result<(), Failure> {
+    if args.with_parent {
+        return Err(Failure::usage("`--with-parent` is for `toolrack serve`")
+            .hint("a daemon in the background has no parent that could end"));
+    }
+    Ok(())
+}
+
+/// The running daemon. Removes what a dead one has left.
+fn running(world: &World) -> Option<Record> {
+    let data = world.places.data();
+    let record = Record::read(data)?;
+    if record.is_alive() {
+        return Some(record);
+    }
+    record.forget(data);
+    None
+}
+
+async fn start(words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    let record = match running(world) {
+        Some(record) => {
+            world.screen.note(&format!("a daemon is up already (process {})", record.pid));
+            record
+        }
+        None => started("start", words, world).await?,
+    };
+    serve::show(&record, true, world).await?;
+    Ok(Exit::Ok)
+}
+
+/// Starts a daemon with the words behind `daemon VERB`.
+async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record, Failure> {
+    if door::is_in_a_server() {
+        let message = "a daemon that is started by a server ends with that server, and lets in no process of it";
+        return Err(Failure::new(Exit::Other, "IN_A_SERVER", message).hint("start it from a terminal"));
+    }
+    let record = background::start(verb, words, world.places.data()).await?;
+    world.screen.note(&format!("process {}; `toolrack daemon stop` ends it", record.pid));
+    Ok(record)
+}
+
+async fn restart(words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    let before = stopped(PATIENCE, world).await?;
+    world.screen.note(&said(&before));
+    let record = started("restart", words, world).await?;
+    if world.screen.json() {
+        world.screen.document(&Restarted { up: Up::from(&record), before }).await?;
+    } else {
+        serve::show(&record, true, world).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn status(world: &World) -> Result<Exit, Failure> {
+    let log = background::log(world.places.data());
+    let Some(record) = running(world) else {
+        if world.screen.json() {
+            world.screen.document(&Status { log, ..Status::default() }).await?;
+        } else {
+            world.screen.note("no daemon is up; `toolrack daemon start` starts one");
+        }
+        return Ok(Exit::Other);
+    };
+    let about = lending::about(world.places.data()).await;
+    let since = DateTime::from_timestamp(record.since, 0).map(|since| since.to_rfc3339_opts(SecondsFormat::Secs, true));
+    let status = Status {
+        running: true,
+        answers: about.is_some(),
+        pid: Some(record.pid),
+        since,
+        url: Some(record.url()),
+        address: Some(record.address),
+        version: about.as_ref().map(|about| about.version.clone()),
+        servers: about.map(|about: About| about.servers).unwrap_or_default(),
+        log,
+    };
+    if world.screen.json() {
+        world.screen.document(&status).await?;
+    } else {
+        world.screen.page(page(&status)).await?;
+        if !status.answers {
+            world.screen.warning("it does not say how it is: it hangs, or is of another version");
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn page(status: &Status) -> String {
+    let total = status.servers.values().sum();
+    let states: Vec<_> = status.servers.iter().map(|(state, number)| format!("{number} {}", words(state))).collect();
+    let mut lines = vec![
+        format!("process {} since {}", status.pid.unwrap_or_default(), status.since.as_deref().unwrap_or("?")),
+        status.url.clone().unwrap_or_default(),
+    ];
+    if status.answers {
+        lines.push(format!("{}: {}", count(total, "server"), states.join(", ")));
+    }
+    lines.join("\n")
+}
+
+/// A state as people write it.
+fn words(state: &str) -> String {
+    text::for_line(state).replace('_', " ")
+}
+
+async fn stop(patience: Duration, world: &World) -> Result<Exit, Failure> {
+    let stopped = stopped(patience, world).await?;
+    if world.screen.json() {
+        world.screen.document(&stopped).await?;
+    } else {
+        world.screen.note(&said(&stopped));
+    }
+    Ok(Exit::Ok)
+}
+
+fn said(stopped: &Stopped) -> String {
+    match stopped.pid {
+        Some(pid) => format!("the daemon (process {pid}) has ended"),
+        None => "no daemon is up".to_owned(),
+    }
+}
+
+/// Ends the daemon that runs, and waits until it is gone; kills it after `patience`.
+async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> {
+    let Some(record) = running(world) else {
+        return Ok(Stopped::default());
+    };
+    // Where births are not known, only a process that answers is surely a daemon.
+    if record.birth.is_none() && lending::about(world.places.data()).await.is_none() {
+        let message = format!("process {} does not answer, and may be another one by now", record.pid);
+        return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
+    }
+    record.send(Signal::SIGTERM);
+    let killed = timeout(patience, gone(&record)).await.is_err();
+    if killed {
+        record.send(Signal::SIGKILL);
+        if timeout(KILLED, gone(&record)).await.is_err() {
+            let message = format!("the daemon (process {}) does not end", record.pid);
+            return Err(Failure::new(Exit::Other, "NOT_STOPPED", message));
+        }
+        world.screen.warning("it did not end in time, and was killed");
+    }
+    record.forget(world.places.data());
+    Ok(Stopped { stopped: true, pid: Some(record.pid), killed })
+}
+
+async fn gone(record: &Record) {
+    while record.is_alive() {
+        sleep(PAUSE).await;
+    }
+}
+
+async fn logs(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
+    let path = background::log(world.places.data());
+    let text = background::end_of(&path, 0);
+    let lines: Vec<_> = text.lines().collect();
+    let lines = lines[lines.len().saturating_sub(args.lines)..].to_vec();
+    if world.screen.json() {
+        world.screen.document(&Log { path: &path, lines }).await?;
+    } else {
+        if lines.is_empty() {
+            world.screen.note("no daemon in the background has written anything yet");
+        }
+        show(&lines, world).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// The last lines, and then new ones, until the command is interrupted.
+async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
+    let path = background::log(world.places.data());
+    let unusable = |error| background::unusable(&path, &error);
+    let mut tail = Tail::of(path.clone(), background::MAX_LOG).map_err(unusable)?;
+    let mut last = VecDeque::new();
+    while let Some(lines) = tail.more().map_err(unusable)? {
+        last.extend(lines);
+        last.drain(..last.len().saturating_sub(args.lines));
+    }
+    let mut lines = Vec::from(last);
+    loop {
+        let lines_of_text: Vec<_> = lines.iter().map(String::as_str).collect();
+        if world.screen.json() {
+            for line in lines_of_text {
+                world.screen.record(&LogLine { line }).await?;
+            }
+        } else {
+            show(&lines_of_text, world).await?;
+        }
+        lines = loop {
+            match tail.more().map_err(unusable)? {
+                Some(lines) => break lines,
+                None => sleep(LOOK).await,
+            }
+        };
+    }
+}
+
+async fn show(lines: &[&str], world: &World) -> Result<(), Failure> {
+    // An empty page is none; one of an empty line is.
+    world.screen.page(lines.iter().map(|line| text::for_line(line) + "\n").collect()).await
+}

@@ -1,0 +1,170 @@
+//! A daemon without a terminal: how it is started, and where its output goes.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use clap::CommandFactory as _;
+use tokio::time::{Instant, sleep};
+
+use super::{super::serve::record::Record, PAUSE};
+use crate::{
+    error::{Exit, Failure, in_words},
+    lending,
+    verbs::Cli,
+};
+
+/// How long a daemon may take to listen. It starts servers only then.
+const START: Duration = Duration::from_secs(30);
+
+/// Bytes of the log before it is rotated, and of what is shown of it.
+pub(super) const MAX_LOG: u64 = 1024 * 1024;
+
+/// Where a daemon in the background writes.
+pub(super) fn log(data: &Path) -> PathBuf {
+    data.join("daemon.log")
+}
+
+/// Starts `toolrack serve` with the words behind `daemon VERB`, and waits until other commands find it.
+///
+/// # Errors
+/// When it does not start, with what it said.
+pub(super) async fn start(verb: &str, words: &[OsString], data: &Path) -> Result<Record, Failure> {
+    let path = log(data);
+    let (file, written) = opened(&path).map_err(|error| unusable(&path, &error))?;
+    let mut child = spawned(&as_serve(verb, words), file).map_err(|error| {
+        Failure::new(Exit::Other, "NOT_STARTED", format!("the daemon cannot be started: {}", in_words(&error)))
+    })?;
+    let end = Instant::now() + START;
+    loop {
+        if let Some(record) = Record::read(data).filter(|record| record.pid == child.id() && record.is_alive())
+            && lending::about(data).await.is_some()
+        {
+            return Ok(record);
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            let exit = status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Other, Exit::of);
+            return Err(not_started(exit, &end_of(&path, written)));
+        }
+        if Instant::now() > end {
+            // No command would find it.
+            let _ = child.kill();
+            let _ = child.wait();
+            let message = format!("the daemon did not listen within {} s", START.as_secs());
+            return Err(Failure::new(Exit::Other, "NOT_STARTED", message).hint("`toolrack daemon logs` shows more"));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// The failure for a log that can be neither written nor read.
+pub(super) fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Exit::Other, "NO_LOG", format!("{} cannot be used: {}", path.display(), in_words(error)))
+}
+
+/// Opens the log for appending, and returns its length. A long log is rotated, replacing the one before.
+fn opened(path: &Path) -> io::Result<(File, u64)> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    if fs::metadata(path).is_ok_and(|log| log.len() > MAX_LOG) {
+        fs::rename(path, path.with_extension("log.old"))?;
+    }
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let written = file.metadata()?.len();
+    Ok((file, written))
+}
+
+fn spawned(words: &[OsString], log: File) -> io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn()
+}
+
+/// The words of `daemon VERB` as those of `serve`, without the program's name.
+fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
+    let values: Vec<String> = Cli::command()
+        .get_arguments()
+        .filter(|option| option.get_action().takes_values())
+        .filter_map(|option| option.get_long().map(|long| format!("--{long}")))
+        .collect();
+    let takes_value = |word: &OsStr| values.iter().any(|option| word == option.as_str());
+    let mut serve = Vec::new();
+    let mut words = words.iter().skip(1);
+    // Before the options of the command there are only those of every command.
+    for name in ["daemon", verb] {
+        while let Some(word) = words.next() {
+            if word == name {
+                break;
+            }
+            serve.push(word.clone());
+            if takes_value(word) {
+                serve.extend(words.next().cloned());
+            }
+        }
+    }
+    serve.extend(["serve", "--detached", "--no-open"].map(OsString::from));
+    // A detached daemon prints for people: they read its log.
+    serve.extend(words.filter(|word| !["--no-open", "--json"].iter().any(|own| word == own)).cloned());
+    serve.retain(|word| word != "--json");
+    serve
+}
+
+/// The failure that a daemon wrote before it ended.
+fn not_started(exit: Exit, said: &str) -> Failure {
+    let last = |label: &str| said.lines().rev().find_map(|line| line.strip_prefix(label));
+    let why = last("error: ").unwrap_or("it ended without a word");
+    let failure = Failure::new(exit, "NOT_STARTED", format!("the daemon did not start: {why}"));
+    failure.hint(last("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
+}
+
+/// What was written to `path` after byte `from`, or the last of it when that is much. Invalid UTF-8 is replaced.
+pub(super) fn end_of(path: &Path, from: u64) -> String {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let from = from.max(length.saturating_sub(MAX_LOG));
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(MAX_LOG).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_start_become_those_of_serve() {
+        let as_serve_of = |verb: &str, line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            as_serve(verb, &words).iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let of = |line| as_serve_of("start", line);
+        assert_eq!(of("toolrack daemon start"), "serve --detached --no-open");
+        assert_eq!(
+            of("toolrack --agent daemon daemon --mcp-config start start --json --listen 127.0.0.1:0"),
+            "--agent daemon --mcp-config start serve --detached --no-open --listen 127.0.0.1:0"
+        );
+        assert_eq!(of("toolrack -v --json daemon start --allow *"), "-v serve --detached --no-open --allow *");
+        assert_eq!(
+            as_serve_of("restart", "toolrack --agent restart daemon restart --allow start"),
+            "--agent restart serve --detached --no-open --allow start"
+        );
+    }
+
+    #[test]
+    fn what_a_daemon_said_last_is_why_it_did_not_start() {
+        let failure = not_started(Exit::Usage, "error: old\nwarning: x\nerror: in use\nhint: another port\n");
+        assert_eq!(failure.for_people(), "error: the daemon did not start: in use\nhint: another port");
+        assert!(not_started(Exit::Other, "").hint.is_some());
+    }
+}

@@ -1,0 +1,142 @@
+//! `toolrack gateway`
+
+mod conversation;
+mod shared;
+
+use std::{sync::Arc, time::Duration};
+
+use clap::Args;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, stdin, stdout},
+    net::UnixStream,
+    time::timeout,
+};
+use toolrack_config::Role;
+use toolrack_daemon::gateway::{AnyClient, Gateway, GatewayOptions};
+use toolrack_host::{Desired, Host, Interpreter, Selection, ServerName};
+
+use self::shared::share;
+use super::serve::record::Record;
+use crate::{
+    args::PolicyArgs,
+    door::{self, Door},
+    error::{Exit, Failure, with_causes},
+    verbs::{
+        reach,
+        talk::ask::{code, every_tool_of, name_beside, rules, warn_of_idle},
+    },
+    wire::World,
+};
+
+/// `gateway`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "For the configuration of another MCP client, which then has every tool, under the rules given here. While
+`toolrack up` runs, its servers are shared, and its rules count. With --code a client has `run_code`, for scripts that call
+tools, and tools that search for tools, instead of every tool.
+
+Examples:
+  claude mcp add toolrack -- toolrack gateway
+  toolrack gateway --server github --yes-read-only
+  toolrack gateway --code --allow 'fs/read_*'"
+)]
+pub(crate) struct GatewayArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+
+    /// Do not share the servers of a running daemon
+    #[arg(long)]
+    pub(crate) alone: bool,
+}
+
+/// How long the first list of what scripts can call waits for servers that are slow to start.
+const START: Duration = Duration::from_secs(5);
+
+/// How long a daemon may take to let this process in.
+const GREETING: Duration = Duration::from_secs(2);
+
+pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failure> {
+    let is_plain = args.policy == PolicyArgs::default() && !args.alone;
+    if is_plain && let Some(daemon) = running(world).await {
+        return Box::pin(share(daemon, world)).await;
+    }
+    alone(&args.policy, world, (stdin(), stdout())).await
+}
+
+/// A connection to the daemon of the same user, if one runs.
+async fn running(world: &World) -> Option<UnixStream> {
+    let data = world.places.data();
+    Record::read(data).filter(Record::is_alive)?;
+    timeout(GREETING, door::enter(data, Door::Clients)).await.ok()?.ok()
+}
+
+/// Runs the servers itself, for as long as its client is connected.
+async fn alone(
+    policy: &PolicyArgs,
+    world: &World,
+    (reader, writer): (impl AsyncRead + Send + Unpin, impl AsyncWrite + Send + Unpin),
+) -> Result<Exit, Failure> {
+    let loaded = world.load().await?;
+    let mut desired = reach::only(&loaded, &policy.server)?;
+    let selection = match &*policy.tool {
+        [] => Selection::all(),
+        only => Selection::all().only(only.iter().cloned()),
+    };
+    let wants_code = policy.code && loaded.settings.role == Role::Worker;
+    let scripts = wants_code.then(|| Scripts::beside(&desired)).transpose()?;
+    let ours: Vec<_> = scripts.iter().flat_map(|scripts| [&scripts.discovery, &scripts.code]).collect();
+    warn_of_idle(&policy.rules, &loaded, &ours, &world.screen);
+    world.guard(Arc::new(rules(&policy.rules, &loaded, &ours)));
+    // The caller is the client and not the user at the terminal; the client is asked, if it can be.
+    world.answers(Arc::new(AnyClient::new()));
+    world.stay();
+    let host = world.host();
+    world.log_keeper()(&desired);
+    let mut options = GatewayOptions::default();
+    options.selection = match scripts {
+        None => {
+            host.apply(desired).await;
+            selection
+        }
+        Some(scripts) => {
+            desired.insert(scripts.discovery.clone(), host.discovery(&scripts.discovery, selection.clone()));
+            host.apply(desired.clone()).await;
+            // Last, because it tells the model what all the others have; what comes later is told later.
+            let _ = timeout(START, host.settled()).await;
+            scripts.added(desired, selection, &host).await
+        }
+    };
+    let gateway = Gateway::new(host, options);
+    let served = gateway.serve_stdio(reader, writer).await;
+    gateway.shutdown().await;
+    served.map_err(|error| Failure::new(Exit::Other, "CLIENT_LOST", with_causes(&error)))?;
+    Ok(Exit::Ok)
+}
+
+/// What a client is offered instead of the tools of all servers: searching them, and calling them in scripts.
+struct Scripts {
+    discovery: ServerName,
+    code: ServerName,
+    interpreter: Arc<dyn Interpreter>,
+}
+
+impl Scripts {
+    /// Takes names that no other server has.
+    fn beside(desired: &Desired) -> Result<Self, Failure> {
+        let interpreter = code::interpreter()?;
+        Ok(Self { discovery: name_beside(desired, "toolrack")?, code: name_beside(desired, "code")?, interpreter })
+    }
+
+    /// Adds the server for scripts that call the tools of `callable`; returns the only tools that clients see, while
+    /// the resources and prompts of all servers stay.
+    async fn added(self, mut desired: Desired, callable: Selection, host: &Host) -> Selection {
+        let Self { discovery, code, interpreter } = self;
+        let shown = [&discovery, &code].into_iter().filter_map(every_tool_of);
+        let shown = Selection::all().only(shown);
+        // It holds tools and finds them itself.
+        let callable = callable.without_servers([discovery]);
+        desired.insert(code.clone(), host.scripts(&code, callable, interpreter));
+        host.apply(desired).await;
+        shown
+    }
+}

@@ -1,0 +1,326 @@
+//! `toolrack serve` and `toolrack up`
+
+pub(crate) mod args;
+mod birth;
+mod descriptors;
+mod lender;
+pub(crate) mod record;
+mod token_file;
+
+use std::{io, os::unix::net::UnixListener, sync::Arc};
+
+use futures::future::BoxFuture;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use toolrack_auth::{AuthError, SignIn};
+use toolrack_config::{Interpolate, Loaded, Request, ServeSettings};
+use toolrack_daemon::{
+    AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage,
+    SignIns, StartError, Token, discovery_name, gateway::AnyClient,
+};
+use toolrack_host::{Destination, Policy, Resolver as _};
+use url::Url;
+
+use self::record::{Record, listen, make_folder};
+use crate::{
+    args::{LimitArgs, ModelArgs},
+    browser::Visitor,
+    door::{Door, Doorkeeper, Key},
+    error::{Exit, Failure, with_causes},
+    keep::LogKeeper,
+    models::{Around, Chosen, Wishes},
+    rules::LiveRules,
+    stop::Stop,
+    verbs::{
+        Verb,
+        talk::ask::{rules, warn_of_idle},
+    },
+    wire::World,
+};
+use args::ServeArgs;
+use lender::lend;
+
+/// `serve --json`: printed once the daemon listens.
+#[derive(Debug, Serialize)]
+pub(crate) struct Up {
+    /// The dashboard, with the key to it.
+    url: String,
+    address: String,
+    /// Where other MCP clients find every tool.
+    mcp: String,
+    token: String,
+    pid: u32,
+}
+
+impl From<&Record> for Up {
+    fn from(record: &Record) -> Self {
+        let address = &record.address;
+        Self {
+            url: record.url(),
+            address: address.clone(),
+            mcp: format!("http://{address}/mcp"),
+            token: record.token.clone(),
+            pid: record.pid,
+        }
+    }
+}
+
+pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
+    let mut stop = Stop::new()?;
+    if args.detached {
+        // A process that leads its group or session already has left the terminal in another way.
+        let _ = nix::unistd::setsid();
+    }
+    let token = match &args.token_file {
+        Some(file) => token_file::token(file, args.new_token)?,
+        None => token_file::made()?,
+    };
+    let loaded = world.load().await?;
+    let options = descriptors::fitted(options(&args, &loaded.settings.serve, token), &world.screen);
+    warn_of_idle(&args.rules, &loaded, &[], &world.screen);
+    let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
+    let parts = parts(&args, world, gate);
+    let mut daemon = match Daemon::start(parts, for_agents(&args, world), options.clone()).await {
+        Ok(daemon) => daemon,
+        Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
+        Err(error) => return Err(not_started(&error)),
+    };
+    if let Some(file) = &args.token_file {
+        token_file::keep(file, &options.token)?;
+    }
+    let address = daemon.address().to_string();
+    let record = Record::of_this(address, options.token.reveal().to_owned());
+    let data = world.places.data().to_owned();
+    let mut commands = None;
+    match Record::read(&data).filter(Record::is_alive) {
+        Some(first) => {
+            let message = format!("another daemon is up at {}: it is the one that other commands find", first.address);
+            world.screen.warning(&message);
+        }
+        None => match found(&mut daemon, &record, world) {
+            Ok(socket) => commands = Some(socket),
+            Err(error) => {
+                world.screen.warning(&format!("other commands will not find the daemon: {}", with_causes(&error)));
+            }
+        },
+    }
+    // In the background there is no user to show it to, and the log is no place for a key.
+    if !args.detached {
+        show(&record, args.no_open, world).await?;
+    }
+    if !args.with_parent && !args.detached {
+        world.screen.note("Ctrl-C ends it");
+    }
+    let current = daemon.current();
+    let commands = async {
+        if let Some((socket, doorkeeper)) = commands
+            && let Err(error) = lend((socket, &doorkeeper), world, &current, args.grace, Verb::run_lent).await
+        {
+            tracing::warn!("other commands will not find the daemon: {error}");
+        }
+    };
+    let exit = serve(daemon, commands, &mut stop, args.with_parent).await;
+    record.forget(&data);
+    Ok(exit)
+}
+
+/// The options of the command line and of `[serve]`, over the daemon's defaults.
+fn options(args: &ServeArgs, bounds: &ServeSettings, token: Token) -> Options {
+    let usual = Options::local(0, token);
+    Options {
+        listen: args.listen,
+        hosts: args.allow_host.clone(),
+        remote: args.allow_remote,
+        grace: args.grace,
+        agent_idle: args.agent_idle,
+        connections: bounds.connections.unwrap_or(usual.connections),
+        unauthenticated: bounds.unauthenticated_connections.unwrap_or(usual.unauthenticated),
+        head_timeout: bounds.head_timeout.unwrap_or(usual.head_timeout),
+        idle_timeout: bounds.idle_timeout.unwrap_or(usual.idle_timeout),
+        ..usual
+    }
+}
+
+/// Lets other commands find the daemon; returns the socket for the commands that it does, and the doorkeeper.
+fn found(daemon: &mut Daemon, record: &Record, world: &World) -> io::Result<(UnixListener, Arc<Doorkeeper>)> {
+    let data = world.places.data();
+    make_folder(data)?;
+    let doorkeeper = Arc::new(Doorkeeper::new(Key::make(data)?, world.witness()));
+    let of_clients = Arc::clone(&doorkeeper);
+    let admit = move |stream| -> BoxFuture<'static, _> {
+        let doorkeeper = Arc::clone(&of_clients);
+        Box::pin(async move { doorkeeper.admit(Door::Clients, stream).await })
+    };
+    daemon.also_on(listen(Door::Clients, data)?, Arc::new(admit))?;
+    let commands = listen(Door::Commands, data)?;
+    record.write(data)?;
+    Ok((commands, doorkeeper))
+}
+
+/// Runs until the daemon has ended, with what it does for `commands`, or is told a second time to end. Returns the exit
+/// code of the signal that ended it.
+async fn serve(daemon: Daemon, commands: impl Future<Output = ()>, stop: &mut Stop, with_parent: bool) -> Exit {
+    let end = CancellationToken::new();
+    let running = async { tokio::join!(daemon.run(end.clone().cancelled_owned()), commands) };
+    tokio::pin!(running);
+    let exit = tokio::select! {
+        _ = &mut running => return Exit::Ok,
+        exit = stop.requested() => exit,
+        () = orphaned(), if with_parent => Exit::Ok,
+    };
+    end.cancel();
+    tokio::select! {
+        _ = running => exit,
+        again = stop.requested() => again,
+    }
+}
+
+/// Returns when the other end of stdin is closed.
+async fn orphaned() {
+    let mut ignored = tokio::io::sink();
+    // A stdin that cannot be read has no other end either.
+    let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
+}
+
+fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
+    let questions = Questions::new(args.patience);
+    let (live, typed) = (Arc::clone(&gate), args.rules.clone());
+    world.guard(gate);
+    world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
+    let (keeper, audit, egress) = (world.log_keeper(), world.audit_settings(), world.egress().clone());
+    let (host, named) = (world.host(), world.host());
+    Parts {
+        host,
+        request: world.request(),
+        environment: world.environment.clone(),
+        store: world.store().ok().cloned(),
+        secrets: world.secrets(),
+        questions,
+        models: models(args.model.clone(), world.around()),
+        sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
+        before_applying: Box::new(move |loaded: &Loaded| {
+            live.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
+            keeper(&loaded.desired);
+            audit(loaded.settings.audit);
+            named.set_naming(loaded.settings.tools.naming.clone());
+            egress.set(loaded.settings.egress.clone());
+        }),
+    }
+}
+
+/// What the worlds of agents are built from: a host of their own, and what the daemon's world has.
+fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
+    let (hosts, around, audit) = (world.hosts(), world.around(), Arc::new(world.audit_settings()));
+    let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
+    let (store, secrets) = (world.store().ok().cloned(), world.secrets());
+    let (model, typed, patience) = (args.model.clone(), args.rules.clone(), args.patience);
+    Box::new(move |id| {
+        let questions = Questions::new(patience);
+        // The rules of its files are known before anything of it runs.
+        let gate = Arc::new(LiveRules::new(Policy::default()));
+        let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
+        let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
+        let log = hosts.log_of(&host);
+        let (sources, audit, typed) = (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), typed.clone());
+        let named = host.clone();
+        let parts = Parts {
+            host,
+            request: Request { agent: Some(id), ..request.clone() },
+            environment: environment.clone(),
+            store: store.clone(),
+            secrets: Arc::clone(&secrets),
+            questions,
+            models: models(model.clone(), around.clone()),
+            sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
+            before_applying: Box::new(move |loaded: &Loaded| {
+                gate.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
+                if let Some(sources) = &sources {
+                    sources.expect(&loaded.desired);
+                }
+                audit(loaded.settings.audit);
+                named.set_naming(loaded.settings.tools.naming.clone());
+            }),
+        };
+        let then = async move {
+            if let Some(log) = log {
+                log.close().await;
+            }
+        };
+        AgentParts { parts, then: Box::pin(then) }
+    })
+}
+
+/// Signs in as `toolrack login` does, with the browser that shows the dashboard.
+fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
+    Box::new(move |server, http, page: SignInPage| {
+        let (sign_in, secrets) = (sign_in.clone(), Arc::clone(&secrets));
+        Box::pin(async move {
+            let refused = |error: &AuthError| NoSignIn {
+                code: error.code(),
+                message: secrets.conceal(&format!("cannot sign in to `{server}`: {error}")).into_owned(),
+                hint: error.hint().map(str::to_owned),
+            };
+            let bad_url = |why: String| refused(&AuthError::Config { why });
+            let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;
+            let url = Url::parse(url.trim()).map_err(|_| bad_url("its url is none".to_owned()))?;
+            let visitor = Visitor::bind(page).await.map_err(|error| refused(&error.into()))?;
+            let to = Destination { server: &server, url: &url, spec: &http };
+            sign_in.login(to, &[], &visitor).await.map(drop).map_err(|error| refused(&error))
+        })
+    })
+}
+
+/// Finds a model as `toolrack ask` does.
+fn models(typed: ModelArgs, around: Around) -> Models {
+    Box::new(move |name, loaded| {
+        let (mut model, around) = (typed.clone(), around.clone());
+        model.model = name.or(model.model);
+        let wishes = Wishes { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
+        Box::pin(async move {
+            let chosen = wishes.chosen(&around).await;
+            let refused =
+                |failure: Failure| NoModel { code: failure.code, message: failure.message, hint: failure.hint };
+            chosen.map_err(refused).map(|Chosen { model, max_tokens, limits }| ChosenModel {
+                model,
+                max_tokens: max_tokens.map(Into::into),
+                limits,
+            })
+        })
+    })
+}
+
+pub(crate) async fn show(record: &Record, no_open: bool, world: &World) -> Result<(), Failure> {
+    let up = Up::from(record);
+    if world.screen.json() {
+        world.screen.document(&up).await?;
+    } else {
+        world.screen.verbatim(up.url.clone()).await?;
+        world.screen.note(&format!("MCP clients: {} with `Authorization: Bearer {}`", up.mcp, up.token));
+    }
+    if !no_open && world.screen.interactive() && !world.screen.json() {
+        // Without a browser, the address is still on the screen.
+        let _ = open::that_detached(&up.url);
+    }
+    Ok(())
+}
+
+/// When a daemon of the same user listens there, it is as good as a new one.
+async fn in_use(address: &str, args: &ServeArgs, world: &World) -> Result<Exit, Failure> {
+    match Record::read(world.places.data()) {
+        Some(record) if record.address == address && record.is_alive() => {
+            world.screen.note(&format!("a daemon is up already (process {})", record.pid));
+            show(&record, args.no_open, world).await?;
+            Ok(Exit::Ok)
+        }
+        _ => Err(not_started(&StartError::InUse(args.listen))),
+    }
+}
+
+fn not_started(error: &StartError) -> Failure {
+    let (exit, code, hint) = match error {
+        StartError::Remote(_) => (Exit::Usage, "REMOTE", "listen on 127.0.0.1, or say --allow-remote"),
+        StartError::InUse(_) => (Exit::Other, "ADDRESS_IN_USE", "choose another port with --listen 127.0.0.1:0"),
+        _ => (Exit::Other, "NOT_LISTENING", "choose another address with --listen"),
+    };
+    Failure::new(exit, code, with_causes(error)).hint(hint)
+}

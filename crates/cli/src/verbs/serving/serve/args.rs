@@ -1,0 +1,70 @@
+//! The words of `serve`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use crate::args::{ModelArgs, RulesArgs, duration};
+
+/// `serve`, `up`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It prints one address, which opens the dashboard; the part behind # is the key to it, and new each time, unless --token-file keeps it. Other MCP
+clients reach every tool at /mcp of that address. Changed configuration files count at once.
+
+Examples:
+  toolrack up
+  toolrack serve --no-open --yes-read-only --allow 'fs/*'
+  toolrack serve --listen 127.0.0.1:0 --json"
+)]
+pub(crate) struct ServeArgs {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7717")]
+    pub(crate) listen: SocketAddr,
+
+    /// Do not open the dashboard in a browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+
+    /// End when stdin is closed: for programs that start it and want it gone with them
+    #[arg(long)]
+    pub(crate) with_parent: bool,
+
+    /// Belong to no terminal: what `daemon start` adds
+    #[arg(long, hide = true, conflicts_with = "with_parent")]
+    pub(crate) detached: bool,
+
+    /// Listen on an address that other machines can reach; a program that knows the token may then use every tool
+    #[arg(long)]
+    pub(crate) allow_remote: bool,
+
+    /// Also answer to this name, such as tools.example:8443 ; may be given more than once
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
+
+    /// Keep the token in this file, and use it again at the next start, so that other clients and open pages go on with it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// Make a new token for --token-file, as with `toolrack daemon restart`; the one before opens nothing any more
+    #[arg(long, requires = "token_file")]
+    pub(crate) new_token: bool,
+
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// How long a question waits for an answer before it is a no
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    pub(crate) patience: Duration,
+
+    /// How long calls in flight may take at the end
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    pub(crate) grace: Duration,
+
+    /// How long the servers of an agent of toolrack.toml stay without a request to /agents/ID
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    pub(crate) agent_idle: Duration,
+}

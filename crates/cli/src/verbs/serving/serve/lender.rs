@@ -1,0 +1,219 @@
+//! The daemon's side of [lending](crate::lending): runs the commands of other processes of the same user.
+
+use std::{
+    collections::BTreeMap, ffi::OsString, future::Future, io, os::unix::net::UnixListener as Bound, sync::Arc,
+    time::Duration,
+};
+
+use clap::Parser as _;
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{
+    io::BufReader,
+    net::{
+        UnixListener, UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    time::{sleep, timeout},
+};
+use toolrack_config::Environment;
+use toolrack_daemon::Current;
+
+use crate::{
+    door::{Door, Doorkeeper},
+    error::{Exit, Failure},
+    lending::{About, Build, FarLines, Hello, Outbox, ToCommand, ToDaemon, receive, send},
+    screen::Screen,
+    verbs::{Cli, Verb, Way},
+    wire::{Borrower, World},
+};
+
+/// Commands that run at once. Further ones run in their own processes.
+const MAX_COMMANDS: usize = 64;
+
+/// How long a command may take to say what it wants.
+const GREETING: Duration = Duration::from_secs(2);
+
+/// Pause before listening again after the system refused a connection, most likely for want of descriptors.
+const REFUSED: Duration = Duration::from_millis(100);
+
+/// What a daemon lends.
+struct Lender<'a, R> {
+    /// The build as it was when the daemon began.
+    build: Option<Build>,
+    world: &'a World,
+    current: &'a Current,
+    doorkeeper: &'a Doorkeeper,
+    /// Runs a verb that can be lent.
+    run: R,
+}
+
+/// Runs commands with `run`, each in its own future, until the daemon ends. Then those at work have `grace` to end.
+pub(super) async fn lend(
+    (socket, doorkeeper): (Bound, &Doorkeeper),
+    world: &World,
+    current: &Current,
+    grace: Duration,
+    run: impl AsyncFn(Verb, &World) -> Result<Exit, Failure>,
+) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let socket = UnixListener::from_std(socket)?;
+    let lender = Lender { build: Build::this(), world, current, doorkeeper, run };
+    let mut commands = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            () = current.ending() => break,
+            Some(()) = commands.next() => {}
+            accepted = socket.accept() => match accepted {
+                Ok((stream, _)) if commands.len() < MAX_COMMANDS => {
+                    commands.push(Box::pin(one(stream, &lender)));
+                }
+                // A closed connection sends the command away, and it does the work itself.
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!("a command could not be served: {error}");
+                    sleep(REFUSED).await;
+                }
+            },
+        }
+    }
+    drop(socket);
+    let _ = timeout(grace, async { while commands.next().await.is_some() {} }).await;
+    Ok(())
+}
+
+/// Handles one command, from its greeting to its end. The connection reports the outcome.
+async fn one(stream: UnixStream, lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>) {
+    let Some(stream) = lender.doorkeeper.admit(Door::Commands, stream).await else { return };
+    let (from, to) = stream.into_split();
+    let mut command = Command { from: BufReader::new(from), to, outbox: Outbox::default() };
+    if let Err(error) = command.run(lender).await {
+        tracing::debug!("a command went away: {error}");
+    }
+}
+
+/// A command that is under way.
+struct Command {
+    from: BufReader<OwnedReadHalf>,
+    to: OwnedWriteHalf,
+    outbox: Outbox,
+}
+
+impl Command {
+    async fn run(
+        &mut self,
+        lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>,
+    ) -> io::Result<()> {
+        let hello = match timeout(GREETING, receive(&mut self.from)).await?? {
+            Some(ToDaemon::Hello(hello)) => hello,
+            Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(lender.about())).await,
+            _ => return Ok(()),
+        };
+        let lines = FarLines::new(self.outbox.clone());
+        let Some((verb, lent)) = lender.understood(*hello, &lines, &self.outbox).await else {
+            return send(&mut self.to, &ToCommand::Elsewhere).await;
+        };
+        send(&mut self.to, &ToCommand::Ready).await?;
+        // The command may have given up by now and do it itself: nothing begins without its `Go`.
+        let Ok(Some(ToDaemon::Go)) = timeout(GREETING, receive(&mut self.from)).await? else {
+            return Ok(());
+        };
+        let working = work((lender.run)(verb, &lent), &lent, heard(&mut self.from, &lines));
+        tokio::pin!(working);
+        loop {
+            tokio::select! {
+                message = self.outbox.next() => match message {
+                    Some(message) => send(&mut self.to, &message).await?,
+                    None => return Ok(()),
+                },
+                is_there = &mut working => {
+                    if !is_there {
+                        return Ok(());
+                    }
+                    break;
+                }
+            }
+        }
+        self.outbox.open();
+        while let Some(message) = self.outbox.next().await {
+            send(&mut self.to, &message).await?;
+            if matches!(message, ToCommand::End(_) | ToCommand::Elsewhere) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R> Lender<'_, R> {
+    fn about(&self) -> About {
+        let mut servers = BTreeMap::new();
+        for server in self.world.host().status() {
+            *servers.entry(server.state.word().to_owned()).or_default() += 1;
+        }
+        About { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
+    }
+
+    /// The verb that a command wants, and the world to run it in; `None` where the command alone would have another
+    /// world.
+    async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Option<(Verb, World)> {
+        let Hello { build, words, folder, variables, terminal, brought } = hello;
+        if self.build.as_ref() != Some(&build) {
+            return None;
+        }
+        let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.way() == Way::Lent)?;
+        let screen = Arc::new(Screen::far(&cli.global, terminal, outbox.clone()));
+        let environment = Environment::new::<OsString, OsString>(by_name(variables));
+        let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), brought };
+        Some((cli.verb, self.world.lend(borrower, self.current).await?))
+    }
+}
+
+fn by_name(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsString, OsString)> {
+    variables.into_iter().map(|(name, value)| (name.into(), value.into()))
+}
+
+/// Reads what is typed until a signal comes, and returns its exit code; `None` when the command is gone.
+async fn heard(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<Exit> {
+    loop {
+        match receive(from).await {
+            Ok(Some(ToDaemon::Line(number, line))) => lines.typed(number, line),
+            Ok(Some(ToDaemon::Stop(exit))) => return Some(Exit::of(exit)),
+            _ => return None,
+        }
+    }
+}
+
+/// Drives the verb as [`crate::run`] does, and sends its end after its output. Returns whether the command is still
+/// there.
+async fn work(
+    running: impl Future<Output = Result<Exit, Failure>>,
+    world: &World,
+    stopped: impl Future<Output = Option<Exit>>,
+) -> bool {
+    let outbox = world.screen.outbox();
+    let result = tokio::select! {
+        biased;
+        stopped = stopped => match stopped {
+            Some(exit) => Ok(exit),
+            None => return false,
+        },
+        result = running => result,
+    };
+    if is_for_itself(&result, world) && outbox.is_none_or(Outbox::take_back) {
+        outbox.inspect(|outbox| outbox.push(ToCommand::Elsewhere));
+        return true;
+    }
+    world.screen.settle();
+    if let Err(failure) = &result {
+        world.screen.failure(failure);
+    }
+    let exit = result.unwrap_or_else(|failure| failure.exit);
+    outbox.inspect(|outbox| outbox.push(ToCommand::End(exit as u8)));
+    true
+}
+
+/// Whether the command alone would do something else: it has other servers, or the daemon's rules, which are for
+/// callers that are not at a terminal, forbid what was typed. In both cases, nothing has begun.
+fn is_for_itself(result: &Result<Exit, Failure>, world: &World) -> bool {
+    world.is_elsewhere() || matches!(result, Err(failure) if failure.code == "DENIED")
+}

@@ -1,0 +1,457 @@
+//! `toolrack ask`
+
+pub(crate) mod code;
+
+use std::{fmt, io::IsTerminal, sync::Arc};
+
+use clap::Args;
+use toolrack_agent::{Agent, AgentError, Conceal, End, Limits, Message, Model, Turn};
+use toolrack_config::{Loaded, Refresh, Role, Scope};
+use toolrack_host::{
+    Budget, CatalogTool, Desired, Host, Offer, Pattern, Policy, Selection, ServerName, ServerSpec, ServerStatus, State,
+};
+use toolrack_store::journal::{Journal, Opened};
+
+use super::sessions;
+use crate::{
+    args::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs},
+    error::{Exit, Failure, with_causes},
+    kept::Kept,
+    live::{Live, Shown},
+    mention::Sources,
+    models::{Chosen, Wishes},
+    native::native,
+    render::count,
+    rules::LiveRules,
+    screen::Screen,
+    verbs::{input, reach},
+    wire::World,
+};
+
+/// `ask`.
+#[derive(Debug, Args)]
+#[command(after_help = "Without --model, `[model]` of toolrack.toml says which model answers.
+Without that, the first of ANTHROPIC_API_KEY, OPENAI_API_KEY, DEEPSEEK_API_KEY, … that is set decides.
+
+Examples:
+  toolrack ask \"List the files here and tell me which is largest\"
+  toolrack ask --model ollama/qwen3:8b --allow 'fs/*' \"What changed here today?\"
+  git diff | toolrack ask \"Write a commit message\"
+  toolrack ask \"What has changed since @docs:file:///notes.md?\"
+  toolrack ask --session last \"And in German?\"")]
+pub(crate) struct AskArgs {
+    /// What to ask; what comes from a pipe or file on stdin is added
+    #[arg(value_name = "WORDS")]
+    pub(crate) prompt: Vec<String>,
+
+    /// Go on with this conversation: its id, the beginning of its id, or `last`
+    #[arg(short, long, value_name = "SESSION", visible_alias = "resume", visible_short_alias = 'r')]
+    pub(crate) session: Option<String>,
+
+    /// Keep nothing of this conversation
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) no_save: bool,
+
+    /// What the model is told first
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+
+    /// Print what happens as it happens, one JSON document a line
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) stream_json: bool,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+
+    /// Give the model no tools, and start no server
+    #[arg(long, conflicts_with_all = ["server", "tool", "code"], help_heading = "Tools")]
+    pub(crate) no_tools: bool,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
+pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failure> {
+    let prompt = prompt(&args.prompt, &world.screen).await?;
+    let loaded = world.load().await?;
+    let wishes = Wishes { model: args.model, limits: args.limits, configured: loaded.settings.model.clone() };
+    let chosen = wishes.chosen(&world.around()).await?;
+    world.samples_with(&chosen);
+    let store = || world.store().ok().filter(|_| !args.no_save).cloned();
+    let (journal, opened) = match &args.session {
+        Some(typed) => {
+            let session = sessions::named(typed, world).await?;
+            let opened = Journal::open(world.store()?, session, chosen.model.name()).await;
+            opened.map_err(|error| sessions::failed(&error))?
+        }
+        None => (Journal::new(store(), chosen.model.name()), Opened::default()),
+    };
+    if prompt.is_none() && opened.open.is_none() {
+        return Err(Failure::usage("what to ask?").hint("toolrack ask \"…\""));
+    }
+    world.forget_old_sessions(&loaded, journal.id()).await;
+    let tools = match args.no_tools {
+        true => Tools::none(world).await?,
+        false => Tools::connect(&args.policy, &loaded, world).await?,
+    };
+    let message = match prompt {
+        Some(prompt) => Some(tools.said(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
+        None => None,
+    };
+    let mut turn = turn(opened, message, chosen.limits);
+    let (agent, at_hand) = tools.agent(&chosen, args.system.clone());
+    world.screen.detail(&at_hand);
+
+    let shown = match (world.screen.json(), args.stream_json) {
+        (_, true) => Shown::AsRecords,
+        (true, _) => Shown::AsDocument,
+        _ => Shown::ToPeople,
+    };
+    let mut live = Live::new(Arc::clone(&world.screen), agent.host.catalog(), journal, shown);
+    let ended = agent.run(&mut turn, &mut live).await;
+    let report = live.finish(&turn, &agent).await?;
+    match ended {
+        Ok(end) => exit_of(&end, &report.unasked),
+        Err(error) => {
+            let failure = failed(&error);
+            Err(match (&error, report.journal.session()) {
+                (AgentError::Model { .. }, Some(session)) => {
+                    failure.hint(format!("`toolrack ask --session {}` goes on from here", session.prefix))
+                }
+                _ => failure,
+            })
+        }
+    }
+}
+
+/// What is asked.
+struct Prompt {
+    /// Typed by the user: resources may be named in it.
+    typed: String,
+    /// The content of stdin, which may come from any source.
+    piped: Option<String>,
+}
+
+/// The typed words and the content of stdin; `None` when both are empty.
+async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Failure> {
+    let typed = words.join(" ").trim().to_owned();
+    let piped = match std::io::stdin().is_terminal() {
+        true => String::new(),
+        false => input::read("the prompt", "-".to_owned(), screen).await?,
+    };
+    let piped = Some(piped.trim_end().to_owned()).filter(|piped| !piped.is_empty());
+    Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
+}
+
+/// The turn that answers `message`, or goes on with one that was interrupted.
+fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
+    let Opened { messages, open } = opened;
+    let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
+    match (message, resumed) {
+        (None, Some(turn)) => turn,
+        (message, resumed) => {
+            let mut messages = resumed.map_or(messages, Turn::into_messages);
+            messages.extend(message);
+            Turn::new(messages, limits)
+        }
+    }
+}
+
+/// The connected servers, and which of their tools may be used.
+#[derive(Clone)]
+pub(crate) struct Tools {
+    host: Host,
+    selection: Selection,
+    /// The server through which a model finds tools that it is not shown.
+    discovery: ServerName,
+    rules: Arc<LiveRules>,
+    /// The server through which the model reads results that were too long for it.
+    kept: ServerName,
+    /// The server through which the model calls tools in scripts, where that is wanted.
+    code: Option<ServerName>,
+    /// Hides from models what servers must not repeat.
+    conceal: Conceal,
+    /// Whether the model gets tools at all.
+    role: Role,
+    /// Whether the model learns of other tools within a turn.
+    renews_tools: bool,
+}
+
+impl fmt::Debug for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tools").field("selection", &self.selection).finish_non_exhaustive()
+    }
+}
+
+impl Tools {
+    /// Connects to the servers whose tools may be used. One that fails is only reported.
+    pub(crate) async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
+        let mut desired = reach::only(loaded, &policy.server)?;
+        let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let selection = match &*policy.tool {
+            [] => Selection::all(),
+            only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
+        };
+        let settings = &loaded.settings;
+        let (role, renews_tools) = (settings.role, settings.tools.refresh == Refresh::Turn);
+        let wants_code = role == Role::Worker && (policy.code || settings.model.code == Some(true));
+        let interpreter = wants_code.then(code::interpreter).transpose()?;
+        let code = interpreter.is_some().then(|| name_beside(&desired, "code")).transpose()?;
+        let ours: Vec<_> = [&discovery, &kept].into_iter().chain(&code).collect();
+        warn_of_idle(&policy.rules, loaded, &ours, &world.screen);
+        let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
+        world.guard(Arc::<LiveRules>::clone(&rules));
+        // It is there from the beginning, so that it can be used once the number of tools is known.
+        desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
+        let artifacts = world.artifacts();
+        let server = native("artifacts", move || Kept::new(artifacts.clone()));
+        desired.insert(kept.clone(), ServerSpec::native(server));
+        let mut host = world.connect(desired.clone()).await?;
+        if let (Some(name), Some(interpreter)) = (&code, interpreter) {
+            // Last, because it tells the model what all the others have. It holds tools and finds them itself.
+            let callable = selection.clone().without_servers([discovery.clone()]);
+            desired.insert(name.clone(), host.scripts(name, callable, interpreter));
+            host = world.connect(desired).await?;
+        }
+        for failure in reach::complaints(&host, &policy.server) {
+            world.screen.warning(&failure.message);
+        }
+        warn_of_unmatched(policy, &host, &world.screen);
+        Ok(Self {
+            host,
+            selection,
+            discovery,
+            kept,
+            rules,
+            code,
+            conceal: Arc::new(world.concealer()),
+            role,
+            renews_tools,
+        })
+    }
+
+    /// No tools at all: no server is started.
+    pub(crate) async fn none(world: &World) -> Result<Self, Failure> {
+        let desired = Desired::new();
+        let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let host = world.connect(desired).await?;
+        let (selection, rules) = (Selection::all(), Arc::new(LiveRules::new(Policy::default())));
+        Ok(Self {
+            host,
+            selection,
+            discovery,
+            kept,
+            rules,
+            code: None,
+            conceal: Arc::new(world.concealer()),
+            role: Role::Worker,
+            renews_tools: false,
+        })
+    }
+
+    /// What may run unasked.
+    pub(crate) fn rules(&self) -> &LiveRules {
+        &self.rules
+    }
+
+    /// The user's message, with the resources that `typed` names and with `more` after them. Shows on `screen` what was
+    /// read.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub(crate) async fn said(&self, typed: &str, more: Option<&str>, screen: &Screen) -> Result<Message, Failure> {
+        let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
+        let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
+        let said = sources.said(typed, more).await?;
+        for line in &said.read {
+            screen.aside(line);
+        }
+        Ok(said.message)
+    }
+
+    /// Hides what no model may see.
+    pub(crate) fn conceal(&self) -> &Conceal {
+        &self.conceal
+    }
+
+    /// The user's servers, and their states.
+    pub(crate) fn servers(&self) -> Vec<ServerStatus> {
+        self.host.status().into_iter().filter(|server| !self.is_own(&server.name)).collect()
+    }
+
+    /// The servers that can be asked for resources and prompts.
+    pub(crate) fn connected(&self) -> Vec<ServerName> {
+        reach::connected(&self.host).into_iter().filter(|server| !self.is_own(server)).collect()
+    }
+
+    /// The host that connects them.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Whether a server is there for the model alone.
+    pub(crate) fn is_own(&self, server: &ServerName) -> bool {
+        [&self.discovery, &self.kept].into_iter().chain(&self.code).any(|own| own == server)
+    }
+
+    /// The tools of the user's servers that may be used.
+    pub(crate) fn theirs(&self) -> Selection {
+        self.every().without_servers([self.kept.clone()])
+    }
+
+    /// All tools that may be used.
+    fn every(&self) -> Selection {
+        self.selection.clone().without_servers([self.discovery.clone()].into_iter().chain(self.code.clone()))
+    }
+
+    /// The model with these tools, and a description of what it has at hand.
+    pub(crate) fn agent(self, chosen: &Chosen, system: Option<String>) -> (Agent, String) {
+        let (host, model) = (self.host.clone(), Arc::clone(&chosen.model));
+        let (findable, (selection, words)) = match self.role {
+            Role::Worker => (self.every(), self.clone().offered_to(&*model)),
+            Role::Channel => (Selection::none(), (Selection::none(), "no tools: its role is \"channel\"".to_owned())),
+        };
+        let words = format!("{}; {words}", model.name());
+        let mut agent = Agent::new(model, host);
+        agent.selection = Arc::new(selection);
+        agent.findable = Some(Arc::new(findable));
+        agent.conceal = Some(self.conceal);
+        agent.renews_tools = self.renews_tools;
+        agent.system = system;
+        agent.max_tokens = chosen.max_tokens.map(Into::into);
+        (agent, words)
+    }
+
+    /// The tools that `model` is shown: all of them, as long as they leave room for the conversation; and a
+    /// description.
+    fn offered_to(self, model: &dyn Model) -> (Selection, String) {
+        let every = self.every();
+        let catalog = self.host.catalog();
+        let tools = catalog.tools().filter(|tool| every.has(tool)).count();
+        let context_tokens = model.context_tokens().and_then(|tokens| usize::try_from(tokens).ok());
+        let budget = Budget { context_tokens, max_tools: model.wire().max_tools(), ..Budget::default() };
+        let is_connected = |server: &&ServerStatus| matches!(server.state, State::Connected { .. });
+        let own = 2 + usize::from(self.code.is_some());
+        let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own);
+        let words = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
+        if let Some(code) = self.code {
+            let shown = Selection::all().of_servers([code, self.discovery, self.kept]);
+            return (shown, format!("{words}, called by scripts"));
+        }
+        match catalog.offer(&budget, &every) {
+            Offer::All => (every, words),
+            Offer::Discovery => {
+                (Selection::all().of_servers([self.discovery, self.kept]), format!("{words}, found by searching"))
+            }
+        }
+    }
+}
+
+/// A name that no other server has.
+pub(crate) fn name_beside(desired: &Desired, name: &str) -> Result<ServerName, Failure> {
+    let names = std::iter::once(name.to_owned()).chain((2..).map(|number| format!("{name}-{number}")));
+    let mut free = names.filter_map(|name| ServerName::new(name).ok()).filter(|name| !desired.contains_key(name));
+    free.next().ok_or_else(|| Failure::new(Exit::Other, "INTERNAL", "every name is taken"))
+}
+
+/// A pattern for all tools of a server.
+pub(crate) fn every_tool_of(server: &ServerName) -> Option<Pattern> {
+    format!("{server}/*").parse().ok()
+}
+
+/// The rules of the files, with those that were typed, and those for the program's own servers, which only read.
+pub(crate) fn rules(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName]) -> Policy {
+    let own = loaded.entries.iter().filter(|entry| entry.scope == Scope::BuiltIn);
+    let own = own.filter_map(|entry| ServerName::new(&*entry.name).ok());
+    let own = own.chain(ours.iter().map(|name| (*name).clone())).filter_map(|name| every_tool_of(&name));
+    let policy = args.allow.iter().cloned().chain(own).fold(loaded.settings.policy.clone(), Policy::allow);
+    let policy = args.deny.iter().cloned().fold(policy, Policy::deny);
+    if args.yes_read_only { policy.allow_read_only(true) } else { policy }
+}
+
+/// Warns of typed rules that can match no tool of a server that is there: they would do nothing.
+pub(crate) fn warn_of_idle(args: &RulesArgs, loaded: &Loaded, ours: &[&ServerName], screen: &Screen) {
+    let configured = loaded.entries.iter().map(|entry| &*entry.name);
+    let servers: Vec<&str> = configured.chain(ours.iter().map(|name| name.as_str())).collect();
+    for (option, patterns) in [("--allow", &args.allow), ("--deny", &args.deny)] {
+        for pattern in patterns.iter().filter(|pattern| !servers.iter().any(|server| pattern.may_be_of(server))) {
+            screen.warning(&format!(
+                "{option} {pattern} is about no server that is configured, and does nothing: write server/tool, with a \
+                 server that `toolrack list` shows"
+            ));
+        }
+    }
+}
+
+/// Warns of typed patterns that match no tool, although every server that they can be about is connected: most likely a
+/// tool's name is misspelt.
+fn warn_of_unmatched(args: &PolicyArgs, host: &Host, screen: &Screen) {
+    let (status, catalog) = (host.status(), host.catalog());
+    let options = [("--tool", &args.tool), ("--allow", &args.rules.allow), ("--deny", &args.rules.deny)];
+    for (option, pattern) in options.iter().flat_map(|(option, patterns)| patterns.iter().map(move |it| (option, it))) {
+        let mut servers = status.iter().filter(|server| pattern.may_be_of(server.name.as_str())).peekable();
+        let is_known = servers.peek().is_some() && servers.all(|it| matches!(it.state, State::Connected { .. }));
+        let readings = pattern.every_reading();
+        let matches = |tool: &CatalogTool| {
+            let (server, name) = (tool.server.as_str(), &*tool.tool().name);
+            pattern.matches_name(&tool.name)
+                || std::iter::once(pattern).chain(&readings).any(|reading| reading.matches(server, name))
+        };
+        if is_known && !catalog.tools().chain(catalog.quarantined()).any(matches) {
+            screen.warning(&format!(
+                "{option} {pattern} matches no tool of its server, and does nothing: `toolrack tools` shows their names"
+            ));
+        }
+    }
+}
+
+/// The failure for a turn that stopped short.
+pub(crate) fn failed(error: &AgentError) -> Failure {
+    match error {
+        AgentError::Model { error, .. } => Failure::new(Exit::Model, error.code(), with_causes(&**error)),
+        error => Failure::new(Exit::Other, "NOT_KEPT", error.to_string()),
+    }
+}
+
+pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
+    let limit = |code, what: &str, hint: &str| Err(Failure::new(Exit::TurnLimit, code, what).hint(hint));
+    match end {
+        End::RoundLimit => limit(
+            "ROUND_LIMIT",
+            "the model was not done after as many answers as it may give",
+            "allow more with --max-rounds, or go on with `toolrack ask --session last \"go on\"`",
+        ),
+        End::TokenLimit => limit(
+            "BUDGET",
+            "the turn used up the tokens that it may",
+            "allow more with --max-total-tokens, or go on with `toolrack ask --session last \"go on\"`",
+        ),
+        End::CostLimit => limit(
+            "BUDGET",
+            "the turn cost as much as it may",
+            "allow more with --max-cost, or go on with `toolrack ask --session last \"go on\"`",
+        ),
+        End::Repeating => limit(
+            "REPEATING",
+            "the model made the same call again and again",
+            "ask in another way, or take another model with --model",
+        ),
+        End::Refused => Err(Failure::new(Exit::Model, "REFUSED", "the model refused to answer")),
+        _ => match unasked {
+            [] => Ok(Exit::Ok),
+            [first, ..] => Err(Failure::new(
+                Exit::Denied,
+                "APPROVAL_NEEDED",
+                format!(
+                    "{} needed a person to ask, and there is none: {}",
+                    count(unasked.len(), "call"),
+                    unasked.join(", ")
+                ),
+            )
+            .hint(format!("allow it with --allow '{first}'"))),
+        },
+    }
+}

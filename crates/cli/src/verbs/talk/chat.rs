@@ -1,0 +1,344 @@
+//! `toolrack chat`
+
+mod commands;
+mod does;
+mod editor;
+mod known;
+mod news;
+mod offer;
+mod prompt;
+mod typed;
+
+use std::{pin::pin, sync::Arc};
+
+use clap::Args;
+use toolrack_agent::{Agent, AgentError, End, Limits, Message, Turn};
+use toolrack_store::journal::{Journal, Opened};
+
+use super::{
+    ask,
+    sessions::{
+        self,
+        args::{SessionsVerb, ShowSessionArgs},
+    },
+};
+use crate::{
+    args::{LimitArgs, ModelArgs, PolicyArgs},
+    error::{Exit, Failure},
+    live::{Live, Shown},
+    models::Wishes,
+    render::{Tone, paint},
+    screen::Screen,
+    stop::Stop,
+    wire::World,
+};
+use does::After;
+use known::{Known, Learning};
+use news::News;
+use typed::{Input, Typed};
+
+/// `chat`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "At a terminal, Alt-Enter or a \\ at the end goes on in a new line, Ctrl-C cancels the calls under way, again
+the turn, and Ctrl-D leaves. Without one, each line of stdin is a turn, and the first that fails ends it.
+@server:uri in what is said adds a resource, /server:prompt says what a server has prepared, /help shows all commands.
+
+Examples:
+  toolrack chat
+  toolrack chat --model ollama/qwen3:8b --allow 'fs/read_*'
+  toolrack chat --resume last"
+)]
+pub(crate) struct ChatArgs {
+    /// What to say first
+    #[arg(value_name = "WORDS")]
+    pub(crate) prompt: Vec<String>,
+
+    /// Go on with this conversation: its id, the beginning of its id, or `last`
+    #[arg(short, long, value_name = "SESSION", visible_alias = "session", visible_short_alias = 's')]
+    pub(crate) resume: Option<String>,
+
+    /// What the model is told first
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+
+    /// Give the model no tools, and start no server
+    #[arg(long, conflicts_with_all = ["server", "tool", "code"], help_heading = "Tools")]
+    pub(crate) no_tools: bool,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
+/// Messages that are shown of a resumed conversation.
+const REPLAYED: usize = 6;
+
+pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Failure> {
+    let mut interrupts = Stop::new()?;
+    let begun = tokio::select! {
+        biased;
+        () = interrupts.interrupted() => return Ok(Exit::Interrupted),
+        begun = begin(&args, world) => begun?,
+    };
+    let Begun { tools, agent, wishes, limits, conversation } = begun;
+    let news = News::of(&agent.host, world.screen.look());
+    let mut chat = Chat { world, tools, agent, wishes, limits, news, interrupts };
+    let first = args.prompt.join(" ");
+    chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
+}
+
+/// What was said until now, and where it is kept.
+struct Conversation {
+    journal: Journal,
+    messages: Vec<Message>,
+}
+
+/// Everything that a conversation needs.
+struct Begun {
+    tools: ask::Tools,
+    agent: Agent,
+    wishes: Wishes,
+    limits: Limits,
+    conversation: Conversation,
+}
+
+/// Chooses the model, opens the conversation and connects the servers.
+async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
+    let loaded = world.load().await?;
+    let configured = loaded.settings.model.clone();
+    let wishes = Wishes { model: args.model.clone(), limits: args.limits, configured };
+    let chosen = wishes.chosen(&world.around()).await?;
+    world.samples_with(&chosen);
+    let model = chosen.model.name();
+    let conversation = match &args.resume {
+        Some(typed) => {
+            let session = sessions::named(typed, world).await?;
+            let opened = Journal::open(world.store()?, session, model).await;
+            Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?)
+        }
+        None => Conversation { journal: Journal::new(world.store().ok().cloned(), model), messages: Vec::new() },
+    };
+    world.stay();
+    world.forget_old_sessions(&loaded, conversation.journal.id()).await;
+    let tools = match args.no_tools {
+        true => ask::Tools::none(world).await?,
+        false => ask::Tools::connect(&args.policy, &loaded, world).await?,
+    };
+    let (agent, at_hand) = tools.clone().agent(&chosen, args.system.clone());
+    if world.screen.interactive() {
+        world.screen.note(&at_hand);
+    }
+    Ok(Begun { tools, agent, wishes, limits: chosen.limits, conversation })
+}
+
+impl Conversation {
+    /// A stored conversation. A turn that was interrupted ends where it was.
+    fn gone_on_with((journal, opened): (Journal, Opened)) -> Self {
+        let Opened { messages, open } = opened;
+        let messages = match open {
+            Some(state) => Turn::resume(messages, state, Limits::default()).into_messages(),
+            None => messages,
+        };
+        Self { journal, messages }
+    }
+}
+
+impl ask::Tools {
+    /// Learns what the user's servers have, for as long as the returned value lives.
+    fn learn(&self, known: &Arc<Known>) -> Learning {
+        let tools = self.clone();
+        Learning::start(self.host(), known, move |server| !tools.is_own(server))
+    }
+}
+
+/// How a turn ended for the user.
+enum Outcome {
+    /// It ended, well or badly.
+    Ended(Result<Exit, Failure>),
+    /// The user cancelled it.
+    Cancelled,
+    /// The conversation cannot go on after it.
+    Broken(Failure),
+}
+
+/// A conversation that goes on.
+struct Chat<'a> {
+    world: &'a World,
+    tools: ask::Tools,
+    agent: Agent,
+    /// How the model was chosen.
+    wishes: Wishes,
+    limits: Limits,
+    /// What happens to the servers meanwhile.
+    news: News,
+    interrupts: Stop,
+}
+
+impl Chat<'_> {
+    /// One turn after another, until the user leaves.
+    async fn talk(&mut self, mut conversation: Conversation, mut first: Option<String>) -> Result<Exit, Failure> {
+        let known = Arc::<Known>::default();
+        let input = Input::of(self.world, &known)?;
+        let _learning = input.is_terminal().then(|| self.tools.learn(&known));
+        self.greet(&conversation).await?;
+        // Whether the user has just pressed Ctrl-C, so that another one leaves.
+        let mut leaving = false;
+        loop {
+            let typed = match first.take() {
+                Some(first) => Typed::Text(first),
+                None => tokio::select! {
+                    typed = typed(&input, &mut self.news, &self.world.screen) => typed?,
+                    () = self.interrupts.interrupted() => return Ok(self.leave(&conversation, Exit::Interrupted)),
+                },
+            };
+            let prompt = match typed {
+                Typed::Text(text) if text.trim().is_empty() => continue,
+                Typed::Text(text) => text,
+                Typed::Interrupted if leaving => return Ok(self.leave(&conversation, Exit::Ok)),
+                Typed::Interrupted => {
+                    leaving = true;
+                    self.world.screen.note("Ctrl-C again, or Ctrl-D, leaves");
+                    continue;
+                }
+                Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
+            };
+            let outcome = match self.heard(&prompt, &mut conversation).await {
+                Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
+                Ok(After::Next) => Outcome::Ended(Ok(Exit::Ok)),
+                Ok(After::Say(messages)) => {
+                    let (next, outcome) = self.turn(conversation, messages).await?;
+                    conversation = next;
+                    outcome
+                }
+                Err(failure) => Outcome::Ended(Err(failure)),
+            };
+            leaving = matches!(outcome, Outcome::Cancelled);
+            match outcome {
+                Outcome::Broken(failure) => return Err(failure),
+                // Without a terminal there is no user to decide what follows from it.
+                Outcome::Ended(Err(failure)) if !input.is_terminal() => return Err(failure),
+                Outcome::Cancelled if !input.is_terminal() => return Ok(Exit::Interrupted),
+                Outcome::Ended(Err(failure)) => self.world.screen.failure(&failure),
+                Outcome::Cancelled => self.world.screen.aside(&paint(Tone::Waiting, "cancelled")),
+                Outcome::Ended(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// Does what was typed, or says what it has to be read for, unless the person has had enough of it.
+    async fn heard(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
+        // Its own, because what is done needs the rest of the conversation.
+        let mut interrupts = Stop::new()?;
+        let done = tokio::select! {
+            biased;
+            () = interrupts.interrupted() => None,
+            done = self.understood(typed, now) => Some(done),
+        };
+        if done.is_none() {
+            // Its Ctrl-C has been handled.
+            self.interrupts = interrupts;
+        }
+        done.unwrap_or(Ok(After::Next))
+    }
+
+    async fn understood(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
+        let servers: Vec<_> = self.tools.servers().into_iter().map(|server| server.name).collect();
+        match commands::parse(typed, &servers) {
+            Some(command) => self.does(command?, now).await,
+            None => {
+                let message = self.tools.said(typed, None, &self.world.screen).await?;
+                Ok(After::Say(vec![message]))
+            }
+        }
+    }
+
+    /// Shows the end of what was said before.
+    async fn greet(&self, conversation: &Conversation) -> Result<(), Failure> {
+        let Some(session) = conversation.journal.session() else {
+            return Ok(());
+        };
+        if self.world.screen.interactive() && !self.world.screen.json() {
+            let show = ShowSessionArgs { session: session.id.to_string(), limit: Some(REPLAYED), full: false };
+            sessions::run(SessionsVerb::Show(show), self.world).await?;
+        }
+        Ok(())
+    }
+
+    /// Says how to come back.
+    fn leave(&self, conversation: &Conversation, exit: Exit) -> Exit {
+        if let (true, Some(session)) = (self.world.screen.interactive(), conversation.journal.session()) {
+            self.world.screen.note(&format!("`toolrack chat --resume {}` goes on with this", session.prefix));
+        }
+        exit
+    }
+
+    /// One turn.
+    ///
+    /// # Errors
+    /// When stdout cannot be written.
+    async fn turn(&mut self, so_far: Conversation, said: Vec<Message>) -> Result<(Conversation, Outcome), Failure> {
+        let Conversation { journal, mut messages } = so_far;
+        messages.extend(said);
+        let mut turn = Turn::new(messages, self.limits);
+        let shown = if self.world.screen.json() { Shown::AsDocument } else { Shown::ToPeople };
+        let screen = Arc::clone(&self.world.screen);
+        let mut live = Live::new(screen, self.agent.host.catalog(), journal, shown);
+        let ended = self.play(&mut turn, &mut live).await;
+        // Without a terminal, a turn that its model left stays open: another command can go on with it.
+        let goes_on = self.world.screen.interactive();
+        let closed = match &ended {
+            None => live.cancel(&mut turn).await,
+            Some(Err(AgentError::Model { .. })) if goes_on => live.cancel(&mut turn).await,
+            _ => Ok(()),
+        };
+        let report = live.finish(&turn, &self.agent).await?;
+        let outcome = match (closed, ended) {
+            (Err(not_kept), _) => Outcome::Broken(ask::failed(&not_kept.into())),
+            (_, Some(Err(error @ AgentError::NotKept(_)))) => Outcome::Broken(ask::failed(&error)),
+            (_, Some(Err(error))) => Outcome::Ended(Err(ask::failed(&error))),
+            (_, None) => Outcome::Cancelled,
+            (_, Some(Ok(end))) => Outcome::Ended(ask::exit_of(&end, &report.unasked).map_err(|failure| match end {
+                End::RoundLimit | End::TokenLimit | End::CostLimit => failure.hint("say `go on` to let it"),
+                _ => failure,
+            })),
+        };
+        Ok((Conversation { journal: report.journal, messages: turn.into_messages() }, outcome))
+    }
+
+    /// Runs `turn`; `None` when the user cancelled it.
+    ///
+    /// Ctrl-C ends the calls that are under way, or the turn when there are none.
+    async fn play(&mut self, turn: &mut Turn, live: &mut Live) -> Option<Result<End, AgentError>> {
+        let (brake, beside) = (live.brake(), live.beside());
+        let mut run = Box::pin(self.agent.run(turn, live));
+        loop {
+            tokio::select! {
+                biased;
+                () = self.interrupts.interrupted() => {
+                    if !brake.cancel_calls() {
+                        return brake.stop(&mut run).await;
+                    }
+                }
+                ended = &mut run => return Some(ended),
+                line = self.news.next() => beside.show(line),
+            }
+        }
+    }
+}
+
+/// What the user types next; meanwhile, what happens to the servers is shown.
+async fn typed(input: &Input, news: &mut News, screen: &Screen) -> Result<Typed, Failure> {
+    let mut next = pin!(input.next());
+    loop {
+        tokio::select! {
+            typed = &mut next => return typed,
+            line = news.next() => input.above(&line, screen),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `/server:prompt name=value`: a prompt of a server, as the user's turn.
+
+use std::collections::BTreeMap;
+
+use toolrack_agent::{Conceal, Message, Role};
+use toolrack_host::{
+    Content, Host,
+    mcp::{Prompt, PromptArgument, PromptMessage},
+    text,
+};
+
+use super::Chat;
+use crate::{
+    arguments,
+    error::{Exit, Failure},
+    mention::as_data,
+    suggest,
+    verbs::offers::prompts::render,
+};
+
+/// Bytes of what a server says of an argument, in the question for it.
+const ABOUT: usize = 200;
+
+/// The prompt that is meant, and its arguments.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Meant {
+    pub(super) server: String,
+    pub(super) prompt: String,
+    pub(super) arguments: BTreeMap<String, String>,
+}
+
+impl Meant {
+    /// Parses what stands behind the server: the name of the prompt, and `name=value` for each argument, with the
+    /// quotes of a shell.
+    ///
+    /// # Errors
+    /// When it cannot be parsed.
+    pub(super) fn parse(server: &str, rest: &str) -> Result<Self, Failure> {
+        let usage = |why: String| Failure::usage(format!("/{server}: {why}")).hint("/SERVER:PROMPT [NAME=VALUE …]");
+        let words = shell_words::split(rest).map_err(|_| usage("a quote is not closed".to_owned()))?;
+        let Some((prompt, words)) = words.split_first().filter(|_| !rest.starts_with(char::is_whitespace)) else {
+            return Err(usage("which prompt?".to_owned()));
+        };
+        let arguments = arguments::parse(words).and_then(arguments::texts).map_err(|error| usage(error.to_string()))?;
+        Ok(Self { server: server.to_owned(), prompt: prompt.clone(), arguments })
+    }
+}
+
+impl Chat<'_> {
+    /// Gets the prompt, shows it, and makes it the user's message.
+    ///
+    /// # Errors
+    /// When there is no such prompt, an argument is missing or too many, or the server refuses.
+    pub(super) async fn prompt(&self, meant: Meant) -> Result<Vec<Message>, Failure> {
+        let Meant { server, prompt: name, mut arguments } = meant;
+        let host = &self.agent.host;
+        let known = host.prompts(&server).await.map_err(|error| Failure::of_call(&error))?;
+        let prompt = find(&server, &name, &known)?;
+        check(prompt, &arguments)?;
+        self.ask_for_missing(&server, prompt, &mut arguments).await?;
+        let filled =
+            host.get_prompt(&server, &prompt.name, &arguments).await.map_err(|error| Failure::of_call(&error))?;
+        let mut messages = Vec::new();
+        for message in &filled.messages {
+            messages.push(shaped(host, &server, &prompt.name, message, self.tools.conceal()).await?);
+        }
+        if messages.is_empty() {
+            return Err(Failure::new(Exit::Tool, "EMPTY_PROMPT", "the prompt has no messages").server(&*server));
+        }
+        self.show(render::filled_page(&filled)).await?;
+        Ok(turn_of(messages))
+    }
+
+    /// Asks the person for the required arguments that were not given.
+    async fn ask_for_missing(
+        &self,
+        server: &str,
+        prompt: &Prompt,
+        arguments: &mut BTreeMap<String, String>,
+    ) -> Result<(), Failure> {
+        let missing = |argument: &&PromptArgument| argument.required && !arguments.contains_key(&argument.name);
+        let missing: Vec<_> = prompt.arguments.iter().filter(missing).collect();
+        let terminal = self.world.terminal();
+        for argument in &missing {
+            let name = text::for_line(&argument.name);
+            let about = argument.description.as_deref().map(|about| text::clip(about, ABOUT));
+            let about = about.map_or_else(String::new, |about| format!(" ({})", text::for_line(&about)));
+            let value = match self.world.screen.interactive() {
+                true => terminal.value(&format!("  {name}{about}: ")).await,
+                false => None,
+            };
+            let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
+                let names: Vec<_> = missing.iter().map(|argument| format!("{}=…", argument.name)).collect();
+                let hint = format!("/{server}:{} {}", prompt.name, names.join(" "));
+                return Err(Failure::usage(format!("the prompt needs `{name}`")).hint(text::for_line(&hint)));
+            };
+            arguments.insert(argument.name.clone(), value);
+        }
+        Ok(())
+    }
+}
+
+/// The prompt of this name.
+fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
+    known.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
+        let shown = text::for_line(name);
+        let hint = match suggest::closest(name, known.iter().map(|prompt| &*prompt.name)) {
+            Some(meant) => format!("did you mean /{server}:{}?", text::for_line(meant)),
+            None => "/prompts shows all prompts".to_owned(),
+        };
+        Failure::new(Exit::Usage, "UNKNOWN_PROMPT", format!("`{server}` has no prompt `{shown}`"))
+            .hint(hint)
+            .server(server)
+    })
+}
+
+/// Checks that the prompt takes these arguments: a misspelt one would go unnoticed.
+fn check(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let names = || prompt.arguments.iter().map(|argument| &*argument.name);
+    match given.keys().find(|name| !names().any(|known| known == *name)) {
+        None => Ok(()),
+        Some(name) => {
+            let hint = match suggest::closest(name, names()) {
+                Some(meant) => format!("did you mean `{}`?", text::for_line(meant)),
+                None if prompt.arguments.is_empty() => "it takes none".to_owned(),
+                None => format!("it takes {}", text::for_line(&names().collect::<Vec<_>>().join(", "))),
+            };
+            let message = format!("the prompt takes no argument `{}`", text::for_line(name));
+            Err(Failure::usage(message).hint(hint))
+        }
+    }
+}
+
+/// A message as it is put into the conversation. A resource in it is data, whatever the role of the message.
+async fn shaped(
+    host: &Host,
+    server: &str,
+    prompt: &str,
+    message: &PromptMessage,
+    conceal: &Conceal,
+) -> Result<Message, Failure> {
+    let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
+    let shaped = host.shape(server, prompt, vec![message.content.clone()]).await;
+    let shaped = shaped.map_err(|error| Failure::of_call(&error))?;
+    let said = conceal(&shaped.text);
+    let said = match &message.content {
+        Content::Resource { resource } if !said.is_empty() => as_data(server, &resource.uri, &said),
+        _ => said,
+    };
+    Ok(Message::new(role, said).with_parts(shaped.media))
+}
+
+/// `messages` as the turn of the user. Consecutive messages of the same role become one. Where a model could not go on
+/// from the last one, or the first is not the user's, all of it becomes the user's, with the role of each message in
+/// words.
+fn turn_of(messages: Vec<Message>) -> Vec<Message> {
+    let is_persons = |message: Option<&Message>| message.is_some_and(|message| message.role == Role::User);
+    let as_told = is_persons(messages.first()) && is_persons(messages.last());
+    let mut turn: Vec<Message> = Vec::new();
+    for mut message in messages {
+        if !as_told && message.role == Role::Assistant {
+            message.content.insert_str(0, "[what the model said before]\n");
+            message.role = Role::User;
+        }
+        match turn.last_mut().filter(|last| last.role == message.role) {
+            Some(last) => {
+                if !last.content.is_empty() && !message.content.is_empty() {
+                    last.content.push_str("\n\n");
+                }
+                last.content.push_str(&message.content);
+                last.parts.append(&mut message.parts);
+            }
+            None => turn.push(message),
+        }
+    }
+    turn
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_is_typed_as_in_a_shell() {
+        let meant = Meant::parse("docs", "summary style='short and dry' about=x=y").unwrap();
+        assert_eq!((&*meant.server, &*meant.prompt), ("docs", "summary"));
+        let arguments: Vec<_> = meant.arguments.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(arguments, [("about", "x=y"), ("style", "short and dry")]);
+        assert_eq!(Meant::parse("docs", "'two words'").unwrap().prompt, "two words");
+        for wrong in ["", " summary", "summary style", "summary style='x", "summary a=1 a=2"] {
+            assert!(Meant::parse("docs", wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn whoever_speaks_last_the_person_s_turn_is_the_last() {
+        let said = |roles: &[Role]| {
+            let messages = roles.iter().enumerate().map(|(at, role)| Message::new(*role, at.to_string())).collect();
+            let turn = turn_of(messages).into_iter().map(|message| (message.role, message.content));
+            turn.collect::<Vec<_>>()
+        };
+        let (user, model) = (Role::User, Role::Assistant);
+        assert_eq!(said(&[user, user]), [(user, "0\n\n1".to_owned())]);
+        assert_eq!(
+            said(&[user, model, user, user]),
+            [(user, "0".to_owned()), (model, "1".to_owned()), (user, "2\n\n3".to_owned())]
+        );
+        assert_eq!(said(&[user, model]), [(user, "0\n\n[what the model said before]\n1".to_owned())]);
+        assert_eq!(said(&[model, user]), [(user, "[what the model said before]\n0\n\n1".to_owned())]);
+    }
+}

@@ -1,0 +1,246 @@
+//! `toolrack sessions list`, `show`, `export`, `rename`, `delete` and `import`
+
+pub(crate) mod args;
+mod export;
+pub(crate) mod render;
+
+use serde::Serialize;
+use toolrack_store::{Session, SessionQuery, StoreError, transcript::Said};
+
+use crate::{
+    error::{Exit, Failure, with_causes},
+    render::count,
+    suggest,
+    wire::World,
+};
+use args::{
+    DeleteSessionsArgs, ImportSessionsArgs, ListSessionsArgs, RenameSessionArgs, SessionsVerb, ShowSessionArgs,
+};
+use render::{Document, List, Titled, replay};
+
+/// Sessions that are searched for the one that may have been meant.
+const NEAR: usize = 500;
+
+/// `sessions rename --json`.
+#[derive(Debug, Serialize)]
+struct Renamed {
+    session: Titled,
+}
+
+/// `sessions delete --json`.
+#[derive(Debug, Serialize)]
+struct Deleted {
+    deleted: Vec<Titled>,
+}
+
+/// `sessions import --json`.
+#[derive(Debug, Serialize)]
+struct Taken {
+    file: String,
+    sessions: u64,
+    messages: u64,
+    known: u64,
+}
+
+pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        SessionsVerb::List(args) => list(args, world).await,
+        SessionsVerb::Show(args) => show(args, world).await,
+        SessionsVerb::Export(args) => export::run(args, world).await,
+        SessionsVerb::Rename(args) => rename(args, world).await,
+        SessionsVerb::Delete(args) => delete(args, world).await,
+        SessionsVerb::Import(args) => import(args, world).await,
+    }
+}
+
+/// The session that `typed` names: an id, the beginning of one, or `last`.
+///
+/// # Errors
+/// When there is none or more than one, with what may have been meant.
+pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure> {
+    let store = world.store()?;
+    match store.find_session(typed).await {
+        Err(error @ StoreError::UnknownSession { .. }) => Err(unknown(typed, failed(&error), world).await),
+        found => found.map_err(|error| failed(&error)),
+    }
+}
+
+/// The failure for a session that cannot be read or changed.
+pub(crate) fn failed(error: &StoreError) -> Failure {
+    let (exit, code) = match error {
+        StoreError::UnknownSession { .. } => (Exit::Usage, "UNKNOWN_SESSION"),
+        StoreError::AmbiguousSession { .. } => (Exit::Usage, "AMBIGUOUS_SESSION"),
+        StoreError::NoSessions { .. } => (Exit::Usage, "NO_SESSIONS"),
+        StoreError::SessionMoved { .. } => (Exit::Other, "SESSION_MOVED"),
+        _ => (Exit::Other, "DATABASE"),
+    };
+    let failure = Failure::new(exit, code, with_causes(error));
+    match error {
+        StoreError::AmbiguousSession { .. } => failure.hint("give more of the id"),
+        _ => failure,
+    }
+}
+
+/// The failure for `typed` with what may have been meant: a session whose id or title is much like it.
+async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
+    let query = SessionQuery { limit: NEAR, ..SessionQuery::default() };
+    let newest = match world.store() {
+        Ok(store) => store.sessions(&query).await.unwrap_or_default(),
+        Err(failure) => return failure,
+    };
+    if newest.is_empty() {
+        let failure = Failure { message: "there are no sessions yet".to_owned(), ..failure };
+        return failure.hint("`toolrack ask` and `toolrack chat` begin one");
+    }
+    let by_title = newest.iter().find(|session| session.title.to_lowercase() == typed.to_lowercase());
+    let meant = by_title.or_else(|| {
+        // As much of each id as was typed.
+        let starts = newest.iter().map(|session| session.id.to_string());
+        let starts: Vec<_> = starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
+        let near = suggest::closest(typed, starts.iter().map(String::as_str));
+        let by_id = near.and_then(|near| starts.iter().position(|start| start == near));
+        let by_title = || {
+            let near = suggest::closest(typed, newest.iter().map(|session| session.title.as_str()))?;
+            newest.iter().position(|session| session.title == near)
+        };
+        by_id.or_else(by_title).and_then(|at| newest.get(at))
+    });
+    match meant {
+        Some(meant) => {
+            let title = conceal(world).await(meant.title.trim());
+            failure.hint(format!("did you mean `{}` ({title})?", meant.prefix))
+        }
+        None => failure.hint("`toolrack sessions list` shows them"),
+    }
+}
+
+async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
+    let loaded = world.read().await;
+    world.forget_old_sessions(&loaded, None).await;
+    let after = match &args.after {
+        Some(typed) => Some(named(typed, world).await?),
+        None => None,
+    };
+    let store = world.store()?;
+    let after = after.map(|session| (session.updated_at, session.id));
+    // One more, to know whether there are more.
+    let query = SessionQuery { search: args.search.clone(), after, limit: args.limit.saturating_add(1) };
+    let mut found = store.sessions(&query).await.map_err(|error| failed(&error))?;
+    let has_more = found.len() > args.limit;
+    found.truncate(args.limit);
+    let totals = store.session_totals().await.map_err(|error| failed(&error))?.into();
+    let conceal = world.known_secrets(&loaded).await;
+    let sessions = found.into_iter().map(|session| Titled::new(session, &conceal)).collect();
+    let list = List { sessions, totals };
+    if world.screen.json() {
+        world.screen.document(&list).await?;
+        return Ok(Exit::Ok);
+    }
+    if list.sessions.is_empty() {
+        let is_narrowed = args.search.is_some() || args.after.is_some() || args.limit == 0;
+        world.screen.note(if is_narrowed {
+            "no session fits"
+        } else {
+            "there are no sessions yet; `toolrack ask` and `toolrack chat` begin one"
+        });
+    }
+    world.screen.page(render::list(&list, world.screen.look())).await?;
+    if let (true, Some(last)) = (has_more, list.sessions.last()) {
+        world.screen.note(&format!("there are more: toolrack sessions list --after {}", last.session.prefix));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Returns a function that hides the secrets that are known.
+async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
+    world.known_secrets(&world.read().await).await
+}
+
+/// The messages of `session` from the position `from` on, without the secrets that are known.
+async fn said(session: &Session, from: u64, world: &World) -> Result<(Titled, Vec<Said>), Failure> {
+    let messages = world.store()?.messages(session.id, from, usize::MAX).await.map_err(|error| failed(&error))?;
+    let conceal = conceal(world).await;
+    let messages = messages.into_iter().map(|message| Said::new(message, &conceal)).collect();
+    Ok((Titled::new(session.clone(), &conceal), messages))
+}
+
+async fn show(args: ShowSessionArgs, world: &World) -> Result<Exit, Failure> {
+    let session = named(&args.session, world).await?;
+    let last = args.limit.map_or(u64::MAX, |limit| limit as u64);
+    let (about, messages) = said(&session, session.messages.saturating_sub(last), world).await?;
+    if world.screen.json() {
+        world.screen.document(&Document { session: &about, messages: &messages }).await?;
+    } else {
+        world.screen.page(replay::page(&about, &messages, args.full, world.screen.look())).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn rename(args: RenameSessionArgs, world: &World) -> Result<Exit, Failure> {
+    let title = args.title.trim();
+    if title.is_empty() {
+        return Err(Failure::usage("a title cannot be empty"));
+    }
+    let session = named(&args.session, world).await?;
+    let store = world.store()?;
+    store.rename_session(session.id, title).await.map_err(|error| failed(&error))?;
+    let session = store.session(session.id).await.map_err(|error| failed(&error))?;
+    let conceal = conceal(world).await;
+    let about = Titled::new(session, &conceal);
+    if world.screen.json() {
+        world.screen.document(&Renamed { session: about }).await?;
+    } else {
+        world.screen.page(format!("renamed {} to {}", about.session.prefix, about.name())).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn delete(args: DeleteSessionsArgs, world: &World) -> Result<Exit, Failure> {
+    let mut chosen: Vec<Session> = Vec::new();
+    for typed in &args.sessions {
+        let session = named(typed, world).await?;
+        if !chosen.contains(&session) {
+            chosen.push(session);
+        }
+    }
+    let ids: Vec<_> = chosen.iter().map(|session| session.id).collect();
+    let conceal = conceal(world).await;
+    let about: Vec<_> = chosen.into_iter().map(|session| Titled::new(session, &conceal)).collect();
+    if !args.yes {
+        world.person_to_ask("what is deleted does not come back")?;
+        world.screen.say(&render::rows(&about).join("\n"));
+        if !world.confirm(&format!("Delete {} for good?", count(about.len(), "session"))).await {
+            return Err(Failure::new(Exit::Denied, "DENIED", "nothing was deleted"));
+        }
+    }
+    for id in ids {
+        match world.store()?.delete_session(id).await {
+            // Another process was quicker.
+            Ok(()) | Err(StoreError::UnknownSession { .. }) => {}
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    if world.screen.json() {
+        world.screen.document(&Deleted { deleted: about }).await?;
+    } else {
+        let lines: Vec<_> =
+            about.iter().map(|about| format!("deleted {} {}", about.session.prefix, about.name())).collect();
+        world.screen.page(lines.join("\n")).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn import(args: ImportSessionsArgs, world: &World) -> Result<Exit, Failure> {
+    let imported = world.store()?.import_sessions(&args.file).await.map_err(|error| failed(&error))?;
+    if world.screen.json() {
+        let file = args.file.display().to_string();
+        let (sessions, messages, known) = (imported.sessions, imported.messages, imported.known);
+        world.screen.document(&Taken { file, sessions, messages, known }).await?;
+    } else {
+        world.screen.page(render::imported(imported)).await?;
+        if imported.sessions > 0 {
+            world.screen.note("`toolrack sessions list` shows them");
+        }
+    }
+    Ok(Exit::Ok)
+}

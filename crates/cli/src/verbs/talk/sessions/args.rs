@@ -1,0 +1,136 @@
+//! The verbs that look after conversations.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// `sessions …`.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  toolrack sessions list
+  toolrack sessions show last
+  toolrack sessions export last -o session.md")]
+pub(crate) enum SessionsVerb {
+    /// Show the conversations that are kept, the one that was used last first
+    List(ListSessionsArgs),
+    /// Show what happened in a conversation
+    Show(ShowSessionArgs),
+    /// Print a conversation, or write it to a file
+    Export(ExportSessionArgs),
+    /// Give a conversation another title
+    Rename(RenameSessionArgs),
+    /// Delete conversations with all their messages
+    Delete(DeleteSessionsArgs),
+    /// Take over the conversations that Synapse has kept
+    Import(ImportSessionsArgs),
+}
+
+/// `sessions list`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack sessions list
+  toolrack sessions list --search invoice
+  toolrack sessions list -n 100 --json")]
+pub(crate) struct ListSessionsArgs {
+    /// How many
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    pub(crate) limit: usize,
+
+    /// Only those whose title holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+
+    /// Go on behind this one
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) after: Option<String>,
+}
+
+/// `sessions show`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack sessions show
+  toolrack sessions show 0193f2aa --full
+  toolrack sessions show 0193f2aa -n 4")]
+pub(crate) struct ShowSessionArgs {
+    /// Which one: its id, the beginning of its id, or `last`
+    #[arg(value_name = "SESSION", default_value = "last")]
+    pub(crate) session: String,
+
+    /// Only so many messages, the last ones
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub(crate) limit: Option<usize>,
+
+    /// Show arguments and results as a whole
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+/// `sessions export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack sessions export last
+  toolrack sessions export 0193f2aa --format json -o session.json")]
+pub(crate) struct ExportSessionArgs {
+    /// Which one: its id, the beginning of its id, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// As what
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    pub(crate) format: Format,
+
+    /// Write it to this file, in the place of what is there
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What a conversation is exported as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    // Markdown, for people.
+    #[value(alias = "markdown")]
+    Md,
+    // Everything that is kept.
+    Json,
+}
+
+/// `sessions rename`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack sessions rename 0193f2aa 'Invoices of November'")]
+pub(crate) struct RenameSessionArgs {
+    /// Which one: its id, the beginning of its id, or `last`
+    #[arg(value_name = "SESSION")]
+    pub(crate) session: String,
+
+    /// What to call it
+    #[arg(value_name = "TITLE")]
+    pub(crate) title: String,
+}
+
+/// `sessions delete`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack sessions delete 0193f2aa
+  toolrack sessions delete 0193f2aa 0193f0b1 --yes")]
+pub(crate) struct DeleteSessionsArgs {
+    /// Which ones: the id of each, the beginning of its id, or `last`
+    #[arg(value_name = "SESSION", required = true)]
+    pub(crate) sessions: Vec<String>,
+
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// `sessions import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  toolrack sessions import ~/.config/synapse/sessions.db
+
+The file is only read. What is here already is not taken twice.")]
+pub(crate) struct ImportSessionsArgs {
+    /// The database of Synapse, or of another Toolrack
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}

@@ -1,0 +1,60 @@
+//! `toolrack sessions export`
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use toolrack_store::transcript::markdown;
+
+use super::{
+    args::{ExportSessionArgs, Format},
+    named,
+    render::Document,
+    said,
+};
+use crate::{
+    error::{Exit, Failure},
+    output::{self, FOR_ITS_OWNER},
+    wire::World,
+};
+
+/// `sessions export --json`.
+#[derive(Debug, Serialize)]
+struct Exported {
+    id: String,
+    format: &'static str,
+    /// Where it was written; `content` is null then.
+    file: Option<PathBuf>,
+    content: Option<String>,
+}
+
+pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, Failure> {
+    let session = named(&args.session, world).await?;
+    let (about, messages) = said(&session, 0, world).await?;
+    let document = Document { session: &about, messages: &messages };
+    let (format, content) = match args.format {
+        Format::Md => ("md", markdown::document(&about.session, &messages)),
+        Format::Json => ("json", json(&document)?),
+    };
+    let id = about.session.id.to_string();
+    let file = args.output.filter(|file| !output::is_stdout(file));
+    if let Some(file) = &file {
+        // Only its owner may read a conversation.
+        output::write(file.clone(), content.clone().into_bytes(), FOR_ITS_OWNER).await?;
+    }
+    let screen = &world.screen;
+    match (file, args.format) {
+        (file, _) if screen.json() => {
+            let content = file.is_none().then_some(content);
+            screen.document(&Exported { id, format, file, content }).await?;
+        }
+        (Some(file), _) => screen.note(&format!("wrote {}", file.display())),
+        (None, Format::Md) => screen.verbatim(content).await?,
+        (None, Format::Json) => screen.document(&document).await?,
+    }
+    Ok(Exit::Ok)
+}
+
+fn json(document: &Document<'_>) -> Result<String, Failure> {
+    let written = serde_json::to_string_pretty(document).map(|json| json + "\n");
+    written.map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("the session is no JSON: {error}")))
+}

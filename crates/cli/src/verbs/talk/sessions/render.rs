@@ -1,0 +1,172 @@
+//! Conversations with models.
+
+pub(crate) mod replay;
+
+use chrono::{DateTime, Local, Utc};
+use serde::Serialize;
+use toolrack_daemon::shown::sessions::About;
+use toolrack_host::text;
+use toolrack_store::{Imported, Session, SessionTotals, Spent, transcript::Said};
+
+use crate::render::{Cell, Look, Tone, columns, count, one_line, paint};
+
+/// `sessions list --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct List {
+    pub(crate) sessions: Vec<Titled>,
+    pub(crate) totals: Totals,
+}
+
+/// `sessions show --json`, and what is exported as JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    pub(crate) session: &'a Titled,
+    pub(crate) messages: &'a [Said],
+}
+
+/// A session whose title is safe to show to a user who may see the session.
+#[derive(Clone, Debug, Serialize)]
+#[serde(into = "About")]
+pub(crate) struct Titled {
+    pub(crate) session: Session,
+}
+
+impl From<Titled> for About {
+    fn from(titled: Titled) -> Self {
+        Self::from(&titled.session)
+    }
+}
+
+impl Titled {
+    /// `conceal` hides the secrets that are known.
+    pub(crate) fn new(mut session: Session, conceal: &dyn Fn(&str) -> String) -> Self {
+        session.title = conceal(&session.title);
+        Self { session }
+    }
+
+    /// What it is called, on one line.
+    pub(crate) fn name(&self) -> String {
+        let title = self.session.title.trim();
+        if title.is_empty() { "(without a title)".to_owned() } else { text::for_line(title).into_owned() }
+    }
+
+    /// What it has cost, if that is known.
+    pub(crate) fn cost(&self, look: Look) -> Option<String> {
+        let facts = spent(self.session.spent);
+        (!facts.is_empty()).then(|| facts.join(&format!(" {} ", look.dot())))
+    }
+
+    /// The model, the time and the cost: one fact after another.
+    fn facts(&self) -> Vec<String> {
+        let mut facts = vec![messages(self.session.messages)];
+        facts.extend(self.session.model.as_deref().map(|model| text::for_line(model).into_owned()));
+        facts.extend(self.session.agent.as_deref().map(|agent| format!("agent {}", text::for_line(agent))));
+        facts.push(local(self.session.created_at).format("%Y-%m-%d %H:%M").to_string());
+        facts.extend(spent(self.session.spent));
+        facts
+    }
+}
+
+/// All sessions together, in JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct Totals {
+    sessions: u64,
+    messages: u64,
+    spent: Spent,
+}
+
+impl From<SessionTotals> for Totals {
+    fn from(totals: SessionTotals) -> Self {
+        let SessionTotals { sessions, messages, spent, .. } = totals;
+        Self { sessions, messages, spent }
+    }
+}
+
+/// A line per session.
+pub(crate) fn rows(sessions: &[Titled]) -> Vec<String> {
+    let rows: Vec<_> = sessions
+        .iter()
+        .map(|titled| {
+            let session = &titled.session;
+            let open = if session.has_open_turn { ", not finished" } else { "" };
+            vec![
+                Cell::new(Tone::Strong, &session.prefix),
+                Cell::new(Tone::Faint, local(session.updated_at).format("%Y-%m-%d %H:%M").to_string()),
+                Cell::new(Tone::Faint, messages(session.messages) + open),
+                Cell::new(Tone::Plain, titled.name()),
+            ]
+        })
+        .collect();
+    columns(&rows).iter().map(|line| one_line(line)).collect()
+}
+
+/// A line per session, and one about all of them.
+pub(crate) fn list(list: &List, look: Look) -> String {
+    let mut lines = rows(&list.sessions);
+    if lines.len() > 1 {
+        let Totals { sessions, messages: said, spent: used } = &list.totals;
+        let sessions = usize::try_from(*sessions).unwrap_or(usize::MAX);
+        let facts: Vec<_> = [count(sessions, "session"), messages(*said)].into_iter().chain(spent(*used)).collect();
+        lines.push(paint(Tone::Faint, &format!("{} in all", facts.join(&format!(" {} ", look.dot())))));
+    }
+    lines.join("\n")
+}
+
+/// What an import brought.
+pub(crate) fn imported(imported: Imported) -> String {
+    let Imported { sessions, messages: said, known, .. } = imported;
+    let sessions = usize::try_from(sessions).unwrap_or(usize::MAX);
+    let known = match known {
+        0 => String::new(),
+        1 => "; 1 was here already".to_owned(),
+        known => format!("; {known} were here already"),
+    };
+    format!("imported {} with {}{known}", count(sessions, "session"), messages(said))
+}
+
+fn messages(number: u64) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), "message")
+}
+
+/// Tokens and money, as far as they are known.
+fn spent(spent: Spent) -> Vec<String> {
+    let mut facts = Vec::new();
+    if spent.input > 0 || spent.output > 0 {
+        facts.push(format!("{} tokens in, {} out", spent.input, spent.output));
+    }
+    facts.extend(spent.cost.map(money));
+    facts
+}
+
+/// `$0.0123`; what is next to nothing is said to be.
+fn money(billionths: u64) -> String {
+    match billionths {
+        0 => "$0".to_owned(),
+        1..100_000 => "less than $0.0001".to_owned(),
+        10_000_000_000.. => format!("${:.2}", dollars(billionths)),
+        _ => format!("${:.4}", dollars(billionths)),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few digits of it are shown")]
+fn dollars(billionths: u64) -> f64 {
+    billionths as f64 / 1e9
+}
+
+fn local(at: DateTime<Utc>) -> DateTime<Local> {
+    at.with_timezone(&Local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_has_as_many_digits_as_say_something() {
+        let shown = [0, 1, 99_999, 100_000, 12_300_000, 9_999_999_999, 10_000_000_000, u64::MAX].map(money).join(" | ");
+        assert_eq!(
+            shown,
+            "$0 | less than $0.0001 | less than $0.0001 | $0.0001 | $0.0123 | $10.0000 | $10.00 | $18446744073.71"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! What happened in a conversation, message by message.
+
+use serde_json::Value;
+use toolrack_host::text;
+use toolrack_store::{
+    Role,
+    transcript::{Called, Said, tool_of},
+};
+
+use super::{Titled, local};
+use crate::{
+    render::{Look, Tone, count, one_line, paint},
+    verbs::offers::call::render as call,
+};
+
+/// What is shown of a result that is folded.
+const LINES: usize = 8;
+const CHARACTERS: usize = 800;
+
+/// The conversation from its title to its last message. Unless `full`, long results are folded, and the arguments of a
+/// call are one line.
+pub(crate) fn page(about: &Titled, said: &[Said], full: bool, look: Look) -> String {
+    let facts = about.facts().join(&format!(" {} ", look.dot()));
+    let mut parts = vec![format!(
+        "{}  {}\n{}",
+        paint(Tone::Strong, &about.session.prefix),
+        about.name(),
+        paint(Tone::Faint, &facts)
+    )];
+    let left_out = usize::try_from(about.session.messages).unwrap_or(usize::MAX).saturating_sub(said.len());
+    if left_out > 0 {
+        parts.push(paint(Tone::Faint, &format!("{} {} before", look.ellipsis(), count(left_out, "message"))));
+    }
+    parts.extend((0..said.len()).map(|index| message(said, index, full, look)));
+    if about.session.has_open_turn {
+        parts.push(paint(Tone::Waiting, "the last turn has not finished"));
+    }
+    parts.join("\n\n")
+}
+
+fn message(all: &[Said], index: usize, full: bool, look: Look) -> String {
+    let said = &all[index];
+    let mut lines = vec![heading(said, tool_of(all, index))];
+    let content = text::for_terminal(&said.content);
+    let content = content.trim_end();
+    if !content.is_empty() {
+        let folded = said.kind == Role::Tool && !full;
+        lines.extend(if folded { fold(content, look) } else { content.lines().map(indented).collect() });
+    }
+    lines.extend(said.parts.iter().map(|part| indented(&of_part(part))));
+    lines.extend(said.tool_calls.iter().flat_map(|call| of_call(call, full, look)));
+    lines.join("\n")
+}
+
+/// `[TOOL] fs__list failed  12:03:44`
+fn heading(said: &Said, tool: Option<&str>) -> String {
+    let (label, tone) = match said.kind {
+        Role::System => ("[SYSTEM]", Tone::Faint),
+        Role::User => ("[USER]", Tone::Strong),
+        Role::Assistant => ("[ASSISTANT]", Tone::Good),
+        Role::Tool => ("[TOOL]", Tone::Tool),
+    };
+    let mut line = paint(tone, label);
+    if let Some(tool) = tool {
+        line += &format!(" {}", text::for_line(tool));
+    }
+    if said.is_error {
+        line += &format!(" {}", paint(Tone::Bad, "failed"));
+    }
+    line + &paint(Tone::Faint, &format!("  {}", local(said.at).format("%H:%M:%S")))
+}
+
+/// The first lines, and how much more there is.
+fn fold(content: &str, look: Look) -> Vec<String> {
+    let mut room = CHARACTERS;
+    let mut shown = Vec::new();
+    let mut rest = content.lines();
+    for line in rest.by_ref().take(LINES) {
+        let cut = line.char_indices().nth(room).map_or(line, |(at, _)| &line[..at]);
+        room -= cut.chars().count();
+        shown.push(indented(cut));
+        if cut.len() < line.len() {
+            let left =
+                line.chars().count() - cut.chars().count() + rest.map(|line| line.chars().count()).sum::<usize>();
+            shown.push(folded(&count(left, "more character"), look));
+            return shown;
+        }
+    }
+    match rest.count() {
+        0 => shown,
+        left => {
+            shown.push(folded(&count(left, "more line"), look));
+            shown
+        }
+    }
+}
+
+fn folded(what: &str, look: Look) -> String {
+    indented(&paint(Tone::Faint, &format!("{} {what}; --full shows all", look.ellipsis())))
+}
+
+/// `→ fs__list {"path":"."}`
+fn of_call(call: &Called, full: bool, look: Look) -> Vec<String> {
+    let arrow = if look.unicode { "→" } else { "->" };
+    let name = paint(Tone::Tool, &format!("{arrow} {}", text::for_line(&call.name)));
+    let written = match &call.input {
+        Value::String(not_json) => not_json.clone(),
+        Value::Null => String::new(),
+        input if full => serde_json::to_string_pretty(input).unwrap_or_default(),
+        input => input.to_string(),
+    };
+    if full {
+        let written = text::for_terminal(&written);
+        return std::iter::once(indented(&name)).chain(written.lines().map(|line| format!("    {line}"))).collect();
+    }
+    vec![one_line(&indented(&format!("{name} {}", text::for_line(&written))))]
+}
+
+/// A label for content that is no text.
+fn of_part(part: &Value) -> String {
+    let resource = &part["resource"];
+    let media_type = part["mimeType"].as_str().or_else(|| resource["mimeType"].as_str());
+    let data = part["data"].as_str().or_else(|| resource["blob"].as_str()).unwrap_or_default();
+    call::label(&text::for_line(part["type"].as_str().unwrap_or("content")), media_type, call::base64_bytes(data))
+}
+
+fn indented(line: &str) -> String {
+    if line.is_empty() { String::new() } else { format!("  {line}") }
+}

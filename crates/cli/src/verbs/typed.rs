@@ -1,0 +1,58 @@
+//! The command line as it was typed.
+
+mod alone;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use super::Verb;
+use crate::args::Global;
+
+/// Give any AI agent the tools of any set of MCP servers
+#[derive(Debug, Parser)]
+#[command(
+    name = "toolrack",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    after_help = "Examples:
+  toolrack call builtin/list_directory path=.
+  toolrack add fs -- npx -y @modelcontextprotocol/server-filesystem .
+  toolrack add docs https://example.com/mcp
+  toolrack list
+  toolrack tools fs
+  toolrack call fs/read_text_file path=README.md
+
+Exit codes:
+  0 ok · 1 other · 2 usage or configuration · 3 sign-in needed · 4 unreachable or timed out
+  5 tool error or unknown tool · 6 denied · 7 not trusted · 8 limit of a turn · 9 model
+  129 terminal closed · 130 interrupted (Ctrl-C) · 143 ended by SIGTERM"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+impl Cli {
+    /// What `words`, with the program's name in front, ask for.
+    ///
+    /// # Errors
+    /// As clap says it; help and versions are among them.
+    pub(crate) fn of_words(words: &[OsString]) -> Result<Self, clap::Error> {
+        if let Some(cli) = Self::of_a_common_verb(words) {
+            return Ok(cli);
+        }
+        let mut cli = Self::try_parse_from(words)?;
+        if let Verb::Add(args) = &mut cli.verb {
+            let after_dashes = args.follows_dashes(words);
+            cli.global = cli.global.followed_by(args.take_what_follows_a_url(after_dashes)?);
+        }
+        Ok(cli)
+    }
+}
+
+#[cfg(test)]
+mod tests;

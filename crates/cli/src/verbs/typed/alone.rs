@@ -1,0 +1,43 @@
+//! The verbs that are typed most often, understood without the tree of all commands.
+
+use std::ffi::OsString;
+
+use clap::{Args, Parser};
+
+use super::Cli;
+use crate::{args::Global, verbs::Verb};
+
+/// One verb with its options, as if it were a program of its own.
+#[derive(Debug, Parser)]
+#[command(name = "toolrack", disable_version_flag = true)]
+struct Alone<A: Args> {
+    #[command(flatten)]
+    global: Global,
+    #[command(flatten)]
+    args: A,
+}
+
+impl Cli {
+    /// What `words` ask for, if they begin with one of a few verbs and can be understood without the others: to build the
+    /// tree of all commands takes a million instructions and 250 pages of memory, more than all else that is done before a
+    /// server is started.
+    ///
+    /// Help and mistakes are left to the whole tree, which has the words for them.
+    pub(super) fn of_a_common_verb(words: &[OsString]) -> Option<Self> {
+        let (program, rest) = words.split_first()?;
+        let (verb, rest) = rest.split_first()?;
+        let words = || std::iter::once(program).chain(rest);
+        match verb.to_str()? {
+            "call" => Self::alone(words(), Verb::Call),
+            "list" => Self::alone(words(), Verb::List),
+            "read" => Self::alone(words(), Verb::Read),
+            "tools" => Self::alone(words(), Verb::Tools),
+            _ => None,
+        }
+    }
+
+    fn alone<'a, A: Args>(words: impl Iterator<Item = &'a OsString>, verb: impl Fn(A) -> Verb) -> Option<Self> {
+        let Alone { global, args } = Alone::<A>::try_parse_from(words).ok()?;
+        Some(Self { global, verb: verb(args) })
+    }
+}

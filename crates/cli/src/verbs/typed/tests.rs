@@ -1,0 +1,193 @@
+use std::{path::PathBuf, time::Duration};
+
+use clap::CommandFactory as _;
+
+use super::*;
+use crate::{
+    args::{Color, Scope},
+    verbs::configure::add::args::{self as add, AddArgs, AddOptions, Target},
+};
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::of_words(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+}
+
+fn add(line: &str) -> AddArgs {
+    match parse(line).unwrap().verb {
+        Verb::Add(args) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn target(line: &str, after_dashes: bool) -> (Target, AddOptions) {
+    let args = add(line);
+    (args.target(after_dashes).unwrap(), args.options)
+}
+
+fn command(words: &[&str]) -> Target {
+    Target::Command {
+        command: words[0].to_owned(),
+        arguments: words[1..].iter().map(|word| (*word).to_owned()).collect(),
+    }
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+fn variable_of(name: &str, value: &str) -> (String, Option<String>) {
+    (name.to_owned(), Some(value.to_owned()))
+}
+
+#[test]
+fn the_definition_of_the_command_line_is_sound() {
+    Cli::command().debug_assert();
+    add::AfterUrl::command().debug_assert();
+}
+
+#[test]
+fn a_verb_that_is_understood_alone_is_understood_as_among_all_others() {
+    for (line, is_understood) in [
+        ("toolrack call fs/read path=a b:=1 --timeout 2m --json", true),
+        ("toolrack call --args - fs/read -qvv --root a --root=b --no-validate", true),
+        ("toolrack call --agent me --mcp-config a --strict-mcp-config --color never -- fs/read --x", true),
+        ("toolrack call fs/read --args -5 --no-daemon --no-input", true),
+        ("toolrack tools a b --search words --limit 3 --schema", true),
+        ("toolrack tools", true),
+        ("toolrack list --exit-code a", true),
+        ("toolrack read docs a://b", true),
+        ("toolrack call", false),
+        ("toolrack call --help", false),
+        ("toolrack call --version", false),
+        ("toolrack call a --json --json", false),
+        ("toolrack call a --unknown", false),
+        ("toolrack tools --limit 3", false),
+        ("toolrack --json call a", false),
+        ("toolrack", false),
+    ] {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let alone = Cli::of_a_common_verb(&words);
+        assert_eq!(alone.is_some(), is_understood, "{line}");
+        let among_all = Cli::try_parse_from(&words);
+        assert!(alone.is_none_or(|alone| format!("{alone:?}") == format!("{:?}", among_all.unwrap())), "{line}");
+    }
+}
+
+#[test]
+fn add_takes_a_command_after_dashes_and_without() {
+    let expected = command(&["npx", "-y", "server", "--flag", "-e", "X"]);
+    for line in ["toolrack add fs -- npx -y server --flag -e X", "toolrack add fs npx -y server --flag -e X"] {
+        let (target, options) = target(line, line.contains("--"));
+        assert_eq!(target, expected);
+        assert_eq!(options.env, []);
+    }
+}
+
+#[test]
+fn options_of_add_stand_before_or_after_the_name() {
+    for line in [
+        "toolrack add -e A=1 -s project --timeout 2m fs -- npx -y x",
+        "toolrack add fs -e A=1 -s project --timeout 2m -- npx -y x",
+        "toolrack add -e A=1 fs -s project --timeout 2m npx -y x",
+    ] {
+        let (target, options) = target(line, line.contains(" -- "));
+        assert_eq!(target, command(&["npx", "-y", "x"]), "{line}");
+        assert_eq!(options.env, [variable_of("A", "1")]);
+        assert_eq!(options.scope, Some(Scope::Project));
+        assert_eq!(options.timeout, Some(Duration::from_secs(120)));
+    }
+}
+
+#[test]
+fn a_url_is_an_endpoint_and_options_may_follow_it() {
+    let line = "toolrack add -e A=1 docs https://example.com/mcp -H X-Key:v --no-test";
+    let (target, options) = target(line, false);
+    assert_eq!(target, Target::Url("https://example.com/mcp".to_owned()));
+    assert_eq!(options.header, [pair("X-Key", "v")]);
+    assert_eq!(options.env, [variable_of("A", "1")]);
+    assert!(options.no_test);
+}
+
+#[test]
+fn options_of_every_command_may_follow_a_url_too() {
+    let cli = parse("toolrack add -q docs https://example.com/mcp --json -v --no-test --color never").unwrap();
+    assert!(cli.global.json && cli.global.quiet && cli.global.verbose == 1 && cli.global.color == Color::Never);
+    let help = parse("toolrack add docs https://example.com/mcp --help").unwrap_err();
+    assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
+    assert!(help.to_string().contains("toolrack add [OPTIONS] NAME"), "{help}");
+}
+
+#[test]
+fn what_follows_dashes_is_a_command_whatever_it_looks_like() {
+    let (target, _) = target("toolrack add odd -- https://example.com", true);
+    assert_eq!(target, command(&["https://example.com"]));
+}
+
+#[test]
+fn a_transport_that_is_named_decides() {
+    let (stdio, _) = target("toolrack add -t stdio odd https://example.com a", false);
+    assert_eq!(stdio, command(&["https://example.com", "a"]));
+    let (http, _) = target("toolrack add -t streamable-http odd ${URL}", false);
+    assert_eq!(http, Target::Url("${URL}".to_owned()));
+}
+
+#[test]
+fn words_after_a_url_that_are_no_options_are_refused() {
+    for line in ["toolrack add docs https://example.com/mcp extra", "toolrack add docs https://example.com/mcp --nope"]
+    {
+        let error = parse(line).unwrap_err().to_string();
+        assert!(error.starts_with("error: unexpected argument"), "{error}");
+    }
+}
+
+#[test]
+fn an_option_of_add_that_does_not_exist_is_not_taken_for_the_command() {
+    let error = add("toolrack add fs --nope npx").target(false).unwrap_err();
+    assert!(error.to_string().contains("'--nope'"), "{error}");
+    let (target, _) = target("toolrack add fs -- --odd-name", true);
+    assert_eq!(target, command(&["--odd-name"]));
+}
+
+#[test]
+fn add_without_a_command_is_refused() {
+    assert!(parse("toolrack add fs").is_err());
+    assert!(parse("toolrack add").is_err());
+}
+
+#[test]
+fn variables_and_headers_need_a_name() {
+    assert_eq!(add("toolrack add -e TOKEN fs npx").options.env, [("TOKEN".to_owned(), None)]);
+    assert!(parse("toolrack add -e 1TOKEN fs npx").is_err());
+    assert!(parse("toolrack add --bearer-token-env a-b fs https://x").is_err());
+    assert!(parse("toolrack add -e =x fs npx").is_err());
+    assert_eq!(add("toolrack add -e A= fs npx").options.env, [variable_of("A", "")]);
+    assert_eq!(add::header_pair("Authorization: Bearer a:b").unwrap(), pair("Authorization", "Bearer a:b"));
+    assert!(add::header_pair("no colon").is_err());
+}
+
+#[test]
+fn options_of_every_command_stand_before_or_after_the_verb() {
+    for line in [
+        "toolrack --json --mcp-config a --mcp-config b -v list",
+        "toolrack list --mcp-config a -v --json --mcp-config b",
+    ] {
+        let global = parse(line).unwrap().global;
+        assert!(global.json);
+        assert_eq!(global.verbose, 1);
+        assert_eq!(global.mcp_config, [PathBuf::from("a"), PathBuf::from("b")]);
+    }
+}
+
+#[test]
+fn a_conversation_is_gone_on_with_under_both_names() {
+    for option in ["--session", "--resume", "-s", "-r"] {
+        match parse(&format!("toolrack ask {option} last more")).unwrap().verb {
+            Verb::Ask(args) => assert_eq!(args.session.as_deref(), Some("last"), "{option}"),
+            other => panic!("{other:?}"),
+        }
+        match parse(&format!("toolrack chat {option} last")).unwrap().verb {
+            Verb::Chat(args) => assert_eq!(args.resume.as_deref(), Some("last"), "{option}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

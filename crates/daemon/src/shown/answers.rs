@@ -1,0 +1,44 @@
+//! Answers that stand.
+
+use chrono::{DateTime, SecondsFormat};
+use serde::Serialize;
+use toolrack_store::StandingAnswer;
+use utoipa::ToSchema;
+
+/// Calls of this tool run without a question, as long as it does not change.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(title = "StandingAnswer")]
+pub struct Shown {
+    server: String,
+    /// The tool's own name; untrusted.
+    tool: String,
+    /// The hash of the definition that it is for.
+    definition: String,
+    /// `tool`, or `server` when it was given for all that the server had.
+    given_for: String,
+    /// How the call came in that was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    way: String,
+    /// In RFC 3339.
+    at: Option<String>,
+}
+
+impl From<StandingAnswer> for Shown {
+    fn from(answer: StandingAnswer) -> Self {
+        let at = DateTime::from_timestamp(answer.answered_at, 0);
+        Self {
+            server: answer.server,
+            tool: answer.tool,
+            definition: answer.definition.to_string(),
+            given_for: if answer.of_server { "server" } else { "tool" }.to_owned(),
+            way: answer.way,
+            at: at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
+        }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Forgotten {
+    /// How many answers stand no more.
+    pub forgotten: usize,
+}

@@ -1,0 +1,89 @@
+//! Rows of the audit log.
+
+use chrono::{DateTime, SecondsFormat};
+use serde::Serialize;
+use serde_json::Value;
+use toolrack_store::audit::{AuditRow, hex};
+use utoipa::ToSchema;
+
+/// One row.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(title = "AuditRow")]
+pub struct Row {
+    seq: u64,
+    /// In RFC 3339.
+    at: Option<String>,
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
+    /// `signed_out`, `sign_in_failed`, `turned_away`, `forgot`, `lost`.
+    #[schema(example = "call")]
+    kind: String,
+    /// `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`, `mcp.sock`.
+    who: Option<String>,
+    /// What the client calls itself.
+    client: Option<String>,
+    /// How a client of the gateway is connected: `http`, `stdio`.
+    over: Option<String>,
+    /// Tells a client from others of its name.
+    session: Option<String>,
+    /// The conversation in whose turn a call was made.
+    conversation: Option<String>,
+    /// The agent of `toolrack.toml` in whose name it happened.
+    agent: Option<String>,
+    server: Option<String>,
+    tool: Option<String>,
+    /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` of an answer
+    /// that counts no more.
+    decision: Option<String>,
+    /// The rule or the answer behind the decision; why a connection failed or ended.
+    why: Option<String>,
+    /// `ok`, `tool_error`, `failed`, `cancelled`.
+    outcome: Option<String>,
+    code: Option<String>,
+    /// Where they are kept in full.
+    #[schema(value_type = Option<Object>)]
+    arguments: Option<Value>,
+    arguments_sha256: Option<String>,
+    arguments_bytes: Option<u64>,
+    duration_us: Option<u64>,
+    bytes: Option<u64>,
+    count: Option<u64>,
+    project: Option<String>,
+    content: Option<String>,
+    through: Option<u64>,
+    /// Seals this row and all before it.
+    hash: String,
+}
+
+impl From<AuditRow> for Row {
+    fn from(row: AuditRow) -> Self {
+        let at = DateTime::from_timestamp_millis(row.at);
+        let entry = row.entry;
+        Self {
+            seq: row.seq,
+            at: at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)),
+            kind: entry.kind,
+            who: entry.who,
+            client: entry.client,
+            over: entry.over,
+            session: entry.session,
+            conversation: entry.conversation,
+            agent: entry.agent,
+            server: entry.server,
+            tool: entry.tool,
+            decision: entry.decision,
+            why: entry.why,
+            outcome: entry.outcome,
+            code: entry.code,
+            arguments: entry.arguments,
+            arguments_sha256: entry.arguments_sha256,
+            arguments_bytes: entry.arguments_bytes,
+            duration_us: entry.duration_us,
+            bytes: entry.bytes,
+            count: entry.count,
+            project: entry.project,
+            content: entry.content,
+            through: entry.through,
+            hash: hex(&row.hash),
+        }
+    }
+}

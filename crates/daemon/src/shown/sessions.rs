@@ -1,0 +1,47 @@
+//! Conversations that are kept.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use toolrack_store::{Session, Spent};
+use utoipa::ToSchema;
+
+/// A conversation.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct About {
+    id: String,
+    /// The shortest beginning of the id that no other has.
+    prefix: String,
+    title: String,
+    model: Option<String>,
+    agent: Option<String>,
+    created_at: String,
+    updated_at: String,
+    messages: u64,
+    /// A turn was interrupted, and can be taken up again.
+    open_turn: bool,
+    /// Tokens and dollars: `input_tokens`, `output_tokens`, `cached_read_tokens`, `cache_write_tokens`, `reasoning_tokens`,
+    /// `cost_usd`.
+    #[schema(value_type = Object)]
+    spent: Spent,
+}
+
+impl From<&Session> for About {
+    fn from(session: &Session) -> Self {
+        Self {
+            id: session.id.to_string(),
+            prefix: session.prefix.clone(),
+            title: session.title.clone(),
+            model: session.model.clone(),
+            agent: session.agent.clone(),
+            created_at: rfc3339(session.created_at),
+            updated_at: rfc3339(session.updated_at),
+            messages: session.messages,
+            open_turn: session.has_open_turn,
+            spent: session.spent,
+        }
+    }
+}
+
+fn rfc3339(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
