@@ -162,9 +162,13 @@ fn what_can_be_a_secret_is_hidden_but_from_a_user_who_is_asked_to_agree() {
             Hidden::Whole => "canary",
         };
         let value = with_text(case.row, text).expect("a text");
-        let spec = server(&case.entry(case.row.key, value));
+        let entry = case.entry(case.row.key, value);
+        let spec = server(&entry);
         let (shown, agreed) = (redact(&spec).to_string(), proposal(&spec).to_string());
         assert!(!shown.contains("canary") && agreed.contains("canary"), "{}: {shown}", case.about());
+        let file = json!({ "mcpServers": { "x": entry } }).to_string();
+        let shown = crate::redact::file(&Document::new(None, &file));
+        assert!(!shown.contains("canary"), "{}: {shown}", case.about());
     }
 }
 
