@@ -1,8 +1,11 @@
 //! What the row of each field says, held against what the reader does.
 
+use futures::FutureExt;
+use toolrack_host::Resolver;
+
 use super::*;
 use crate::{
-    placeholder,
+    Environment, Interpolate, Unset, placeholder,
     redact::{proposal, redact},
     rows::{
         CONTAINER, CONTAINER_LIMITS, Hidden, IDP, OAUTH, SANDBOX, SANDBOX_LIMITS, TOOL_LISTS, Table,
@@ -145,6 +148,44 @@ fn placeholders_are_checked_where_they_are_filled_in_and_nowhere_else() {
         let is_checked = problems.iter().any(|problem| problem.message.contains(&malformed));
         assert_eq!(is_checked, case.row.is_filled, "{}: {problems:?}", case.about());
     }
+}
+
+/// What stands against connecting to the server, when all of its placeholders are looked up.
+fn unresolved(spec: &ServerSpec) -> Vec<String> {
+    let environment = Environment::new([("PATH", "/bin"), ("HOME", "/home/me")]);
+    let interpolate = Interpolate::new(environment, Unset::Error);
+    let name = ServerName::new("demo").expect("a name");
+    let child = |stdio: &Stdio| interpolate.stdio(&name, stdio).now_or_never().expect("no wait").err();
+    let errors = match &spec.transport {
+        Transport::Stdio(stdio) => vec![child(stdio)],
+        Transport::Http(http) | Transport::Sse(http) => vec![
+            interpolate.url(&name, http).now_or_never().expect("no wait").err(),
+            interpolate.headers(&name, http).now_or_never().expect("no wait").err(),
+            interpolate.oauth(&name, http).now_or_never().expect("no wait").err(),
+            http.headers_helper.as_deref().and_then(child),
+        ],
+        Transport::Native(_) => Vec::new(),
+    };
+    errors.into_iter().flatten().map(|error| error.to_string()).collect()
+}
+
+#[test]
+fn placeholders_are_looked_up_where_they_are_filled_in_and_nowhere_else() {
+    let mut filled = 0;
+    for case in cases() {
+        let text = if case.row.key == "mounts" { "${NOT_SET}:/sample" } else { "${NOT_SET}" };
+        let Some(value) = with_text(case.row, text) else { continue };
+        // Where something else must stand, nothing is looked up.
+        let (Decoded::Server(spec), _) = read(&case.entry(case.row.key, value)) else {
+            assert!(!case.row.is_filled, "{}", case.about());
+            continue;
+        };
+        let errors = unresolved(&spec);
+        let is_looked_up = errors.iter().any(|error| error.contains("NOT_SET"));
+        assert_eq!(is_looked_up, case.row.is_filled, "{}: {errors:?}", case.about());
+        filled += usize::from(is_looked_up);
+    }
+    assert!(filled >= 20, "{filled}");
 }
 
 #[test]
