@@ -271,6 +271,11 @@ impl Table {
         self.rows.iter().find(|row| row.key == key)
     }
 
+    /// What the field `key` must be one of, as a message lists it.
+    pub(crate) fn words(&self, key: &str) -> String {
+        self.row(key).map(|row| row.kind.words()).unwrap_or_default()
+    }
+
     /// The keys, in alphabetical order.
     pub(crate) fn keys(&self) -> Vec<&'static str> {
         let mut keys: Vec<_> = self.rows.iter().map(|row| row.key).collect();

@@ -95,7 +95,7 @@ impl Settings {
                 Some("error") => settings.unset = Unset::Error,
                 Some("empty") => settings.unset = Unset::Empty,
                 _ => {
-                    let problem = Problem::error("`unset` must be `error` or `empty`").field("unset");
+                    let problem = Problem::error(format!("`unset` must be {}", TOOLRACK.words("unset"))).field("unset");
                     problems.push(document.locate(
                         problem.hint("until then, a variable without a value is an error"),
                         member.node.at.clone(),
@@ -107,7 +107,7 @@ impl Settings {
             match member.node.as_text().and_then(PinMode::parse) {
                 Some(mode) => settings.pins = mode,
                 None => {
-                    let problem = Problem::error("`pins` must be `off`, `warn` or `enforce`").field("pins");
+                    let problem = Problem::error(format!("`pins` must be {}", TOOLRACK.words("pins"))).field("pins");
                     problems.push(document.locate(
                         problem.hint("until then, a tool that changes is in quarantine"),
                         member.node.at.clone(),
@@ -224,7 +224,7 @@ fn role(document: &Document, root: &Node, wanted: Wanted<'_>) -> (Role, Vec<Prob
             Some("worker") => Role::Worker,
             Some("channel") => Role::Channel,
             _ => {
-                let problem = Problem::error("`role` must be `worker` or `channel`").field("agents.role");
+                let problem = Problem::error(format!("`role` must be {}", AGENT.words("role"))).field("agents.role");
                 problems
                     .push(document.locate(problem.hint("until then, the agent gets no tools"), member.node.at.clone()));
                 Role::Channel

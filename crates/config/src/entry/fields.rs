@@ -208,7 +208,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         let word = self.text(field)?;
         let known = parse(&word);
         if known.is_none() {
-            let message = format!("`{key}` must be {}", self.row(key)?.kind.words());
+            let message = format!("`{key}` must be {}", self.table.words(key));
             self.report.error(&field.node.at, field.name, message);
         }
         known

@@ -4,6 +4,7 @@ use crate::{
     document::Document,
     node::{Node, Value},
     problem::Problem,
+    rows::AUDIT,
 };
 
 /// What the audit log keeps of calls, and for how long.
@@ -42,7 +43,7 @@ impl Audit {
             None | Some((_, Some("hash"))) => false,
             Some((_, Some("full"))) => true,
             Some((at, _)) => {
-                wrong("audit.arguments", "`hash` or `full`", at);
+                wrong("audit.arguments", &AUDIT.words("arguments"), at);
                 false
             }
         };

@@ -6,6 +6,7 @@ use crate::{
     document::Document,
     node::{Node, Value},
     problem::Problem,
+    rows::EGRESS,
 };
 
 /// `egress = "hosted"`, or a table. With an error, only HTTPS to public addresses is allowed: nothing is contacted by
@@ -50,7 +51,7 @@ impl Reader<'_> {
         match node.as_text() {
             Some("local") => return Profile::Local,
             Some("hosted") => {}
-            _ => self.wrong(field, "`local` or `hosted`", node),
+            _ => self.wrong(field, &EGRESS.words("profile"), node),
         }
         Profile::Hosted
     }

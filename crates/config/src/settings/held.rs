@@ -46,6 +46,7 @@ fn value(table: &Table, key: &str, sample: Json) -> Json {
 
 #[test]
 fn each_setting_is_read_and_changes_what_counts() {
+    let schema = jsonschema::draft202012::new(&crate::schema::settings()).expect("a schema");
     let mut held = 0;
     for (table, head) in TABLES {
         // A rule is about something.
@@ -59,6 +60,9 @@ fn each_setting_is_read_and_changes_what_counts() {
             let (settings, problems) = read(&text);
             assert_eq!(problems, [], "{text}");
             assert_ne!(settings, before, "{text}");
+            let document = Document::new(Some("toolrack.toml".into()), &text);
+            let file = dialect::parse(&document).expect("TOML").expect("a value").to_json();
+            assert!(schema.is_valid(&file), "{text}");
             held += 1;
         }
     }

@@ -160,7 +160,7 @@ impl Reader<'_> {
                     Some("allow") => self.section.otherwise = Some(Otherwise::Allow),
                     Some("confirm") => self.section.otherwise = Some(Otherwise::Confirm),
                     Some("deny") => self.section.otherwise = Some(Otherwise::Deny),
-                    _ => self.must("otherwise", "`allow`, `confirm` or `deny`", &member.node),
+                    _ => self.must("otherwise", &POLICY.words("otherwise"), &member.node),
                 },
                 ("allow_read_only", _) => match member.node.value {
                     Value::Bool(true) if self.whose == Whose::Project => {

@@ -10,6 +10,7 @@ use crate::{
     document::Document,
     node::{Node, Value},
     problem::Problem,
+    rows::TOOLS,
 };
 
 /// How tools are named and called.
@@ -70,13 +71,13 @@ impl ToolSettings {
                 _ => wrong("name_length", "64 or 128", &member.node),
             }
         }
-        let mut choose = |name: &str, must: &str, choice: &mut dyn FnMut(&str) -> bool| {
+        let mut choose = |name: &str, choice: &mut dyn FnMut(&str) -> bool| {
             let Some(member) = node.get(name) else { return };
             if !member.node.as_text().is_some_and(choice) {
-                wrong(name, must, &member.node);
+                wrong(name, &TOOLS.words(name), &member.node);
             }
         };
-        choose("dashes", "`keep` or `underscore`", &mut |word| {
+        choose("dashes", &mut |word| {
             let dashes = match word {
                 "keep" => Dashes::Keep,
                 "underscore" => Dashes::Underscore,
@@ -85,13 +86,9 @@ impl ToolSettings {
             self.naming.dashes = dashes;
             true
         });
-        choose("validate_args", "`off`, `warn` or `strict`", &mut |word| {
-            ValidateArgs::parse(word).map(|mode| self.validate_args = mode).is_some()
-        });
-        choose("invisible", "`remove` or `keep`", &mut |word| {
-            Invisible::parse(word).map(|mode| self.invisible = mode).is_some()
-        });
-        choose("refresh", "`run` or `turn`", &mut |word| {
+        choose("validate_args", &mut |word| ValidateArgs::parse(word).map(|mode| self.validate_args = mode).is_some());
+        choose("invisible", &mut |word| Invisible::parse(word).map(|mode| self.invisible = mode).is_some());
+        choose("refresh", &mut |word| {
             let refresh = match word {
                 "run" => Refresh::Run,
                 "turn" => Refresh::Turn,

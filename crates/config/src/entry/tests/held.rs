@@ -1,8 +1,11 @@
 //! What the row of each field says, held against what the reader does.
 
+use futures::FutureExt;
+use toolrack_host::Resolver;
+
 use super::*;
 use crate::{
-    placeholder,
+    Environment, Interpolate, Unset, placeholder,
     redact::{proposal, redact},
     rows::{
         CONTAINER, CONTAINER_LIMITS, Hidden, IDP, OAUTH, SANDBOX, SANDBOX_LIMITS, TOOL_LISTS, Table,
@@ -147,6 +150,44 @@ fn placeholders_are_checked_where_they_are_filled_in_and_nowhere_else() {
     }
 }
 
+/// What stands against connecting to the server, when all of its placeholders are looked up.
+fn unresolved(spec: &ServerSpec) -> Vec<String> {
+    let environment = Environment::new([("PATH", "/bin"), ("HOME", "/home/me")]);
+    let interpolate = Interpolate::new(environment, Unset::Error);
+    let name = ServerName::new("demo").expect("a name");
+    let child = |stdio: &Stdio| interpolate.stdio(&name, stdio).now_or_never().expect("no wait").err();
+    let errors = match &spec.transport {
+        Transport::Stdio(stdio) => vec![child(stdio)],
+        Transport::Http(http) | Transport::Sse(http) => vec![
+            interpolate.url(&name, http).now_or_never().expect("no wait").err(),
+            interpolate.headers(&name, http).now_or_never().expect("no wait").err(),
+            interpolate.oauth(&name, http).now_or_never().expect("no wait").err(),
+            http.headers_helper.as_deref().and_then(child),
+        ],
+        Transport::Native(_) => Vec::new(),
+    };
+    errors.into_iter().flatten().map(|error| error.to_string()).collect()
+}
+
+#[test]
+fn placeholders_are_looked_up_where_they_are_filled_in_and_nowhere_else() {
+    let mut filled = 0;
+    for case in cases() {
+        let text = if case.row.key == "mounts" { "${NOT_SET}:/sample" } else { "${NOT_SET}" };
+        let Some(value) = with_text(case.row, text) else { continue };
+        // Where something else must stand, nothing is looked up.
+        let (Decoded::Server(spec), _) = read(&case.entry(case.row.key, value)) else {
+            assert!(!case.row.is_filled, "{}", case.about());
+            continue;
+        };
+        let errors = unresolved(&spec);
+        let is_looked_up = errors.iter().any(|error| error.contains("NOT_SET"));
+        assert_eq!(is_looked_up, case.row.is_filled, "{}: {errors:?}", case.about());
+        filled += usize::from(is_looked_up);
+    }
+    assert!(filled >= 20, "{filled}");
+}
+
 #[test]
 fn what_can_be_a_secret_is_hidden_but_from_a_user_who_is_asked_to_agree() {
     for case in cases() {
@@ -162,9 +203,13 @@ fn what_can_be_a_secret_is_hidden_but_from_a_user_who_is_asked_to_agree() {
             Hidden::Whole => "canary",
         };
         let value = with_text(case.row, text).expect("a text");
-        let spec = server(&case.entry(case.row.key, value));
+        let entry = case.entry(case.row.key, value);
+        let spec = server(&entry);
         let (shown, agreed) = (redact(&spec).to_string(), proposal(&spec).to_string());
         assert!(!shown.contains("canary") && agreed.contains("canary"), "{}: {shown}", case.about());
+        let file = json!({ "mcpServers": { "x": entry } }).to_string();
+        let shown = crate::redact::file(&Document::new(None, &file));
+        assert!(!shown.contains("canary"), "{}: {shown}", case.about());
     }
 }
 
@@ -201,4 +246,33 @@ fn no_two_fields_have_one_name() {
             }
         }
     }
+}
+
+#[test]
+fn the_schema_takes_each_field_under_each_of_its_names() {
+    let schema = jsonschema::draft202012::new(&crate::schema::servers()).expect("a schema");
+    for case in cases() {
+        let Some(sample) = sample(case.row) else { continue };
+        for name in case.row.names() {
+            for spelled in [name.to_owned(), name.replace('_', "-"), camel(name)] {
+                let entry = case.entry(&spelled, sample.clone());
+                assert!(schema.is_valid(&json!({ "mcpServers": { "x": entry } })), "{entry}");
+                let wrong = case.entry(&spelled, json!({ "no": ["such", "form"] }));
+                assert!(!schema.is_valid(&json!({ "mcpServers": { "x": wrong } })), "{wrong}");
+            }
+        }
+    }
+}
+
+fn camel(name: &str) -> String {
+    let mut after = false;
+    let letters = name.chars().filter_map(|c| match c {
+        '_' => {
+            after = true;
+            None
+        }
+        c if std::mem::take(&mut after) => Some(c.to_ascii_uppercase()),
+        c => Some(c),
+    });
+    letters.collect()
 }
