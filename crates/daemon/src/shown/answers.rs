@@ -1,6 +1,6 @@
 //! Answers that stand.
 
-use chrono::{DateTime, SecondsFormat};
+use chrono::DateTime;
 use serde::Serialize;
 use toolrack_store::StandingAnswer;
 use utoipa::ToSchema;
@@ -31,7 +31,7 @@ impl From<StandingAnswer> for Shown {
             definition: answer.definition.to_string(),
             given_for: if answer.of_server { "server" } else { "tool" }.to_owned(),
             way: answer.way,
-            at: at.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
+            at: at.map(super::seconds),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of the audit log.
 
-use chrono::{DateTime, SecondsFormat};
+use chrono::DateTime;
 use serde::Serialize;
 use serde_json::Value;
 use toolrack_store::audit::{AuditRow, hex};
@@ -60,7 +60,7 @@ impl From<AuditRow> for Row {
         let entry = row.entry;
         Self {
             seq: row.seq,
-            at: at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)),
+            at: at.map(super::millis),
             kind: entry.kind,
             who: entry.who,
             client: entry.client,

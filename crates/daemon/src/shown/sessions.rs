@@ -1,6 +1,6 @@
 //! Conversations that are kept.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use toolrack_store::{Session, Spent};
 use utoipa::ToSchema;
@@ -43,5 +43,5 @@ impl From<&Session> for About {
 }
 
 fn rfc3339(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+    super::millis(at)
 }
