@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_there_is_nobody_to_ask() {
+    fn without_a_terminal_there_is_no_user_to_ask() {
         let screen = Arc::new(Screen::new(&Global { no_input: true, ..Global::default() }, &Environment::default()));
         assert_eq!(Terminal::new(Arc::clone(&screen), Vec::new()).abilities(), Abilities::NONE);
         let roots = vec![Root { uri: "file:///x/".to_owned(), name: None }];

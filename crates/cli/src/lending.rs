@@ -1,6 +1,6 @@
 //! What the two processes tell each other when a running daemon lends its servers to a command.
 //!
-//! The daemon (the [lender](crate::lender)) runs the same verb that the process that was typed (the
+//! The daemon (the lender, which `serve` has) runs the same verb that the process that was typed (the
 //! [borrower](crate::borrower)) would run, on servers that are connected already. What the verb prints and asks goes
 //! through the borrower, which is only its terminal: so there is one way to do a thing and one way to show it, and the
 //! output does not tell which process did it.

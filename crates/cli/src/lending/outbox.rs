@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_writes_a_lot_waits_for_the_reader() {
+    async fn a_writer_of_a_lot_waits_for_the_reader() {
         let outbox = Outbox::default();
         outbox.push(text(ENOUGH + 1));
         assert!(outbox.room().now_or_never().is_none());

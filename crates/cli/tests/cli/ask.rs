@@ -201,7 +201,7 @@ fn server_and_tool_narrow_what_the_model_sees() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_a_call_is_refused_and_the_way_to_allow_it_is_told() {
+fn where_no_user_can_be_asked_a_call_is_refused_and_the_way_to_allow_it_is_told() {
     let (rack, effects) = rack();
     let script = json!([call("write", &json!({ "path": "a" })), { "text": "I may not." }]);
     let ran = mock(&rack, &script, &["hello"]).ends_with(6);
@@ -429,7 +429,7 @@ fn a_database_that_cannot_be_used_costs_the_memory_and_not_the_answer() {
 }
 
 #[test]
-fn a_database_that_somebody_holds_costs_the_memory_and_not_the_answer() {
+fn a_database_that_another_process_holds_costs_the_memory_and_not_the_answer() {
     let (rack, effects) = rack();
     let _ = mock(&rack, &json!([{ "text": "Well." }]), &["hello"]).ends_with(0);
     let lock = LockedDatabase::new(&rack.home.toolrack_home().join("toolrack.db"));
@@ -484,7 +484,7 @@ fn what_keeps_a_model_from_answering_is_said_once() {
 }
 
 #[test]
-fn whoever_leaves_stdin_open_is_told_what_is_waited_for() {
+fn a_user_who_leaves_stdin_open_is_told_what_is_waited_for() {
     let (rack, _effects) = rack();
     work_file(&rack, "script.json", &json!([{ "text": "Yes." }, { "text": "Yes." }]).to_string());
     for words in [&["ask", "--model", "mock/script.json", "Is it?"][..], &["call", "fake/add", "b=1", "--args", "-"]] {

@@ -159,7 +159,7 @@ fn one_that_does_not_start_says_why_and_is_not_left_behind() {
 }
 
 #[test]
-fn what_a_killed_daemon_left_is_taken_away_and_in_nobodys_way() {
+fn what_a_killed_daemon_left_is_taken_away_and_in_no_command_s_way() {
     let home = Home::new();
     let up = home.start();
     kill("KILL", pid(&up));

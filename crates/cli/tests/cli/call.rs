@@ -290,7 +290,7 @@ fn a_description_of_thousands_of_lines_leaves_its_heading_in_sight_and_full_show
 }
 
 #[test]
-fn a_result_is_never_cut_for_whoever_typed_the_call() {
+fn a_result_is_never_cut_for_the_user_who_typed_the_call() {
     let rack = rack();
     let ran = rack.run(&["--json", "call", "fake/big", "bytes=300000"]).ends_with(0).json();
     assert_eq!((ran["truncated"].as_bool(), ran["text"].as_str().unwrap().len()), (Some(false), 300_000));
@@ -299,7 +299,7 @@ fn a_result_is_never_cut_for_whoever_typed_the_call() {
 }
 
 #[test]
-fn nobody_is_asked_where_there_is_no_terminal() {
+fn the_user_is_not_asked_where_there_is_no_terminal() {
     let effects = SideEffects::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     let ran = rack.run_with_stdin(&["call", "fake/elicit"], "y\ny\ny\n").ends_with(5);
@@ -352,7 +352,7 @@ fn a_result_that_breaks_the_output_schema_is_an_error_of_the_tool_where_its_entr
 }
 
 #[test]
-fn a_schema_made_to_be_endless_holds_up_nobody() {
+fn a_schema_made_to_be_endless_does_not_hold_up_a_call() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "expensive-schema=60"]))]);
     assert_snapshot!(rack.run(&["call", "fake/structured", "label=x"]), @r#"
         $ toolrack call fake/structured label=x

@@ -98,7 +98,7 @@ fn a_store_that_cannot_be_opened_is_a_warning() {
 }
 
 #[test]
-fn an_agent_has_servers_of_its_own_on_top_of_everybodys() {
+fn an_agent_has_servers_of_its_own_on_top_of_those_of_all_agents() {
     let rack = Rack::new();
     let command = toolrack_testkit::fake_server_path().display();
     rack.home.write(

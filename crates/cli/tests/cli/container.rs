@@ -236,7 +236,7 @@ fn the_doctor_tells_of_engine_and_image() {
 }
 
 #[test]
-fn whoever_agrees_to_an_entry_sees_its_container_and_a_change_of_it_waits_again() {
+fn a_user_who_agrees_to_an_entry_sees_its_container_and_a_change_of_it_waits_again() {
     let engine = StandIn::new();
     let rack = rack(&engine, &[]);
     let entry = |image: &str| {

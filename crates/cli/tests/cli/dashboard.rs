@@ -181,7 +181,7 @@ mod needs_browser {
     }
 
     #[test]
-    fn every_page_can_be_used_by_everybody() {
+    fn every_page_can_be_used_by_every_user() {
         tests_of("pages/accessible");
     }
 

@@ -56,7 +56,7 @@ fn settings_that_cannot_be_understood_let_nothing_out_that_is_not_public() {
 }
 
 #[test]
-fn whoever_chooses_other_servers_does_not_choose_other_rules() {
+fn a_user_who_chooses_other_servers_does_not_choose_other_rules() {
     let server = FakeHttp::start::<&str>(&[]);
     let rack = rack(&server, HOSTED);
     let file = rack.home.root().join("toolrack/mcp.json");

@@ -35,7 +35,7 @@ fn nothing_happens(options: &[&str], servers: &[(&str, Fate)]) {
 }
 
 #[test]
-fn no_command_does_anything_for_a_repository_that_nobody_trusts() {
+fn no_command_does_anything_for_a_repository_that_the_user_does_not_trust() {
     nothing_happens(&[], SERVERS);
 }
 
@@ -97,7 +97,7 @@ fn only_what_was_agreed_to_runs_and_only_as_it_was() {
 }
 
 #[test]
-fn a_server_that_was_trusted_gets_its_secret_and_nobody_else_sees_it() {
+fn a_server_that_was_trusted_gets_its_secret_and_no_other_program_sees_it() {
     let repository = Repository::clone();
     repository.rack.home.write(
         "work/below/.mcp.json",
@@ -127,7 +127,7 @@ fn a_server_that_was_trusted_gets_its_secret_and_nobody_else_sees_it() {
 
 /// Runs the commands that ask for no server by name, in a repository whose `.mcp.json` is this: none stumbles over it,
 /// and only those that look for such things fail.
-fn a_file_harms_nobody(make: impl Fn(&Repository), options: &[&str], commands: &[&str]) {
+fn a_file_does_no_harm(make: impl Fn(&Repository), options: &[&str], commands: &[&str]) {
     let repository = Repository::empty();
     make(&repository);
     for line in LINES.iter().filter(|line| commands.contains(&line.command)) {
@@ -152,8 +152,8 @@ fn a_pipe_in_place_of_the_file_blocks_no_command() {
     };
     // A user who names a pipe means it.
     let commands: Vec<&str> = LINES.iter().map(|line| line.command).filter(|name| *name != "config validate").collect();
-    a_file_harms_nobody(pipe, &[], &commands);
-    a_file_harms_nobody(pipe, &["--json"], &["list", "import", "pending", "doctor"]);
+    a_file_does_no_harm(pipe, &[], &commands);
+    a_file_does_no_harm(pipe, &["--json"], &["list", "import", "pending", "doctor"]);
 }
 
 #[test]
@@ -170,11 +170,11 @@ fn a_link_in_place_of_the_file_shows_nothing_of_what_it_leads_to() {
     ] {
         let target = folder.path().join(name);
         fs::write(&target, text).unwrap();
-        a_file_harms_nobody(|repository| link(&target, repository), &[], READERS);
-        a_file_harms_nobody(|repository| link(&target, repository), &["--json"], READERS);
+        a_file_does_no_harm(|repository| link(&target, repository), &[], READERS);
+        a_file_does_no_harm(|repository| link(&target, repository), &["--json"], READERS);
     }
     for device in ["/dev/zero", "/dev/tty", "/proc/self/environ", "/"] {
-        a_file_harms_nobody(|repository| link(Path::new(device), repository), &["-vv"], READERS);
+        a_file_does_no_harm(|repository| link(Path::new(device), repository), &["-vv"], READERS);
     }
 }
 
@@ -191,7 +191,7 @@ fn a_file_that_is_nested_without_end_overflows_nothing() {
     let lines = "[\n".repeat(most / 3);
     let closed = format!("{}{}", "[".repeat(most / 2), "]".repeat(most / 2));
     for text in ["[".repeat(most), objects, comments, lines, closed] {
-        a_file_harms_nobody(|repository| drop(repository.rack.home.write("work/.mcp.json", &text)), &[], &commands);
+        a_file_does_no_harm(|repository| drop(repository.rack.home.write("work/.mcp.json", &text)), &[], &commands);
     }
 }
 
@@ -208,7 +208,7 @@ fn a_file_of_escapes_moves_no_cursor() {
         format!("// {ESCAPES}\n{{\"mcpServers\": {{\"a\": {{\"command\": \"{ESCAPES}\"}}}}}}"),
     ] {
         for options in [[].as_slice(), &["--json"], &["-vv"]] {
-            a_file_harms_nobody(
+            a_file_does_no_harm(
                 |repository| drop(repository.rack.home.write("work/.mcp.json", &text)),
                 options,
                 READERS,

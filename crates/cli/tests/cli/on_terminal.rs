@@ -201,7 +201,7 @@ fn a_slow_server_is_named_while_it_is_waited_for_and_no_longer() {
 }
 
 #[test]
-fn nothing_moves_where_nobody_looks() {
+fn nothing_moves_where_no_user_looks() {
     let slow = || person(Rack::with(&[("slow", fake(&["--start-delay-ms", "900"]))]));
     let args = ["call", "slow/echo", "text=done"];
     for rack in [slow().env("TERM", "dumb"), slow().env("CI", "true")] {
@@ -243,7 +243,7 @@ fn a_form_is_asked_for_and_answered() {
 }
 
 #[test]
-fn nobody_is_asked_who_does_not_want_to_be() {
+fn a_user_who_does_not_want_to_be_asked_is_not() {
     let asks = || person(Rack::with(&[("fake", fake(&[]))]));
     let refused = |rack: &Rack, args: &[&str]| {
         let (shown, code) = shown(rack, args);

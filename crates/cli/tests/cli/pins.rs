@@ -34,7 +34,7 @@ fn quarantined(rack: &Rack) -> Vec<Value> {
 }
 
 #[test]
-fn a_tool_that_has_changed_is_not_called_until_somebody_has_looked() {
+fn a_tool_that_has_changed_is_not_called_until_the_user_has_looked() {
     let rack = turned(&["redescribes=echo"]);
     let refused = rack.run(&["call", "fs/echo", "text=hi", "--json"]).ends_with(7);
     let error = refused.error();

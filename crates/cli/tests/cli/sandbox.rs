@@ -107,7 +107,7 @@ mod needs_landlock {
 }
 
 #[test]
-fn whoever_agrees_to_an_entry_sees_its_sandbox_and_a_change_of_it_waits_again() {
+fn a_user_who_agrees_to_an_entry_sees_its_sandbox_and_a_change_of_it_waits_again() {
     let rack = Rack::new();
     let entry = |sandbox: &Value| curious("", sandbox);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", entry(&json!({ "connect": [5432] })))]));

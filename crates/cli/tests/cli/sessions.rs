@@ -472,7 +472,7 @@ fn nothing_of_a_conversation_is_obeyed_by_a_terminal() {
 }
 
 #[test]
-fn a_secret_that_a_server_gave_away_is_shown_to_nobody() {
+fn a_secret_that_a_server_gave_away_is_not_shown_to_the_user() {
     let secret = "canary-of-the-environment";
     let rack = Rack::new().env("FAKE_TOKEN", secret).env("OTHERS_TOKEN", "canary-of-a-stranger");
     let mut server = fake(&[]);

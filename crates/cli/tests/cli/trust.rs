@@ -120,7 +120,7 @@ fn a_refusal_names_its_servers() {
 }
 
 #[test]
-fn nothing_is_agreed_to_where_nobody_can_be_asked() {
+fn nothing_is_agreed_to_where_no_user_can_be_asked() {
     let rack = project(&[]);
     for words in [&["trust"][..], &["trust", "theirs"], &["--no-input", "trust"], &["--json", "trust", "theirs"]] {
         let ran = rack.run(words).ends_with(2);

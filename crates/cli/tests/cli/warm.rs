@@ -243,7 +243,7 @@ fn a_file_is_written_where_the_command_was_typed_and_bytes_stay_bytes() {
 }
 
 #[test]
-fn what_a_server_asks_where_nobody_is_at_the_terminal_does_not_wait_for_the_dashboard() {
+fn what_a_server_asks_where_no_user_is_at_the_terminal_does_not_wait_for_the_dashboard() {
     for era in ["legacy", "modern"] {
         let effects = SideEffects::new();
         let rack = Rack::with(&[("fake", fake(&["--era", era, "--log", effects.path_str()]))]);
@@ -368,7 +368,7 @@ fn a_changed_file_counts_at_once() {
 }
 
 #[test]
-fn the_rules_of_the_daemon_are_for_others_and_ask_nobody_who_typed_the_call() {
+fn the_rules_of_the_daemon_are_for_others_and_do_not_ask_the_user_who_typed_the_call() {
     let (rack, effects, _daemon) = warm(&[], &["--deny", "fake/echo"]);
     assert!(!is_alone(&rack, &effects, &["call", "fake/write", "text=x"]), "it was typed, and so approved");
     let denied = rack.run(&["call", "fake/echo", "text=x"]).ends_with(0);

@@ -93,7 +93,7 @@ async fn a_failure_is_the_answer_to_all_who_ask_just_then() {
 }
 
 #[tokio::test]
-async fn more_output_than_anybody_needs_neither_fills_memory_nor_blocks() {
+async fn more_output_than_the_keychain_needs_neither_fills_memory_nor_blocks() {
     let (_folder, keychain) =
         behind("head -c 3000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2");
     assert_eq!(keychain.key(Uuid::now_v7()).await, Err(KeychainError::NoKey));

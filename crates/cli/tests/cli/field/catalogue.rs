@@ -84,7 +84,10 @@ const PROTOCOL: &[Row] = &[
         "a schema with nested references breaks",
         &[("crates/cli/src/arguments", "tests.rs::references_are_followed_and_never_for_ever")],
     ),
-    ("a schema hangs or overflows whoever reads it", &[("call", "a_schema_made_to_be_endless_holds_up_nobody")]),
+    (
+        "a schema hangs or overflows whoever reads it",
+        &[("call", "a_schema_made_to_be_endless_does_not_hold_up_a_call")],
+    ),
     (
         "an emoji is cut in two",
         &[(HOST, "call/shape.rs::the_cut_is_between_characters"), (HOST, "text.rs::a_clip_keeps_clusters_whole")],
@@ -152,17 +155,17 @@ const CONFIGURATION: &[Row] = &[
     ),
     (
         "a piped `list` approves and starts what a project brings",
-        &[("hostile", "no_command_does_anything_for_a_repository_that_nobody_trusts")],
+        &[("hostile", "no_command_does_anything_for_a_repository_that_the_user_does_not_trust")],
     ),
     (
         "a project approves itself with its own settings",
-        &[("hostile", "no_command_does_anything_for_a_repository_that_nobody_trusts")],
+        &[("hostile", "no_command_does_anything_for_a_repository_that_the_user_does_not_trust")],
     ),
     ("agreeing to one server enables all", &[("hostile", "only_what_was_agreed_to_runs_and_only_as_it_was")]),
     ("what changed after it was approved still runs", &[("trust", "one_changed_argument_waits_again_and_is_shown")]),
     (
         "`list` and `get` print secrets",
-        &[("hostile", "a_server_that_was_trusted_gets_its_secret_and_nobody_else_sees_it")],
+        &[("hostile", "a_server_that_was_trusted_gets_its_secret_and_no_other_program_sees_it")],
     ),
     (
         "a tool that is denied is still offered",

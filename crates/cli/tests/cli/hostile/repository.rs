@@ -301,7 +301,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn whoever_starts_or_contacts_something_is_seen() {
+fn a_program_that_starts_or_contacts_something_is_seen() {
     let repository = Repository::clone();
     assert!(!repository.was_contacted());
     let _connection = TcpStream::connect(repository.listener.local_addr().unwrap()).unwrap();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_speaks_last_the_person_s_turn_is_the_last() {
+    fn the_person_s_turn_is_the_last_though_the_model_speaks_last() {
         let said = |roles: &[Role]| {
             let messages = roles.iter().enumerate().map(|(at, role)| Message::new(*role, at.to_string())).collect();
             let turn = turn_of(messages).into_iter().map(|message| (message.role, message.content));
