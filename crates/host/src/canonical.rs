@@ -4,10 +4,7 @@
 //! Two maps with the same members in different orders are equal, but their texts differ. Stored text, and text that is
 //! compared with it, must not depend on that order.
 
-use serde::{
-    Serialize, Serializer,
-    ser::{SerializeMap as _, SerializeSeq as _},
-};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// The largest integer up to which every integer has a `f64` of its own, 2^53 − 1.
@@ -21,11 +18,7 @@ pub struct Canonical<'a>(pub &'a Value);
 impl Serialize for Canonical<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::Array(items) => {
-                let mut array = to.serialize_seq(Some(items.len()))?;
-                items.iter().try_for_each(|item| array.serialize_element(&Canonical(item)))?;
-                array.end()
-            }
+            Value::Array(items) => to.collect_seq(items.iter().map(Canonical)),
             Value::Object(members) => CanonicalMap(members).serialize(to),
             plain => plain.serialize(to),
         }
@@ -38,17 +31,15 @@ pub struct CanonicalMap<'a>(pub &'a Map<String, Value>);
 
 impl Serialize for CanonicalMap<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut object = to.serialize_map(Some(self.0.len()))?;
-        let mut entry = |(name, value): (&String, &Value)| object.serialize_entry(name, &Canonical(value));
+        let members = self.0.iter().map(|(name, value)| (name, Canonical(value)));
         // Most objects have few members, often in order already: nothing is allocated for those.
         if self.0.keys().is_sorted() {
-            self.0.iter().try_for_each(&mut entry)?;
+            to.collect_map(members)
         } else {
-            let mut members: Vec<_> = self.0.iter().collect();
+            let mut members: Vec<_> = members.collect();
             members.sort_unstable_by_key(|(name, _)| *name);
-            members.into_iter().try_for_each(&mut entry)?;
+            to.collect_map(members)
         }
-        object.end()
     }
 }
 

@@ -10,9 +10,8 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, SeqAccess, Visitor},
-    ser::{SerializeMap, SerializeSeq},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
 
 use crate::mcp::{Annotations, Tool};
@@ -106,37 +105,23 @@ fn is_empty(annotations: &Annotations) -> bool {
 
 /// A JSON value with ordered members that loses nothing.
 enum Json {
-    Null,
-    Bool(bool),
-    Number(serde_json::Number),
-    Text(String),
+    Plain(Value),
     Array(Vec<Json>),
     Object(Vec<(String, Json)>),
 }
 
 impl Json {
     fn of(raw: &RawValue) -> Self {
-        serde_json::from_str(raw.get()).unwrap_or_else(|_| Self::Text(raw.get().to_owned()))
+        serde_json::from_str(raw.get()).unwrap_or_else(|_| Self::Plain(raw.get().into()))
     }
 }
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Null => to.serialize_unit(),
-            Self::Bool(value) => to.serialize_bool(*value),
-            Self::Number(number) => number.serialize(to),
-            Self::Text(text) => to.serialize_str(text),
-            Self::Array(items) => {
-                let mut array = to.serialize_seq(Some(items.len()))?;
-                items.iter().try_for_each(|item| array.serialize_element(item))?;
-                array.end()
-            }
-            Self::Object(members) => {
-                let mut object = to.serialize_map(Some(members.len()))?;
-                members.iter().try_for_each(|(name, value)| object.serialize_entry(name, value))?;
-                object.end()
-            }
+            Self::Plain(value) => value.serialize(to),
+            Self::Array(items) => to.collect_seq(items),
+            Self::Object(members) => to.collect_map(members.iter().map(|(name, value)| (name, value))),
         }
     }
 }
@@ -157,31 +142,27 @@ impl<'de> Visitor<'de> for AnyJson {
     }
 
     fn visit_unit<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
+        Ok(Json::Plain(Value::Null))
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
-        Ok(Json::Bool(value))
+        Ok(Json::Plain(value.into()))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
-        Ok(Json::Number(value.into()))
+        Ok(Json::Plain(value.into()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
-        Ok(Json::Number(value.into()))
+        Ok(Json::Plain(value.into()))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
-        Ok(serde_json::Number::from_f64(value).map_or(Json::Null, Json::Number))
+        Ok(Json::Plain(value.into()))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Json, E> {
-        Ok(Json::Text(text.to_owned()))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Json, E> {
-        Ok(Json::Text(text))
+        Ok(Json::Plain(text.into()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Json, A::Error> {
@@ -206,7 +187,7 @@ impl<'de> Visitor<'de> for AnyJson {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::{Value, json, value::to_raw_value};
+    use serde_json::{json, value::to_raw_value};
 
     use super::*;
     use crate::link::decode;

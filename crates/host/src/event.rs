@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer, ser::SerializeMap as _};
+use serde::{Serialize, Serializer};
 
 use crate::{pins::Quarantined, spec::ServerName, state::State};
 
@@ -188,8 +188,5 @@ pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, to: S) -> Result
 
 /// Writes the server of an event under the name that all events use, and under Qbit's.
 fn by_both_names<S: Serializer>(server: &ServerName, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut names = serializer.serialize_map(Some(2))?;
-    names.serialize_entry("server", server)?;
-    names.serialize_entry("server_name", server)?;
-    names.end()
+    serializer.collect_map([("server", server), ("server_name", server)])
 }

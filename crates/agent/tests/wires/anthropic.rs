@@ -5,7 +5,7 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{PICTURE, conversation, heard, lines, pretty, scripted, sent, streamed, tools};
+use crate::talk::{PICTURE, conversation, heard, lines, pretty, scripted, sent, streamed, tools, whole};
 
 const WIRE: Wire = Wire::Anthropic;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -14,10 +14,8 @@ const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 async fn a_whole_conversation_is_sent_as_messages_want_it() {
     let messages = conversation();
     let tools = tools(WIRE);
-    let mut request = Request::new(&messages);
-    request.system = Some("You are a guide.");
-    request.tools = Some(&tools);
-    request.temperature = Some(0.5);
+    let mut request = whole(&messages, &tools);
+    request.max_tokens = None;
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
     model: "some-model"
     max_tokens: 8192

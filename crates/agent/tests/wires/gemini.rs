@@ -5,7 +5,7 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools};
+use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools, whole};
 
 const WIRE: Wire = Wire::Gemini;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -15,11 +15,7 @@ async fn a_whole_conversation_is_sent_as_generate_content_wants_it() {
     let messages = conversation();
     let tools = tools(WIRE);
     let extra = json!({"generationConfig": {"thinkingConfig": {"includeThoughts": true}}});
-    let mut request = Request::new(&messages);
-    request.system = Some("You are a guide.");
-    request.tools = Some(&tools);
-    request.max_tokens = Some(500);
-    request.temperature = Some(0.5);
+    let mut request = whole(&messages, &tools);
     request.extra_body = extra.as_object();
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
     generationConfig: {"maxOutputTokens":500,"temperature":0.5,"thinkingConfig":{"includeThoughts":true}}

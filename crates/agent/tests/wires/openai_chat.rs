@@ -6,7 +6,7 @@ use toolrack_agent::{
 use toolrack_host::{ToolBlock, ToolDefinition};
 use toolrack_testkit::{FakeModel, model::Answer};
 
-use crate::talk::{conversation, heard, lines, scripted, sent, sent_to, settings, streamed, tools};
+use crate::talk::{conversation, heard, lines, scripted, sent, sent_to, settings, streamed, tools, whole};
 
 const WIRE: Wire = Wire::OpenAiChat;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -15,11 +15,7 @@ const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 async fn a_whole_conversation_is_sent_as_chat_completions_want_it() {
     let messages = conversation();
     let tools = tools(WIRE);
-    let mut request = Request::new(&messages);
-    request.system = Some("You are a guide.");
-    request.tools = Some(&tools);
-    request.max_tokens = Some(500);
-    request.temperature = Some(0.5);
+    let request = whole(&messages, &tools);
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
     model: "some-model"
     max_tokens: 500

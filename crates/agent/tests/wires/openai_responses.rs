@@ -5,7 +5,7 @@ use toolrack_agent::{
 };
 use toolrack_testkit::model::Answer;
 
-use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools};
+use crate::talk::{conversation, heard, lines, pretty, scripted, sent, streamed, tools, whole};
 
 const WIRE: Wire = Wire::OpenAiResponses;
 const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
@@ -14,11 +14,7 @@ const NO_CHANGE: fn(&mut ModelSettings) = |_| {};
 async fn a_whole_conversation_is_sent_as_responses_wants_it() {
     let messages = conversation();
     let tools = tools(WIRE);
-    let mut request = Request::new(&messages);
-    request.system = Some("You are a guide.");
-    request.tools = Some(&tools);
-    request.max_tokens = Some(500);
-    request.temperature = Some(0.5);
+    let request = whole(&messages, &tools);
     insta::assert_snapshot!(lines(&sent(NO_CHANGE, WIRE, request).await), @r#"
     model: "some-model"
     store: false

@@ -146,6 +146,16 @@ pub(crate) fn tools(wire: Wire) -> ToolBlock {
     ToolBlock::new(wire, vec![weather, now])
 }
 
+/// Says all that a request can say to any provider.
+pub(crate) fn whole<'a>(messages: &'a [Message], tools: &'a ToolBlock) -> Request<'a> {
+    let mut request = Request::new(messages);
+    request.system = Some("You are a guide.");
+    request.tools = Some(tools);
+    request.max_tokens = Some(500);
+    request.temperature = Some(0.5);
+    request
+}
+
 /// A call with one argument.
 pub(crate) fn call(id: &str, name: &str, city: &str) -> ToolCallData {
     ToolCallData::from_text(id, name, &json!({"city": city}).to_string())

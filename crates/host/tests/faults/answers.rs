@@ -10,7 +10,7 @@ use crate::{
     stage::{Over, SLACK, Stage},
 };
 
-rows! { over_stdio: Stdio in [legacy modern] {
+rows! { over_stdio: Stdio, over_http: Http in [legacy modern] {
     half_of_an_escape: "unparsable-answer" => fails("UNPARSABLE_ANSWER").at_once();
     no_utf8: "bad-utf8" => fails("UNPARSABLE_ANSWER").at_once();
     a_number_too_large: "huge-number" => answers("").at_once();
@@ -22,39 +22,25 @@ rows! { over_stdio: Stdio in [legacy modern] {
     a_result_and_an_error: "result-and-error" => fails("UNPARSABLE_ANSWER").at_once();
     neither_result_nor_error: "neither" => fails("UNPARSABLE_ANSWER").at_once();
     an_error_without_an_id: "error-without-id" => fails("RPC_ERROR").at_once().saying("something went wrong");
-    a_line_over_the_limit: "huge-line" => fails("STDIO_LINE_TOO_LARGE").at_once().saying("1048576");
-    a_line_far_over_the_limit: "huge-line=40000000" => fails("STDIO_LINE_TOO_LARGE");
     a_batch_of_one: "batch" => answers("written").at_once();
-    another_id_only: "wrong-id" => fails("TIMED_OUT").warning("answer to no waiting request");
-    another_id_first: "forged-first" => answers("written").at_once().warning("answer to no waiting request");
     the_answer_twice: "duplicate-answer" => answers("written").at_once();
     no_answer: "no-answer" => fails("TIMED_OUT").saying("call took longer than 1.5 s");
     blocks_of_unknown_kinds: "bad-content" => answers("written").at_once().warning("hologram");
     odd_messages_before: "odd-messages" => answers("written").at_once();
-    progress_for_nobody: "stray-progress" => answers("written").at_once();
+    progress_for_no_call: "stray-progress" => answers("written").at_once();
 }}
 
-rows! { over_http: Http in [legacy modern] {
-    half_of_an_escape: "unparsable-answer" => fails("UNPARSABLE_ANSWER").at_once();
-    no_utf8: "bad-utf8" => fails("UNPARSABLE_ANSWER").at_once();
-    a_number_too_large: "huge-number" => answers("").at_once();
-    too_deep: "deep-json" => fails("UNPARSABLE_ANSWER").at_once();
-    an_id_named_twice: "duplicate-key" => fails("UNPARSABLE_ANSWER").at_once();
-    cut_short: "truncated" => fails("UNPARSABLE_ANSWER").at_once();
-    a_result_that_is_a_number: "result-42" => fails("UNPARSABLE_ANSWER").at_once();
-    a_result_that_is_null: "result-null" => fails("UNPARSABLE_ANSWER").at_once();
-    a_result_and_an_error: "result-and-error" => fails("UNPARSABLE_ANSWER").at_once();
-    neither_result_nor_error: "neither" => fails("UNPARSABLE_ANSWER").at_once();
-    an_error_without_an_id: "error-without-id" => fails("RPC_ERROR").at_once().saying("something went wrong");
+rows! { over_stdio_only: Stdio in [legacy modern] {
+    a_line_over_the_limit: "huge-line" => fails("STDIO_LINE_TOO_LARGE").at_once().saying("1048576");
+    a_line_far_over_the_limit: "huge-line=40000000" => fails("STDIO_LINE_TOO_LARGE");
+    another_id_only: "wrong-id" => fails("TIMED_OUT").warning("answer to no waiting request");
+    another_id_first: "forged-first" => answers("written").at_once().warning("answer to no waiting request");
+}}
+
+rows! { over_http_only: Http in [legacy modern] {
     a_body_over_the_limit: "body-huge" => fails("HTTP_BODY_TOO_LARGE").at_once().saying("1048576");
-    a_batch_of_one: "batch" => answers("written").at_once();
     another_id_only: "wrong-id" => fails("PROTOCOL_ERROR").at_once();
     another_id_first: "forged-first" => answers("written").at_once();
-    the_answer_twice: "duplicate-answer" => answers("written").at_once();
-    no_answer: "no-answer" => fails("TIMED_OUT").saying("call took longer than 1.5 s");
-    blocks_of_unknown_kinds: "bad-content" => answers("written").at_once().warning("hologram");
-    odd_messages_before: "odd-messages" => answers("written").at_once();
-    progress_for_nobody: "stray-progress" => answers("written").at_once();
 }}
 
 rows! { over_events: Http in [legacy modern] {

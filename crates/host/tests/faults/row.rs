@@ -6,7 +6,13 @@ use toolrack_host::{Era, ServerSpec};
 use crate::stage::{AT_ONCE, Over, SLACK, Stage};
 
 /// `rows! { table: Over in [legacy modern] { a_name: "the script" => what_must_come_of_it; … } }`
+///
+/// Several transports can have their rows in common: `rows! { one: Stdio, other: Http in [legacy modern] { … } }`
 macro_rules! rows {
+    ($table:ident: $over:ident, $($others:ident: $of_others:ident),+ in $eras:tt $rows:tt) => {
+        $crate::row::rows! { $table: $over in $eras $rows }
+        $($crate::row::rows! { $others: $of_others in $eras $rows })+
+    };
     ($table:ident: $over:ident in [$($era:ident)+] $rows:tt) => {
         mod $table {
             $($crate::row::rows! { @era $era $over $rows })+

@@ -11,7 +11,7 @@ use crate::{
 };
 
 rows! { garbled: Http in [legacy modern] {
-    fields_that_nobody_knows: "sse-unknown-field" => answers("written").at_once();
+    unknown_fields: "sse-unknown-field" => answers("written").at_once();
     in_single_bytes: "sse-split" => answers("written").at_once();
     another_id_first: "sse-wrong-id" => answers("written").at_once();
     an_event_that_is_no_json_before_the_answer: "sse-noise" => answers("written").at_once();

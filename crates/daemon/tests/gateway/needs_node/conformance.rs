@@ -53,43 +53,52 @@ macro_rules! scenarios {
     };
 }
 
+/// The scenarios that both versions have.
+macro_rules! common {
+    ($version:literal) => {
+        scenarios! { $version:
+            completion "completion-complete",
+            tools_list "tools-list",
+            simple_text "tools-call-simple-text",
+            image "tools-call-image",
+            audio "tools-call-audio",
+            embedded_resource "tools-call-embedded-resource",
+            mixed_content "tools-call-mixed-content",
+            tool_error "tools-call-error",
+            with_progress "tools-call-with-progress",
+            json_schema "json-schema-2020-12",
+            multiple_streams "server-sse-multiple-streams",
+            resources_list "resources-list",
+            resources_text "resources-read-text",
+            resources_binary "resources-read-binary",
+            resources_template "resources-templates-read",
+            prompts_list "prompts-list",
+            prompts_simple "prompts-get-simple",
+            prompts_arguments "prompts-get-with-args",
+            prompts_resource "prompts-get-embedded-resource",
+            prompts_image "prompts-get-with-image",
+            dns_rebinding "dns-rebinding-protection",
+        }
+    };
+}
+
 mod legacy {
     use super::passes;
 
+    common! { "2025-11-25" }
     scenarios! { "2025-11-25":
         initialize "server-initialize",
         session_lifecycle "server-session-lifecycle",
         logging "logging-set-level",
         ping "ping",
-        completion "completion-complete",
-        tools_list "tools-list",
-        simple_text "tools-call-simple-text",
-        image "tools-call-image",
-        audio "tools-call-audio",
-        embedded_resource "tools-call-embedded-resource",
-        mixed_content "tools-call-mixed-content",
         with_logging "tools-call-with-logging",
-        tool_error "tools-call-error",
-        with_progress "tools-call-with-progress",
         sampling "tools-call-sampling",
         elicitation "tools-call-elicitation",
-        json_schema "json-schema-2020-12",
         elicitation_defaults "elicitation-sep1034-defaults",
-        multiple_streams "server-sse-multiple-streams",
         polling "server-sse-polling",
         elicitation_enums "elicitation-sep1330-enums",
-        resources_list "resources-list",
-        resources_text "resources-read-text",
-        resources_binary "resources-read-binary",
-        resources_template "resources-templates-read",
         resources_subscribe "resources-subscribe",
         resources_unsubscribe "resources-unsubscribe",
-        prompts_list "prompts-list",
-        prompts_simple "prompts-get-simple",
-        prompts_arguments "prompts-get-with-args",
-        prompts_resource "prompts-get-embedded-resource",
-        prompts_image "prompts-get-with-image",
-        dns_rebinding "dns-rebinding-protection",
     }
 }
 
@@ -111,30 +120,10 @@ async fn polling_in_front_of_a_server_that_closes_its_streams() {
 mod modern {
     use super::passes;
 
+    common! { "2026-07-28" }
     scenarios! { "2026-07-28":
         stateless "server-stateless",
-        completion "completion-complete",
-        tools_list "tools-list",
-        simple_text "tools-call-simple-text",
-        image "tools-call-image",
-        audio "tools-call-audio",
-        embedded_resource "tools-call-embedded-resource",
-        mixed_content "tools-call-mixed-content",
-        tool_error "tools-call-error",
-        with_progress "tools-call-with-progress",
-        json_schema "json-schema-2020-12",
-        multiple_streams "server-sse-multiple-streams",
-        resources_list "resources-list",
-        resources_text "resources-read-text",
-        resources_binary "resources-read-binary",
-        resources_template "resources-templates-read",
         not_found "sep-2164-resource-not-found",
-        prompts_list "prompts-list",
-        prompts_simple "prompts-get-simple",
-        prompts_arguments "prompts-get-with-args",
-        prompts_resource "prompts-get-embedded-resource",
-        prompts_image "prompts-get-with-image",
-        dns_rebinding "dns-rebinding-protection",
         caching "caching",
         headers "http-header-validation",
         custom_headers "http-custom-header-server-validation",
