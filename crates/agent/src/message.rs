@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolrack_host::Content;
+use toolrack_host::{Content, text::change_in};
 
 /// The speaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -94,6 +94,22 @@ impl Message {
         self
     }
 
+    /// The same message to be stored, without what `conceal` hides in its text and in the arguments of its calls.
+    ///
+    /// The names of tools stay, or a provider would refuse them. So do the pieces that it has signed and the blocks that it alone
+    /// understands: it wants those back unchanged.
+    #[must_use]
+    pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
+        let mut kept = self.clone();
+        let blocks = kept.blocks.as_mut().map(|own| &mut own.blocks[..]).unwrap_or_default();
+        let signed = |block: &Block| matches!(block, Block::Call { with } if is_signed(with));
+        let signed: Vec<bool> = blocks.iter().filter(|block| matches!(block, Block::Call { .. })).map(signed).collect();
+        let calls = kept.tool_calls.iter_mut().flatten().enumerate();
+        calls.filter(|(at, _)| signed.get(*at) != Some(&true)).for_each(|(_, call)| call.conceal(conceal));
+        kept.content = concealed_pieces(&self.content, blocks, conceal).unwrap_or_else(|| conceal(&self.content));
+        kept
+    }
+
     /// The calls that a model wants made; none is an empty slice.
     #[must_use]
     pub fn calls(&self) -> &[ToolCallData] {
@@ -131,6 +147,12 @@ impl ToolCallData {
         };
         let raw_arguments = input.is_none().then(|| arguments.to_owned());
         Self { id: id.into(), name: name.into(), input: input.unwrap_or_default(), raw_arguments }
+    }
+
+    /// Hides what `conceal` knows in the arguments.
+    pub(crate) fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
+        change_in(&mut self.input, &|text| conceal(text).into());
+        self.raw_arguments = self.raw_arguments.take().map(|written| conceal(&written));
     }
 
     /// The arguments; `None` if what the model wrote is no JSON object.
@@ -175,6 +197,28 @@ pub enum Block {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         with: Map<String, Value>,
     },
+}
+
+/// `text` with each piece of it concealed that `blocks` speak of and that is not signed; they say then how long it is. `None` when
+/// the pieces are not those of this text, or hide less than the whole does.
+fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
+    let (mut left, mut concealed, mut is_any_signed) = (text, String::new(), false);
+    for block in blocks {
+        let Block::Text { bytes, with } = block else { continue };
+        let (piece, rest) = left.split_at_checked(*bytes)?;
+        left = rest;
+        is_any_signed |= is_signed(with);
+        let shown = if is_signed(with) { piece.to_owned() } else { conceal(piece) };
+        *bytes = shown.len();
+        concealed.push_str(&shown);
+    }
+    let is_whole = left.is_empty() && (is_any_signed || conceal(text) == concealed);
+    is_whole.then_some(concealed)
+}
+
+/// Whether the members beside a piece have a signature of its provider.
+fn is_signed(with: &Map<String, Value>) -> bool {
+    with.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
 }
 
 /// Whether the text of a result says all of `part`.

@@ -164,6 +164,24 @@ enum Step {
     Done(End),
 }
 
+impl State {
+    /// The same state to be stored, without what `conceal` hides in the arguments and results of calls. A turn that is resumed makes
+    /// none of them again.
+    #[must_use]
+    pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
+        let mut kept = self.clone();
+        if let Step::Tools(pending) = &mut kept.step {
+            for open in pending {
+                open.call.conceal(conceal);
+                if let Some(said) = &mut open.result {
+                    said.text = conceal(&said.text);
+                }
+            }
+        }
+        kept
+    }
+}
+
 /// One turn; see the module.
 #[derive(Clone, Debug)]
 pub struct Turn {

@@ -17,8 +17,8 @@ use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
 use toolrack_host::{
-    AllowAll, CatalogTool, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, SharedAsker, State,
-    Tracer,
+    AllowAll, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, SharedAsker,
+    State, Tracer,
     ask::Root,
     spec::{Transport, Trust},
 };
@@ -290,6 +290,11 @@ impl World {
         move |text| secrets.conceal(text).into_owned()
     }
 
+    /// As [`Self::concealer`], to be shared.
+    pub(crate) fn conceal(&self) -> Conceal {
+        Arc::new(self.concealer())
+    }
+
     /// Asks a question that is answered with yes or no; anything but a clear yes is a no.
     pub(crate) async fn confirm(&self, question: &str) -> bool {
         self.terminal.agrees(question).await
@@ -403,14 +408,14 @@ impl World {
 
     /// Lets `chosen` answer sampling requests of servers from now on, each after a yes of the user.
     pub(crate) fn samples_with(&self, chosen: &Chosen) {
-        self.terminal.samples_with(Sampler::of(chosen, Arc::new(self.concealer())));
+        self.terminal.samples_with(Sampler::of(chosen, self.conceal()));
     }
 
     /// Like [`samples_with`](Self::samples_with), with the model that a variable or `loaded` names: for a command that needs
     /// no model itself.
     pub(crate) fn samples_with_configured(&self, loaded: &Loaded) {
         let wishes = Wishes::in_passing(loaded.settings.model.clone(), &self.environment);
-        if let Some(sampler) = Sampler::configured(wishes, self.around(), Arc::new(self.concealer())) {
+        if let Some(sampler) = Sampler::configured(wishes, self.around(), self.conceal()) {
             self.terminal.samples_with(sampler);
         }
     }

@@ -1,8 +1,10 @@
 //! Stores a conversation of an agent, step by step.
 
+use std::fmt;
+
 use serde_json::json;
 use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
-use toolrack_host::owned;
+use toolrack_host::{Conceal, owned};
 
 use crate::{Claim, NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
@@ -12,10 +14,10 @@ const PAGE: usize = 1_000;
 /// The most characters of a title.
 const TITLE: usize = 80;
 
-/// Stores one conversation.
-#[derive(Debug)]
+/// Stores one conversation, without the secrets that are known by then: a model can have been typed one, or have made one up.
 pub struct Journal {
     store: Option<Store>,
+    conceal: Conceal,
     session: Option<Session>,
     /// The id of the session, now or once it is stored.
     id: Uuid,
@@ -38,19 +40,30 @@ pub struct Opened {
     pub open: Option<turn::State>,
 }
 
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal").field("id", &self.id).field("kept", &self.kept).finish_non_exhaustive()
+    }
+}
+
 impl Journal {
-    /// A journal of a new conversation; without a store, nothing is stored.
+    /// A journal of a new conversation; without a store, nothing is stored. `conceal` hides secrets in what is.
     #[must_use]
-    pub fn new(store: Option<Store>, model: &str) -> Self {
+    pub fn new(store: Option<Store>, model: &str, conceal: Conceal) -> Self {
         let id = Uuid::now_v7();
-        Self { store, session: None, id, model: model.to_owned(), kept: 0, spent: None, unsure: None }
+        Self { store, conceal, session: None, id, model: model.to_owned(), kept: 0, spent: None, unsure: None }
     }
 
     /// A journal of a conversation that continues.
     ///
     /// # Errors
     /// When the database cannot be read.
-    pub async fn open(store: &Store, session: Session, model: &str) -> Result<(Self, Opened), StoreError> {
+    pub async fn open(
+        store: &Store,
+        session: Session,
+        model: &str,
+        conceal: Conceal,
+    ) -> Result<(Self, Opened), StoreError> {
         let mut messages = Vec::new();
         loop {
             let page = store.messages(session.id, messages.len() as u64, PAGE).await?;
@@ -63,7 +76,7 @@ impl Journal {
         let open = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
         let kept = messages.len();
         let (store, id, session) = (Some(store.clone()), session.id, Some(session));
-        let journal = Self { store, session, id, model: model.to_owned(), kept, spent: None, unsure: None };
+        let journal = Self { store, conceal, session, id, model: model.to_owned(), kept, spent: None, unsure: None };
         Ok((journal, Opened { messages, open }))
     }
 
@@ -102,7 +115,8 @@ impl Journal {
         };
         let messages = turn.messages();
         if self.session.is_none() {
-            let new = NewSession { title: title(messages), model: Some(self.model.clone()), agent: None };
+            let new =
+                NewSession { title: title(messages, &*self.conceal), model: Some(self.model.clone()), agent: None };
             self.session = Some(store.create_session_as(self.id, &new).await?);
         }
         let mut added = self.add(&store, turn).await;
@@ -117,7 +131,8 @@ impl Journal {
     /// Adds what is not stored yet.
     async fn add(&mut self, store: &Store, turn: &Turn) -> Result<(), StoreError> {
         let messages = turn.messages();
-        let mut rows: Vec<_> = messages.get(self.kept..).unwrap_or_default().iter().map(row).collect();
+        let mut rows: Vec<_> =
+            messages.get(self.kept..).unwrap_or_default().iter().map(|message| row(message, &*self.conceal)).collect();
         if let Some(answer) = rows.iter_mut().rfind(|row| row.role == crate::Role::Assistant) {
             answer.spent = self.spent;
         }
@@ -125,7 +140,7 @@ impl Journal {
         let step = Step {
             position: self.kept as u64,
             messages: rows,
-            open_turn: if is_done { None } else { serde_json::to_string(turn.state()).ok() },
+            open_turn: if is_done { None } else { serde_json::to_string(&turn.state().concealed(&*self.conceal)).ok() },
             model: Some(self.model.clone()),
         };
         self.unsure = Some(messages.len());
@@ -143,7 +158,7 @@ impl Journal {
         }
         let ours = messages.get(self.kept..found).unwrap_or_default();
         let there = store.messages(self.id, self.kept as u64, ours.len()).await?;
-        let is_ours = |(there, ours): (&StoredMessage, &Message)| there.body == row(ours).body;
+        let is_ours = |(there, ours): (&StoredMessage, &Message)| there.body == row(ours, &*self.conceal).body;
         if there.len() != ours.len() || !there.iter().zip(ours).all(is_ours) {
             return Ok(false);
         }
@@ -198,13 +213,19 @@ fn billionths(dollars: f64) -> u64 {
 }
 
 /// The first line of the user's first message.
-fn title(messages: &[Message]) -> String {
+fn title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String {
     let first = messages.iter().find(|message| message.role == Role::User);
     let line = first.and_then(|message| message.content.trim().lines().next()).unwrap_or_default();
-    line.chars().take(TITLE).collect()
+    // Before it is cut: a part of a secret would not be found.
+    conceal(line).chars().take(TITLE).collect()
 }
 
-fn row(message: &Message) -> NewMessage {
+fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
+    let kept = message.concealed(conceal);
+    // What other programs read goes back to no provider, so nothing of it has to stay as it was.
+    let mut plain = message.clone();
+    plain.blocks = None;
+    let message = plain.concealed(conceal);
     let role = match message.role {
         Role::System => crate::Role::System,
         Role::User => crate::Role::User,
@@ -215,7 +236,7 @@ fn row(message: &Message) -> NewMessage {
     NewMessage {
         tool_calls: calls.and_then(|calls| serde_json::to_string(calls).ok()),
         tool_results: message.tool_call_id.as_ref().map(|id| json!({ "tool_call_id": id }).to_string()),
-        body: serde_json::to_string(message).ok(),
+        body: serde_json::to_string(&kept).ok(),
         ..NewMessage::new(role, message.content.as_str())
     }
 }

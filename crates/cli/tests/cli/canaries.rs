@@ -182,12 +182,15 @@ fn a_session_with_the_daemon(rack: &Rack) {
 #[test]
 fn no_byte_of_a_secret_is_in_anything_that_is_printed_told_or_kept() {
     let web = FakeHttp::start::<&str>(&[]);
+    let guessed = value("env");
+    let (begun, rest) = guessed.split_at(5);
     let provider = Provider::start([
         Speech::Chat.calls(&[
             ("call_1", "mcp__local__env", json!({ "name": "KEY" })),
             ("call_2", "mcp__web__headers", json!({})),
         ]),
-        Speech::Chat.says(&["I was not told."]),
+        // A model can make one up, or have been typed it.
+        Speech::Chat.says(&["I was not told. Is it ", begun, rest, "?"]),
     ]);
     let rack = rack(&web, &provider.url());
     a_session_at_the_command_line(&rack);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolrack_agent::{Agent, AgentError, Delta, End, Front, Held, Message, NotKept, Role, Turn, TurnEvent, Words};
 use toolrack_config::Refresh;
-use toolrack_host::{Budget, Host, Offer, Pattern, Selection, ServerName, Way};
+use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Selection, ServerName, Way};
 use toolrack_store::{
     Claim, StoreError,
     journal::{self, Journal, Opened},
@@ -99,16 +99,23 @@ async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Jour
             .hint("wait until that turn has ended, or cancel it"),
         error => error.into(),
     };
+    let conceal = concealer(world);
     let Some(session) = session else {
-        let journal = Journal::new(world.store.clone(), model);
+        let journal = Journal::new(world.store.clone(), model, conceal);
         let claim = journal.claim().map_err(busy)?;
         return Ok((journal, claim, Opened::default()));
     };
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let session = store.find_session(session).await?;
     let claim = store.claim(&session).map_err(busy)?;
-    let (journal, opened) = Journal::open(store, session, model).await?;
+    let (journal, opened) = Journal::open(store, session, model, conceal).await?;
     Ok((journal, Some(claim), opened))
+}
+
+/// Hides the secrets that servers have been given when it is called.
+fn concealer(world: &World) -> Conceal {
+    let secrets = Arc::clone(&world.secrets);
+    Arc::new(move |text| secrets.conceal(text).into_owned())
 }
 
 fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiError> {
@@ -155,10 +162,9 @@ async fn agent(world: &World, chosen: ChosenModel, selection: Selection) -> Agen
         }
     };
     let mut agent = Agent::new(chosen.model, host);
-    let secrets = Arc::clone(&world.secrets);
     agent.selection = Arc::new(shown);
     agent.findable = Some(Arc::new(selection));
-    agent.conceal = Some(Arc::new(move |text| secrets.conceal(text).into_owned()));
+    agent.conceal = Some(concealer(world));
     agent.max_tokens = chosen.max_tokens;
     agent.renews_tools = world.loaded().settings.tools.refresh == Refresh::Turn;
     agent

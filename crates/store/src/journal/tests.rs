@@ -16,6 +16,11 @@ use toolrack_testkit::fake_server_path;
 use super::*;
 use crate::{SessionQuery, tests::new_store};
 
+/// Hides nothing.
+fn shown() -> Conceal {
+    Arc::new(str::to_owned)
+}
+
 fn said(text: &str) -> Turn {
     Turn::new(vec![Message::new(Role::User, text)], Limits::default())
 }
@@ -41,7 +46,7 @@ async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once() {
     let (_folder, store) = new_store().await;
     let mut drops = 0;
     loop {
-        let mut journal = Journal::new(Some(store.clone()), "some/model");
+        let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
         let mut turn = said(&format!("words {drops}"));
         let ended = polled(pin!(journal.keep(&turn)), drops + 1).await.is_some();
         turn.cancel("so far");
@@ -60,9 +65,16 @@ async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once() {
 }
 
 #[tokio::test]
+<<<<<<< HEAD
 async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped() {
     let (_folder, store) = new_store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model");
+=======
+async fn what_somebody_else_has_added_is_not_taken_for_a_step_that_was_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
+>>>>>>> from-c4
     let mut turn = said("one");
     journal.keep(&turn).await.unwrap();
     turn.cancel("so far");
@@ -76,8 +88,14 @@ async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped
 
 #[tokio::test]
 async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped() {
+<<<<<<< HEAD
     let (_folder, store) = new_store().await;
     let mut journal = Journal::new(Some(store.clone()), "some/model");
+=======
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
+>>>>>>> from-c4
     let claim = journal.claim().unwrap();
     journal.keep(&said("one")).await.unwrap();
     let session = store.find_session("last").await.unwrap();
@@ -87,7 +105,7 @@ async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped() {
     let claim = store.claim(&session).unwrap();
     drop(claim);
     assert!(journal.claim().unwrap().is_some());
-    assert!(Journal::new(None, "some/model").claim().unwrap().is_none());
+    assert!(Journal::new(None, "some/model", shown()).claim().unwrap().is_none());
 }
 
 /// Agrees to everything.
@@ -137,7 +155,7 @@ async fn calls_that_need_a_decision_and_the_conversation_share_one_database() {
     let mut limits = Limits::default();
     limits.rounds = 1 + u32::try_from(ROUNDS).unwrap();
     let mut turn = Turn::new(vec![Message::new(Role::User, "go")], limits);
-    let mut front = Keeps(Journal::new(Some(store.clone()), "some/model"));
+    let mut front = Keeps(Journal::new(Some(store.clone()), "some/model", shown()));
     assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
     let results: Vec<_> = turn.messages().iter().filter(|said| said.role == Role::Tool).collect();
     assert_eq!(results.len(), ROUNDS * AT_ONCE);
@@ -157,6 +175,56 @@ async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_w
     for question in &mut unpolled {
         assert_eq!(polled(question.as_mut(), 1).await, None);
     }
-    Journal::new(Some(store.clone()), "some/model").keep(&said("words")).await.unwrap();
+    Journal::new(Some(store.clone()), "some/model", shown()).keep(&said("words")).await.unwrap();
     drop(unpolled);
+}
+
+#[tokio::test]
+async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let conceal: Conceal = Arc::new(|text| text.replace("canary-7", "***"));
+    let mut journal = Journal::new(Some(store.clone()), "some/model", Arc::clone(&conceal));
+    let mut turn = said("is canary-7 the key?");
+    journal.keep(&turn).await.unwrap();
+    let call = |id: &str, key: &str| {
+        let arguments = Map::from_iter([("key".to_owned(), json!([key]))]);
+        ToolCallData::new(id, "mcp__rooms__canary", arguments)
+    };
+    let broken = ToolCallData::from_text("2", "mcp__rooms__echo", "{\"a\": \"canary-7");
+    let answer = json!({
+        "role": "assistant", "content": "first canary-7, signed canary-7, last",
+        "tool_calls": [call("1", "canary-7"), broken, call("3", "canary-7")],
+        "blocks": { "wire": "anthropic", "model": "m", "blocks": [
+            { "raw": { "thinking": "hm" } }, { "text": { "bytes": 16 } },
+            { "text": { "bytes": 15, "with": { "signature": "s" } } }, { "text": { "bytes": 6 } },
+            { "call": {} }, { "call": { "with": { "id": "2" } } }, { "call": { "with": { "thoughtSignature": "s" } } },
+        ] },
+    });
+    turn.model_said(Reply::new(serde_json::from_value(answer).unwrap()));
+    journal.keep(&turn).await.unwrap();
+
+    let session = store.session(journal.id().unwrap()).await.unwrap();
+    assert_eq!(session.title, "is *** the key?");
+    let kept = store.messages(session.id, 0, 9).await.unwrap();
+    assert_eq!(
+        (kept[0].content.as_str(), kept[1].content.as_str()),
+        ("is *** the key?", "first ***, signed ***, last")
+    );
+    assert!(!kept[1].tool_calls.as_deref().unwrap().contains("canary-7"), "{:?}", kept[1].tool_calls);
+    assert!(!kept[0].body.as_deref().unwrap().contains("canary-7"));
+    let state = store.open_turn(session.id).await.unwrap().unwrap();
+    assert!(state.contains("***") && !state.contains("canary-7"), "{state}");
+
+    let (_, opened) = Journal::open(&store, session, "some/model", conceal).await.unwrap();
+    let answer = &opened.messages[1];
+    assert_eq!(answer.content, "first ***, signed canary-7, last", "what is signed goes back as it was");
+    let inputs: Vec<_> = answer.calls().iter().map(|call| (&*call.name, call.input.to_string())).collect();
+    assert_eq!(inputs[0], ("mcp__rooms__canary", r#"{"key":["***"]}"#.to_owned()));
+    assert_eq!(answer.calls()[1].raw_arguments.as_deref(), Some("{\"a\": \"***"));
+    assert_eq!(inputs[2].1, r#"{"key":["canary-7"]}"#);
+    let lengths = json!(answer.blocks.as_ref().unwrap().blocks);
+    assert_eq!((&lengths[1]["text"]["bytes"], &lengths[2]["text"]["bytes"]), (&json!(11), &json!(15)));
+    let resumed = Turn::resume(opened.messages, opened.open.unwrap(), Limits::default());
+    assert_eq!(resumed.messages().len(), 5, "each call has its result");
 }

@@ -84,10 +84,10 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
     let (journal, opened) = match &args.session {
         Some(typed) => {
             let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, chosen.model.name()).await;
+            let opened = Journal::open(world.store()?, session, chosen.model.name(), world.conceal()).await;
             opened.map_err(|error| sessions::failed(&error))?
         }
-        None => (Journal::new(store(), chosen.model.name()), Opened::default()),
+        None => (Journal::new(store(), chosen.model.name(), world.conceal()), Opened::default()),
     };
     if prompt.is_none() && opened.open.is_none() {
         return Err(Failure::usage("what to ask?").hint("toolrack ask \"…\""));
@@ -220,17 +220,7 @@ impl Tools {
             world.screen.warning(&failure.message);
         }
         warn_of_unmatched(policy, &host, &world.screen);
-        Ok(Self {
-            host,
-            selection,
-            discovery,
-            kept,
-            rules,
-            code,
-            conceal: Arc::new(world.concealer()),
-            role,
-            renews_tools,
-        })
+        Ok(Self { host, selection, discovery, kept, rules, code, conceal: world.conceal(), role, renews_tools })
     }
 
     /// No tools at all: no server is started.
@@ -246,7 +236,7 @@ impl Tools {
             kept,
             rules,
             code: None,
-            conceal: Arc::new(world.concealer()),
+            conceal: world.conceal(),
             role: Role::Worker,
             renews_tools: false,
         })

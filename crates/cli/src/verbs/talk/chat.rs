@@ -119,10 +119,13 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     let conversation = match &args.resume {
         Some(typed) => {
             let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, model).await;
+            let opened = Journal::open(world.store()?, session, model, world.conceal()).await;
             Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?)
         }
-        None => Conversation { journal: Journal::new(world.store().ok().cloned(), model), messages: Vec::new() },
+        None => Conversation {
+            journal: Journal::new(world.store().ok().cloned(), model, world.conceal()),
+            messages: Vec::new(),
+        },
     };
     world.stay();
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;

@@ -141,7 +141,7 @@ impl Chat<'_> {
     /// The conversation that `typed` names.
     async fn opened(&self, typed: &str) -> Result<Conversation, Failure> {
         let session = sessions::named(typed, self.world).await?;
-        let opened = Journal::open(self.world.store()?, session, self.agent.model.name()).await;
+        let opened = Journal::open(self.world.store()?, session, self.agent.model.name(), self.world.conceal()).await;
         let conversation = Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?);
         self.greet(&conversation).await?;
         Ok(conversation)
@@ -167,7 +167,8 @@ impl Conversation {
     /// Nothing was said, and what was said before stays where it is kept.
     fn begin_anew(&mut self, chat: &Chat<'_>) {
         let store = chat.world.store().ok().cloned();
-        *self = Self::gone_on_with((Journal::new(store, chat.agent.model.name()), Opened::default()));
+        *self =
+            Self::gone_on_with((Journal::new(store, chat.agent.model.name(), chat.world.conceal()), Opened::default()));
     }
 }
 
