@@ -65,16 +65,9 @@ async fn a_step_that_was_dropped_anywhere_while_it_was_written_is_kept_once() {
 }
 
 #[tokio::test]
-<<<<<<< HEAD
 async fn what_another_process_has_added_is_not_taken_for_a_step_that_was_dropped() {
     let (_folder, store) = new_store().await;
-    let mut journal = Journal::new(Some(store.clone()), "some/model");
-=======
-async fn what_somebody_else_has_added_is_not_taken_for_a_step_that_was_dropped() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
->>>>>>> from-c4
     let mut turn = said("one");
     journal.keep(&turn).await.unwrap();
     turn.cancel("so far");
@@ -88,14 +81,8 @@ async fn what_somebody_else_has_added_is_not_taken_for_a_step_that_was_dropped()
 
 #[tokio::test]
 async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped() {
-<<<<<<< HEAD
     let (_folder, store) = new_store().await;
-    let mut journal = Journal::new(Some(store.clone()), "some/model");
-=======
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
->>>>>>> from-c4
     let claim = journal.claim().unwrap();
     journal.keep(&said("one")).await.unwrap();
     let session = store.find_session("last").await.unwrap();
@@ -181,8 +168,7 @@ async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_w
 
 #[tokio::test]
 async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(&folder).await;
+    let (_folder, store) = new_store().await;
     let conceal: Conceal = Arc::new(|text| text.replace("canary-7", "***"));
     let mut journal = Journal::new(Some(store.clone()), "some/model", Arc::clone(&conceal));
     let mut turn = said("is canary-7 the key?");
