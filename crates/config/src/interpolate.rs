@@ -715,7 +715,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_foreign_to_everybody_who_was_not_given_it() {
+    fn a_secret_is_foreign_to_every_server_that_was_not_given_it() {
         let stored = Arc::new(Stored::default());
         stored.set("key", "canary-1\"x");
         stored.set("short", "1234567");

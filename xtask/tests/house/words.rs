@@ -90,6 +90,13 @@ fn types_are_named_after_things() {
 /// Pronouns that leave open which actor is meant; the glossary in CONTRIBUTING.md has the actors.
 const VAGUE: &[&str] = &["nobody", "somebody", "whoever", "everybody", "anybody"];
 
+/// The name of the function that begins in this line; empty if none does.
+fn function(line: &str) -> &str {
+    let line = line.trim_start();
+    let name = line.strip_prefix("fn ").or_else(|| line.strip_prefix("async fn "));
+    name.and_then(|rest| rest.split(['(', '<']).next()).unwrap_or_default()
+}
+
 #[test]
 fn comments_and_messages_name_the_actor() {
     let is_vague = |line: &str| VAGUE.iter().any(|word| mentions(&line.to_lowercase(), word));
@@ -98,7 +105,8 @@ fn comments_and_messages_name_the_actor() {
         let shipped = if source.is_test() { 0 } else { source.without_tests().lines().count() };
         let bad = source.text.lines().enumerate().filter(|(number, line)| {
             // Strings of tests may be names that mean nothing.
-            (*number < shipped || line.trim_start().starts_with("//")) && is_vague(line)
+            let is_read = *number < shipped || line.trim_start().starts_with("//");
+            is_read && is_vague(line) || is_vague(&function(line).replace('_', " "))
         });
         found.extend(bad.map(|(number, line)| format!("{}:{}: {}", source.path, number + 1, line.trim())));
     }

@@ -17,7 +17,7 @@ fn name_of_echo(rack: &Rack, args: &[&str]) -> String {
 }
 
 #[test]
-fn c1_names_length_and_dashes_are_settings_of_a_file_for_everybody_and_for_one_agent() {
+fn c1_names_length_and_dashes_are_settings_of_a_file_for_all_and_for_one_agent() {
     let agent = "[[agents]]\nid = \"coder\"\n[agents.tools]\nnaming = \"x-{tool}--{server}\"\n";
     for (settings, name) in [
         ("", "mcp__my-fake__echo"),

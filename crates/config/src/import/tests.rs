@@ -410,7 +410,7 @@ fn a_large_history_beside_the_servers_is_no_obstacle() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_blocks_nobody() {
+fn a_pipe_blocks_no_import() {
     let disk = Disk::new();
     disk.write("code/shop/.cursor/keep", "");
     let pipe = disk.project().join(".cursor/mcp.json");

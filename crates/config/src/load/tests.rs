@@ -255,7 +255,7 @@ fn a_broken_file_costs_its_layer_and_is_placed() {
 }
 
 #[test]
-fn a_name_given_twice_in_a_file_is_nobody() {
+fn a_name_given_twice_in_a_file_is_no_server() {
     let disk = Disk::new();
     disk.write("home/mcp.json", r#"{ "mcpServers": { "a": { "command": "1" }, "a": { "command": "2" } } }"#);
     let loaded = disk.load();
@@ -320,7 +320,7 @@ fn a_chosen_user_file_replaces_the_usual_one() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_that_a_project_brings_blocks_nobody() {
+fn a_pipe_that_a_project_brings_blocks_no_command() {
     let disk = Disk::new();
     let pipe = disk.project().join(".mcp.json");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -461,7 +461,7 @@ fn the_model_stays_where_only_the_servers_of_other_files_are_wanted() {
 }
 
 #[test]
-fn an_agent_that_nobody_knows_is_an_error_with_a_suggestion() {
+fn an_unknown_agent_is_an_error_with_a_suggestion() {
     let disk = Disk::new();
     disk.write("home/toolrack.toml", AGENTS);
     for (agent, hint) in [("mian", "did you mean `main`?"), ("zzz", "there are `main`, `odd`, `plain`")] {
@@ -590,7 +590,7 @@ fn an_unknown_field_is_a_warning_and_survives_an_edit() {
 }
 
 #[test]
-fn a_file_of_too_many_servers_is_nobody() {
+fn a_file_of_too_many_servers_has_none() {
     let disk = Disk::new();
     let file = |count: usize| {
         let servers: Vec<_> = (0..count).map(|n| format!(r#""s{n}": {{ "command": "x" }}"#)).collect();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_anybody_reads_is_counted_for_each_file_and_kind() {
+    fn more_than_a_user_reads_is_counted_for_each_file_and_kind() {
         let mut told = Told::default();
         told.extend((0..250).map(|n| Problem::warning(format!("w{n}")).in_file("a.json")));
         told.extend((0..100).map(|n| Problem::error(format!("e{n}")).in_file("a.json")));

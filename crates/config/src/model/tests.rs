@@ -94,17 +94,17 @@ fn whatever_is_wrong_is_told_with_its_place_and_makes_the_whole_choice_invalid()
         assert_eq!((problem.field.as_deref(), problem.line.zip(problem.column)), (Some(field), Some(place)), "{text}");
         assert!(!problem.to_string().contains("canary"), "{problem}");
     }
-    assert!(!read("[model").0.is_valid, "nobody knows what it says");
+    assert!(!read("[model").0.is_valid, "its content is unknown");
 }
 
 #[test]
-fn an_agent_says_it_over_everybody() {
+fn an_agent_sets_it_over_the_file() {
     let text = "[model]\nname = \"a/b\"\nkey = \"${A}\"\nmax_cost = 1\nextra_body = { x = 1, y = 1 }\n\
                 [[agents]]\nid = \"thrifty\"\n[agents.model]\nmax_rounds = 3\nextra_body = { y = 2 }\n\
                 [[agents]]\nid = \"local\"\nmodel = { name = \"ollama/x\" }\n\
                 [[agents]]\nid = \"broken\"\nmodel = { max_rounds = 0 }\n";
-    let everybody = read(text).0;
-    assert_eq!((everybody.max_rounds, everybody.is_valid), (None, true), "what others break costs nobody anything");
+    let file = read(text).0;
+    assert_eq!((file.max_rounds, file.is_valid), (None, true), "a broken agent costs the others nothing");
     let thrifty = read_for(Some("thrifty"), text).0;
     assert_eq!((thrifty.name.as_deref(), thrifty.key.as_deref()), (Some("a/b"), Some("${A}")));
     assert_eq!((thrifty.max_rounds, thrifty.max_cost), (NonZeroU32::new(3), Some(1.0)));

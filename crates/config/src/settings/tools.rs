@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_says_over_what_counts_for_everybody() {
+    fn an_agent_sets_its_own_over_those_of_the_file() {
         let text = "[tools]\nnaming = \"tool\"\nrefresh = \"turn\"\n[[agents]]\nid = \"a\"\n[agents.tools]\nnaming = \"server_tool\"\n\
                     validate_args = \"strict\"\n[[agents]]\nid = \"b\"\n";
         let (own, problems) = read(text, Some("a"));

@@ -106,7 +106,7 @@ fn a_folder_that_is_a_link_is_followed_to_where_it_leads_next() {
 }
 
 #[test]
-fn what_nobody_tells_of_is_found_by_looking() {
+fn a_change_that_the_system_does_not_report_is_found_by_looking() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("far/above/toolrack/mcp.json");
     make(&file);

@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_of_any_file_stop_anybody(bytes in prop::collection::vec(any::<u8>(), 0..120), which in 0..12_usize) {
+    fn no_bytes_of_any_file_stop_a_command(bytes in prop::collection::vec(any::<u8>(), 0..120), which in 0..12_usize) {
         let home = tempfile::tempdir().expect("a temporary folder");
         let places = [
             "toolrack.toml", "mcp.json", ".mcp.json", ".toolrack/mcp.json", ".claude.json", ".cursor/mcp.json",

@@ -45,7 +45,7 @@ const PROTOCOL: &[Row] = &[
     (
         "stdout without end fills the memory",
         &[
-            (HOST, "link/lines.rs::an_endless_line_is_told_and_kept_nowhere"),
+            (HOST, "link/framing/lines.rs::an_endless_line_is_told_and_kept_nowhere"),
             (FAULTS, "answers.rs::a_line_that_does_not_end_ends_the_connection"),
         ],
     ),
