@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Stat;
 
 use crate::confinement::Confinement;
+use crate::links::is_of_system;
 use crate::reach::{Lost, Reached, is_of_a_server, reach};
 use crate::spawn::variable;
 use crate::stage::Command;
@@ -47,12 +48,11 @@ impl Command<'_> {
         }
         // An entry that names no home means the one that the server gets.
         let home = confinement.home.clone().or_else(|| variable("HOME").map(PathBuf::from));
+        let here = std::env::current_dir().map_err(|error| format!("its working folder: {error}"))?;
         let folder = own_folder(home.as_deref());
-        let changeable = confinement.own.iter().chain(&confinement.write).filter_map(|path| path.canonicalize().ok());
-        let changeable: Vec<_> = changeable.chain(folder.as_ref().map(|folder| folder.place.clone())).collect();
-        let is_own = |place: &Path, _: &Stat| !is_inside && changeable.iter().any(|folder| place.starts_with(folder));
-        for path in installed_at(self.program, home.as_deref(), &is_own) {
-            add(reach(&path, is_own), false, false);
+        let installations = Installations { home: home.as_deref(), is_inside };
+        for path in installations.of(self.program) {
+            add(installations.reach(&path), false, false);
         }
         if let Some(folder) = folder {
             add(Ok(folder), true, false);
@@ -62,6 +62,8 @@ impl Command<'_> {
         }
         for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
             for path in paths {
+                // Relative to the working folder, as everything that an entry names.
+                let path = &here.join(path);
                 let reached = reach(path, |place, folder| !is_inside && is_of_a_server(place, folder));
                 match reached {
                     Err(Lost::Error(error)) => {
@@ -90,17 +92,88 @@ fn own_folder(home: Option<&Path>) -> Option<Reached> {
     (folder.place != Path::new("/") && !holds_home).then_some(folder)
 }
 
-/// Where `program` and what belongs to it are installed: `~/.nvm/versions/node/v22` for `…/v22/bin/node`, by the name that it
-/// was called and by the one that this leads to; and where the Python of a virtual environment is. No link that `is_own`
-/// (the server's own) leads anywhere.
-fn installed_at(program: &Path, home: Option<&Path>, is_own: &impl Fn(&Path, &Stat) -> bool) -> Vec<PathBuf> {
-    let homes: Vec<PathBuf> =
-        home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]).flatten().collect();
-    let real = |program: &Path| reach(program, is_own).ok().map(|reached| reached.place);
-    let programs = [Some(program.to_owned()), real(program)];
-    let pythons = programs.clone().map(|program| real(&program?.with_file_name("python")));
-    let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
-    programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &homes)).collect()
+/// Folders of the home in which people have programs installed, and links to programs.
+const INSTALLED: &[&str] = &[
+    ".asdf",
+    ".bun",
+    ".cargo",
+    ".conda",
+    ".deno",
+    ".fnm",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/fnm",
+    ".local/share/hatch",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".mise",
+    ".nodenv",
+    ".npm-global",
+    ".nvm",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".rye",
+    ".sdkman",
+    ".volta",
+    "anaconda3",
+    "bin",
+    "mambaforge",
+    "miniconda3",
+    "miniforge3",
+];
+
+/// Where programs are installed.
+struct Installations<'a> {
+    home: Option<&'a Path>,
+    is_inside: bool,
+}
+
+impl Installations<'_> {
+    /// Where `program` and what belongs to it are installed: `~/.nvm/versions/node/v22` for `…/v22/bin/node`, by the name
+    /// that it was called and by the one that this leads to; and where the Python of a virtual environment is.
+    fn of(&self, program: &Path) -> Vec<PathBuf> {
+        let homes = self.homes();
+        let real = |program: &Path| self.reach(program).ok().map(|reached| reached.place);
+        let programs = [Some(program.to_owned()), real(program)];
+        let pythons = programs.clone().map(|program| real(&program?.with_file_name("python")));
+        let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
+        programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &homes)).collect()
+    }
+
+    /// Follows a path to what is installed there. A server or a project can make links, so a link leads nowhere unless it
+    /// is where installations are, or leads there, or is one of `node_modules/.bin` that stays in its `node_modules`.
+    fn reach(&self, path: &Path) -> Result<Reached, Lost> {
+        let own = std::cell::RefCell::new(Vec::new());
+        let reached = reach(path, |place, folder| {
+            if !self.is_inside && is_of_a_server(place, folder) && !self.has(place) {
+                own.borrow_mut().push(place.to_owned());
+            }
+            false
+        })?;
+        let stays = |link: &PathBuf| {
+            let bin = link.parent().filter(|bin| bin.ends_with("node_modules/.bin"));
+            bin.and_then(Path::parent).is_some_and(|modules| reached.place.starts_with(modules))
+        };
+        match own.into_inner().into_iter().find(|link| !stays(link)) {
+            Some(link) if !self.has(&reached.place) => Err(Lost::Link(link)),
+            _ => Ok(reached),
+        }
+    }
+
+    /// Whether installations are at this place.
+    fn has(&self, place: &Path) -> bool {
+        let homes = self.homes();
+        is_of_system(place) || homes.iter().any(|home| INSTALLED.iter().any(|name| place.starts_with(home.join(name))))
+    }
+
+    /// The home by the name that it has, and by the one that this leads to.
+    fn homes(&self) -> Vec<PathBuf> {
+        self.home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]).flatten().collect()
+    }
 }
 
 /// Whether this is a Python where installations have it.

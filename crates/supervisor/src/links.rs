@@ -59,15 +59,21 @@ pub(crate) fn parts(path: &Path) -> impl Iterator<Item = OsString> {
 }
 
 /// Whether a server, or a project that the user has, could have made a link at `place`, in a folder of the user `owner`
-/// with this `mode`: unless only the system may change that folder.
+/// with this `mode`: unless this user may not change that folder. In a user namespace another user's number is no other
+/// than root's, so that only this user's own says anything.
 pub(crate) fn could_be_made(place: &Path, owner: u32, mode: u32) -> bool {
-    if owner != 0 || mode & 0o022 != 0 {
+    if mode & 0o022 != 0 {
         return true;
     }
     // Root could have made it anywhere, and no server may change these.
     let folder = place.parent().unwrap_or(place);
-    let is_system = folder == Path::new("/") || Confinement::SYSTEM.iter().any(|system| folder.starts_with(system));
-    geteuid().is_root() && !is_system
+    let is_system = [Path::new("/"), Path::new("/var")].contains(&folder) || is_of_system(folder);
+    owner == geteuid().as_raw() && !(geteuid().is_root() && is_system)
+}
+
+/// Whether every confined server may read this.
+pub(crate) fn is_of_system(place: &Path) -> bool {
+    Confinement::SYSTEM.iter().any(|system| place.starts_with(system))
 }
 
 /// The first link on the way of `path` that a server, or a project that the user has, could have made. `path` is a full
@@ -124,7 +130,8 @@ mod tests {
             ("/bin", 0, 0o755, false),
             ("/usr/bin/python3", 0, 0o755, false),
             ("/tmp/x", 0, 0o1777, true),
-            ("/home/me/x", 1000, 0o755, true),
+            ("/home/me/x", geteuid().as_raw(), 0o755, true),
+            ("/var/run", 0, 0o755, false),
             ("/etc/x", 0, 0o775, true),
             ("/srv/x/y", 0, 0o755, geteuid().is_root()),
         ] {

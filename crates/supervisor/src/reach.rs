@@ -51,9 +51,12 @@ impl Reached {
     }
 }
 
-/// Follows `path`, a full path, from the root on. `refuses` gets the place of each link and what the folder around it is
+/// Follows `path`, a full path, from the root on; any other path is an error. `refuses` gets the place of each link and what the folder around it is
 /// like; a link that it refuses ends the way.
 pub(crate) fn reach(path: &Path, refuses: impl Fn(&Path, &Stat) -> bool) -> Result<Reached, Lost> {
+    if !path.is_absolute() {
+        return Err(Lost::Error(io::ErrorKind::InvalidInput.into()));
+    }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = open("/", flags | OFlags::DIRECTORY, Mode::empty())?;
     let mut way: Vec<(OsString, OwnedFd)> = Vec::new();

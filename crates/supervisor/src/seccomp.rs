@@ -40,6 +40,13 @@ const TCP_ULP: u64 = 31;
 
 /// Calls that change the system, look into other processes, or open the parts of a kernel in which holes are found.
 const NEVER: &[c_long] = &[
+    // Queues of POSIX count against the limit of the user, and one is made before Landlock says no.
+    libc::SYS_mq_getsetattr,
+    libc::SYS_mq_notify,
+    libc::SYS_mq_open,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_unlink,
     libc::SYS_acct,
     libc::SYS_add_key,
     libc::SYS_bpf,
@@ -122,13 +129,6 @@ const ABOUT_PROCESSES: &[c_long] = &[
 /// files in folders that cannot be read.
 const IN_COMMON: &[c_long] = &[
     libc::SYS_inotify_add_watch,
-    libc::SYS_mq_getsetattr,
-    libc::SYS_mq_notify,
-    // It makes the queue before Landlock says no.
-    libc::SYS_mq_open,
-    libc::SYS_mq_timedreceive,
-    libc::SYS_mq_timedsend,
-    libc::SYS_mq_unlink,
     libc::SYS_msgctl,
     libc::SYS_msgget,
     libc::SYS_msgrcv,

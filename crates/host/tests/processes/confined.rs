@@ -56,6 +56,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_cannot_be_had_starts_nothing_and_says_why,
         a_link_that_a_server_made_leads_nowhere_at_its_next_start,
         no_link_that_a_server_could_have_made_leads_to_its_working_folder,
+        links_beside_a_program_lead_to_installations_only,
+        named_paths_are_relative_to_the_working_folder_and_links_of_the_system_are_followed,
         what_the_loader_is_told_for_a_server_counts_for_nothing_of_ours,
         an_exit_is_told_as_it_was_also_from_a_sandbox,
         what_a_confined_server_leaves_behind_ends_with_it_and_in_order,
@@ -361,10 +363,9 @@ async fn a_link_that_a_server_made_leads_nowhere_at_its_next_start(lab: Lab) {
             symlink(at("home/code/private/bin/python-check"), at("work").join(name)).unwrap_or_default();
             assert_eq!(start("work/server", &[&private], confinement.clone()).await.unwrap(), "ran\n", "{name}");
         }
-        // The way to its program leads through a link of its own as well.
+        // `bin` in a home is where programs are installed: the program may be there, and nothing else is opened.
         let script = format!("cat {notes}; echo ran");
-        let error = start("work/run/bin/sh", &["-c", &script], confinement.clone()).await.unwrap_err();
-        assert!(matches!(error, SpawnError::NotConfined { .. }), "{error}");
+        assert_eq!(start("work/run/bin/sh", &["-c", &script], confinement.clone()).await.unwrap(), "ran\n");
         let (read, write) = (vec![at("work/data")], vec![at("work/data")]);
         for named in [Confinement { read, ..confinement.clone() }, Confinement { write, ..confinement }] {
             let error = start("work/server", &[&key], named).await.unwrap_err();
@@ -402,6 +403,80 @@ async fn no_link_that_a_server_could_have_made_leads_to_its_working_folder(lab: 
             fs::remove_file(&sub).unwrap();
             fs::rename(all.join("work/was"), &sub).unwrap();
         }
+    }
+}
+
+async fn links_beside_a_program_lead_to_installations_only(lab: Lab) {
+    let all = tempfile::tempdir().unwrap();
+    let all = all.path().canonicalize().unwrap();
+    let at = |name: &str| all.join(name);
+    for folder in ["project/sub", "home/code/private/bin", "home/.pyenv/versions/3/bin", "project/node_modules/x"] {
+        fs::create_dir_all(at(folder)).unwrap();
+    }
+    fs::create_dir_all(at("project/node_modules/.bin")).unwrap();
+    for (file, text) in [("home/code/private/env", "canary"), ("home/.pyenv/versions/3/lib.py", "library")] {
+        fs::write(at(file), text).unwrap();
+    }
+    let script = b"#!/bin/sh\ncat \"$@\" 2>/dev/null; echo ran\n";
+    for program in ["project/server", "home/code/private/bin/python-check", "home/.pyenv/versions/3/bin/python3"] {
+        lab::write(&at(program), script, 0o755);
+    }
+    lab::write(&at("project/node_modules/x/cli"), script, 0o755);
+    symlink("../x/cli", at("project/node_modules/.bin/x")).unwrap();
+    symlink(at("home/code/private/bin/python-check"), at("project/run")).unwrap();
+    symlink(at("home/code/private"), at("project/priv")).unwrap();
+    let named = Confinement { home: Some(at("home")), ..Confinement::default() };
+    let [canary, library] = ["home/code/private/env", "home/.pyenv/versions/3/lib.py"].map(at);
+    for confinement in both(&named) {
+        let start = async |program: &str| {
+            let program = at(program);
+            let args = [canary.to_str().unwrap(), library.to_str().unwrap()];
+            let command = lab.command((program.to_str().unwrap(), args));
+            let confinement = Some(Box::new(confinement.clone()));
+            let command = ChildCommand { confinement, cwd: Some(at("project/sub")), ..command };
+            let mut child = spawn(command, None, &lab.tasks).await?;
+            let mut out = String::new();
+            timeout(SOON, child.stdout.read_to_string(&mut out)).await.unwrap().unwrap();
+            lab.finish(child.handle).await;
+            Ok::<_, SpawnError>(out)
+        };
+        for (python, read) in
+            [("home/code/private/bin/python-check", "ran\n"), ("home/.pyenv/versions/3/bin/python3", "libraryran\n")]
+        {
+            let _ = fs::remove_file(at("project/python"));
+            symlink(at(python), at("project/python")).unwrap();
+            assert_eq!(start("project/server").await.unwrap(), read, "{python}");
+        }
+        fs::remove_file(at("project/python")).unwrap();
+        assert_eq!(start("project/node_modules/.bin/x").await.unwrap(), "ran\n");
+        for program in ["project/run", "project/priv/bin/python-check"] {
+            assert!(matches!(start(program).await, Err(SpawnError::NotConfined { .. })), "{program}");
+        }
+    }
+}
+
+async fn named_paths_are_relative_to_the_working_folder_and_links_of_the_system_are_followed(lab: Lab) {
+    let all = tempfile::tempdir().unwrap();
+    let all = all.path().canonicalize().unwrap();
+    for folder in ["work/sub", "beside"] {
+        fs::create_dir_all(all.join(folder)).unwrap();
+    }
+    for file in ["key", "beside/file"] {
+        fs::write(all.join(file), file).unwrap();
+    }
+    let system = ["/bin", "/lib", "/etc/os-release"].iter().map(std::path::PathBuf::from).filter(|path| path.exists());
+    let read: Vec<_> = [".".into(), "../beside".into()].into_iter().chain(system).collect();
+    let named = Confinement { read, write: vec!["sub".into()], ..Confinement::default() };
+    for confinement in both(&named) {
+        let command = lab.command(sh(
+            "cat ../key; cat ../beside/file; echo new > sub/file && cat sub/file; ls / >/dev/null && ls /root /home",
+        ));
+        let command = ChildCommand { confinement: Some(Box::new(confinement)), cwd: Some(all.join("work")), ..command };
+        let mut child = spawn(command, None, &lab.tasks).await.unwrap();
+        let mut out = String::new();
+        timeout(SOON, child.stdout.read_to_string(&mut out)).await.unwrap().unwrap();
+        lab.finish(child.handle).await;
+        assert_eq!(out, "beside/filenew\n");
     }
 }
 
