@@ -10,6 +10,11 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+/// The flag of a process that is ending (`PF_EXITING`).
+const EXITING: u64 = 4;
+/// `SIGKILL` among pending signals.
+const KILL: u64 = 1 << (Signal::SIGKILL as u64 - 1);
+
 /// One process, at the moment when the table was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -23,6 +28,8 @@ pub struct Process {
     session: i32,
     /// It has ended, and its parent has not noticed yet.
     zombie: bool,
+    /// It was killed, or ends by itself, and is still there.
+    is_dying: bool,
 }
 
 /// A process id together with the time when its process was started, in clock ticks since boot: ids are used again.
@@ -88,12 +95,14 @@ impl Process {
         let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(line.get(end_of_name + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
         Some(Self {
             id: Identity { pid, started: fields.get(19)?.parse().ok()? },
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             zombie: matches!(*fields.first()?, "Z" | "X"),
+            is_dying: number(6) & EXITING != 0 || number(28) & KILL != 0,
         })
     }
 }
@@ -110,9 +119,9 @@ pub(crate) fn identity(pid: i32) -> Option<Identity> {
     Process::read(pid).map(|process| process.id)
 }
 
-/// The process with this id, if it has not ended.
+/// The process with this id, if it has not ended and is not about to: a killed one may still be there for a moment.
 pub(crate) fn living(pid: i32) -> Option<Identity> {
-    Process::read(pid).filter(|process| !process.zombie).map(|process| process.id)
+    Process::read(pid).filter(|process| !process.zombie && !process.is_dying).map(|process| process.id)
 }
 
 /// All living processes that can be seen.
@@ -176,7 +185,7 @@ mod tests {
     const LINE: &str = "77 (x) S 5 77 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9001 2 3";
 
     fn process(pid: i32, parent: i32, session: i32) -> Process {
-        Process { id: Identity { pid, started: 1 }, parent, group: session, session, zombie: false }
+        Process { id: Identity { pid, started: 1 }, parent, group: session, session, zombie: false, is_dying: false }
     }
 
     fn pids(found: &[Process]) -> Vec<i32> {
@@ -188,8 +197,14 @@ mod tests {
         for name in ["x", "a b", "a) S 9 9 9", "", "(((", "\u{fffd}"] {
             let line = LINE.replacen("(x)", &format!("({name})"), 1);
             let read = Process::parse(77, line.as_bytes());
-            let expected =
-                Process { id: Identity { pid: 77, started: 9001 }, parent: 5, group: 77, session: 3, zombie: false };
+            let expected = Process {
+                id: Identity { pid: 77, started: 9001 },
+                parent: 5,
+                group: 77,
+                session: 3,
+                zombie: false,
+                is_dying: false,
+            };
             assert_eq!(read, Some(expected), "{name:?}");
         }
     }
@@ -206,6 +221,18 @@ mod tests {
     fn this_process_is_in_the_table() {
         let me = i32::try_from(std::process::id()).unwrap();
         assert!(read().iter().any(|process| process.id.pid == me));
+    }
+
+    #[test]
+    fn a_killed_process_is_no_living_one_from_the_moment_of_the_signal() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(living(pid).is_some());
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+        assert!(living(pid).is_some());
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+        assert_eq!(living(pid), None);
+        child.wait().unwrap();
     }
 
     #[test]
