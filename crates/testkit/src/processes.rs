@@ -36,7 +36,9 @@ pub fn with_env(name: &str, value: &str) -> Vec<u32> {
     let wanted = format!("{name}={value}");
     let holds = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+        // A supervisor has the variables of its server behind a colon.
+        let is_wanted = |entry: &[u8]| entry.strip_prefix(b":").unwrap_or(entry) == wanted.as_bytes();
+        environment.split(|byte| *byte == 0).any(is_wanted)
     };
     all().into_iter().map(|(pid, _)| pid).filter(holds).filter(|pid| alive(*pid)).collect()
 }
