@@ -50,7 +50,7 @@ impl Command<'_> {
         let home = confinement.home.clone().or_else(|| variable("HOME").map(PathBuf::from));
         let here = std::env::current_dir().map_err(|error| format!("its working folder: {error}"))?;
         let folder = own_folder(home.as_deref());
-        let installations = Installations { home: home.as_deref(), is_inside };
+        let installations = Installations::new(home.as_deref(), is_inside);
         for path in installations.of(self.program) {
             add(installations.reach(&path), false, false);
         }
@@ -127,30 +127,35 @@ const INSTALLED: &[&str] = &[
 ];
 
 /// Where programs are installed.
-struct Installations<'a> {
-    home: Option<&'a Path>,
+struct Installations {
+    /// The home by the name that it has, and by the one that this leads to.
+    homes: Vec<PathBuf>,
     is_inside: bool,
 }
 
-impl Installations<'_> {
+impl Installations {
+    fn new(home: Option<&Path>, is_inside: bool) -> Self {
+        let homes = home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]);
+        Self { homes: homes.flatten().collect(), is_inside }
+    }
+
     /// Where `program` and what belongs to it are installed: `~/.nvm/versions/node/v22` for `…/v22/bin/node`, by the name
     /// that it was called and by the one that this leads to; and where the Python of a virtual environment is.
     fn of(&self, program: &Path) -> Vec<PathBuf> {
-        let homes = self.homes();
         let real = |program: &Path| self.reach(program).ok().map(|reached| reached.place);
         let programs = [Some(program.to_owned()), real(program)];
         let pythons = programs.clone().map(|program| real(&program?.with_file_name("python")));
         let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
-        programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &homes)).collect()
+        programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &self.homes)).collect()
     }
 
     /// Follows a path to what is installed there. A server or a project can make links, so a link leads nowhere unless it
     /// is where installations are, or leads there, or is one of `node_modules/.bin` that stays in its `node_modules`.
     fn reach(&self, path: &Path) -> Result<Reached, Lost> {
-        let own = std::cell::RefCell::new(Vec::new());
+        let mut own = Vec::new();
         let reached = reach(path, |place, folder| {
             if !self.is_inside && is_of_a_server(place, folder) && !self.has(place) {
-                own.borrow_mut().push(place.to_owned());
+                own.push(place.to_owned());
             }
             false
         })?;
@@ -158,7 +163,7 @@ impl Installations<'_> {
             let bin = link.parent().filter(|bin| bin.ends_with("node_modules/.bin"));
             bin.and_then(Path::parent).is_some_and(|modules| reached.place.starts_with(modules))
         };
-        match own.into_inner().into_iter().find(|link| !stays(link)) {
+        match own.into_iter().find(|link| !stays(link)) {
             Some(link) if !self.has(&reached.place) => Err(Lost::Link(link)),
             _ => Ok(reached),
         }
@@ -166,13 +171,8 @@ impl Installations<'_> {
 
     /// Whether installations are at this place.
     fn has(&self, place: &Path) -> bool {
-        let homes = self.homes();
-        is_of_system(place) || homes.iter().any(|home| INSTALLED.iter().any(|name| place.starts_with(home.join(name))))
-    }
-
-    /// The home by the name that it has, and by the one that this leads to.
-    fn homes(&self) -> Vec<PathBuf> {
-        self.home.into_iter().flat_map(|home| [Some(home.to_owned()), home.canonicalize().ok()]).flatten().collect()
+        let in_home = |home: &PathBuf| INSTALLED.iter().any(|name| place.starts_with(home.join(name)));
+        is_of_system(place) || self.homes.iter().any(in_home)
     }
 }
 

@@ -53,7 +53,7 @@ impl Reached {
 
 /// Follows `path`, a full path, from the root on; any other path is an error. `refuses` gets the place of each link and what the folder around it is
 /// like; a link that it refuses ends the way.
-pub(crate) fn reach(path: &Path, refuses: impl Fn(&Path, &Stat) -> bool) -> Result<Reached, Lost> {
+pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) -> Result<Reached, Lost> {
     if !path.is_absolute() {
         return Err(Lost::Error(io::ErrorKind::InvalidInput.into()));
     }

@@ -85,7 +85,7 @@ const PROTOCOL: &[Row] = &[
         &[("crates/cli/src/arguments", "tests.rs::references_are_followed_and_never_for_ever")],
     ),
     (
-        "a schema hangs or overflows whoever reads it",
+        "a schema hangs or overflows the program that reads it",
         &[("call", "a_schema_made_to_be_endless_does_not_hold_up_a_call")],
     ),
     (
