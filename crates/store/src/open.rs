@@ -9,17 +9,15 @@ use std::{
 
 use sqlx::{
     Connection, SqliteConnection, SqlitePool,
-    migrate::{MigrateError, Migrator},
+    migrate::MigrateError,
     sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::time::{Instant, sleep};
 
-use crate::StoreError;
-
-static MIGRATIONS: Migrator = sqlx::migrate!();
-
-/// The newest schema: the number of the last migration.
-pub(crate) const SCHEMA: i64 = 11;
+use crate::{
+    StoreError,
+    migrations::{SCHEMA, migrator},
+};
 
 /// The pause between tries while another process does what must be done alone.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -173,7 +171,7 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
     if found < SCHEMA {
-        MIGRATIONS.run(&mut *transaction).await.map_err(|error| match error {
+        migrator().run(&mut *transaction).await.map_err(|error| match error {
             MigrateError::Execute(source) => StoreError::from_sqlx("bringing the schema up to date", path, source),
             source => StoreError::Migration { path: path.to_owned(), source: Box::new(source) },
         })?;
@@ -183,18 +181,4 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
 
 async fn holds_tables(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
     sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema)").fetch_one(connection).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_schema_is_the_number_of_the_last_migration() {
-        assert_eq!(MIGRATIONS.iter().last().map(|migration| migration.version), Some(SCHEMA));
-        for migration in MIGRATIONS.iter() {
-            let raise = format!("PRAGMA user_version = {};", migration.version);
-            assert!(migration.sql.as_str().trim_end().ends_with(&raise));
-        }
-    }
 }

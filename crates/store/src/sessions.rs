@@ -7,11 +7,11 @@ mod retention;
 
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
-use sqlx::{FromRow, Sqlite, SqliteConnection};
+use sqlx::{Sqlite, SqliteConnection};
 use toolrack_host::text;
 use uuid::Uuid;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, rows::from_row};
 
 pub use claim::Claim;
 pub(crate) use claim::Claims;
@@ -81,7 +81,7 @@ impl Spent {
 }
 
 /// The columns of a [`Spent`], in both tables.
-#[derive(Clone, Copy, Debug, Default, FromRow)]
+#[derive(Clone, Copy, Debug, Default)]
 struct SpentRow {
     input: i64,
     output: i64,
@@ -90,6 +90,8 @@ struct SpentRow {
     reasoning: i64,
     cost: Option<i64>,
 }
+
+from_row!(SpentRow { input, output, cached_read, cache_write, reasoning, cost });
 
 impl From<SpentRow> for Spent {
     fn from(row: SpentRow) -> Self {
@@ -183,7 +185,7 @@ pub struct SessionTotals {
 }
 
 /// The columns of a session, with the ids before and behind it in the order of ids.
-#[derive(Debug, FromRow)]
+#[derive(Debug)]
 struct SessionRow {
     id: String,
     title: String,
@@ -191,13 +193,16 @@ struct SessionRow {
     agent: Option<String>,
     created_at: i64,
     updated_at: i64,
-    #[sqlx(flatten)]
     spent: SpentRow,
     has_open_turn: bool,
     messages: i64,
     id_before: Option<String>,
     id_behind: Option<String>,
 }
+
+from_row!(SessionRow {
+    id, title, model, agent, created_at, updated_at, has_open_turn, messages, id_before, id_behind
+} flatten spent);
 
 /// The start of every query for sessions. Both neighbours and the last position are each one step into an index.
 const SELECT: &str = "SELECT id, title, model, agent, created_at, updated_at, \

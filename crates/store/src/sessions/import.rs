@@ -12,7 +12,7 @@ use std::{
 };
 
 use chrono::{DateTime, NaiveDateTime, Utc};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 use toolrack_host::text;
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ use super::{
     kept_title,
     messages::{NewMessage, Placed, Role},
 };
-use crate::{PATIENCE, Store, StoreError};
+use crate::{PATIENCE, Store, StoreError, rows::from_row};
 
 /// The most characters of a title that is taken from the first message.
 const TITLE: usize = 80;
@@ -58,7 +58,7 @@ pub struct Imported {
     pub known: u64,
 }
 
-#[derive(Debug, FromRow)]
+#[derive(Debug)]
 struct OldSession {
     row: i64,
     id: String,
@@ -70,7 +70,9 @@ struct OldSession {
     updated_at: Option<String>,
 }
 
-#[derive(Debug, FromRow)]
+from_row!(OldSession { row, id, name, title, provider, model, created_at, updated_at });
+
+#[derive(Debug)]
 struct OldMessage {
     id: String,
     role: String,
@@ -80,6 +82,8 @@ struct OldMessage {
     timestamp: Option<String>,
     body: Option<String>,
 }
+
+from_row!(OldMessage { id, role, content, tool_calls, tool_results, timestamp, body });
 
 /// A file of another program, opened for reading only.
 struct Source {

@@ -3,11 +3,11 @@
 use std::{fmt, ops::DerefMut};
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use super::{Spent, SpentRow, time};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, rows::from_row};
 
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +113,7 @@ pub struct Step {
     pub model: Option<String>,
 }
 
-#[derive(Debug, FromRow)]
+#[derive(Debug)]
 struct MessageRow {
     id: String,
     role: String,
@@ -130,6 +130,23 @@ struct MessageRow {
     reasoning: Option<i64>,
     cost: Option<i64>,
 }
+
+from_row!(MessageRow {
+    id,
+    role,
+    content,
+    tool_calls,
+    tool_results,
+    timestamp,
+    position,
+    body,
+    input,
+    output,
+    cached_read,
+    cache_write,
+    reasoning,
+    cost
+});
 
 impl MessageRow {
     /// `None` when the id is no UUID, or the role is unknown.
