@@ -6,6 +6,7 @@ use std::env;
 use std::process::ExitCode;
 
 mod bench;
+mod book;
 mod browser;
 mod check;
 mod debian;
@@ -45,6 +46,7 @@ Usage: cargo xtask <COMMAND>
                                  --accept writes down what has changed
   growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
                                  --soak: calls and reconnects for so long: does memory grow?
+  book                           the guide as a book, in target/book (installs mdBook if need be)
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";
@@ -83,6 +85,10 @@ fn main() -> ExitCode {
         }
         ("growth", rest) => {
             growth::run(&mut report, rest);
+            Ok(())
+        }
+        ("book", []) => {
+            report.step("the guide as a book", book::build);
             Ok(())
         }
         ("deny", []) => {

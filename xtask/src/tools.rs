@@ -7,11 +7,15 @@ use std::process::Command;
 use crate::report::Stop;
 use crate::run::{cargo, output, program, root, show};
 
-/// A cargo subcommand.
+/// A program that cargo installs.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    /// The name after `cargo`.
+    /// The package, and the program that it brings.
     name: &'static str,
+    /// What stands behind `cargo`, for a cargo subcommand.
+    subcommand: Option<&'static str>,
+    /// The features to build in place of the package's defaults.
+    features: Option<&'static str>,
     /// The version to install when there is none.
     version: &'static str,
     /// The oldest usable version.
@@ -19,16 +23,28 @@ pub(crate) struct Tool {
 }
 
 /// The test runner.
-pub(crate) const NEXTEST: Tool = Tool { name: "nextest", version: "0.9.143", oldest: (0, 9, 100) };
+pub(crate) const NEXTEST: Tool = Tool {
+    name: "cargo-nextest",
+    subcommand: Some("nextest"),
+    features: None,
+    version: "0.9.143",
+    oldest: (0, 9, 100),
+};
 
 /// The dependency checker.
-pub(crate) const DENY: Tool = Tool { name: "deny", version: "0.20.2", oldest: (0, 18, 0) };
+pub(crate) const DENY: Tool =
+    Tool { name: "cargo-deny", subcommand: Some("deny"), features: None, version: "0.20.2", oldest: (0, 18, 0) };
+
+/// What makes a book of the guide. Without its server, which takes as long again to build.
+pub(crate) const MDBOOK: Tool =
+    Tool { name: "mdbook", subcommand: None, features: Some("search"), version: "0.5.4", oldest: (0, 5, 0) };
 
 impl Tool {
     /// The tool, if it is there and new enough.
     pub(crate) fn found(&self) -> Option<Command> {
         let cargo = env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from);
-        [cargo, self.own()].into_iter().find(|place| self.is_new_enough(place)).map(|place| self.command(&place))
+        let usual = self.subcommand.map_or_else(|| self.name.into(), |_| cargo);
+        [usual, self.own()].into_iter().find(|place| self.is_new_enough(place)).map(|place| self.command(&place))
     }
 
     /// The tool, installed if need be. Builds it from source, which takes minutes.
@@ -39,15 +55,17 @@ impl Tool {
         if let Some(command) = self.found() {
             return Ok(command);
         }
-        let package = format!("cargo-{}@{}", self.name, self.version);
-        let to = root().join(".cache/tools");
-        show(cargo(["install", "--locked", "--root"]).arg(&to).arg(&package))?;
+        let package = format!("{}@{}", self.name, self.version);
+        let mut install = cargo(["install", "--locked", "--root"]);
+        install.arg(root().join(".cache/tools")).arg(&package);
+        install.args(self.features.iter().flat_map(|features| ["--no-default-features", "--features", features]));
+        show(&mut install)?;
         self.found().ok_or_else(|| Stop::Failed(format!("{package} was installed, but does not run")))
     }
 
     /// The path that [`installed`](Self::installed) builds.
     fn own(&self) -> PathBuf {
-        root().join(".cache/tools/bin").join(format!("cargo-{}", self.name))
+        root().join(".cache/tools/bin").join(self.name)
     }
 
     fn is_new_enough(&self, place: &Path) -> bool {
@@ -58,21 +76,22 @@ impl Tool {
     /// Cargo hands a subcommand its own name as the first argument, and so do we where we call it directly.
     fn command(&self, place: &Path) -> Command {
         let mut command = program(place);
-        command.arg(self.name);
+        command.args(self.subcommand);
         command
     }
 }
 
 /// The first three numbers in a program's own version text.
 fn version(said: &str) -> Option<(u64, u64, u64)> {
-    let word = said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
+    let mut words = said.split_whitespace().map(|word| word.trim_start_matches('v'));
+    let word = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     let mut numbers = word.split(['.', '-', '+']).map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }
 
 /// The major version of a Node.
 pub(crate) fn node_major(node: &Path) -> Option<u64> {
-    version(output(program(node).arg("--version"))?.trim_start_matches('v')).map(|(major, ..)| major)
+    version(&output(program(node).arg("--version"))?).map(|(major, ..)| major)
 }
 
 #[cfg(test)]
@@ -82,7 +101,8 @@ mod tests {
     #[test]
     fn versions_are_found_in_what_programs_say() {
         assert_eq!(version("cargo-nextest 0.9.143 (60fa45f63 2026-08-04)\nrelease: 0.9.143"), Some((0, 9, 143)));
-        assert_eq!(version("22.23.3\n"), Some((22, 23, 3)));
+        assert_eq!(version("v22.23.3\n"), Some((22, 23, 3)));
+        assert_eq!(version("mdbook v0.5.4\n"), Some((0, 5, 4)));
         assert_eq!(version("1.0.0-rc.1"), Some((1, 0, 0)));
         assert_eq!(version("cargo-deny"), None);
     }

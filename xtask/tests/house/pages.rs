@@ -1,6 +1,9 @@
 //! Promises of the pages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use crate::source::sources;
 use crate::{none_of, root};
@@ -27,4 +30,70 @@ fn every_test_that_the_security_page_names_is_there() {
 #[test]
 fn every_test_that_holds_an_invariant_is_there() {
     none_of(&missing("ARCHITECTURE.md", 15), "ARCHITECTURE.md names tests that are not there:");
+}
+
+/// The pages that people read, and those of the book.
+fn pages() -> Vec<PathBuf> {
+    let folders = [root(), root().join("docs"), root().join("docs/guide")];
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let files = entries.map(|entry| entry.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|kind| kind == "md")).collect()
+}
+
+/// What a page links to, and the anchors of its headings as GitHub and mdBook make them.
+fn links_and_anchors(page: &Path) -> (Vec<String>, BTreeSet<String>) {
+    let text = std::fs::read_to_string(page).unwrap();
+    let (mut links, mut anchors, mut heading) = (Vec::new(), BTreeSet::new(), None::<String>);
+    for event in Parser::new_ext(&text, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                links.push(dest_url.into_string())
+            }
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => anchors.extend(heading.take().map(|title| anchor(&title))),
+            Event::Text(words) | Event::Code(words) => heading.iter_mut().for_each(|title| title.push_str(&words)),
+            _ => {}
+        }
+    }
+    (links, anchors)
+}
+
+fn anchor(title: &str) -> String {
+    let kept = title.chars().filter(|&c| c.is_alphanumeric() || c == ' ' || c == '-' || c == '_');
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+#[test]
+fn every_link_of_a_page_leads_to_a_file_and_to_a_heading() {
+    let known: HashMap<PathBuf, _> =
+        pages().into_iter().map(|page| (page.canonicalize().unwrap(), links_and_anchors(&page))).collect();
+    let mut broken = Vec::new();
+    for (page, (links, _)) in &known {
+        for link in links.iter().filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            let (file, wanted) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() {
+                Some(page.clone())
+            } else {
+                page.parent().unwrap().join(file).canonicalize().ok()
+            };
+            let leads = target.is_some_and(|target| {
+                wanted.is_empty() || known.get(&target).is_none_or(|(_, anchors)| anchors.contains(wanted))
+            });
+            if !leads {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    none_of(&broken, "links that lead nowhere:");
+}
+
+#[test]
+fn the_book_has_every_page_of_the_guide() {
+    let (listed, _) = links_and_anchors(&root().join("docs/SUMMARY.md"));
+    let guide = std::fs::read_dir(root().join("docs/guide")).unwrap().map(|page| page.unwrap().file_name());
+    let pages = guide.map(|name| format!("guide/{}", name.display())).filter(|name| name.ends_with(".md"));
+    none_of(
+        &pages.filter(|page| !listed.contains(page)).collect::<Vec<_>>(),
+        "pages that docs/SUMMARY.md does not list:",
+    );
 }

@@ -1,10 +1,11 @@
-//! README's console blocks, done as they stand: whatever they show must be what comes.
+//! The console blocks of README and of the guide, done as they stand: whatever they show must be what comes.
 //!
 //! Commands are typed into `sh` on a terminal of 80 columns, one after the other, in a folder that looks like this
 //! repository; a word behind `console` names another [`scene`]. A line `…` stands for any number of lines, and every date
 //! is today. Where a block shows nothing, the command only has to work.
 
 use std::{
+    collections::HashMap,
     fmt::Write as _,
     path::{Path, PathBuf},
 };
@@ -156,7 +157,7 @@ fn scene(rack: &Rack, name: &str) -> &'static str {
         }
         "shop" => shop("."),
         "shop-edited" => shop("/"),
-        other => panic!("nobody knows the scene {other}"),
+        other => panic!("there is no scene {other}"),
     }
     "cd ~/shop; export TOOLRACK_HOME=$TMPDIR/shop;"
 }
@@ -216,23 +217,41 @@ fn goes_through(page: &str, rack: &Rack, may_be_done: impl Fn(&Shown) -> bool) -
     done
 }
 
-fn readme() -> String {
-    std::fs::read_to_string(repository().join("README.md")).unwrap()
+/// README, and each page of the guide, with its name.
+fn pages() -> Vec<(String, String)> {
+    let guide = std::fs::read_dir(repository().join("docs/guide")).unwrap();
+    let mut files: Vec<_> = guide.map(|page| page.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "md"));
+    files.sort();
+    files.insert(0, repository().join("README.md"));
+    let text = |file: &PathBuf| std::fs::read_to_string(file).unwrap();
+    files.iter().map(|file| (file.file_name().unwrap().display().to_string(), text(file))).collect()
+}
+
+/// Goes through all pages, each in a home of its own, and returns how many commands of each were done.
+fn go_through_all(npx: Option<(&Path, &Path)>, may_be_done: fn(&Shown) -> bool) -> HashMap<String, usize> {
+    let done = pages().into_iter().map(|(name, page)| {
+        println!("{name}");
+        (name, goes_through(&page, &rack(npx), may_be_done))
+    });
+    done.collect()
 }
 
 #[test]
-fn what_the_readme_does_without_other_programs_goes_as_it_says() {
-    assert!(goes_through(&readme(), &rack(None), Shown::is_alone) >= 2);
+fn what_the_pages_do_without_other_programs_goes_as_they_say() {
+    let done = go_through_all(None, Shown::is_alone);
+    assert_eq!((done["README.md"], done["start.md"]), (2, 1), "{done:?}");
 }
 
 mod needs_node {
     use super::*;
 
     #[test]
-    fn the_tour_of_the_readme_goes_as_it_says() {
+    fn the_tours_of_the_pages_go_as_they_say() {
         let node = installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node");
         let modules = installed("TOOLRACK_TEST_NODE_MODULES", ".cache/npm/node_modules");
-        assert!(goes_through(&readme(), &rack(Some((&node, &modules))), |_| true) >= 8);
+        let done = go_through_all(Some((&node, &modules)), |_| true);
+        assert!(done["README.md"] >= 7 && done["start.md"] >= 9 && done["trust.md"] >= 3, "{done:?}");
     }
 
     /// Where the variable says, or where `cargo xtask install` puts it.

@@ -72,16 +72,19 @@ fn from_toml(text: &str) -> Json {
     convert(text.parse::<toml_edit::DocumentMut>().expect("TOML").as_item())
 }
 
-/// The blocks of README in this language.
+/// The blocks of the guide in this language.
 fn blocks(language: &str) -> Vec<String> {
-    let readme = fs::read_to_string(root().join("README.md")).expect("README");
     let fence = format!("```{language}\n");
-    let blocks = readme.split(&fence).skip(1);
+    let pages = fs::read_dir(root().join("docs/guide")).expect("the guide");
+    let pages: Vec<_> = pages.map(|page| page.expect("a page").path()).collect();
+    let pages = pages.iter().filter(|page| page.extension().is_some_and(|kind| kind == "md"));
+    let texts: Vec<_> = pages.map(|page| fs::read_to_string(page).expect("a page")).collect();
+    let blocks = texts.iter().flat_map(|text| text.split(&fence).skip(1));
     blocks.map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
 }
 
 #[test]
-fn the_examples_of_the_readme_are_what_the_schemas_say() {
+fn the_examples_of_the_guide_are_what_the_schemas_say() {
     let settings = validator(&schema::settings());
     let tables = blocks("toml");
     assert!(tables.len() >= 4, "{tables:?}");

@@ -103,7 +103,9 @@ fn no_text_makes_reading_panic() {
 fn documented() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages = vec![root.join("README.md"), root.join("SECURITY.md")];
-    pages.extend(std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    for folder in ["docs", "docs/guide"] {
+        pages.extend(std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
+    }
     let pages = pages.into_iter().filter(|page| page.extension().is_some_and(|kind| kind == "md"));
     let texts = pages.map(|page| std::fs::read_to_string(page).unwrap()).collect::<Vec<_>>();
     let blocks = texts.iter().flat_map(|text| text.split("```toml\n").skip(1));
