@@ -1,4 +1,7 @@
 //! Does what a [`Turn`] says: asks the model, makes the calls, stores each step.
+//!
+//! All that waits is in here, and nothing that decides: the turn says what comes next, `calls` makes the calls of one answer
+//! at the same time, and the [`Front`] keeps and shows each step before the next begins.
 
 mod calls;
 

@@ -4,6 +4,19 @@
 //! JavaScript that calls tools as functions, several at once where it wants, and shows the model only what it prints. A
 //! script has the language and its tools: no files, no network, no modules, no timers, no other thread.
 //!
+//! ```text
+//!   QuickJs           the Interpreter; its bounds, and what a model reads of it
+//!      │
+//!      ▼    starts a thread; makes the calls
+//!     run ─────────────────────► ScriptTools, of toolrack-host
+//!      │ ▲
+//!      │ └─ asks, answers ─┐
+//!      ▼                   ▼
+//!    watch ◄──────────── engine
+//!      │                   the thread: QuickJS and one script
+//!      └─ what both ends see: what was printed, whether the time is over, whether an end is gone
+//! ```
+//!
 //! ```no_run
 //! use std::sync::Arc;
 //! use toolrack_code::QuickJs;

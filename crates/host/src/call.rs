@@ -1,4 +1,8 @@
 //! The one door: route, gate, send, ask, shape, report. There is no other way to run a tool.
+//!
+//! `gate` decides whether a call may run and `approve` has a person decide; `running` is the call on its way, so that
+//! each end is reported, also that of a dropped future. `outcome`, `said` and `shape` make of an answer what a model can use;
+//! `error`, `mcp_error` and `hint` say why there is none and what to do. `script` is for calls that a script makes.
 
 mod approve;
 mod error;
@@ -21,7 +25,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, field::Empty, info_span};
@@ -421,11 +424,12 @@ impl Door {
 
     /// Reports all progress to the caller, and some of it as events of the host.
     fn on_progress(&self, number: u64, told: Option<OnProgress>) -> OnProgress {
-        let (events, last) = (self.events.clone(), Mutex::new(None::<Instant>));
+        // In milliseconds since the first progress could come.
+        let (events, began, due) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
         Arc::new(move |progress| {
-            let mut last = last.lock();
-            if last.is_none_or(|last| last.elapsed() >= PROGRESS_EVENTS) {
-                *last = Some(Instant::now());
+            let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let next = |due| (due <= now).then(|| now.saturating_add(PROGRESS_EVENTS));
+            if due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok() {
                 events(Event::ToolProgress {
                     call: number,
                     progress: progress.progress,
@@ -433,7 +437,6 @@ impl Door {
                     message: progress.message.as_deref().map(quote),
                 });
             }
-            drop(last);
             if let Some(told) = &told {
                 told(progress);
             }
@@ -460,8 +463,8 @@ struct Passed<'a> {
     asker: SharedAsker,
 }
 
-/// The shortest time between two progress events of one call: a flood of them would wash other events away.
-const PROGRESS_EVENTS: Duration = Duration::from_millis(100);
+/// The shortest time between two progress events of one call, in milliseconds: a flood of them would wash others away.
+const PROGRESS_EVENTS: u64 = 100;
 
 /// The server of a request.
 pub(crate) struct Target<'a> {

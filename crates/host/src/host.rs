@@ -1,4 +1,9 @@
 //! Servers in, tools out: the entry point of this library.
+//!
+//! A `Host` does little itself. `builder` puts it together; the task in `keeper` owns the set of servers and publishes
+//! catalogs; `finding` resolves the tool of a call, once, and hands it to the one door; `relay` and `subscriptions` pass on
+//! what servers have beside tools; `status` explains; `indexer` keeps the search ready; `own_tools` are the servers that the
+//! host makes itself.
 
 mod builder;
 mod finding;

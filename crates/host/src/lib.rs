@@ -19,6 +19,26 @@
 //! door, where the [`Gate`] decides, the [`Asker`] answers and every bound holds. See `examples/` for askers, native
 //! tools and the supervisor of child processes.
 //!
+//! Its rooms; each uses only what an arrow leads to, or what is further down:
+//!
+//! ```text
+//!   host ──► plan                     the face; what differs between two worlds
+//!    │  │
+//!    │  ▼
+//!    │ call ◄── policy                the one door: gate, ask, send, shape, tell; rules for the gate
+//!    ▼  ▼
+//!   server                            one task for each server: connects, lists, watches, reconnects
+//!    ▼
+//!   link ──► egress                   all that knows how MCP is written; where requests may go
+//!    ▼
+//!   ask, resolve, event, witness      what the program around it answers, lends, hears, records
+//!    ▼
+//!   findings ──► catalog ──► pins ──► definition
+//!    │              └──► validate     what to look at; all tools; as first seen; one; schemas within bounds
+//!    ▼
+//!   spec, mcp, state, native, glob, text, unseen, trace, page, canonical      nouns, and text made safe
+//! ```
+//!
 //! This crate touches no files, no environment, no database and no terminal; it reaches them only through
 //! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and
 //! [`Witness`].

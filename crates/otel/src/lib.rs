@@ -1,6 +1,19 @@
 //! Sends the spans of turns (`turn`, `model`), calls (`call`) and connects (`connect`) to an OpenTelemetry collector,
 //! and passes the trace of a call on to its server ([`Tracer`]).
 //!
+//! One room:
+//!
+//! ```text
+//!   spans of host and agent ──► layer ──┐
+//!                                       ▼
+//!                                   Exporter ──► a thread that sends batches ──► collector
+//!                                       │
+//!                                       ▼ tracer
+//!   a caller's TraceContext ──────► Tracer ──► the context that the call's server gets
+//!                                       ▲
+//!   the span of the call ───────────────┘  becomes a child of what the caller sent
+//! ```
+//!
 //! OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>). `OTEL_EXPORTER_OTLP_ENDPOINT`,
 //! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and their kin configure it.
 //!

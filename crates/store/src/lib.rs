@@ -11,6 +11,25 @@
 //!
 //! This crate knows nothing of how a host or an agent behaves, and has no network.
 //!
+//! ```text
+//!   journal, transcript                               a conversation as an agent says it; a stored message
+//!      │
+//!      ▼
+//!   sessions                     vault                conversations, imports; secrets, keys, leases
+//!      │                           │
+//!      │   pins, approvals, answers, refusals         what a person agreed to, each with a row in
+//!      │      │                    │                  the log of what was done
+//!      │      ▼                    │
+//!      │    audit    servers, log  │                  a chain of hashes; eras and kept lists, log lines
+//!      │      │          │         │
+//!      └──────┴─────┬────┴─────────┘
+//!                   ▼
+//!                 Store ──► open                      one connection; the file, brought to the newest schema
+//!                   │
+//!                   ▼
+//!                 error      artifacts                why it cannot be used; files, beside the database
+//! ```
+//!
 //! ```
 //! use toolrack_host::{Memory, spec::Era};
 //! use toolrack_store::Store;

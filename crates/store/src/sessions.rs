@@ -1,4 +1,8 @@
 //! Conversations with models, and how they are found again.
+//!
+//! A conversation is a row and its messages (`messages`), which grow by steps: each is one transaction that names the position
+//! it continues from. `claim` keeps a conversation to one turn at a time, `retention` forgets old ones, `import` brings those
+//! of other programs.
 
 mod claim;
 mod import;

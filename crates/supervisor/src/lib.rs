@@ -48,6 +48,25 @@
 //! protocol, and works when the host does not. It is a crate of its own so that a program of nothing else can be built
 //! of it: one is started for each server, and a large program takes the system several times as long to start.
 //!
+//! Its rooms:
+//!
+//! ```text
+//!   run_if_asked ──► tree                  a supervisor's work, from its start to its exit
+//!        │            ├──► protocol        the words between host and supervisor
+//!        │            ├──► mark ──► table  what was left behind; the processes of the system
+//!        │            ├──► container       the duty to remove one
+//!        │            ├──► grants          what a confined server may reach, before it starts
+//!        │            └──► spawn, stage    starts the server or, for a confined one, this program again:
+//!        ▼
+//!     confine                              gives up what the server may not do, and becomes it
+//!        ├──► namespaces ──► root          is first in its namespaces; the tree of files in there
+//!        ├──► grants ──► reach ──► links   each path followed once and held open
+//!        └──► seccomp                      system calls that are shut
+//!
+//!   confinement        what an entry allows, as words of a command line
+//!   lineage ──► table  for the host: whether a supervisor is above a process
+//! ```
+//!
 //! This is a part of `toolrack-host`, which exposes its public part as `toolrack_host::supervisor`. The rest may change
 //! in any release.
 

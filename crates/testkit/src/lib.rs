@@ -12,6 +12,22 @@
 //!
 //! Only ever a dev-dependency: everything here panics, with a reason, when a test cannot go on.
 //!
+//! ```text
+//!   a test ──► launch ──starts──► bin/fake-server ──► fake
+//!     │                                               │
+//!     │        fake:  stdio, http, legacy_sse         │   the ways in
+//!     │                     ▼                         │
+//!     │               server ──► eras ──► tools, asks, offers      what it does, asks and has
+//!     │                  │         ▼
+//!     │                  │       lies ◄── faults      what an answer becomes on its way out
+//!     │                  └──► log ─────────┐
+//!     ▼                                    ▼
+//!   effects ◄───────────reads─────────── a file
+//!
+//!   authorization ──► launch     tokens in front of a fake server
+//!   model, native, locks, home, processes, memory     each by itself; bin/rmcp-server, bin/supervised
+//! ```
+//!
 //! ```no_run
 //! use toolrack_testkit::{FakeHttp, SideEffects};
 //!

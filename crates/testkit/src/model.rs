@@ -20,14 +20,32 @@ use tokio::task::JoinSet;
 #[derive(Debug)]
 pub struct FakeModel {
     address: SocketAddr,
-    script: Arc<Mutex<Script>>,
+    script: Script,
     _server: JoinSet<()>,
 }
 
+/// What the test and the server share.
+#[derive(Clone, Debug)]
+struct Script(Arc<Mutex<Played>>);
+
 #[derive(Debug)]
-struct Script {
+struct Played {
     answers: std::vec::IntoIter<Answer>,
     asked: Vec<Asked>,
+}
+
+impl Script {
+    fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let answers = answers.into_iter().collect::<Vec<_>>().into_iter();
+        Self(Arc::new(Mutex::new(Played { answers, asked: Vec::new() })))
+    }
+
+    /// Notes a request, and gives the next answer.
+    fn play(&self, asked: Asked) -> Option<Answer> {
+        let mut played = self.0.lock();
+        played.asked.push(asked);
+        played.answers.next()
+    }
 }
 
 /// A request that came.
@@ -165,8 +183,7 @@ impl FakeModel {
     /// # Panics
     /// When there is no port.
     pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
-        let answers: Vec<_> = answers.into_iter().collect();
-        let script = Arc::new(Mutex::new(Script { answers: answers.into_iter(), asked: Vec::new() }));
+        let script = Script::new(answers);
         let listener = match TcpListener::bind(("127.0.0.1", 0)).await {
             Ok(listener) => listener,
             Err(error) => panic!("no port: {error}"),
@@ -191,7 +208,7 @@ impl FakeModel {
     /// What it was asked so far.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
-        self.script.lock().asked.clone()
+        self.script.0.lock().asked.clone()
     }
 
     /// The body of the last request.
@@ -200,25 +217,21 @@ impl FakeModel {
     /// When there was none.
     #[must_use]
     pub fn last_body(&self) -> Value {
-        match self.script.lock().asked.last() {
+        match self.script.0.lock().asked.last() {
             Some(asked) => asked.json(),
             None => panic!("the model was not asked anything"),
         }
     }
 }
 
-async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> Result<Response, Infallible> {
+async fn answer(State(script): State<Script>, request: Request) -> Result<Response, Infallible> {
     let (head, body) = request.into_parts();
     let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
     let body = axum::body::to_bytes(body, 64 * 1024 * 1024).await.unwrap_or_default();
     let asked = Asked { path, headers, body: String::from_utf8_lossy(&body).into_owned() };
-    let next = {
-        let mut script = script.lock();
-        script.asked.push(asked);
-        script.answers.next()
-    };
+    let next = script.play(asked);
     let next = next.unwrap_or_else(|| Answer::new(404, "text/plain", "the script has no further answer"));
     Ok(next.respond())
 }

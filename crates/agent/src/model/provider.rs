@@ -1,4 +1,7 @@
 //! The providers that Toolrack knows by name, and the models whose size and price it knows.
+//!
+//! A provider is data: its address, its wire, the variable that its key is in. `models` has the sizes and prices, as the
+//! providers published them.
 
 use std::{fmt, str::FromStr};
 

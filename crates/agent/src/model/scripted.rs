@@ -28,8 +28,15 @@ pub struct Scripted {
     name: String,
     wire: Wire,
     context_tokens: Option<u64>,
-    script: Mutex<VecDeque<Step>>,
-    asked: Option<Mutex<Vec<AskedModel>>>,
+    played: Mutex<Played>,
+}
+
+/// The script, as far as it was not played yet.
+#[derive(Default)]
+struct Played {
+    script: VecDeque<Step>,
+    /// What was asked, if that is recorded.
+    asked: Option<Vec<AskedModel>>,
 }
 
 /// A recorded request.
@@ -100,13 +107,7 @@ impl Scripted {
     /// A model with an empty script, called `mock/script`.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            name: "mock/script".into(),
-            wire: Wire::OpenAiChat,
-            context_tokens: None,
-            script: Mutex::default(),
-            asked: None,
-        }
+        Self { name: "mock/script".into(), wire: Wire::OpenAiChat, context_tokens: None, played: Mutex::default() }
     }
 
     /// Reads a script: a JSON list of answers, each with `text`, `thinking`, `tool_calls` (`name` and `input`) and
@@ -176,34 +177,37 @@ impl Scripted {
 
     /// Records its requests, for [`asked`](Self::asked).
     #[must_use]
-    pub fn recording(self) -> Self {
-        Self { asked: Some(Mutex::default()), ..self }
+    pub fn recording(mut self) -> Self {
+        self.played.get_mut().asked = Some(Vec::new());
+        self
     }
 
     /// The requests since then, if it is [`recording`](Self::recording).
     #[must_use]
     pub fn asked(&self) -> Vec<AskedModel> {
-        self.asked.as_ref().map(|asked| asked.lock().clone()).unwrap_or_default()
+        self.played.lock().asked.clone().unwrap_or_default()
     }
 
-    fn step(self, step: Step) -> Self {
-        self.script.lock().push_back(step);
+    fn step(mut self, step: Step) -> Self {
+        self.played.get_mut().script.push_back(step);
         self
     }
 
     /// The next step of the script, its calls with ids.
     fn next(&self, request: &Request<'_>) -> Result<Step, ModelError> {
-        if let Some(asked) = &self.asked {
-            asked.lock().push(AskedModel {
-                messages: request.messages.to_vec(),
-                tools: request.tools.cloned(),
-                system: request.system.map(ToOwned::to_owned),
-            });
-        }
-        let mut step =
-            self.script.lock().pop_front().ok_or_else(|| {
-                self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() })
-            })?;
+        let step = {
+            let mut played = self.played.lock();
+            if let Some(asked) = &mut played.asked {
+                asked.push(AskedModel {
+                    messages: request.messages.to_vec(),
+                    tools: request.tools.cloned(),
+                    system: request.system.map(ToOwned::to_owned),
+                });
+            }
+            played.script.pop_front()
+        };
+        let over = || self.error(ModelErrorKind::Settings { why: "the script has no further answer".into() });
+        let mut step = step.ok_or_else(over)?;
         if let Step::Reply(_, reply) = &mut step {
             let calls = reply.message.tool_calls.iter_mut().flatten();
             for (number, call) in calls.enumerate().filter(|(_, call)| call.id.is_empty()) {

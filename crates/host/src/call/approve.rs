@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::{task::spawn_blocking, time::Instant};
 
@@ -32,9 +32,10 @@ const MAX_ANSWERS: usize = 10_000;
 /// Most bytes of a problem with arguments.
 const MAX_PROBLEM: usize = 500;
 
-/// Answers for more than one call since the program began: for tools with the definitions that they had.
+/// Answers for more than one call since the program began: for tools with the definitions that they had. Calls read
+/// them; only a person's answer makes a new map.
 #[derive(Debug, Default)]
-pub(crate) struct Answered(Mutex<HashMap<(ServerName, String, DefinitionHash), Since>>);
+pub(crate) struct Answered(ArcSwap<HashMap<(ServerName, String, DefinitionHash), Since>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Since {
@@ -45,7 +46,7 @@ struct Since {
 
 impl Answered {
     fn find(&self, tool: &CatalogTool) -> Option<Since> {
-        let all = self.0.lock();
+        let all = self.0.load();
         if all.is_empty() {
             return None;
         }
@@ -54,12 +55,15 @@ impl Answered {
 
     fn add(&self, server: &ServerName, tools: Vec<(String, DefinitionHash)>, is_kept_here: bool) {
         let since = Since { at: Instant::now(), is_kept_here };
-        let mut all = self.0.lock();
-        for (tool, definition) in tools {
-            if all.len() < MAX_ANSWERS {
-                all.insert((server.clone(), tool, definition), since);
+        self.0.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            for (tool, definition) in &tools {
+                if all.len() < MAX_ANSWERS {
+                    all.insert((server.clone(), tool.clone(), *definition), since);
+                }
             }
-        }
+            all
+        });
     }
 }
 

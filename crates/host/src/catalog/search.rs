@@ -15,9 +15,7 @@ mod rank;
 mod related;
 mod words;
 
-use std::sync::OnceLock;
-
-use parking_lot::Mutex;
+use once_cell::sync::OnceCell;
 
 pub(crate) use part::Part;
 
@@ -39,31 +37,23 @@ const FLOOR: f32 = 0.2;
 
 /// The index of one server's tools, made on first use.
 #[derive(Debug, Default)]
-pub(crate) struct Indexed {
-    part: OnceLock<Part>,
-    /// Held while the index is made: other threads wait instead of making another. Never held across an await.
-    making: Mutex<()>,
-}
+pub(crate) struct Indexed(OnceCell<Part>);
 
 impl Indexed {
     /// The index of `tools`, always the same ones. `None` when `stop` said to give up.
     fn get<'a>(&self, tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<&Part> {
-        if let Some(part) = self.part.get() {
-            return Some(part);
-        }
-        let _making = self.making.lock();
-        if self.part.get().is_none() {
-            let part = Part::of(tools, stop)?;
-            let _ = self.part.set(part);
-        }
-        self.part.get()
+        // While one thread makes it, others wait instead of making another.
+        self.0.get_or_try_init(|| Part::of(tools, stop).ok_or(GaveUp)).ok()
     }
 
     /// Its memory, in bytes; 0 until it is made.
     fn bytes(&self) -> usize {
-        self.part.get().map_or(0, Part::bytes)
+        self.0.get().map_or(0, Part::bytes)
     }
 }
+
+/// The index is still missing: `stop` said so.
+struct GaveUp;
 
 impl ToolSet {
     /// The index of these tools; made now if it is missing. `None` when `stop` said to give up.

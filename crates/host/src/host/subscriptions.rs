@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::Host;
 use crate::{
     call::CallError,
-    link::inbound::topics::{Heard, Interest, MOST_OF_A_SERVER},
+    link::inbound::topics::{Interest, MOST_OF_A_SERVER},
     spec::ServerName,
 };
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// The resources of one listener (MCP `resources/subscribe`, `resourceSubscriptions`). Dropping it ends its
 /// subscriptions.
@@ -17,10 +18,13 @@ use parking_lot::Mutex;
 /// may have been missed meanwhile, so that counts as one. A server with a subscription does not become idle.
 #[derive(Debug)]
 pub struct Subscriptions {
-    heard: Arc<Heard>,
-    held: Mutex<BTreeMap<(ServerName, String), Interest>>,
+    /// Rung when a resource has changed, and when a subscription is held that may have heard of a change before.
+    bell: Arc<Notify>,
+    held: Mutex<Held>,
     most: usize,
 }
+
+type Held = BTreeMap<(ServerName, String), Interest>;
 
 /// Why a resource was not subscribed to.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +45,7 @@ impl Subscriptions {
     /// A listener that may subscribe to `most` resources.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { heard: Arc::default(), held: Mutex::default(), most }
+        Self { bell: Arc::default(), held: Mutex::default(), most }
     }
 
     /// Subscribes to a resource of `server`, by its URI there. Waits until the server has agreed, as long as a call may
@@ -52,41 +56,51 @@ impl Subscriptions {
     pub async fn subscribe(&self, host: &Host, server: &str, uri: &str) -> Result<(), SubscribeError> {
         let unknown = |bad: crate::spec::BadServerName| CallError::UnknownServer { server: bad.name };
         let key = (ServerName::new(server).map_err(unknown)?, uri.to_owned());
-        let room = |held: &BTreeMap<_, _>| match held.len() < self.most {
-            true => Ok(()),
-            false => Err(SubscribeError::TooMany { most: self.most }),
-        };
-        {
-            let held = self.held.lock();
-            if held.contains_key(&key) {
-                return Ok(());
-            }
-            room(&held)?;
+        if self.holds(&self.held.lock(), &key)? {
+            return Ok(());
         }
         let topics = host.watched().of(&key.0);
-        let interest = Interest::new(topics, &key, &self.heard);
+        let interest = Interest::new(topics, uri, &self.bell);
         let (interest, standing) = interest.ok_or(SubscribeError::TooMany { most: MOST_OF_A_SERVER })?;
         host.subscribed(server, uri, standing).await?;
+        self.hold(key, interest)
+    }
+
+    /// Whether the resource is subscribed to; an error when it is not and there is no room.
+    fn holds(&self, held: &Held, key: &(ServerName, String)) -> Result<bool, SubscribeError> {
+        match held.contains_key(key) {
+            true => Ok(true),
+            false if held.len() < self.most => Ok(false),
+            false => Err(SubscribeError::TooMany { most: self.most }),
+        }
+    }
+
+    /// From now on changes are told. One that came before is told too.
+    fn hold(&self, key: (ServerName, String), interest: Interest) -> Result<(), SubscribeError> {
         let mut held = self.held.lock();
-        room(&held)?;
-        held.insert(key, interest);
+        // The same resource may have been subscribed to meanwhile: that subscription stays.
+        if !self.holds(&held, &key)? {
+            held.insert(key, interest);
+            self.bell.notify_one();
+        }
         Ok(())
     }
 
     /// Ends a subscription; returns whether there was one. The server learns of it later.
     pub fn unsubscribe(&self, server: &ServerName, uri: &str) -> bool {
-        self.held.lock().remove(&(server.clone(), uri.to_owned())).is_some()
+        let ended = self.held.lock().remove(&(server.clone(), uri.to_owned()));
+        ended.is_some()
     }
 
     /// Waits for the next resource that has changed, and returns its server and the subscribed URI, also where the
     /// server names something below it. Several changes before a call of this count as one. Cancel safe.
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
-            let rung = self.heard.bell.notified();
-            while let Some(next) = self.heard.take() {
-                if self.held.lock().contains_key(&next) {
-                    return next;
-                }
+            let rung = self.bell.notified();
+            let changed =
+                self.held.lock().iter().find(|(_, interest)| interest.take_change()).map(|(key, _)| key.clone());
+            if let Some(changed) = changed {
+                return changed;
             }
             rung.await;
         }
@@ -106,8 +120,8 @@ mod tests {
 
     fn listener(topics: &Arc<Topics>, uri: &str) -> Subscriptions {
         let subscriptions = Subscriptions::new(8);
-        let (interest, _) = Interest::new(topics.clone(), &resource(uri), &subscriptions.heard).unwrap();
-        subscriptions.held.lock().insert(resource(uri), interest);
+        let (interest, _) = Interest::new(topics.clone(), uri, &subscriptions.bell).unwrap();
+        subscriptions.hold(resource(uri), interest).unwrap();
         subscriptions
     }
 
@@ -152,11 +166,36 @@ mod tests {
     }
 
     #[test]
+    fn a_change_while_the_server_still_agrees_is_told_afterwards() {
+        let topics = Arc::<Topics>::default();
+        let one = Subscriptions::new(8);
+        let (interest, _) = Interest::new(topics.clone(), "x://a", &one.bell).unwrap();
+        let mut told = Box::pin(one.updated());
+        topics.updated("x://a");
+        assert_eq!((&mut told).now_or_never(), None, "it is not subscribed yet");
+        one.hold(resource("x://a"), interest).unwrap();
+        assert_eq!(told.now_or_never(), Some(resource("x://a")));
+    }
+
+    #[test]
+    fn a_listener_that_subscribes_twice_at_once_holds_one_subscription_and_loses_no_change() {
+        let topics = Arc::<Topics>::default();
+        let one = listener(&topics, "x://a");
+        let (again, _) = Interest::new(topics.clone(), "x://a", &one.bell).unwrap();
+        topics.updated("x://a");
+        one.hold(resource("x://a"), again).unwrap();
+        assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
+        assert_eq!(one.updated().now_or_never(), None);
+        assert!(one.unsubscribe(&resource("").0, "x://a"));
+        assert!(topics.wanted().is_empty());
+    }
+
+    #[test]
     fn only_so_many_resources_of_a_server_are_listened_to() {
         let topics = Arc::<Topics>::default();
         let all: Vec<_> = (0..MOST_OF_A_SERVER).map(|number| listener(&topics, &format!("x://{number}"))).collect();
-        assert!(Interest::new(topics.clone(), &resource("x://more"), &Arc::default()).is_none());
+        assert!(Interest::new(topics.clone(), "x://more", &Arc::default()).is_none());
         drop(all);
-        assert!(Interest::new(topics, &resource("x://more"), &Arc::default()).is_some());
+        assert!(Interest::new(topics, "x://more", &Arc::default()).is_some());
     }
 }

@@ -4,12 +4,13 @@
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
 use memchr::memmem::find;
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     sync::{mpsc, oneshot},
@@ -68,13 +69,9 @@ struct Requests {
 }
 
 impl Pending {
-    fn lock(&self) -> MutexGuard<'_, Requests> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn expect(&self, request: &Outgoing) -> oneshot::Receiver<Answered> {
         let (tell, answer) = oneshot::channel();
-        let mut requests = self.lock();
+        let mut requests = self.0.lock();
         requests.waiting.insert(request.id, tell);
         if request.method == "subscriptions/listen" {
             requests.listening.insert(request.id);
@@ -85,7 +82,7 @@ impl Pending {
     }
 
     fn give_up(&self, id: i64) {
-        let mut requests = self.lock();
+        let mut requests = self.0.lock();
         requests.listening.remove(&id);
         requests.listing.remove(&id);
         if requests.waiting.remove(&id).is_some() {
@@ -98,40 +95,40 @@ impl Pending {
 
     /// Hands an answer to the task that waits for it; `false` when none does.
     pub(crate) fn settle(&self, id: i64, answer: Answered) -> bool {
-        let waiting = self.lock().waiting.remove(&id);
+        let waiting = self.0.lock().waiting.remove(&id);
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
     /// Whether this is the late answer to a request that was given up; each is expected once.
     fn forgive(&self, id: i64) -> bool {
-        let given_up = &mut self.lock().given_up;
+        let given_up = &mut self.0.lock().given_up;
         let at = given_up.iter().position(|known| *known == id);
         at.is_some_and(|at| given_up.remove(at).is_some())
     }
 
     fn is_waiting(&self, id: i64) -> bool {
-        self.lock().waiting.contains_key(&id)
+        self.0.lock().waiting.contains_key(&id)
     }
 
     /// Whether the request `id` is for a list.
     fn is_for_a_list(&self, id: i64) -> bool {
-        self.lock().listing.contains(&id)
+        self.0.lock().listing.contains(&id)
     }
 
     /// The bound of the next message: that of lists only while a request for a list waits.
     pub(crate) fn bound(&self, bounds: Bounds) -> Bound {
-        if self.lock().listing.is_empty() { bounds.usual() } else { bounds.list() }
+        if self.0.lock().listing.is_empty() { bounds.usual() } else { bounds.list() }
     }
 
     /// Whether any request waits, subscriptions aside.
     pub(crate) fn is_awaited(&self) -> bool {
-        let requests = self.lock();
+        let requests = self.0.lock();
         requests.waiting.keys().any(|id| !requests.listening.contains(id))
     }
 
     /// The only request that waits, subscriptions aside, if there is exactly one.
     fn only(&self) -> Option<i64> {
-        let requests = self.lock();
+        let requests = self.0.lock();
         let mut waiting = requests.waiting.keys().filter(|id| !requests.listening.contains(id));
         match (waiting.next(), waiting.next()) {
             (Some(only), None) => Some(*only),

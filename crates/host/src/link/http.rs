@@ -13,12 +13,13 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use reqwest::{Client, Method, RequestBuilder, Response, redirect};
@@ -72,15 +73,18 @@ const LAST_POST_TIME: Duration = Duration::from_millis(200);
 /// One pooled client per connect time-out, made when first needed and shared by all servers of a host, for the rules of
 /// egress that hold when a server is connected.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Clients(Arc<Mutex<HashMap<Duration, (Guard, Client)>>>);
+pub(crate) struct Clients(Arc<ArcSwap<Pools>>);
+
+type Pools = HashMap<Duration, (Guard, Client)>;
 
 impl Clients {
     fn get(&self, open_timeout: Duration, guard: Guard) -> Result<Client, LinkError> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((held_to, client)) = clients.get(&open_timeout)
-            && *held_to == guard
-        {
-            return Ok(client.clone());
+        let kept = |pools: &Pools| {
+            let (held_to, client) = pools.get(&open_timeout)?;
+            (*held_to == guard).then(|| client.clone())
+        };
+        if let Some(client) = kept(&self.0.load()) {
+            return Ok(client);
         }
         let builder = Client::builder()
             .connect_timeout(open_timeout)
@@ -89,8 +93,16 @@ impl Clients {
             .tcp_nodelay(true)
             .pool_max_idle_per_host(64);
         let client = guard.client(builder).map_err(|error| LinkError::protocol(format!("no HTTP client: {error}")))?;
-        clients.insert(open_timeout, (guard, client.clone()));
-        Ok(client)
+        // Another thread may have made one meanwhile: then all use that one, and share its connections.
+        let before = self.0.rcu(|pools| match kept(pools) {
+            Some(_) => Arc::clone(pools),
+            None => {
+                let mut pools = Pools::clone(pools);
+                pools.insert(open_timeout, (guard.clone(), client.clone()));
+                Arc::new(pools)
+            }
+        });
+        Ok(kept(&before).unwrap_or(client))
     }
 }
 
@@ -128,7 +140,7 @@ struct Endpoint {
     /// The program that prints headers, if the entry has one.
     helper: Option<Arc<Program>>,
     bounds: Bounds,
-    dress: Mutex<Dress>,
+    dress: ArcSwap<Dress>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
     /// Requests that wait for their answers, subscriptions aside.
@@ -205,7 +217,7 @@ impl HttpWire {
                 })
             }),
             bounds: plan.bounds,
-            dress: Mutex::default(),
+            dress: ArcSwap::default(),
             inbound: inbound.clone(),
             closed: closed.clone(),
             under_way: AtomicUsize::new(0),
@@ -217,23 +229,23 @@ impl HttpWire {
 
     /// From now on requests carry the headers of this era and version.
     pub(crate) fn speak(&self, era: Era, version: Option<&str>) {
-        let mut dress = self.0.dress();
-        dress.era = Some(era);
-        dress.version = version.and_then(|version| HeaderValue::from_str(version).ok());
-        if era == Era::Modern {
-            dress.session = None;
-        }
+        let version = version.and_then(|version| HeaderValue::from_str(version).ok());
+        self.0.dress.rcu(|dress| Dress {
+            era: Some(era),
+            version: version.clone(),
+            session: dress.session.clone().filter(|_| era != Era::Modern),
+        });
     }
 
     pub(crate) fn has_session(&self) -> bool {
-        self.0.dress().session.is_some()
+        self.0.dress.load().session.is_some()
     }
 
     /// See [`Wire::exchange`](super::wire::Wire::exchange).
     pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
         let mut abandoned = Abandoned {
             wire: self,
-            id: (request.cancellable && self.0.dress().era == Some(Era::Legacy)).then_some(request.id),
+            id: (request.cancellable && self.0.dress.load().era == Some(Era::Legacy)).then_some(request.id),
         };
         let under_way = self.0.sets_out(&request);
         let answer = self.ask(&request).await;
@@ -256,8 +268,8 @@ impl HttpWire {
         let response = self.0.post(Some(request), request.body.clone()).await?;
         let response = self.0.check(response).await?;
         if request.method == "initialize" {
-            let session = response.headers().get(SESSION).cloned();
-            self.0.dress().session = session.map(sensitive);
+            let session = response.headers().get(SESSION).cloned().map(sensitive);
+            self.0.dress.rcu(|dress| Dress { session: session.clone(), ..Dress::clone(dress) });
         }
         match media_type(response.headers()) {
             Media::Json => self.json_answer(response, request).await,
@@ -305,7 +317,7 @@ impl HttpWire {
             authorizer: self.0.authorizer.clone(),
             helper: self.0.helper.clone(),
             bounds: self.0.bounds,
-            dress: Mutex::default(),
+            dress: ArcSwap::default(),
             inbound: self.0.inbound.clone(),
             closed: self.0.closed.clone(),
             under_way: AtomicUsize::new(0),
@@ -401,10 +413,6 @@ impl Endpoint {
         })
     }
 
-    fn dress(&self) -> MutexGuard<'_, Dress> {
-        self.dress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn post(&self, request: Option<&Outgoing>, body: Bytes) -> Result<Response, LinkError> {
         self.inbound.sent(&body);
         self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
@@ -434,12 +442,12 @@ impl Endpoint {
             }
         };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });
-        let dress = self.dress().clone();
-        if let Some(version) = dress.version {
-            headers.insert(VERSION, version);
+        let dress = self.dress.load();
+        if let Some(version) = &dress.version {
+            headers.insert(VERSION, version.clone());
         }
-        if let Some(session) = dress.session {
-            headers.insert(SESSION, session);
+        if let Some(session) = &dress.session {
+            headers.insert(SESSION, session.clone());
         }
         if let Some(request) = of.filter(|_| dress.era == Some(Era::Modern)) {
             headers.insert(METHOD, HeaderValue::from_static(request.method));
@@ -457,7 +465,7 @@ impl Endpoint {
         if status.is_success() {
             return Ok(response);
         }
-        let had_session = self.dress().session.is_some();
+        let had_session = self.dress.load().session.is_some();
         match status.as_u16() {
             status @ (401 | 403) => Err(LinkError::NeedsAuth {
                 status,

@@ -20,13 +20,14 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Value, value::RawValue};
 use tokio::{
     sync::{Notify, Semaphore, oneshot},
@@ -64,7 +65,7 @@ use crate::{
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// Log messages and warnings of one server per second; more are counted and dropped.
-pub(crate) const TALK_PER_SECOND: u32 = 100;
+pub(crate) const TALK_PER_SECOND: u16 = 100;
 
 /// The time between two events about changes of one list.
 const BETWEEN_CHANGES: Duration = Duration::from_millis(250);
@@ -171,6 +172,7 @@ struct Open {
     acknowledgements: HashMap<i64, oneshot::Sender<Vec<String>>>,
     /// By [`Shown`].
     told: [Told; 2],
+    tasks: OurTasks,
 }
 
 /// The receiving end of one connection.
@@ -186,7 +188,6 @@ pub(crate) struct Inbound {
     pub(crate) stop: CancellationToken,
     open: Mutex<Open>,
     answering: Arc<Semaphore>,
-    our_tasks: OurTasks,
     talk: Rate,
     noise: Noise,
     /// Which pages the server may ask the user to open.
@@ -222,14 +223,10 @@ impl Inbound {
     /// Receives the resources that the server agrees to when it acknowledges the subscription `id`.
     pub(crate) fn acknowledgement(&self, id: i64) -> oneshot::Receiver<Vec<String>> {
         let (tell, told) = oneshot::channel();
-        let waiting = &mut self.open().acknowledgements;
+        let waiting = &mut self.open.lock().acknowledgements;
         waiting.retain(|_, waiting| !waiting.is_closed());
         waiting.insert(id, tell);
         told
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The server as the one that asks.
@@ -252,7 +249,6 @@ impl Inbound {
             observer,
             changed: Changed::default(),
             era: OnceLock::new(),
-            our_tasks: OurTasks::new(tracker.clone(), stop.clone()),
             tracker,
             stop,
             open: Mutex::default(),
@@ -267,7 +263,7 @@ impl Inbound {
     /// Registers a request for progress and questions until the guard is dropped.
     pub(crate) fn register(self: &Arc<Self>, id: i64, request: OpenRequest) -> Registered {
         let given_up = request.given_up.clone();
-        self.open().requests.insert(id, Arc::new(request));
+        self.open.lock().requests.insert(id, Arc::new(request));
         Registered { id, inbound: self.clone(), given_up: Some(given_up) }
     }
 
@@ -341,7 +337,7 @@ impl Inbound {
         if from.is_some_and(|from| from != token) {
             return;
         }
-        let request = self.open().requests.get(&token).cloned();
+        let request = self.open.lock().requests.get(&token).cloned();
         if let Some(request) = request {
             request.clock.touch();
             if let Some(on_progress) = &request.on_progress {
@@ -374,7 +370,7 @@ impl Inbound {
             resources: Vec<String>,
         }
         let read = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
-        let waiting = read.and_then(|read| Some((self.open().acknowledgements.remove(&read.meta.id)?, read)));
+        let waiting = read.and_then(|read| Some((self.open.lock().acknowledgements.remove(&read.meta.id)?, read)));
         match waiting {
             // If the caller no longer waits, the request is dropped in a moment.
             Some((waiting, read)) => drop(waiting.send(read.notifications.resources)),
@@ -397,7 +393,7 @@ impl Inbound {
     /// Registers the subscription `id` until the guard is dropped, which reports when the server ends it.
     pub(crate) fn revocable(&self, id: i64) -> Revocable<'_> {
         let (key, revoked) = (id.to_string(), CancellationToken::new());
-        self.open().revocable.insert(key.clone(), revoked.clone());
+        self.open.lock().revocable.insert(key.clone(), revoked.clone());
         Revocable { inbound: self, key, revoked }
     }
 
@@ -411,7 +407,8 @@ impl Inbound {
         let Some(Cancelled { id }) = params.and_then(|raw| serde_json::from_str(raw.get()).ok()) else {
             return;
         };
-        if let Some(revoked) = self.open().revocable.remove(&id.to_string()) {
+        let revoked = self.open.lock().revocable.remove(&id.to_string());
+        if let Some(revoked) = revoked {
             revoked.cancel();
         }
     }
@@ -438,7 +435,7 @@ impl Inbound {
     /// never lost, whatever else the server sends.
     fn shown_changed(self: &Arc<Self>, list: Shown) {
         let first = {
-            let told = &mut self.open().told[list as usize];
+            let told = &mut self.open.lock().told[list as usize];
             let first = *told == Told::LongAgo;
             *told = if first { Told::Lately } else { Told::TooEarly };
             first
@@ -464,7 +461,7 @@ impl Inbound {
 
     /// Whether the list has changed since it was reported.
     fn is_told_late(&self, list: Shown) -> bool {
-        let told = &mut self.open().told[list as usize];
+        let told = &mut self.open.lock().told[list as usize];
         let late = *told == Told::TooEarly;
         *told = if late { Told::Lately } else { Told::LongAgo };
         late
@@ -507,19 +504,19 @@ impl Inbound {
         };
         let (outlet, inbound, withdrawn) = (outlet.clone(), question.inbound.clone(), self.stop.child_token());
         let key = serde_json::to_string(&id).unwrap_or_default();
-        self.open().revocable.insert(key.clone(), withdrawn.clone());
+        self.open.lock().revocable.insert(key.clone(), withdrawn.clone());
         self.tracker.spawn(async move {
             let _permit = permit;
             if let Some(answer) = withdrawn.run_until_cancelled(question.answer()).await {
                 respond(&outlet, &id, answer.as_ref());
             }
-            inbound.open().revocable.remove(&key);
+            inbound.open.lock().revocable.remove(&key);
         });
     }
 
     /// The request that a question most likely belongs to: the one on whose stream it came, or the latest.
     fn request_of(&self, from: Option<i64>) -> Option<Arc<OpenRequest>> {
-        let requests = &self.open().requests;
+        let requests = &self.open.lock().requests;
         match from {
             Some(id) => requests.get(&id).cloned(),
             None => requests.iter().max_by_key(|(id, _)| **id).map(|(_, request)| request.clone()),
@@ -527,7 +524,7 @@ impl Inbound {
     }
 
     fn open_requests(&self) -> Vec<Arc<OpenRequest>> {
-        self.open().requests.values().cloned().collect()
+        self.open.lock().requests.values().cloned().collect()
     }
 }
 
@@ -559,7 +556,8 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.inbound.open().requests.remove(&self.id);
+        // Dropped after the lock: it holds what callers gave.
+        let _request = self.inbound.open.lock().requests.remove(&self.id);
         if let Some(given_up) = &self.given_up {
             given_up.cancel();
         }
@@ -582,6 +580,6 @@ impl Revocable<'_> {
 
 impl Drop for Revocable<'_> {
     fn drop(&mut self) {
-        self.inbound.open().revocable.remove(&self.key);
+        self.inbound.open.lock().revocable.remove(&self.key);
     }
 }

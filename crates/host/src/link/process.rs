@@ -1,4 +1,7 @@
 //! What a connection sees of the child process behind it: its end and the last of its stderr.
+//!
+//! How the process is started, watched and ended is in `child`, which knows nothing of MCP; `supervisor` is which program
+//! watches over it.
 
 pub mod child;
 pub mod supervisor;

@@ -1,4 +1,7 @@
 //! Conditions on arguments.
+//!
+//! A condition looks at one argument of a call and matches it against a glob or a regular expression, within bounds.
+//! `number` compares numbers by their value, for a model may write one in several ways.
 
 mod number;
 

@@ -13,7 +13,6 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
@@ -38,10 +37,8 @@ struct Demo(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Tools that `grow` added.
-    grown: Mutex<Vec<String>>,
-    /// How often the tools have changed; its receivers are the listeners.
-    changes: watch::Sender<usize>,
+    /// Tools that `grow` added; its receivers are the listeners.
+    grown: watch::Sender<Vec<String>>,
     /// Subscriptions that are open.
     listening: watch::Sender<usize>,
     waiting: watch::Sender<usize>,
@@ -59,7 +56,7 @@ impl Demo {
             ("waiters", "Waits until `wait` waits", json!({})),
             ("cancellations", "How often `wait` was cancelled, once none waits any more", json!({})),
         ];
-        let grown = self.0.grown.lock().clone();
+        let grown = self.0.grown.borrow().clone();
         let grown = grown.into_iter().map(|name| tool(name, "Was added", json!({})));
         fixed.into_iter().map(|(name, what, properties)| tool(name.to_owned(), what, properties)).chain(grown).collect()
     }
@@ -105,8 +102,7 @@ impl Demo {
     async fn grow(&self, tool: &str) -> CallToolResponse {
         let mut listening = self.0.listening.subscribe();
         let _open = listening.wait_for(|open| *open > 0).await.is_ok();
-        self.0.grown.lock().push(tool.to_owned());
-        self.0.changes.send_modify(|changes| *changes += 1);
+        self.0.grown.send_modify(|grown| grown.push(tool.to_owned()));
         text(format!("grew {tool}"))
     }
 
@@ -211,12 +207,12 @@ impl ServerHandler for Demo {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.0.changes.subscribe();
+        let mut grown = self.0.grown.subscribe();
         let _counted = Counted::in_(&self.0.listening);
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
-                changed = changes.changed() => {
+                changed = grown.changed() => {
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

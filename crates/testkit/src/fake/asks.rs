@@ -77,7 +77,7 @@ async fn ask_legacy(
     method: &str,
     params: &Value,
 ) -> Result<Asked, Refusal> {
-    if request.peer.capabilities.lock().get(capability).is_none() {
+    if request.peer.capabilities.get().is_none_or(|declared| declared.get(capability).is_none()) {
         return Ok(Asked::Answered(json!({"refused": format!("the client did not declare {capability}")})));
     }
     let mut last = Value::Null;

@@ -75,7 +75,7 @@ async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
         _ => {}
     }
     let unbegun = match server.options.transport {
-        Transport::Stdio => !request.peer.initialized.load(Ordering::Relaxed),
+        Transport::Stdio => request.peer.capabilities.get().is_none(),
         // As the servers of the Python SDK are.
         Transport::Sse => !request.peer.ready.load(Ordering::Relaxed),
         Transport::Http => false,
@@ -90,12 +90,7 @@ async fn legacy(server: &Arc<Server>, request: &Request) -> Reply {
             if !uri.starts_with("fake://") {
                 return Err(Refusal::new(code::INVALID_PARAMS, "no such resource"));
             }
-            let mut subscribed = request.peer.subscribed.lock();
-            if request.method == "resources/subscribe" {
-                subscribed.insert(uri.to_owned());
-            } else {
-                subscribed.remove(uri);
-            }
+            server.subscribe(&request.peer, uri, request.method == "resources/subscribe");
             Ok(json!({}))
         }
         _ => common(server, request).await,

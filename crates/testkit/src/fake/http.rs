@@ -1,4 +1,7 @@
 //! Streamable HTTP of both eras, at `/mcp`.
+//!
+//! `exchange` reads and writes HTTP by hand. A request goes through `stumbles` (what HTTP says instead of MCP), `mirror`
+//! (headers of 2026-07-28) and `sessions` (the older era); its answer is one body (`answers`, `gzip`) or a stream (`events`).
 
 use std::collections::HashMap;
 use std::io;
@@ -45,9 +48,15 @@ const MOVED: &str = "/moved";
 #[derive(Debug)]
 struct Endpoint {
     server: Arc<Server>,
+    open: Mutex<Open>,
+}
+
+/// What outlives the requests of clients.
+#[derive(Debug)]
+struct Open {
     sessions: Sessions,
     /// Streams that were cut and wait for a GET, by their event id.
-    parked: Mutex<HashMap<String, Parked>>,
+    parked: HashMap<String, Parked>,
 }
 
 /// The rest of a stream that was cut.
@@ -60,8 +69,8 @@ struct Parked {
 /// Binds a port of 127.0.0.1 and prints it as the only line of stdout; then accepts forever.
 pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let listener = bind(server.options.port, PATH).await?;
-    let endpoint =
-        Arc::new(Endpoint { sessions: Sessions::new(&server.options.faults), server, parked: Mutex::default() });
+    let open = Open { sessions: Sessions::new(&server.options.faults), parked: HashMap::new() };
+    let endpoint = Arc::new(Endpoint { server, open: Mutex::new(open) });
     loop {
         let (stream, _) = listener.accept().await?;
         let endpoint = Arc::clone(&endpoint);
@@ -112,7 +121,8 @@ impl Endpoint {
         match wire::parse(&asked.body) {
             Incoming::Request { id, method, params } => self.request(exchange, asked, (id, method, params)).await,
             Incoming::Notification { method, params } => {
-                if let Some(session) = self.sessions.of(&asked) {
+                let session = self.open.lock().sessions.of(&asked);
+                if let Some(session) = session {
                     self.server.notice(&session.peer, &method, &params);
                 } else {
                     self.server.log.seen(json!({"method": method, "params": params}));
@@ -133,7 +143,7 @@ impl Endpoint {
         asked: Asked,
         message: (serde_json::Value, String, serde_json::Value),
     ) -> io::Result<After> {
-        let session = self.sessions.of(&asked);
+        let session = self.open.lock().sessions.of(&asked);
         let opening = message.1 == "initialize";
         let peer = match &session {
             Some(session) => Arc::clone(&session.peer),
@@ -148,10 +158,13 @@ impl Endpoint {
             if let Err(refusal) = mirror::check(&self.server, &request) {
                 return refuse(exchange, 400, &request.id, &refusal).await;
             }
-        } else if !opening && let Some(trouble) = self.sessions.trouble(&asked, session.as_deref()) {
-            return trouble.tell(exchange, &request.id).await;
+        } else if !opening {
+            let trouble = self.open.lock().sessions.trouble(&asked, session.as_deref());
+            if let Some(trouble) = trouble {
+                return trouble.tell(exchange, &request.id).await;
+            }
         }
-        let opened = (opening && request.era == Era::Legacy).then(|| self.sessions.open(peer)).flatten();
+        let opened = (opening && request.era == Era::Legacy).then(|| self.open.lock().sessions.open(peer)).flatten();
         self.answer(exchange, request, frames, opened).await
     }
 
@@ -171,7 +184,7 @@ impl Endpoint {
         if let Some(retry) = stream.resumed_after() {
             let event = format!("stream-{}", self.server.unique());
             // Before the client knows of it: it may be back at once.
-            self.parked.lock().insert(event.clone(), Parked { frames, struck: struck.clone() });
+            self.park(&event, Parked { frames, struck: struck.clone() });
             return stream.cut(exchange, &event, retry).await;
         }
         let outcome = if self.server.options.answers == Answers::Sse || events::wanted(&struck) {
@@ -210,8 +223,13 @@ impl Endpoint {
             let status = u16::try_from(status).unwrap_or(405);
             return say(exchange, status, "no standing stream here").await;
         }
-        let session = self.sessions.of(asked);
-        if let Some(trouble) = self.sessions.trouble(asked, session.as_deref()) {
+        let (session, trouble) = {
+            let sessions = &mut self.open.lock().sessions;
+            let session = sessions.of(asked);
+            let trouble = sessions.trouble(asked, session.as_deref());
+            (session, trouble)
+        };
+        if let Some(trouble) = trouble {
             return trouble.tell(exchange, &serde_json::Value::Null).await;
         }
         let (out, mut frames) = Outbox::new();
@@ -223,34 +241,39 @@ impl Endpoint {
         Ok(After::Close)
     }
 
+    fn park(&self, event: &str, rest: Parked) {
+        self.open.lock().parked.insert(event.to_owned(), rest);
+    }
+
     async fn resume(&self, exchange: &mut Exchange, stream: &events::Stream<'_>, event: &str) -> io::Result<After> {
-        let parked = self.parked.lock().remove(event);
+        let parked = self.open.lock().parked.remove(event);
         let Some(mut parked) = parked else { return say(exchange, 404, "no such stream").await };
         if parked.struck.by(Fault::SseRefusesResume) {
-            self.parked.lock().insert(event.to_owned(), parked);
+            self.park(event, parked);
             let status = self.server.options.faults.number(Fault::SseRefusesResume).unwrap_or(405);
             return say(exchange, u16::try_from(status).unwrap_or(405), "no stream is resumed here").await;
         }
         stream.open(exchange).await?;
         if parked.struck.by(Fault::SseResetLoop) {
-            self.parked.lock().insert(event.to_owned(), parked);
+            self.park(event, parked);
             return Ok(After::Reset);
         }
         if parked.struck.by(Fault::SseEmptyLoop) {
-            self.parked.lock().insert(event.to_owned(), parked);
+            self.park(event, parked);
             exchange.chunk(b"").await?;
             return Ok(After::Keep);
         }
         let outcome = stream.run(exchange, None, &mut parked.frames).await?;
         if outcome.is_none() {
-            self.parked.lock().insert(event.to_owned(), parked);
+            self.park(event, parked);
         }
         Ok(outcome.unwrap_or(After::Close))
     }
 
     async fn delete(&self, exchange: &mut Exchange, asked: &Asked) -> io::Result<After> {
         self.server.log.seen(json!({"http": "DELETE"}));
-        match self.sessions.close(asked) {
+        let closed = self.open.lock().sessions.close(asked);
+        match closed {
             _ if self.server.options.eras == Eras::Modern => say(exchange, 405, "no DELETE in this revision").await,
             true => exchange.respond(200, &[], b"").await.map(|()| After::Keep),
             false => say(exchange, 404, "no such session").await,

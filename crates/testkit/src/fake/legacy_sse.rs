@@ -1,11 +1,9 @@
 //! HTTP+SSE of 2024-11-05: `GET /sse` opens the stream of a session and says where to post; answers come on the stream.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::faults::Fault;
@@ -14,17 +12,16 @@ use super::process::Death;
 use super::server::{Peer, Server};
 use super::wire::{self, Frame, Incoming, Outbox};
 
-/// What the connections share.
+/// What the connections share. A session is a peer that listens.
 #[derive(Debug)]
 struct Endpoint {
     server: Arc<Server>,
-    sessions: Mutex<HashMap<String, (Arc<Peer>, Outbox)>>,
 }
 
 /// Binds a port and says which, as the only line of stdout; then accepts for ever.
 pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let listener = bind(server.options.port, "/sse").await?;
-    let endpoint = Arc::new(Endpoint { server, sessions: Mutex::default() });
+    let endpoint = Arc::new(Endpoint { server });
     loop {
         let (stream, _) = listener.accept().await?;
         let endpoint = Arc::clone(&endpoint);
@@ -51,8 +48,7 @@ impl Endpoint {
         let id = format!("{:x}", rand::random::<u64>());
         let (out, frames) = Outbox::new();
         let peer = Peer::new(id.clone());
-        self.server.listen(&peer, out.clone(), None);
-        self.sessions.lock().insert(id.clone(), (peer, out));
+        self.server.listen(&peer, out, None);
         exchange.respond_in_chunks(200, &[("content-type", "text/event-stream")]).await?;
         if !self.server.has(Fault::NoEndpoint) {
             let own = format!("/messages?session={id}");
@@ -60,13 +56,13 @@ impl Endpoint {
             exchange.chunk(format!("event: endpoint\ndata: {endpoint}\n\n").as_bytes()).await?;
         }
         let outcome = pump(exchange, frames).await;
-        self.sessions.lock().remove(&id);
+        self.server.leaves(&id);
         outcome.map(|()| After::Close)
     }
 
     async fn post(&self, exchange: &mut Exchange, asked: &Asked) -> io::Result<After> {
         let id = asked.query.strip_prefix("session=").unwrap_or_default();
-        let Some((peer, out)) = self.sessions.lock().get(id).cloned() else {
+        let Some((peer, out)) = self.server.listening(id) else {
             return say(exchange, 404, "no such session").await;
         };
         match wire::parse(&asked.body) {

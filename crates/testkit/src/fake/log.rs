@@ -5,19 +5,18 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 #[derive(Debug)]
 pub(crate) struct Log {
-    file: Option<Mutex<File>>,
+    file: Option<File>,
     all: bool,
 }
 
 impl Log {
     pub(crate) fn open(path: Option<&Path>, all: bool) -> std::io::Result<Self> {
         let file = match path {
-            Some(path) => Some(Mutex::new(OpenOptions::new().create(true).append(true).open(path)?)),
+            Some(path) => Some(OpenOptions::new().create(true).append(true).open(path)?),
             None => None,
         };
         Ok(Self { file, all })
@@ -41,13 +40,12 @@ impl Log {
     }
 
     fn line(&self, mut entry: Value) {
-        let Some(file) = &self.file else { return };
+        let Some(mut file) = self.file.as_ref() else { return };
         entry["pid"] = json!(std::process::id());
         entry["at_ms"] = json!(now_ms());
-        // One write for the whole line, so that the lines of several servers do not mix in one file.
+        // One write for the whole line, appended: the lines of several tasks and servers do not mix in one file.
         let line = format!("{entry}\n");
-        let mut file = file.lock();
-        if let Err(error) = file.write_all(line.as_bytes()).and_then(|()| file.flush()) {
+        if let Err(error) = file.write_all(line.as_bytes()) {
             super::complain(&format!("fake-server: log: {error}\n"));
         }
     }

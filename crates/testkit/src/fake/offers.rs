@@ -47,7 +47,7 @@ pub(crate) fn tools(server: &Server) -> Vec<Value> {
     spoil(server, &mut tools);
     let generated = (1..=server.options.tools).map(|n| simple_tool(&format!("tool_{n:04}")));
     tools.extend(generated);
-    tools.extend(server.added.lock().iter().map(|name| simple_tool(name)));
+    tools.extend(server.added().iter().map(|name| simple_tool(name)));
     tools
 }
 
@@ -95,7 +95,7 @@ fn spoil(server: &Server, tools: &mut Vec<Value>) {
     if let Some(lines) = faults.number(Fault::LongDescription) {
         named(tools, "echo", |tool| tool["description"] = json!(long("Echoes", lines)));
     }
-    if !faults.has(Fault::Later) || !server.added.lock().is_empty() {
+    if !faults.has(Fault::Later) || !server.added().is_empty() {
         turn(faults, tools);
     }
     if faults.has(Fault::DuplicateTool) {

@@ -1,8 +1,8 @@
 //! State that the transports share: peers, running requests, listeners, and questions to the client.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -28,14 +28,10 @@ pub(crate) enum Era {
 pub(crate) struct Peer {
     /// Tells its requests from those of other peers.
     pub(crate) key: String,
-    /// Legacy: what the client declared in `initialize`.
-    pub(crate) capabilities: Mutex<Value>,
-    /// Legacy: whether `initialize` came.
-    pub(crate) initialized: AtomicBool,
+    /// Legacy: what the client declared in `initialize`, once that came.
+    pub(crate) capabilities: OnceLock<Value>,
     /// Legacy: whether `notifications/initialized` came.
     pub(crate) ready: AtomicBool,
-    /// Legacy: the resources that it has subscribed to.
-    pub(crate) subscribed: Mutex<BTreeSet<String>>,
 }
 
 impl Peer {
@@ -85,15 +81,32 @@ pub(crate) struct Server {
     pub(crate) inherited: Vec<Descriptor>,
     /// Whether a client was already sent to the links of `elicit` in mode `url-error`.
     pub(crate) visited: AtomicBool,
-    /// Tools that `tools_changed` added.
-    pub(crate) added: Mutex<Vec<String>>,
-    tally: Mutex<Tally>,
-    asked: Mutex<HashMap<String, oneshot::Sender<Result<Value, Value>>>>,
-    running: Mutex<HashMap<String, AbortHandle>>,
-    listeners: Mutex<Vec<Listener>>,
-    tasks: Mutex<JoinSet<()>>,
+    state: Mutex<State>,
     next: AtomicU64,
-    next_ask: AtomicU64,
+}
+
+/// What changes while it runs.
+#[derive(Debug, Default)]
+struct State {
+    /// Tools that `tools_changed` added.
+    added: Vec<String>,
+    tally: Tally,
+    /// Questions to clients that wait for their answers, by id, and how many there were.
+    asked: HashMap<u64, oneshot::Sender<Result<Value, Value>>>,
+    asks: u64,
+    /// Requests that are being answered, by peer and id.
+    running: HashMap<String, AbortHandle>,
+    listeners: Vec<Listener>,
+    /// Legacy: the peers' keys with the resources that they have subscribed to.
+    subscribed: BTreeSet<(String, String)>,
+    tasks: JoinSet<()>,
+}
+
+impl State {
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.spawn(task)
+    }
 }
 
 impl Server {
@@ -103,14 +116,8 @@ impl Server {
             options,
             inherited,
             visited: AtomicBool::new(false),
-            added: Mutex::default(),
-            tally: Mutex::default(),
-            asked: Mutex::default(),
-            running: Mutex::default(),
-            listeners: Mutex::default(),
-            tasks: Mutex::default(),
+            state: Mutex::default(),
             next: AtomicU64::new(1),
-            next_ask: AtomicU64::new(0),
         })
     }
 
@@ -132,13 +139,12 @@ impl Server {
         headers: Vec<(String, String)>,
     ) -> Request {
         let (id, method, params) = message;
-        let seen = self.tally.lock().count(&method);
+        let seen = self.state.lock().tally.count(&method);
         let struck = self.options.faults.strike(&method, seen);
         let era = era_of(self.options.eras, &method, &params);
         if method == "initialize" {
             // Here and not in its task: the next line may be read before that task runs.
-            *peer.capabilities.lock() = params["capabilities"].clone();
-            peer.initialized.store(true, Ordering::Relaxed);
+            peer.capabilities.get_or_init(|| params["capabilities"].clone());
         }
         let mut entry = json!({"method": method, "id": id, "params": params});
         if !headers.is_empty() {
@@ -153,22 +159,20 @@ impl Server {
         let key = request.key();
         let server = Arc::clone(self);
         // Held until the handle is in its place: the task may end before this function does.
-        let mut running = self.running.lock();
-        let handle = self.spawn(async move {
+        let mut state = self.state.lock();
+        let handle = state.spawn(async move {
             tokio::time::sleep(server.options.delay).await;
             let key = request.key();
             let reply = eras::dispatch(&server, &request).await;
             lies::send(&server, &request, reply).await;
-            server.running.lock().remove(&key);
+            server.state.lock().running.remove(&key);
         });
-        running.insert(key, handle);
+        state.running.insert(key, handle);
     }
 
     /// Runs anything in a task that ends with the server.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        let mut tasks = self.tasks.lock();
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(task)
+        self.state.lock().spawn(task)
     }
 
     /// Stops a request, unless told to ignore it. `by` says how the client asked.
@@ -177,7 +181,8 @@ impl Server {
         if self.has(Fault::IgnoreCancel) {
             return;
         }
-        if let Some(handle) = self.running.lock().remove(&run_key(peer, id)) {
+        let running = self.state.lock().running.remove(&run_key(peer, id));
+        if let Some(handle) = running {
             handle.abort();
         }
         self.unlisten(peer, id);
@@ -185,7 +190,7 @@ impl Server {
 
     /// Whether the request still runs.
     pub(crate) fn runs(&self, peer: &Peer, id: &Value) -> bool {
-        self.running.lock().contains_key(&run_key(peer, id))
+        self.state.lock().running.contains_key(&run_key(peer, id))
     }
 
     /// Takes a notification of the client.
@@ -201,25 +206,31 @@ impl Server {
 
     /// Asks a legacy client something and waits for its answer, without a limit of its own.
     pub(crate) async fn ask(&self, out: &Outbox, method: &str, params: &Value) -> Result<Value, Value> {
-        // From 0, as the TypeScript SDK does: a client that takes 0 for "no id" shows itself.
-        let id = json!(self.next_ask.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
-        self.asked.lock().insert(id.to_string(), answer);
-        out.send(Frame::message(&wire::request(&id, method, params))).await;
+        let id = {
+            let state = &mut *self.state.lock();
+            // From 0, as the TypeScript SDK does: a client that takes 0 for "no id" shows itself.
+            let id = state.asks;
+            state.asks += 1;
+            state.asked.insert(id, answer);
+            id
+        };
+        out.send(Frame::message(&wire::request(&json!(id), method, params))).await;
         answered.await.unwrap_or_else(|_| Err(json!("the client is gone")))
     }
 
     /// Takes an answer of the client to something that was asked.
     pub(crate) fn answered(&self, id: &Value, body: Result<Value, Value>) {
         self.log.seen(json!({"answer": id, "refused": body.is_err()}));
-        if let Some(waiting) = self.asked.lock().remove(&id.to_string()) {
+        let waiting = id.as_u64().and_then(|id| self.state.lock().asked.remove(&id));
+        if let Some(waiting) = waiting {
             let _gave_up = waiting.send(body);
         }
     }
 
     /// Tells this outbox about changes from now on.
     pub(crate) fn listen(&self, peer: &Arc<Peer>, out: Outbox, subscription: Option<(Value, Value)>) {
-        self.listeners.lock().push(Listener { peer: Arc::clone(peer), out, subscription });
+        self.state.lock().listeners.push(Listener { peer: Arc::clone(peer), out, subscription });
     }
 
     /// Ends the subscription that this request opened.
@@ -227,12 +238,45 @@ impl Server {
         let ended = |listener: &Listener| {
             listener.peer.key == peer.key && listener.subscription.as_ref().is_some_and(|(own, _)| own == id)
         };
-        self.listeners.lock().retain(|listener| !ended(listener));
+        self.state.lock().listeners.retain(|listener| !ended(listener));
+    }
+
+    /// Where the peer of this key listens.
+    pub(crate) fn listening(&self, key: &str) -> Option<(Arc<Peer>, Outbox)> {
+        let state = self.state.lock();
+        let listener = state.listeners.iter().find(|listener| listener.peer.key == key)?;
+        Some((Arc::clone(&listener.peer), listener.out.clone()))
+    }
+
+    /// The peer of this key has left.
+    pub(crate) fn leaves(&self, key: &str) {
+        self.state.lock().listeners.retain(|listener| listener.peer.key != key);
+    }
+
+    /// Legacy: from now on the peer is told of changes of the resource, or not any more.
+    pub(crate) fn subscribe(&self, peer: &Peer, uri: &str, begins: bool) {
+        let subscription = (peer.key.clone(), uri.to_owned());
+        let subscribed = &mut self.state.lock().subscribed;
+        match begins {
+            true => subscribed.insert(subscription),
+            false => subscribed.remove(&subscription),
+        };
+    }
+
+    /// The tools that `tools_changed` added.
+    pub(crate) fn added(&self) -> Vec<String> {
+        self.state.lock().added.clone()
+    }
+
+    /// Adds a tool, and notifies all listeners that the list of tools changed.
+    pub(crate) async fn add(&self, tool: &str) {
+        self.state.lock().added.push(tool.to_owned());
+        self.tools_changed().await;
     }
 
     /// Notifies all listeners that the list of tools changed.
     pub(crate) async fn tools_changed(&self) {
-        let told = |listener: &Listener| match &listener.subscription {
+        let told = |listener: &Listener, _: &BTreeSet<_>| match &listener.subscription {
             None => true,
             Some((_, filter)) => filter["toolsListChanged"] == true,
         };
@@ -244,18 +288,24 @@ impl Server {
         let wanted = |filter: &Value| {
             filter["resourceSubscriptions"].as_array().is_some_and(|uris| uris.iter().any(|own| own == uri))
         };
-        let told = |listener: &Listener| match &listener.subscription {
-            None => listener.peer.subscribed.lock().contains(uri),
+        let told = |listener: &Listener, subscribed: &BTreeSet<_>| match &listener.subscription {
+            None => subscribed.contains(&(listener.peer.key.clone(), uri.to_owned())),
             Some((_, filter)) => wanted(filter),
         };
         self.announce("notifications/resources/updated", &json!({"uri": uri}), told).await;
     }
 
-    async fn announce(&self, method: &str, params: &Value, told: impl Fn(&Listener) -> bool) {
+    async fn announce(
+        &self,
+        method: &str,
+        params: &Value,
+        told: impl Fn(&Listener, &BTreeSet<(String, String)>) -> bool,
+    ) {
         let told: Vec<(Outbox, Value)> = {
-            let mut listeners = self.listeners.lock();
+            let State { listeners, subscribed, .. } = &mut *self.state.lock();
             listeners.retain(|listener| !listener.out.is_closed());
-            listeners.iter().filter(|listener| told(listener)).map(|listener| listener.notice(params)).collect()
+            let told = listeners.iter().filter(|listener| told(listener, subscribed));
+            told.map(|listener| listener.notice(params)).collect()
         };
         for (out, params) in told {
             out.send(Frame::message(&wire::notification(method, &params))).await;

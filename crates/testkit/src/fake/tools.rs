@@ -160,8 +160,7 @@ fn spawn(args: &Value) -> Reply {
 }
 
 async fn tools_changed(server: &Server, args: &Value) -> Reply {
-    server.added.lock().push(str_of(args, "add", "added").to_owned());
-    server.tools_changed().await;
+    server.add(str_of(args, "add", "added")).await;
     Ok(text("changed"))
 }
 

@@ -5,18 +5,18 @@
 //! when a connection needs its first request, again when the time that it named is over, and once when the server
 //! answers 401. When several requests need it at once, only one runs it.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared, WeakShared},
+};
 use http::{HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::{
     io::AsyncReadExt as _,
-    sync::Semaphore,
     time::{Instant, timeout},
 };
 use tokio_util::task::TaskTracker;
@@ -73,63 +73,80 @@ pub(super) struct Program {
     pub(super) runs: Runs,
 }
 
-/// The runs of the program so far.
-pub(super) struct Runs {
-    last: Mutex<Last>,
-    /// The request that has the permit runs it; the others take the outcome.
-    turn: Semaphore,
-}
+/// What the program printed last, and its run that is under way.
+#[derive(Default)]
+pub(super) struct Runs(Mutex<State>);
 
 #[derive(Default)]
-struct Last {
-    count: u64,
-    outcome: Option<Result<Arc<Given>, LinkError>>,
+struct State {
+    kept: Option<Arc<Given>>,
+    /// The requests that wait for it own it: when the last of them no longer waits, it ends.
+    under_way: Option<WeakShared<Run>>,
 }
 
-impl Default for Runs {
-    fn default() -> Self {
-        Self { last: Mutex::default(), turn: Semaphore::new(1) }
-    }
+type Outcome = Result<Arc<Given>, LinkError>;
+type Run = BoxFuture<'static, Outcome>;
+
+/// Where a request gets its headers.
+enum Source {
+    Kept(Arc<Given>),
+    /// From a run that another request began.
+    Joined(Shared<Run>),
+    Begun(Shared<Run>),
 }
 
 impl Runs {
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    /// `run` makes a run, which does nothing until it is awaited.
+    fn source(&self, run: impl FnOnce() -> Run) -> Source {
+        let mut state = self.0.lock();
+        if let Some(given) = state.kept.as_ref().filter(|given| given.is_fresh()) {
+            return Source::Kept(Arc::clone(given));
+        }
+        if let Some(run) = state.under_way.as_ref().and_then(WeakShared::upgrade) {
+            return Source::Joined(run);
+        }
+        let run = run().shared();
+        state.under_way = run.downgrade();
+        Source::Begun(run)
+    }
+
+    /// The run that was under way has ended.
+    fn ended(&self, outcome: &Outcome) {
+        *self.0.lock() = State { kept: outcome.as_ref().ok().cloned(), under_way: None };
     }
 }
 
 impl Program {
     /// The headers for a request to `url`.
-    pub(super) async fn headers(&self, url: &Url) -> Result<Arc<Given>, LinkError> {
-        let before = {
-            let last = self.runs.last();
-            if let Some(Ok(given)) = last.outcome.as_ref().filter(|outcome| is_fresh(outcome)) {
-                return Ok(Arc::clone(given));
-            }
-            last.count
-        };
-        let _turn = self.runs.turn.acquire().await;
-        {
-            let last = self.runs.last();
-            // A failure is shared too: no request waits ten seconds for each one before it.
-            if last.count != before
-                && let Some(outcome) = last.outcome.as_ref().filter(|outcome| outcome.is_err() || is_fresh(outcome))
-            {
-                return outcome.clone();
+    pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
+        loop {
+            let (run, is_ours) = match self.runs.source(|| self.whole_run(url.clone()).boxed()) {
+                Source::Kept(given) => return Ok(given),
+                Source::Joined(run) => (run, false),
+                Source::Begun(run) => (run, true),
+            };
+            let outcome = run.await;
+            // A failure is shared too: no request waits ten seconds for each one before it. Headers that are over
+            // already are for the request that began the run, and for no other.
+            if is_ours || outcome.as_ref().is_ok_and(|given| given.is_fresh()) || outcome.is_err() {
+                return outcome;
             }
         }
-        let outcome = self.run(url).await.map(Arc::new);
-        let mut last = self.runs.last();
-        *last = Last { count: last.count + 1, outcome: Some(outcome.clone()) };
-        outcome
+    }
+
+    /// Runs it, and keeps what it printed.
+    fn whole_run(self: &Arc<Self>, url: Url) -> impl Future<Output = Outcome> + Send + 'static {
+        let program = Arc::clone(self);
+        async move {
+            let outcome = program.run(&url).await.map(Arc::new);
+            program.runs.ended(&outcome);
+            outcome
+        }
     }
 
     /// The server did not take these: the next request gets others.
     pub(super) fn refused(&self, given: &Arc<Given>) {
-        let mut last = self.runs.last();
-        if matches!(&last.outcome, Some(Ok(kept)) if Arc::ptr_eq(kept, given)) {
-            last.outcome = None;
-        }
+        self.runs.0.lock().kept.take_if(|kept| Arc::ptr_eq(kept, given));
     }
 
     async fn run(&self, url: &Url) -> Result<Given, LinkError> {
@@ -191,10 +208,6 @@ impl Program {
             exit => Err(Failed::Why(format!("it ended with {exit}"))),
         }
     }
-}
-
-fn is_fresh(outcome: &Result<Arc<Given>, LinkError>) -> bool {
-    outcome.as_ref().is_ok_and(|given| given.is_fresh())
 }
 
 enum Failed {
@@ -261,6 +274,28 @@ mod tests {
         // A header of that name.
         assert_eq!(read(r#"{"headers":"c"}"#), Ok((vec!["headers".to_owned()], false)));
         assert_eq!(read("{}"), Ok((Vec::new(), false)));
+    }
+
+    #[test]
+    fn a_run_is_shared_for_as_long_as_a_request_waits_for_it_and_its_headers_while_they_are_fresh() {
+        let runs = Runs::default();
+        let source = || runs.source(|| futures::future::pending().boxed());
+        let (first, second) = (source(), source());
+        assert!(matches!(first, Source::Begun(_)) && matches!(second, Source::Joined(_)));
+        drop(first);
+        let third = source();
+        assert!(matches!(third, Source::Joined(_)), "the second still waits");
+        drop((second, third));
+        let fourth = source();
+        assert!(matches!(fourth, Source::Begun(_)), "no request waits for the run before");
+
+        let given = Arc::new(Given { headers: Vec::new(), until: None });
+        runs.ended(&Ok(Arc::clone(&given)));
+        assert!(matches!(source(), Source::Kept(kept) if Arc::ptr_eq(&kept, &given)));
+        runs.ended(&Ok(Arc::new(Given { headers: Vec::new(), until: Some(Instant::now()) })));
+        assert!(matches!(source(), Source::Begun(_)), "they are over");
+        runs.ended(&Err(LinkError::Stopped));
+        assert!(matches!(source(), Source::Begun(_)), "a failure is not kept");
     }
 
     #[test]

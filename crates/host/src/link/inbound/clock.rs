@@ -1,11 +1,9 @@
 //! The two clocks of a request: silence, which progress resets, and total time, which nothing resets.
 //! Both stand still while a person is being asked, for [`LONGEST_PAUSE`] in all.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until, timeout},
@@ -73,12 +71,12 @@ impl Clock {
 
     /// The server sent something: the silence starts anew.
     pub(crate) fn touch(&self) {
-        self.lock().heard = Instant::now();
+        self.state.lock().heard = Instant::now();
     }
 
     /// Stops both clocks until the guard is dropped, or until they have stood still for [`LONGEST_PAUSE`].
     pub(crate) fn pause(&self) -> Pause<'_> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.pauses == 0 {
             state.paused_at = Instant::now();
         }
@@ -91,7 +89,7 @@ impl Clock {
         loop {
             let resumed = self.resumed.notified();
             let (idle_end, total_end, rest) = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let paused = state.pauses > 0;
                 if paused {
                     state.add_up_pause();
@@ -120,10 +118,6 @@ impl Clock {
     fn error(&self, after: Duration, setting: Setting) -> LinkError {
         LinkError::TimedOut { what: self.what, after, setting }
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// While it lives, the clock stands still.
@@ -132,7 +126,7 @@ pub(crate) struct Pause<'a>(&'a Clock);
 
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.pauses -= 1;
         if state.pauses == 0 {
             state.add_up_pause();

@@ -21,12 +21,15 @@ pub(super) struct Question {
 impl Question {
     pub(super) async fn answer(self) -> Result<Value, input::Refusal> {
         if self.method.starts_with("tasks/") {
-            return self.inbound.our_tasks.serve(&self.method, &self.params).await;
+            let reply = self.inbound.open.lock().tasks.asked(&self.method, &self.params)?;
+            return reply.ready().await;
         }
         if self.params.get("task").is_some_and(Value::is_object) {
-            let tasks = self.inbound.clone();
             let ttl = self.params["task"]["ttl"].as_u64();
-            return tasks.our_tasks.start(ttl, self.ask());
+            let begun = self.inbound.open.lock().tasks.begin(ttl, &self.inbound.stop)?;
+            let tracker = self.inbound.tracker.clone();
+            tracker.spawn(begun.work.is(self.ask()));
+            return Ok(begun.answer);
         }
         self.ask().await
     }

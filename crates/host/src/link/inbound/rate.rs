@@ -1,49 +1,46 @@
 //! A bound on how often something is reported.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
 /// Allows so many per second and counts the rest.
 #[derive(Debug)]
 pub(crate) struct Rate {
-    per_second: u32,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    second: Instant,
-    said: u32,
-    dropped: u64,
+    per_second: u16,
+    born: Instant,
+    /// The present second in one word, so that it changes as a whole: when it began, in milliseconds since `born`, and,
+    /// in the lowest 16 bits, how often something was allowed in it.
+    second: AtomicU64,
+    dropped: AtomicU64,
 }
 
 impl Rate {
-    pub(crate) fn new(per_second: u32) -> Self {
-        Self { per_second, state: Mutex::new(State { second: Instant::now(), said: 0, dropped: 0 }) }
+    pub(crate) fn new(per_second: u16) -> Self {
+        Self { per_second, born: Instant::now(), second: AtomicU64::new(0), dropped: AtomicU64::new(0) }
     }
 
     /// Allows one more, and returns how many were dropped since the last one; `None` over the rate.
     pub(crate) fn allow(&self) -> Option<u64> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.second.elapsed() >= Duration::from_secs(1) {
-            state.second = Instant::now();
-            state.said = 0;
-        }
-        if state.said >= self.per_second {
-            state.dropped += 1;
+        let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
+            let (began, said) = (second >> 16, second & u64::from(u16::MAX));
+            // Another thread may have begun a second after this one looked at the clock.
+            let (began, said) = if now.saturating_sub(began) >= 1_000 { (now, 0) } else { (began, said) };
+            (said < u64::from(self.per_second)).then_some(began << 16 | (said + 1))
+        });
+        if counted.is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        state.said += 1;
-        Some(std::mem::take(&mut state.dropped))
+        Some(self.dropped.swap(0, Ordering::Relaxed))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

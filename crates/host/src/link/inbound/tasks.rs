@@ -3,13 +3,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 use crate::link::inbound::input::Refusal;
 
@@ -21,12 +21,8 @@ const POLL: Duration = Duration::from_millis(200);
 type Outcome = Option<Arc<Result<Value, Refusal>>>;
 
 /// The tasks that a server started here.
-#[derive(Debug)]
-pub(crate) struct OurTasks {
-    tracker: TaskTracker,
-    stop: CancellationToken,
-    tasks: Mutex<BTreeMap<u64, Task>>,
-}
+#[derive(Debug, Default)]
+pub(super) struct OurTasks(BTreeMap<u64, Task>);
 
 #[derive(Debug)]
 struct Task {
@@ -36,76 +32,93 @@ struct Task {
     cancel: CancellationToken,
 }
 
-impl OurTasks {
-    pub(crate) fn new(tracker: TaskTracker, stop: CancellationToken) -> Self {
-        Self { tracker, stop, tasks: Mutex::default() }
-    }
+/// A task whose work has not begun.
+pub(super) struct Begun {
+    /// To the request that started it.
+    pub(super) answer: Value,
+    pub(super) work: Work,
+}
 
-    /// Starts `work` and answers with its task.
-    pub(crate) fn start(
-        &self,
-        ttl: Option<u64>,
-        work: impl Future<Output = Result<Value, Refusal>> + Send + 'static,
-    ) -> Result<Value, Refusal> {
-        let mut tasks = self.lock();
-        if tasks.len() >= MOST_TASKS {
-            let done = tasks.iter().find(|(_, task)| task.outcome.borrow().is_some());
+/// The other end of a task: what does it.
+pub(super) struct Work {
+    tell: watch::Sender<Outcome>,
+    cancel: CancellationToken,
+}
+
+impl Work {
+    /// Does it, until it is cancelled.
+    pub(super) async fn is(self, work: impl Future<Output = Result<Value, Refusal>>) {
+        if let Some(result) = self.cancel.run_until_cancelled(work).await {
+            self.tell.send_replace(Some(Arc::new(result)));
+        }
+    }
+}
+
+/// The answer to a request about a task.
+pub(super) enum Reply {
+    Now(Value),
+    /// The result of the task of this name, once it has one.
+    Result {
+        task: String,
+        outcome: watch::Receiver<Outcome>,
+    },
+}
+
+impl Reply {
+    pub(super) async fn ready(self) -> Result<Value, Refusal> {
+        let (task, mut outcome) = match self {
+            Self::Now(answer) => return Ok(answer),
+            Self::Result { task, outcome } => (task, outcome),
+        };
+        let gone = || Refusal::new(-32602, "the task was cancelled");
+        let done = outcome.wait_for(Option::is_some).await.map_err(|_| gone())?.clone();
+        match done.as_deref() {
+            Some(Ok(result)) => Ok(related(result.clone(), &task)),
+            Some(Err(refusal)) => Err(Refusal::new(refusal.code, refusal.message.clone())),
+            None => Err(gone()),
+        }
+    }
+}
+
+impl OurTasks {
+    /// Adds a task that ends with `stop`.
+    pub(super) fn begin(&mut self, ttl: Option<u64>, stop: &CancellationToken) -> Result<Begun, Refusal> {
+        if self.0.len() >= MOST_TASKS {
+            let done = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
             let Some(done) = done.map(|(id, _)| *id) else {
                 return Err(Refusal::new(-32000, "too many tasks are waiting"));
             };
-            tasks.remove(&done);
+            self.0.remove(&done);
         }
-        let id = tasks.last_key_value().map_or(1, |(id, _)| id + 1);
+        let id = self.0.last_key_value().map_or(1, |(id, _)| id + 1);
         let (tell, outcome) = watch::channel(None);
-        let cancel = self.stop.child_token();
+        let cancel = stop.child_token();
         let task = Task { created: SystemTime::now(), ttl, outcome, cancel: cancel.clone() };
         let answer = json!({"task": task.describe(id)});
-        tasks.insert(id, task);
-        self.tracker.spawn(async move {
-            if let Some(result) = cancel.run_until_cancelled(work).await {
-                tell.send_replace(Some(Arc::new(result)));
-            }
-        });
-        Ok(answer)
+        self.0.insert(id, task);
+        Ok(Begun { answer, work: Work { tell, cancel } })
     }
 
     /// Serves `tasks/get`, `tasks/result`, `tasks/list` and `tasks/cancel`.
-    pub(crate) async fn serve(&self, method: &str, params: &Value) -> Result<Value, Refusal> {
+    pub(super) fn asked(&self, method: &str, params: &Value) -> Result<Reply, Refusal> {
         if method == "tasks/list" {
-            let tasks: Vec<_> = self.lock().iter().map(|(id, task)| task.describe(*id)).collect();
-            return Ok(json!({"tasks": tasks}));
+            let tasks: Vec<_> = self.0.iter().map(|(id, task)| task.describe(*id)).collect();
+            return Ok(Reply::Now(json!({"tasks": tasks})));
         }
-        let name = params["taskId"].as_str().unwrap_or_default().to_owned();
+        let name = params["taskId"].as_str().unwrap_or_default();
         let unknown = || Refusal::new(-32602, "unknown task");
         let id: u64 = name.strip_prefix("task-").and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
-        let (description, mut outcome) = {
-            let tasks = self.lock();
-            let task = tasks.get(&id).ok_or_else(unknown)?;
-            if method == "tasks/cancel" {
-                if task.status() != "working" {
-                    return Err(Refusal::new(-32602, "the task has already ended"));
-                }
-                task.cancel.cancel();
-            }
-            (task.describe(id), task.outcome.clone())
-        };
+        let task = self.0.get(&id).ok_or_else(unknown)?;
         match method {
-            "tasks/get" | "tasks/cancel" => Ok(description),
-            "tasks/result" => {
-                let gone = || Refusal::new(-32602, "the task was cancelled");
-                let done = outcome.wait_for(Option::is_some).await.map_err(|_| gone())?.clone();
-                match done.as_deref() {
-                    Some(Ok(result)) => Ok(related(result.clone(), &name)),
-                    Some(Err(refusal)) => Err(Refusal::new(refusal.code, refusal.message.clone())),
-                    None => Err(gone()),
-                }
+            "tasks/get" => Ok(Reply::Now(task.describe(id))),
+            "tasks/cancel" if task.status() != "working" => Err(Refusal::new(-32602, "the task has already ended")),
+            "tasks/cancel" => {
+                task.cancel.cancel();
+                Ok(Reply::Now(task.describe(id)))
             }
+            "tasks/result" => Ok(Reply::Result { task: name.to_owned(), outcome: task.outcome.clone() }),
             _ => Err(Refusal::new(-32601, "not supported")),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Task>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,11 +5,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::{link::error::LinkError, spec::ServerName};
@@ -17,27 +19,19 @@ use crate::{link::error::LinkError, spec::ServerName};
 /// Most resources of one server with subscribers.
 pub(crate) const MOST_OF_A_SERVER: usize = 1_000;
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Whether a resource has changed since its listener last took that; any number of changes is one.
+#[derive(Debug)]
+struct Mark {
+    is_set: AtomicBool,
+    /// Of the listener.
+    bell: Arc<Notify>,
 }
 
-/// The changes that one listener has not taken yet; never more than its subscriptions.
-#[derive(Debug, Default)]
-pub(crate) struct Heard {
-    pending: Mutex<BTreeSet<(ServerName, String)>>,
-    pub(crate) bell: Notify,
-}
-
-impl Heard {
-    fn mark(&self, resource: &(ServerName, String)) {
-        let is_new = locked(&self.pending).insert(resource.clone());
-        if is_new {
+impl Mark {
+    fn set(&self) {
+        if !self.is_set.swap(true, Ordering::AcqRel) {
             self.bell.notify_one();
         }
-    }
-
-    pub(crate) fn take(&self) -> Option<(ServerName, String)> {
-        locked(&self.pending).pop_first()
     }
 }
 
@@ -46,6 +40,7 @@ pub(crate) struct Interest {
     topics: Arc<Topics>,
     uri: String,
     number: u64,
+    changed: Arc<Mark>,
 }
 
 impl fmt::Debug for Interest {
@@ -55,13 +50,16 @@ impl fmt::Debug for Interest {
 }
 
 impl Interest {
-    pub(crate) fn new(
-        topics: Arc<Topics>,
-        resource: &(ServerName, String),
-        heard: &Arc<Heard>,
-    ) -> Option<(Self, watch::Receiver<Standing>)> {
-        let (number, standing) = topics.add(resource, heard)?;
-        Some((Self { topics, uri: resource.1.clone(), number }, standing))
+    /// Changes ring `bell`. `None` when the server has as many resources with listeners as it may.
+    pub(crate) fn new(topics: Arc<Topics>, uri: &str, bell: &Arc<Notify>) -> Option<(Self, watch::Receiver<Standing>)> {
+        let changed = Arc::new(Mark { is_set: AtomicBool::new(false), bell: bell.clone() });
+        let (number, standing) = topics.add(uri, &changed)?;
+        Some((Self { topics, uri: uri.to_owned(), number, changed }, standing))
+    }
+
+    /// Whether the resource has changed since the last call.
+    pub(crate) fn take_change(&self) -> bool {
+        self.changed.is_set.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -71,19 +69,29 @@ impl Drop for Interest {
     }
 }
 
-/// The topics of all servers of a host.
+/// The topics of all servers of a host. A server comes with its first listener, and stays.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(Mutex<BTreeMap<ServerName, Arc<Topics>>>);
+pub(crate) struct Watched(ArcSwap<BTreeMap<ServerName, Arc<Topics>>>);
 
 impl Watched {
     /// The topics of this server.
     pub(crate) fn of(&self, server: &ServerName) -> Arc<Topics> {
-        locked(&self.0).entry(server.clone()).or_default().clone()
+        if let Some(known) = self.0.load().get(server) {
+            return known.clone();
+        }
+        let new = Arc::<Topics>::default();
+        let before = self.0.rcu(|all| {
+            let mut all = BTreeMap::clone(all);
+            all.entry(server.clone()).or_insert_with(|| new.clone());
+            all
+        });
+        // Another thread may have come first.
+        before.get(server).cloned().unwrap_or(new)
     }
 
     /// The same, if there are subscribers.
     pub(crate) fn now(&self, server: &ServerName) -> Option<Arc<Topics>> {
-        locked(&self.0).get(server).filter(|topics| !locked(&topics.all).is_empty()).cloned()
+        self.0.load().get(server).filter(|topics| !topics.state.lock().all.is_empty()).cloned()
     }
 }
 
@@ -98,17 +106,29 @@ pub(crate) enum Standing {
 /// The resources of one server that have listeners.
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
-    all: Mutex<BTreeMap<String, Topic>>,
+    state: Mutex<State>,
     /// The wanted resources may have changed. One connection at a time waits for it.
     changed: Notify,
-    numbers: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    all: BTreeMap<String, Topic>,
+    /// How many numbers were given to topics and listeners.
+    numbers: u64,
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
 }
 
 #[derive(Debug)]
 struct Topic {
     number: u64,
-    resource: (ServerName, String),
-    listeners: BTreeMap<u64, Arc<Heard>>,
+    listeners: BTreeMap<u64, Arc<Mark>>,
     standing: watch::Sender<Standing>,
     /// The server has agreed before.
     was_heard: bool,
@@ -116,36 +136,34 @@ struct Topic {
 
 impl Topic {
     fn updated(&self) {
-        self.listeners.values().for_each(|heard| heard.mark(&self.resource));
+        self.listeners.values().for_each(|listener| listener.set());
     }
 }
 
 impl Topics {
-    fn add(&self, resource: &(ServerName, String), heard: &Arc<Heard>) -> Option<(u64, watch::Receiver<Standing>)> {
-        let mut all = locked(&self.all);
-        if !all.contains_key(&resource.1) {
-            if all.len() >= MOST_OF_A_SERVER {
+    fn add(&self, uri: &str, changed: &Arc<Mark>) -> Option<(u64, watch::Receiver<Standing>)> {
+        let mut state = self.state.lock();
+        if !state.all.contains_key(uri) {
+            if state.all.len() >= MOST_OF_A_SERVER {
                 return None;
             }
-            let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             let topic = Topic {
-                number,
-                resource: resource.clone(),
+                number: state.number(),
                 listeners: BTreeMap::new(),
                 standing: watch::Sender::new(Standing::Wanted),
                 was_heard: false,
             };
-            all.insert(resource.1.clone(), topic);
+            state.all.insert(uri.to_owned(), topic);
             self.changed.notify_one();
         }
-        let topic = all.get_mut(&resource.1)?;
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        topic.listeners.insert(number, heard.clone());
+        let number = state.number();
+        let topic = state.all.get_mut(uri)?;
+        topic.listeners.insert(number, changed.clone());
         Some((number, topic.standing.subscribe()))
     }
 
     fn remove(&self, uri: &str, number: u64) {
-        let mut all = locked(&self.all);
+        let all = &mut self.state.lock().all;
         let Some(topic) = all.get_mut(uri) else { return };
         topic.listeners.remove(&number);
         if topic.listeners.is_empty() {
@@ -156,7 +174,7 @@ impl Topics {
 
     /// All wanted resources. The number distinguishes a subscription from an earlier one to the same resource.
     pub(crate) fn wanted(&self) -> BTreeSet<(String, u64)> {
-        locked(&self.all).iter().map(|(uri, topic)| (uri.clone(), topic.number)).collect()
+        self.state.lock().all.iter().map(|(uri, topic)| (uri.clone(), topic.number)).collect()
     }
 
     /// Ends when the wanted resources may differ from the last answer of [`Self::wanted`].
@@ -166,14 +184,14 @@ impl Topics {
 
     /// The server has forgotten all subscriptions.
     pub(crate) fn forgotten(&self) {
-        for topic in locked(&self.all).values() {
+        for topic in self.state.lock().all.values() {
             topic.standing.send_replace(Standing::Wanted);
         }
     }
 
     /// The server's answer to a subscription. A renewed one counts as an update, for updates may have been missed.
     pub(crate) fn stands(&self, uri: &str, answer: Result<(), LinkError>) {
-        if let Some(topic) = locked(&self.all).get_mut(uri) {
+        if let Some(topic) = self.state.lock().all.get_mut(uri) {
             let standing = match answer {
                 Ok(()) => Standing::Agreed,
                 Err(error) => Standing::Refused(error),
@@ -193,7 +211,7 @@ impl Topics {
             let below = uri.strip_prefix(topic);
             below.is_some_and(|rest| rest.is_empty() || topic.ends_with('/') || rest.starts_with(['/', '?', '#']))
         };
-        for (_, topic) in locked(&self.all).iter().filter(|(topic, _)| is_above(topic)) {
+        for (_, topic) in self.state.lock().all.iter().filter(|(topic, _)| is_above(topic)) {
             topic.updated();
         }
     }

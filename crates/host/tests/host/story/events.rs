@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::time::timeout;
-use toolrack_host::{CallEnd, Era, Event, Host, Otherwise, Policy, ServerSpec};
+use tokio::time::{sleep, timeout};
+use toolrack_host::{CallEnd, Era, Event, Host, Otherwise, Policy, ServerSpec, mcp::Progress};
 
 use crate::{
     scripted::{Reaction, Scripted, progress, text_result, tool},
-    worlds::{call, catalog_has, events_so_far, fake, host_of, settle, status, text, world},
+    worlds::{call, catalog_has, events_so_far, fake, host_of, settle, status, text, to_call, world},
 };
 
 /// The events of calls, a word each, with the call's number.
@@ -54,6 +54,28 @@ async fn a_call_starts_reports_and_ends_in_this_order() {
         (3, "completed Failed"),
     ]);
     assert_eq!(events_so_far(&mut events, of_calls), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_flood_of_progress_the_caller_hears_all_and_a_watcher_one_in_a_tenth_of_a_second() {
+    let server = Scripted::calling(|_, _| Reaction::After(Duration::from_secs(1), text_result("done")));
+    let server = server.with_tools(["slow"].map(tool));
+    let host = host_of([("server", server.spec())]).await;
+    let mut events = host.events();
+    let (tell, heard) = std::sync::mpsc::channel();
+    let told = Arc::new(move |told: Progress| tell.send(told.progress).unwrap());
+    let flooded = host.call(to_call("server/slow", json!({})).on_progress(told));
+    let talk = async {
+        let called = server.hears_of("tools/call").await;
+        (1..=5).for_each(|step| server.say(progress(&called["params"], step)));
+        sleep(Duration::from_millis(150)).await;
+        (6..=7).for_each(|step| server.say(progress(&called["params"], step)));
+    };
+    let (answer, ()) = tokio::join!(flooded, talk);
+    answer.unwrap();
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+    let expected = [(1, "started slow"), (1, "progress 1"), (1, "progress 6"), (1, "completed Ok")];
+    assert_eq!(events_so_far(&mut events, of_calls), words(&expected));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::super::faults::{Fault, Faults};
@@ -26,14 +25,14 @@ pub(super) struct Session {
 /// All sessions of an endpoint.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    open: Mutex<HashMap<String, Arc<Session>>>,
+    open: HashMap<String, Arc<Session>>,
     required: bool,
     given: bool,
     /// Requests after which the first session is lost.
     lost_after: Option<u64>,
     /// Whether a lost session is told as 400 instead of 404.
     told_as_400: bool,
-    lost_one: AtomicBool,
+    lost_one: bool,
 }
 
 /// Why a request is not served.
@@ -65,38 +64,38 @@ impl Sessions {
     pub(super) fn new(faults: &Faults) -> Self {
         let told_as_400 = faults.has(Fault::Http400Session);
         Self {
-            open: Mutex::default(),
+            open: HashMap::new(),
             required: faults.has(Fault::SessionRequired),
             given: !faults.has(Fault::NoSession),
             lost_after: faults.number(Fault::Http404After).or(faults.number(Fault::Http400Session)),
             told_as_400,
-            lost_one: AtomicBool::new(false),
+            lost_one: false,
         }
     }
 
     /// Opens a session for this peer, unless this server has none.
-    pub(super) fn open(&self, peer: Arc<Peer>) -> Option<Arc<Session>> {
+    pub(super) fn open(&mut self, peer: Arc<Peer>) -> Option<Arc<Session>> {
         if !self.given {
             return None;
         }
         let id = format!("session-{:032x}", rand::random::<u128>());
         let session = Arc::new(Session { id: id.clone(), peer, requests: AtomicU64::new(0) });
-        self.open.lock().insert(id, Arc::clone(&session));
+        self.open.insert(id, Arc::clone(&session));
         Some(session)
     }
 
     /// The open session that a request names.
     pub(super) fn of(&self, asked: &Asked) -> Option<Arc<Session>> {
-        self.open.lock().get(asked.header(HEADER)?).cloned()
+        self.open.get(asked.header(HEADER)?).cloned()
     }
 
     /// Closes the session that a request names; whether there was one.
-    pub(super) fn close(&self, asked: &Asked) -> bool {
-        asked.header(HEADER).is_some_and(|id| self.open.lock().remove(id).is_some())
+    pub(super) fn close(&mut self, asked: &Asked) -> bool {
+        asked.header(HEADER).is_some_and(|id| self.open.remove(id).is_some())
     }
 
     /// Why this request cannot be served; it counts as one of the session's.
-    pub(super) fn trouble(&self, asked: &Asked, session: Option<&Session>) -> Option<Trouble> {
+    pub(super) fn trouble(&mut self, asked: &Asked, session: Option<&Session>) -> Option<Trouble> {
         let unknown = Trouble::Unknown { told_as_400: self.told_as_400 };
         let Some(session) = session else {
             let named = asked.header(HEADER).is_some();
@@ -106,10 +105,10 @@ impl Sessions {
         if asked.method == "GET" || session.requests.fetch_add(1, Ordering::Relaxed) < limit {
             return None;
         }
-        if self.lost_one.swap(true, Ordering::Relaxed) {
+        if std::mem::replace(&mut self.lost_one, true) {
             return None;
         }
-        self.open.lock().remove(&session.id);
+        self.open.remove(&session.id);
         Some(unknown)
     }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use crate::link::process::child::handle::{Life, gone};
 
@@ -30,33 +29,32 @@ pub type LineHook = Arc<dyn Fn(&str) + Send + Sync>;
 /// The last 64 KiB of a program's stderr. Clones share it; it can be read during and after the program's life.
 #[derive(Clone)]
 pub struct StderrTail {
-    ring: Arc<Mutex<Ring>>,
-    drained: CancellationToken,
+    ring: watch::Receiver<Ring>,
 }
 
 impl fmt::Debug for StderrTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ring = self.lock();
+        let ring = self.ring.borrow();
         f.debug_struct("StderrTail").field("total", &ring.total).field("kept", &ring.bytes.len()).finish()
     }
 }
 
 impl StderrTail {
-    pub(super) fn new() -> Self {
-        Self {
-            ring: Arc::new(Mutex::new(Ring { bytes: VecDeque::new(), total: 0 })),
-            drained: CancellationToken::new(),
-        }
+    /// An empty tail, and the end that the draining task owns and writes.
+    pub(super) fn new() -> (Written, Self) {
+        let (written, ring) = watch::channel(Ring { bytes: VecDeque::new(), total: 0 });
+        (Written(written), Self { ring })
     }
 
     /// The last `lines` lines that are not blank, oldest first, as text. They come from the program: they may hold
     /// control characters.
     #[must_use]
     pub fn tail(&self, lines: usize) -> Vec<String> {
-        let ring = self.lock();
-        let text = ring.bytes.iter().copied().collect::<Vec<u8>>();
-        let was_cut = ring.total > text.len() as u64;
-        drop(ring);
+        let (text, total) = {
+            let ring = self.ring.borrow();
+            (ring.bytes.iter().copied().collect::<Vec<u8>>(), ring.total)
+        };
+        let was_cut = total > text.len() as u64;
 
         let mut found: Vec<String> = text
             .split(|byte| *byte == b'\n')
@@ -72,7 +70,7 @@ impl StderrTail {
     /// How many bytes the program has written in all.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.lock().total
+        self.ring.borrow().total
     }
 
     /// Completes when nothing more will come.
@@ -81,20 +79,23 @@ impl StderrTail {
     /// tenths of a second, before quoting [`Self::tail`] in an error. Without a time-out it can take as long as
     /// anything that the program started is still being ended.
     pub async fn drained(&self) {
-        self.drained.cancelled().await;
+        let mut ring = self.ring.clone();
+        // It fails when the other end is dropped.
+        while ring.changed().await.is_ok() {}
     }
+}
 
+/// The end of a [`StderrTail`] that is written. Dropping it, also with the task that owns it, says that nothing more
+/// will come.
+pub(super) struct Written(watch::Sender<Ring>);
+
+impl Written {
     fn push(&self, bytes: &[u8]) {
-        let mut ring = self.lock();
-        ring.total += bytes.len() as u64;
-        let bytes = &bytes[bytes.len().saturating_sub(KEPT)..];
-        let excess = (ring.bytes.len() + bytes.len()).saturating_sub(KEPT);
-        ring.bytes.drain(..excess);
-        ring.bytes.extend(bytes);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.send_if_modified(|ring| {
+            ring.push(bytes);
+            // Readers look when they want to know; only the end wakes them.
+            false
+        });
     }
 }
 
@@ -103,18 +104,26 @@ struct Ring {
     total: u64,
 }
 
-/// Reads `stderr` to its end into `tail` and the hook.
+impl Ring {
+    fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let bytes = &bytes[bytes.len().saturating_sub(KEPT)..];
+        let excess = (self.bytes.len() + bytes.len()).saturating_sub(KEPT);
+        self.bytes.drain(..excess);
+        self.bytes.extend(bytes);
+    }
+}
+
+/// Reads `stderr` to its end into its tail and the hook.
 pub(super) async fn drain(
     mut stderr: impl AsyncRead + Unpin,
-    tail: StderrTail,
+    written: Written,
     hook: Option<LineHook>,
     mut life: watch::Receiver<Life>,
 ) {
-    // Also when the task is dropped with its runtime.
-    let _drained = tail.drained.clone().drop_guard();
     let mut lines = Lines { hook, line: Vec::new() };
     {
-        let mut reading = std::pin::pin!(read_to_end(&mut stderr, &tail, &mut lines));
+        let mut reading = std::pin::pin!(read_to_end(&mut stderr, &written, &mut lines));
         tokio::select! {
             () = &mut reading => {}
             () = gone(&mut life) => {
@@ -125,10 +134,10 @@ pub(super) async fn drain(
     lines.end();
 }
 
-async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), tail: &StderrTail, lines: &mut Lines) {
+async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), written: &Written, lines: &mut Lines) {
     let mut buffer = vec![0; 8 * 1024];
     while let Ok(length @ 1..) = stderr.read(&mut buffer).await {
-        tail.push(&buffer[..length]);
+        written.push(&buffer[..length]);
         lines.push(&buffer[..length]);
     }
 }
@@ -176,6 +185,10 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn collector() -> (LineHook, Arc<Mutex<Vec<String>>>) {
@@ -186,9 +199,9 @@ mod tests {
 
     #[test]
     fn the_tail_gives_the_last_lines_that_say_something() {
-        let tail = StderrTail::new();
-        tail.push(b"one\ntwo\r\n\n  \nthr");
-        tail.push(b"ee");
+        let (written, tail) = StderrTail::new();
+        written.push(b"one\ntwo\r\n\n  \nthr");
+        written.push(b"ee");
         assert_eq!(tail.tail(2), ["two", "three"]);
         assert_eq!(tail.tail(0), [""; 0]);
         assert_eq!(tail.tail(99), ["one", "two", "three"]);
@@ -196,28 +209,28 @@ mod tests {
 
     #[test]
     fn the_ring_keeps_the_last_bytes_and_no_half_line() {
-        let tail = StderrTail::new();
+        let (written, tail) = StderrTail::new();
         for number in 0..10_000 {
-            tail.push(format!("line {number:06}\n").as_bytes());
+            written.push(format!("line {number:06}\n").as_bytes());
         }
         let lines = tail.tail(usize::MAX);
         assert_eq!(tail.total(), 120_000);
-        assert_eq!(tail.lock().bytes.len(), KEPT);
+        assert_eq!(tail.ring.borrow().bytes.len(), KEPT);
         assert_eq!(lines.last().unwrap(), "line 009999");
         assert!(lines.iter().all(|line| line.len() == 11), "{:?}", lines.first());
     }
 
     #[test]
     fn one_endless_line_is_kept_in_part() {
-        let tail = StderrTail::new();
-        tail.push(&vec![b'x'; KEPT * 3]);
+        let (written, tail) = StderrTail::new();
+        written.push(&vec![b'x'; KEPT * 3]);
         assert_eq!(tail.tail(5), ["x".repeat(KEPT)]);
     }
 
     #[test]
     fn bytes_that_are_not_text_are_replaced() {
-        let tail = StderrTail::new();
-        tail.push(b"a\xff\xfeb\n");
+        let (written, tail) = StderrTail::new();
+        written.push(b"a\xff\xfeb\n");
         assert_eq!(tail.tail(1), ["a\u{fffd}\u{fffd}b"]);
     }
 
@@ -226,21 +239,35 @@ mod tests {
         let (hook, seen) = collector();
         let text = format!("first\r\n{}\n\nlast", "x".repeat(LINE * 3));
         let (_life, watched) = watch::channel(Life::Running);
-        drain(text.as_bytes(), StderrTail::new(), Some(hook), watched).await;
+        drain(text.as_bytes(), StderrTail::new().0, Some(hook), watched).await;
         assert_eq!(*seen.lock().unwrap(), ["first".to_owned(), "x".repeat(LINE), String::new(), "last".to_owned()]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn draining_ends_with_the_process_even_if_the_pipe_is_held_open() {
         let (mut held, pipe) = tokio::io::duplex(64);
-        let tail = StderrTail::new();
+        let (written, tail) = StderrTail::new();
         let (life, watched) = watch::channel(Life::Running);
-        let drained = drain(pipe, tail.clone(), None, watched);
+        let drained = drain(pipe, written, None, watched);
         let ended = async {
             tokio::io::AsyncWriteExt::write_all(&mut held, b"last words").await.unwrap();
             life.send_replace(Life::Gone(super::super::Exit::Code(0)));
         };
         tokio::join!(drained, ended);
         assert_eq!(tail.tail(1), ["last words"]);
+    }
+
+    #[tokio::test]
+    async fn the_tail_waits_for_the_end_of_the_draining_task_also_when_that_is_dropped() {
+        let (held, pipe) = tokio::io::duplex(64);
+        let (written, tail) = StderrTail::new();
+        let (_life, watched) = watch::channel(Life::Running);
+        written.push(b"so far");
+        let draining = drain(pipe, written, None, watched);
+        assert!(tail.drained().now_or_never().is_none(), "the pipe is open");
+        drop(draining);
+        tail.drained().await;
+        assert_eq!(tail.tail(1), ["so far"]);
+        drop(held);
     }
 }

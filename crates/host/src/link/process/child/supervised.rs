@@ -97,8 +97,8 @@ impl Start {
             }
         };
         let (life, watched) = watch::channel(Life::Running);
-        let stderr = StderrTail::new();
-        tasks.spawn(drain(streams.stderr, stderr.clone(), on_stderr, watched.clone()));
+        let (written, stderr) = StderrTail::new();
+        tasks.spawn(drain(streams.stderr, written, on_stderr, watched.clone()));
 
         let mut reports = BufReader::new(reports.take(REPORTS_LIMIT)).lines();
         let first = tokio::select! {

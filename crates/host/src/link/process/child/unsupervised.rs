@@ -44,8 +44,8 @@ pub(super) async fn spawn(
         return Err(SpawnError::ShuttingDown);
     };
     let (life, watched) = watch::channel(Life::Running);
-    let stderr = StderrTail::new();
-    tasks.spawn(drain(pipe, stderr.clone(), on_stderr, watched.clone()));
+    let (written, stderr) = StderrTail::new();
+    tasks.spawn(drain(pipe, written, on_stderr, watched.clone()));
     let killed = CancellationToken::new();
     tasks.spawn(watch_group(process, group, life, killed.clone()));
     let handle = Handle::new(group.id(), watched, Box::new(Orders { group, killed }));
