@@ -186,7 +186,7 @@ impl Inner {
 
     /// Begins `work`, which runs to its end even when no task waits for it any more: a response that is thrown away
     /// would be lost with the token in it, and a lease that is not released holds up every process until it runs out.
-    pub(crate) fn whole<T: Send + 'static>(
+    pub(crate) fn to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, AuthError>> {
