@@ -6,6 +6,7 @@ mod looked;
 mod named;
 mod sign_ins;
 mod tally;
+mod under_way;
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Instant};
 
@@ -21,15 +22,14 @@ use toolrack_store::{Approval, Store, StoreError};
 pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
 pub(crate) use self::{
     edits::{Change, EditFailed},
-    named::{NotBegun, Running},
+    named::NotBegun,
     sign_ins::{SigningIn, Unpasted},
     tally::{Recent, Tally},
+    under_way::{Running, UnderWay, Work},
 };
 use self::{
     keeper::{Keeper, Order},
     looked::Looked,
-    named::Named,
-    sign_ins::Begun,
 };
 use crate::{event_log::EventLog, questions::Questions};
 
@@ -116,14 +116,9 @@ pub(crate) struct World {
     pub(crate) looked: Looked,
     pub(crate) models: Models,
     sign_ins: SignIns,
-    /// Sign-ins under way.
-    begun: Begun,
     /// Tasks that run beside requests.
     tasks: TaskTracker,
-    /// Calls that can be cancelled by name.
-    pub(crate) calls: Named,
-    /// Turns that can be cancelled by name.
-    pub(crate) turns: Named,
+    pub(crate) under_way: UnderWay,
     pub(crate) began: Instant,
     /// Ends everything long-running.
     pub(crate) ending: CancellationToken,
@@ -160,7 +155,7 @@ impl World {
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
-        let events = host.events();
+        let (events, counts) = (host.events(), tally::Counts::default());
         let approvals = approvals(store.as_ref()).await;
         let loaded = match &approvals {
             Ok(approvals) => keeper::load(&request, approvals.clone(), None).await,
@@ -176,14 +171,12 @@ impl World {
             secrets,
             questions,
             log,
-            tally: Tally::default(),
+            tally: Tally::of(&counts),
             looked: Looked::default(),
             models,
             sign_ins,
-            begun: Begun::default(),
             tasks: tasks.clone(),
-            calls: Named::default(),
-            turns: Named::default(),
+            under_way: UnderWay::default(),
             began: Instant::now(),
             ending,
             loaded: ArcSwap::from_pointee(loaded),
@@ -192,7 +185,7 @@ impl World {
             held: ArcSwap::default(),
             orders,
         });
-        tasks.spawn(tally::listen(Arc::clone(&world), events));
+        tasks.spawn(tally::listen(Arc::clone(&world), events, counts));
         let keeper = Keeper::new(Arc::clone(&world), inbox, before_applying);
         tasks.spawn(keeper.run());
         world

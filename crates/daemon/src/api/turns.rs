@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 use super::{ApiError, Body, Path, State, calls::event, cancelled};
 use crate::{
     event_log::conceal,
-    world::{ChosenModel, NoModel, Running, World, discovery_name},
+    world::{ChosenModel, NoModel, Running, Work, World, discovery_name},
 };
 
 /// Events that wait for a slow reader before text is joined for it.
@@ -61,7 +61,7 @@ pub(super) async fn begin(
     Extract(world): State,
     Body(new): Body<NewTurn>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
-    let running = world.turns.begin(new.id.clone())?;
+    let running = world.under_way.begin(Work::Turn, new.id.clone())?;
     let chosen =
         (world.models)(new.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
             let error = ApiError::new(StatusCode::CONFLICT, code, message);
@@ -89,7 +89,7 @@ pub(super) async fn begin(
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
-    cancelled(world.turns.cancel(&id))
+    cancelled(world.under_way.cancel(Work::Turn, &id))
 }
 
 /// Opens the conversation once no other turn works on it: calls of a turn that is under way would look interrupted.

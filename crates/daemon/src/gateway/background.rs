@@ -37,10 +37,7 @@ pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
             Some(Ok(event)) => heard(&gateway, event, &mut version),
             Some(Err(RecvError::Lagged(_))) => missed(&gateway, &mut version),
             Some(Err(RecvError::Closed)) => return,
-            None => {
-                gateway.sessions.sweep();
-                gateway.parked.sweep();
-            }
+            None => gateway.memory.sweep(),
         }
     }
 }

@@ -101,7 +101,7 @@ impl Exchange {
                     Some(Step::Ended(outcome)) => {
                         let cacheable = later.cacheable;
                         self.work = Work::Over;
-                        Some(Out::Answer(outcome.map(|it| self.gateway.dressed(self.caller.era, it, cacheable))))
+                        Some(Out::Answer(outcome.map(|it| self.gateway.completed(self.caller.era, it, cacheable))))
                     }
                     None => {
                         self.work = Work::Over;
@@ -163,8 +163,8 @@ impl Exchange {
             next = later.call.said();
         }
         let waiting = Waiting { call: later.call, questions, origin: later.origin };
-        let parked = self.gateway.0.parked.park(waiting);
-        Some(Out::Answer(parked.map(|result| self.gateway.dressed(Era::Modern, result, false))))
+        let parked = self.gateway.0.memory.park(waiting);
+        Some(Out::Answer(parked.map(|result| self.gateway.completed(Era::Modern, result, false))))
     }
 
     async fn heard(&mut self) -> Out {
@@ -185,7 +185,7 @@ impl Exchange {
             };
             let Some(heard) = heard else {
                 let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
-                let result = self.gateway.dressed(Era::Modern, subscription.into(), false);
+                let result = self.gateway.completed(Era::Modern, subscription.into(), false);
                 self.work = Work::Over;
                 return Out::Answer(Ok(result));
             };

@@ -195,7 +195,7 @@ impl Post<'_> {
         let view = gateway.views.of(self.query)?;
         let session = Session::new(view, gateway.news.subscribe(), &gateway.options.bounds);
         let result = self.gateway.greet(&session, params)?;
-        gateway.sessions.insert(session.clone())?;
+        gateway.memory.begin(session.clone())?;
         let mut response = json_response(StatusCode::OK, message::response(id, &result));
         if let Ok(mut value) = HeaderValue::from_str(&session.id) {
             value.set_sensitive(true);
@@ -216,7 +216,7 @@ fn session(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<Arc<Session>
         Refusal::invalid_request("there is no such session: it has ended, begin anew with initialize")
             .status(StatusCode::NOT_FOUND)
     };
-    gateway.0.sessions.get(id).map(Some).ok_or_else(unknown)
+    gateway.0.memory.session(id).map(Some).ok_or_else(unknown)
 }
 
 /// Handles a notification of a client of the older era.
@@ -296,7 +296,7 @@ async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
     let end = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;
         let Some(session) = session(&gateway, headers)? else { return Err(no_session()) };
-        gateway.0.sessions.remove(&session.id);
+        gateway.0.memory.end(&session.id);
         Ok(empty(StatusCode::OK))
     };
     end().unwrap_or_else(|refused| refused.response(&gateway))

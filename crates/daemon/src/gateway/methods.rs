@@ -187,10 +187,10 @@ impl Gateway {
     }
 
     /// A result as a client of this era wants it.
-    pub(super) fn dressed(&self, era: Era, result: Bytes, cacheable: bool) -> Bytes {
+    pub(super) fn completed(&self, era: Era, result: Bytes, cacheable: bool) -> Bytes {
         match era {
             Era::Legacy => result,
-            Era::Modern => tools::dress(result, cacheable, &self.0.identity),
+            Era::Modern => tools::complete(result, cacheable, &self.0.identity),
         }
     }
 
@@ -213,7 +213,7 @@ impl Gateway {
         if let Some(instructions) = &self.0.options.instructions {
             result["instructions"] = json!(instructions);
         }
-        self.dressed(Era::Modern, result.to_string().into(), true)
+        self.completed(Era::Modern, result.to_string().into(), true)
     }
 
     /// The result of `initialize`.
@@ -232,8 +232,8 @@ impl Gateway {
     fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
         let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
-        let dress = |result: Bytes| self.dressed(caller.era, result, true);
-        Ok(tools::list(&catalog, &caller.view, caller.era, (after, page), dress))
+        let complete = |result: Bytes| self.completed(caller.era, result, true);
+        Ok(tools::list(&catalog, &caller.view, caller.era, (after, page), complete))
     }
 
     async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
@@ -252,7 +252,7 @@ impl Gateway {
         if let Some(next) = next {
             result["nextCursor"] = json!(next);
         }
-        Ok(self.dressed(caller.era, result.to_string().into(), true))
+        Ok(self.completed(caller.era, result.to_string().into(), true))
     }
 
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
@@ -274,7 +274,7 @@ impl Gateway {
         params.insert("ref".into(), json!({"type": of["type"], key: entry.theirs}));
         let result = self.0.host.relay(entry.server.as_str(), Relay::completion(params)).await;
         let result = result.map_err(|error| Refusal::of(error, caller.era))?;
-        Ok(self.dressed(caller.era, result, false))
+        Ok(self.completed(caller.era, result, false))
     }
 
     /// Begins a call, or resumes the one that its client has answers for.
@@ -286,7 +286,7 @@ impl Gateway {
         let progress_token = again.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
         let call = match &again.request_state {
             Some(state) if caller.era == Era::Modern => {
-                let mut waiting = self.0.parked.resume(state, &origin)?;
+                let mut waiting = self.0.memory.resume(state, &origin)?;
                 for (key, answer) in again.input_responses.unwrap_or_default() {
                     // Answers to no open question are ignored. A question whose answer does not fit it is asked again.
                     let is_answer = |question: &mut Question| relay::is_answer(question.method, &answer);
@@ -297,7 +297,7 @@ impl Gateway {
                     }
                 }
                 if !waiting.questions.is_empty() {
-                    return self.0.parked.park(waiting).map(Reply::Now);
+                    return self.0.memory.park(waiting).map(Reply::Now);
                 }
                 waiting.call
             }

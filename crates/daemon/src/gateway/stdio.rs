@@ -130,7 +130,7 @@ impl Connection<'_> {
             return;
         }
         for news in heard.iter().filter(|news| news.concerns(&self.session.view)) {
-            if let Some(message) = self.session.told(news) {
+            if let Some(message) = self.session.notification(news) {
                 self.say(message).await;
             }
         }
