@@ -32,9 +32,10 @@ use toolrack_host::text::for_line;
 use crate::{
     dialect,
     document::{Document, Kind},
-    entry::{Report, closest, decode},
+    entry::{Report, decode},
     node::{Member, Node},
     problem::Problem,
+    suggest::misspelt,
     trust::hash,
 };
 
@@ -272,7 +273,7 @@ fn missing(file: &dyn File, name: &str) -> EditError {
     EditError::Missing {
         name: name.to_owned(),
         path: file.path(),
-        near: closest(name, names.iter().map(String::as_str)).map(str::to_owned),
+        near: misspelt(name, names.iter().map(String::as_str)).map(str::to_owned),
     }
 }
 

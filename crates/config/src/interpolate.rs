@@ -16,10 +16,11 @@ use std::{
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
 
 use futures::future::BoxFuture;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use toolrack_host::{
@@ -206,11 +207,11 @@ impl Interpolate {
     }
 
     fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     fn change(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 
     /// A copy with other variables, and with no secrets to conceal yet.

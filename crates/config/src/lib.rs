@@ -54,6 +54,7 @@ mod redact;
 mod rows;
 pub mod schema;
 mod settings;
+mod suggest;
 pub mod trust;
 mod watch;
 
@@ -67,4 +68,5 @@ pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::{redact, show};
 pub use settings::{Audit, KeepSessions, Refresh, Role, ServeSettings, Settings, ToolSettings};
+pub use suggest::closest;
 pub use watch::{Watch, WatchError};

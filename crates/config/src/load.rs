@@ -22,7 +22,7 @@ use toolrack_host::{
 use crate::{
     dialect::{self, Agent},
     document::{Document, Kind},
-    entry::{Decoded, Report, closest, decode},
+    entry::{Decoded, Report, decode},
     interpolate::Unset,
     model::CheckName,
     node::{Member, Node},
@@ -30,6 +30,7 @@ use crate::{
     problem::Problem,
     redact::redact,
     settings::{Role, Section, Settings, Wanted},
+    suggest::misspelt,
     trust::{Candidate, Ledger, agreement, hash},
 };
 use agreed::{hash_unswitched, proposed, show_switched};
@@ -582,7 +583,7 @@ fn unknown_agent(chosen: &str, known: &[String]) -> Option<Problem> {
     }
     let problem = Problem::error(format!("no agent is called `{chosen}`"));
     let list = || known.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
-    Some(problem.hint(match closest(chosen, known.iter().map(String::as_str)) {
+    Some(problem.hint(match misspelt(chosen, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`? There are {}", list()),
         None if known.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
         None => format!("there are {}", list()),

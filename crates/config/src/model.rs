@@ -7,12 +7,12 @@ use toolrack_host::Wire;
 
 use crate::{
     document::Document,
-    entry::closest,
     mask::{self, literal},
     node::{Node, Value},
     placeholder::{self, Piece},
     problem::Problem,
     rows::{self, MODEL, PRICE},
+    suggest::misspelt,
 };
 
 /// Checks whether a text names a model, and if not, says why: only the code that talks to providers knows. The flag
@@ -244,7 +244,7 @@ impl Table<'_> {
         };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", self.place, member.name);
-            let hint = match closest(&member.name, table.keys()) {
+            let hint = match misspelt(&member.name, table.keys()) {
                 Some(near) => format!("did you mean `{}.{near}`?", self.place),
                 None => format!("there are {}", table.keys().join(", ")),
             };

@@ -11,12 +11,12 @@ use toolrack_host::{PinMode, Policy, egress::EgressRules, text};
 use crate::{
     dialect,
     document::Document,
-    entry::closest,
     interpolate::Unset,
     model::{CheckName, ModelChoice},
     node::{Member, Node, Value},
     problem::Problem,
     rows::{AGENT, AUDIT, DEFAULTS, EGRESS, SERVE, SESSIONS, TOOLRACK, TOOLS, Table},
+    suggest::misspelt,
 };
 
 pub use audit::Audit;
@@ -284,7 +284,7 @@ fn unknown(document: &Document, member: &Member, table: &Table, place: &str) -> 
     if table.row(&member.name).is_some() {
         return None;
     }
-    let hint = match closest(&member.name, table.keys()) {
+    let hint = match misspelt(&member.name, table.keys()) {
         Some(near) => format!("did you mean `{place}{near}`?"),
         None => "it is ignored, and kept when the file is edited".to_owned(),
     };

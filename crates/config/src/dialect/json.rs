@@ -8,9 +8,10 @@ use serde_json::Number;
 use super::{Servers, lower_first, not_an_object};
 use crate::{
     document::Document,
-    entry::{closest, looks_like_server},
+    entry::looks_like_server,
     node::{Member, Node, Value},
     problem::Problem,
+    suggest::misspelt,
 };
 
 /// The keys under which servers stand, most common first.
@@ -215,7 +216,7 @@ fn nothing_found(document: &Document, root: &Node) -> Option<Problem> {
     let near = root
         .members()?
         .iter()
-        .find(|member| closest(&member.name, ["mcpServers", "servers"]).is_some() || member.name == "mcp_servers");
+        .find(|member| misspelt(&member.name, ["mcpServers", "servers"]).is_some() || member.name == "mcp_servers");
     Some(match near {
         Some(near) => document
             .locate(problem.hint(format!("`{}` should probably be `mcpServers`", near.name)), near.name_at.clone()),

@@ -10,10 +10,10 @@ use toolrack_host::{
 use crate::{
     dialect,
     document::Document,
-    entry::closest,
     node::{Member, Node, Value},
     problem::Problem,
     rows::{POLICY, RULE, Table},
+    suggest::misspelt,
 };
 
 /// Rules that one file may have, each pattern counted.
@@ -133,7 +133,7 @@ impl Reader<'_> {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
             let field = format!("{place}{}", member.name);
-            let message = match closest(&member.name, table.keys()) {
+            let message = match misspelt(&member.name, table.keys()) {
                 Some(near) => format!("`policy.{field}` is not a known key: did you mean `{near}`?"),
                 None => format!("`policy.{field}` is not a known key"),
             };
