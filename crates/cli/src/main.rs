@@ -32,7 +32,6 @@ mod run;
 mod screen;
 mod secrets;
 mod stop;
-mod suggest;
 mod tokens;
 mod traces;
 mod verbs;

@@ -4,12 +4,10 @@ mod find;
 
 use futures::future::join_all;
 use toolrack_agent::{Conceal, Message, Role};
+use toolrack_config::closest;
 use toolrack_host::{Content, Host, ServerName, text};
 
-use crate::{
-    error::{Exit, Failure},
-    suggest,
-};
+use crate::error::{Exit, Failure};
 use find::Mention;
 
 /// Resources that one text may name. Each is bounded; all together are bounded by this.
@@ -69,7 +67,7 @@ impl Sources<'_> {
 
     fn no_such_server(&self, mention: &Mention) -> Failure {
         let server = text::for_line(&mention.server);
-        let hint = match suggest::closest(&server, self.servers.iter().map(ServerName::as_str)) {
+        let hint = match closest(&server, self.servers.iter().map(ServerName::as_str)) {
             Some(meant) => format!("did you mean @{meant}:…? A ` before the @ says that no resource is meant"),
             None => "a ` before the @ says that no resource is meant".to_owned(),
         };

@@ -8,7 +8,7 @@ use clap::{
 };
 use inquire::{InquireError, MultiSelect};
 use toolrack_config::{
-    Loaded, Scope as Layer,
+    Loaded, Scope as Layer, closest,
     edit::{self, Options},
     import::{self, Client, Found, Offer},
     project_root,
@@ -18,7 +18,6 @@ use super::edits;
 use crate::{
     args::{Scope, Write},
     error::{Exit, Failure},
-    suggest,
     verbs::input,
     wire::World,
 };
@@ -166,7 +165,7 @@ fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
     let mut offers = found.offers.iter().filter(|offer| offer.name == name);
     let Some(offer) = offers.next() else {
         let known = found.offers.iter().map(|offer| offer.name.as_str());
-        let hint = match suggest::closest(name, known) {
+        let hint = match closest(name, known) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => "`toolrack import` shows what there is".to_owned(),
         };

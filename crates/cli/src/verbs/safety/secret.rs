@@ -9,12 +9,11 @@ use std::{collections::BTreeMap, io::IsTerminal};
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
-use toolrack_config::{Loaded, is_secret_word, secrets_in};
+use toolrack_config::{Loaded, closest, is_secret_word, secrets_in};
 
 use crate::{
     error::{Exit, Failure, with_causes},
     secrets::{SecretsError, Source, Stored, VARIABLE},
-    suggest,
     verbs::input,
     wire::World,
 };
@@ -153,7 +152,7 @@ async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure>
     let name = args.name.as_str();
     if !world.stored().remove(name).await.map_err(|error| failed(&error))? {
         let names = world.stored().names().await.map_err(|error| failed(&error))?;
-        let hint = match suggest::closest(name, names.iter().map(String::as_str)) {
+        let hint = match closest(name, names.iter().map(String::as_str)) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => "`toolrack secret list` shows all".to_owned(),
         };

@@ -5,12 +5,12 @@ mod export;
 pub(crate) mod render;
 
 use serde::Serialize;
+use toolrack_config::closest;
 use toolrack_store::{Session, SessionQuery, StoreError, transcript::Said};
 
 use crate::{
     error::{Exit, Failure, with_causes},
     render::count,
-    suggest,
     wire::World,
 };
 use args::{
@@ -97,10 +97,10 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
         // As much of each id as was typed.
         let starts = newest.iter().map(|session| session.id.to_string());
         let starts: Vec<_> = starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
-        let near = suggest::closest(typed, starts.iter().map(String::as_str));
+        let near = closest(typed, starts.iter().map(String::as_str));
         let by_id = near.and_then(|near| starts.iter().position(|start| start == near));
         let by_title = || {
-            let near = suggest::closest(typed, newest.iter().map(|session| session.title.as_str()))?;
+            let near = closest(typed, newest.iter().map(|session| session.title.as_str()))?;
             newest.iter().position(|session| session.title == near)
         };
         by_id.or_else(by_title).and_then(|at| newest.get(at))

@@ -1,12 +1,10 @@
 //! Commands that begin with a slash: they are for the program, and not for the model.
 
+use toolrack_config::closest;
 use toolrack_host::{Pattern, ServerName, text};
 
 use super::prompt::Meant;
-use crate::{
-    error::{Exit, Failure},
-    suggest,
-};
+use crate::error::{Exit, Failure};
 
 /// A command, as `/help` shows it.
 #[derive(Debug)]
@@ -105,7 +103,7 @@ fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>
         return None;
     }
     let server = text::for_line(server);
-    let hint = match suggest::closest(&server, servers.iter().map(ServerName::as_str)) {
+    let hint = match closest(&server, servers.iter().map(ServerName::as_str)) {
         Some(meant) => format!("did you mean /{meant}:{}?", text::for_line(rest)),
         None => "/mcp shows the servers".to_owned(),
     };
@@ -118,7 +116,7 @@ fn command(name: &str, rest: &str) -> Result<Command, Failure> {
     // Its names in other programs.
     let name = if ["exit", "q", "bye"].contains(&&*name) { "quit".to_owned() } else { name };
     let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
-        let meant = suggest::closest(&name, COMMANDS.iter().map(|known| known.name));
+        let meant = closest(&name, COMMANDS.iter().map(|known| known.name));
         let hint = meant.map_or("/help shows all commands".to_owned(), |meant| format!("did you mean /{meant}?"));
         return Err(Failure::usage(format!("there is no command /{name}")).hint(hint));
     };

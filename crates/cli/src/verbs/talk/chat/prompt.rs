@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use toolrack_agent::{Conceal, Message, Role};
+use toolrack_config::closest;
 use toolrack_host::{
     Content, Host,
     mcp::{Prompt, PromptArgument, PromptMessage},
@@ -14,7 +15,6 @@ use crate::{
     arguments,
     error::{Exit, Failure},
     mention::as_data,
-    suggest,
     verbs::offers::prompts::render,
 };
 
@@ -104,7 +104,7 @@ impl Chat<'_> {
 fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
     known.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
         let shown = text::for_line(name);
-        let hint = match suggest::closest(name, known.iter().map(|prompt| &*prompt.name)) {
+        let hint = match closest(name, known.iter().map(|prompt| &*prompt.name)) {
             Some(meant) => format!("did you mean /{server}:{}?", text::for_line(meant)),
             None => "/prompts shows all prompts".to_owned(),
         };
@@ -120,7 +120,7 @@ fn check(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failur
     match given.keys().find(|name| !names().any(|known| known == *name)) {
         None => Ok(()),
         Some(name) => {
-            let hint = match suggest::closest(name, names()) {
+            let hint = match closest(name, names()) {
                 Some(meant) => format!("did you mean `{}`?", text::for_line(meant)),
                 None if prompt.arguments.is_empty() => "it takes none".to_owned(),
                 None => format!("it takes {}", text::for_line(&names().collect::<Vec<_>>().join(", "))),
