@@ -311,9 +311,9 @@ mod tests {
         let admitted = async { keeper.admit(Door::Commands, listener.accept().await.unwrap().0).await.unwrap() };
         let (mut inside, visitor) = tokio::join!(admitted, enter(data.path(), Door::Commands));
         visitor.unwrap().write_all(b"hello").await.unwrap();
-        let mut said = String::new();
-        inside.read_to_string(&mut said).await.unwrap();
-        assert_eq!(said, "hello");
+        let mut received = String::new();
+        inside.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "hello");
         // A proof for one door proves nothing at the other.
         let other = async { keeper.admit(Door::Clients, listener.accept().await.unwrap().0).await };
         let (admitted, visitor) = tokio::join!(other, enter(data.path(), Door::Commands));
@@ -350,20 +350,20 @@ mod tests {
             let mut visitor = listener.accept().await.unwrap().0;
             let number = [7; 32];
             visitor.write_all(&number).await.unwrap();
-            let mut said = [0; 64];
-            visitor.read_exact(&mut said).await.unwrap();
-            assert!(!said.windows(32).any(|part| part == key.0), "the key itself was sent");
+            let mut received = [0; 64];
+            visitor.read_exact(&mut received).await.unwrap();
+            assert!(!received.windows(32).any(|part| part == key.0), "the key itself was sent");
             // The visitor's own proof, sent back.
-            visitor.write_all(&said[32..]).await.unwrap();
-            said
+            visitor.write_all(&received[32..]).await.unwrap();
+            received
         };
-        let (said, visitor) = tokio::join!(impostor, enter(data.path(), Door::Commands));
+        let (received, visitor) = tokio::join!(impostor, enter(data.path(), Door::Commands));
         assert_eq!(visitor.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         let (mut again, here) = UnixStream::pair().unwrap();
         let replayed = async {
             let mut number = [0; 32];
             again.read_exact(&mut number).await.unwrap();
-            again.write_all(&said).await.unwrap();
+            again.write_all(&received).await.unwrap();
         };
         let (admitted, ()) = tokio::join!(real.admit(Door::Commands, here), replayed);
         assert!(admitted.is_none(), "an old proof was taken");

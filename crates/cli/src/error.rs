@@ -170,7 +170,7 @@ impl Failure {
 
 /// The JSON-RPC error of the server, if there is one.
 fn rpc(error: &CallError) -> Option<Box<Rpc>> {
-    let said = match error {
+    let rpc = match error {
         CallError::Remote { error, .. } | CallError::Link { error: LinkError::Rpc(error), .. } => error,
         CallError::NotReady { error: Some(error), .. } => match &**error {
             LinkError::Rpc(error) => error,
@@ -178,7 +178,7 @@ fn rpc(error: &CallError) -> Option<Box<Rpc>> {
         },
         _ => return None,
     };
-    Some(Box::new(Rpc { code: said.code, data: said.data.clone() }))
+    Some(Box::new(Rpc { code: rpc.code, data: rpc.data.clone() }))
 }
 
 /// How to release `tool` from quarantine.

@@ -128,8 +128,8 @@ impl Screen {
     }
 
     /// How many bytes of a text that goes on can be printed now without cutting a secret.
-    pub(crate) fn whole(&self, text: &str) -> usize {
-        self.secrets.get().map_or(text.len(), |secrets| secrets.whole(text))
+    pub(crate) fn safe_len(&self, text: &str) -> usize {
+        self.secrets.get().map_or(text.len(), |secrets| secrets.safe_len(text))
     }
 
     /// How pages are to look on the terminal as wide as it is now.

@@ -167,8 +167,8 @@ impl Interpolate {
     /// How many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now: no secret
     /// crosses that point, whatever comes next.
     #[must_use]
-    pub fn whole(&self, text: &str) -> usize {
-        self.state().known.whole(text)
+    pub fn safe_len(&self, text: &str) -> usize {
+        self.state().known.safe_len(text)
     }
 
     /// Resolves a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. With
@@ -453,7 +453,7 @@ impl Interpolate {
         Ok(url)
     }
 
-    async fn dress(&self, server: &ServerName, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
+    async fn headers_for(&self, server: &ServerName, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
         let values = self.values(Some(server), spec.headers.values().map(String::as_str)).await;
         let headers = spec
             .headers
@@ -485,7 +485,7 @@ impl Resolver for Interpolate {
         server: &'a ServerName,
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
-        Box::pin(self.dress(server, spec))
+        Box::pin(self.headers_for(server, spec))
     }
 
     fn given(&self, server: &ServerName, secrets: Vec<String>) {
@@ -788,7 +788,7 @@ mod tests {
             ("in two wor", 3),
             ("日本語", 9),
         ] {
-            assert_eq!(known.whole(text), whole, "{text}");
+            assert_eq!(known.safe_len(text), whole, "{text}");
         }
     }
 
@@ -878,8 +878,8 @@ mod tests {
             assert_eq!(known.conceal(&once), r#""dXNlcjp***.""#);
             assert_eq!(known.conceal(&twice), r#""[\"dXNlcjp***.\"]""#);
         }
-        assert_eq!(known.whole("so dXNlcjpjYW5hcnkt\n"), "so dXNlcjp".len(), "the rest may follow on the next line");
-        assert_eq!(known.whole("two\nlines\n"), "two\nlines\n".len());
+        assert_eq!(known.safe_len("so dXNlcjpjYW5hcnkt\n"), "so dXNlcjp".len(), "the rest may follow on the next line");
+        assert_eq!(known.safe_len("two\nlines\n"), "two\nlines\n".len());
     }
 
     proptest! {
@@ -890,7 +890,7 @@ mod tests {
             let (mut held, mut shown) = (String::new(), String::new());
             for piece in &pieces {
                 held.push_str(piece);
-                let whole: String = held.drain(..known.whole(&held)).collect();
+                let whole: String = held.drain(..known.safe_len(&held)).collect();
                 shown.push_str(&known.conceal(&whole));
             }
             shown.push_str(&known.conceal(&held));
@@ -919,7 +919,7 @@ mod tests {
                 let (piece, rest) = left.split_at(left.ceil_char_boundary(*sizes.next().unwrap()));
                 held.push_str(piece);
                 left = rest;
-                let ready: String = held.drain(..known.whole(&held)).collect();
+                let ready: String = held.drain(..known.safe_len(&held)).collect();
                 shown.push_str(&known.conceal(&ready));
             }
             shown.push_str(&known.conceal(&held));

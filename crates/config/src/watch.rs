@@ -109,7 +109,7 @@ fn look(mut followed: Followed, inbox: &Receiver<Order>, pause: Duration, change
         let is_told = match inbox.recv_timeout(pause) {
             Ok(Order::Look) => match followed.settle(inbox) {
                 Ok(()) => true,
-                Err(Gone) => return,
+                Err(WatchDropped) => return,
             },
             Ok(Order::Follow(files, _done)) => {
                 followed.follow(files);
@@ -126,7 +126,7 @@ fn look(mut followed: Followed, inbox: &Receiver<Order>, pause: Duration, change
 }
 
 /// The watch was dropped.
-struct Gone;
+struct WatchDropped;
 
 /// The paths whose events count: the folders may hold other files, such as a database.
 #[derive(Default)]
@@ -144,30 +144,30 @@ impl Counted {
 struct Followed {
     watcher: RecommendedWatcher,
     counted: Arc<Counted>,
-    files: BTreeMap<PathBuf, Print>,
+    files: BTreeMap<PathBuf, Fingerprint>,
     /// The folders that are watched, as they were then.
-    folders: BTreeMap<PathBuf, Print>,
+    folders: BTreeMap<PathBuf, Fingerprint>,
 }
 
 impl Followed {
     fn follow(&mut self, files: Vec<PathBuf>) {
         let mut before = std::mem::take(&mut self.files);
         for file in files {
-            let print = before.remove(&file).unwrap_or_else(|| Print::of(&file));
+            let print = before.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
             self.files.insert(file, print);
         }
         self.watch();
     }
 
     /// Waits until what has begun to change may have come to its end. What is told meanwhile is about the same change.
-    fn settle(&mut self, inbox: &Receiver<Order>) -> Result<(), Gone> {
+    fn settle(&mut self, inbox: &Receiver<Order>) -> Result<(), WatchDropped> {
         let end = Instant::now() + SETTLE;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             match inbox.recv_timeout(left) {
                 Ok(Order::Look) => {}
                 Ok(Order::Follow(files, _done)) => self.follow(files),
                 Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => return Err(Gone),
+                Err(RecvTimeoutError::Disconnected) => return Err(WatchDropped),
             }
         }
         Ok(())
@@ -175,8 +175,8 @@ impl Followed {
 
     /// Whether a file has changed since the last check, or a folder is another one than the one that is watched.
     fn is_changed(&self) -> bool {
-        self.files.iter().any(|(file, known)| Print::of(file) != *known)
-            || self.folders.iter().any(|(folder, known)| !Print::of(folder).is_of(known))
+        self.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
+            || self.folders.iter().any(|(folder, known)| !Fingerprint::of(folder).is_of(known))
     }
 
     /// Watches every folder again: one that was put in the place of another is not watched yet, whatever its name. A
@@ -188,7 +188,7 @@ impl Followed {
         }
         self.watch();
         for (file, print) in &mut self.files {
-            *print = Print::of(file);
+            *print = Fingerprint::of(file);
         }
     }
 
@@ -215,7 +215,7 @@ impl Followed {
 
     fn watch_folder(&mut self, folder: PathBuf) {
         // The fingerprint first: if the folder is exchanged before it is watched, the next check finds a difference.
-        let print = Print::of(&folder);
+        let print = Fingerprint::of(&folder);
         if let Err(error) = self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
             // Other errors, such as a folder above the others that is closed to us, cannot be mended.
             if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) {
@@ -228,13 +228,13 @@ impl Followed {
 
 /// The fingerprint of a file or folder. All of it is absent where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Print {
+struct Fingerprint {
     identity: Option<(u64, u64)>,
     made: Option<SystemTime>,
     content: Option<(SystemTime, u64)>,
 }
 
-impl Print {
+impl Fingerprint {
     fn of(path: &Path) -> Self {
         let Ok(metadata) = std::fs::metadata(path) else { return Self::default() };
         Self {

@@ -1,8 +1,8 @@
 //! The world of a daemon: its configuration, the servers that run, and what happened.
 
 mod edits;
+mod findings_cache;
 mod keeper;
-mod looked;
 mod named;
 mod sign_ins;
 mod tally;
@@ -23,13 +23,13 @@ pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
 pub(crate) use self::{
     edits::{Change, EditFailed},
     named::NotBegun,
-    sign_ins::{SigningIn, Unpasted},
+    sign_ins::{PasteRefused, SigningIn},
     tally::{Recent, Tally},
     under_way::{Running, UnderWay, Work},
 };
 use self::{
+    findings_cache::FindingsCache,
     keeper::{Keeper, Order},
-    looked::Looked,
 };
 use crate::{event_log::EventLog, questions::Questions};
 
@@ -113,7 +113,7 @@ pub(crate) struct World {
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
     /// Findings that a person should look at, in the definitions of tools.
-    pub(crate) looked: Looked,
+    pub(crate) findings_cache: FindingsCache,
     pub(crate) models: Models,
     sign_ins: SignIns,
     /// Tasks that run beside requests.
@@ -172,7 +172,7 @@ impl World {
             questions,
             log,
             tally: Tally::of(&counts),
-            looked: Looked::default(),
+            findings_cache: FindingsCache::default(),
             models,
             sign_ins,
             tasks: tasks.clone(),
@@ -253,9 +253,9 @@ impl World {
         &self,
         order: impl FnOnce(oneshot::Sender<Result<(), NotReloaded>>) -> Order,
     ) -> Result<(), NotReloaded> {
-        let (done, told) = oneshot::channel();
+        let (done, outcome) = oneshot::channel();
         self.orders.send(order(done)).await.map_err(|_| NotReloaded::Ending)?;
-        told.await.unwrap_or(Err(NotReloaded::Ending))
+        outcome.await.unwrap_or(Err(NotReloaded::Ending))
     }
 
     /// The part of the configuration that is to run.

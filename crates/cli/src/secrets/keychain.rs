@@ -281,9 +281,9 @@ impl Keychain {
 impl Done {
     /// The failure with the first line of its stderr.
     fn failed(&self) -> KeychainError {
-        let said = self.stderr.lines().find(|line| !line.trim().is_empty());
-        KeychainError::Failed(match said {
-            Some(said) => text::for_log(said.trim()).into_owned(),
+        let line = self.stderr.lines().find(|line| !line.trim().is_empty());
+        KeychainError::Failed(match line {
+            Some(line) => text::for_log(line.trim()).into_owned(),
             None => format!("its program ended with {}", self.status),
         })
     }
@@ -299,10 +299,10 @@ async fn listen(from: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut from) = from else {
         return String::new();
     };
-    let mut heard = Vec::new();
-    let _ = (&mut from).take(MAX_OUTPUT).read_to_end(&mut heard).await;
+    let mut output = Vec::new();
+    let _ = (&mut from).take(MAX_OUTPUT).read_to_end(&mut output).await;
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
-    String::from_utf8_lossy(&heard).into_owned()
+    String::from_utf8_lossy(&output).into_owned()
 }
 
 #[cfg(test)]

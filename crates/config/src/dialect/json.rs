@@ -133,7 +133,7 @@ fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem>
             problems.push((path, node, names));
         }
     }
-    let told = |(path, node, names): (&[&str], &Node, String)| {
+    let problem = |(path, node, names): (&[&str], &Node, String)| {
         let key = path.join(".");
         let problem = match counting_path {
             Some(counting) if counting == path => {
@@ -147,7 +147,7 @@ fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem>
         };
         document.locate(problem.hint("move them to the others"), node.at.clone())
     };
-    problems.into_iter().map(told).collect()
+    problems.into_iter().map(problem).collect()
 }
 
 /// Everything at `path`: more than one value where a name is given twice.

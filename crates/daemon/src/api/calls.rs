@@ -69,7 +69,7 @@ pub(super) struct Described {
     duration_ms: u64,
 }
 
-/// Calls a tool and waits for what it gives. With `Accept: text/event-stream`, progress is told as it comes: events `progress`,
+/// Calls a tool and waits for what it gives. With `Accept: text/event-stream`, progress is progress as it comes: events `progress`,
 /// then `result` or `error`. A caller who goes away cancels the call.
 #[utoipa::path(post, path = "/api/v1/calls", tag = "calls", request_body = NewCall,
     responses((status = 200, body = Described), (status = 403, body = ApiError), (status = 404, body = ApiError),
@@ -88,9 +88,9 @@ pub(super) async fn call(
     if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
         return Ok(Json(run(&world, running, call).await?).into_response());
     }
-    let (reports, told) = mpsc::channel(MAX_PROGRESS);
+    let (reports, progress) = mpsc::channel(MAX_PROGRESS);
     let call = call.on_progress(Arc::new(move |progress: Progress| drop(reports.try_send(progress))));
-    Ok(streamed(world, running, call, told).into_response())
+    Ok(streamed(world, running, call, progress).into_response())
 }
 
 fn of(new: NewCall) -> Call {
@@ -123,9 +123,9 @@ fn streamed(
     world: Arc<World>,
     running: Running,
     call: Call,
-    told: mpsc::Receiver<Progress>,
+    progress: mpsc::Receiver<Progress>,
 ) -> Sse<impl futures::Stream<Item = Result<Event, Infallible>>> {
-    let reports = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
+    let reports = stream::unfold(progress, async |mut progress| Some((progress.recv().await?, progress)));
     let reporting = Arc::clone(&world);
     let reports = reports.map(move |progress| concealed_event(&reporting, "progress", &progress));
     let end = async move {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use toolrack_host::{Era, Over};
 
 pub(super) use self::checks::modern;
-use self::checks::{Said, accepts, guard, text};
+use self::checks::{Claims, accepts, guard, text};
 use crate::streams;
 
 use super::{
@@ -125,12 +125,12 @@ impl Post<'_> {
 
     async fn request(&self, id: &Id, wanted: Wanted<'_>) -> Result<Response, Refused> {
         let refused = |era| move |refusal| Refused { id: Some(id.clone()), era, refusal };
-        let said = Said::read(wanted.params, self.headers);
-        match said.era().map_err(refused(Era::Modern))? {
+        let claims = Claims::read(wanted.params, self.headers);
+        match claims.era().map_err(refused(Era::Modern))? {
             Era::Modern => {
                 let refused = refused(Era::Modern);
                 let view = self.gateway.0.views.of(self.query).map_err(&refused)?;
-                let abilities = said.checked(wanted.method).map_err(&refused)?;
+                let abilities = claims.checked(wanted.method).map_err(&refused)?;
                 let caller = Caller { era: Era::Modern, abilities, view, session: None, over: Over::Http };
                 if wanted.method == "tools/call" {
                     checks::mirrored(self.gateway, &caller, wanted.params, self.headers).map_err(&refused)?;
@@ -241,8 +241,8 @@ pub(super) fn answer(
     let value = |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).unwrap_or(serde_json::Value::Null);
     outcome.map(value).map_err(|error| {
         let error: serde_json::Value = value(error);
-        let said = error["message"].as_str().unwrap_or("the client refused");
-        toolrack_host::text::clip(said, 500).into_owned()
+        let message = error["message"].as_str().unwrap_or("the client refused");
+        toolrack_host::text::clip(message, 500).into_owned()
     })
 }
 

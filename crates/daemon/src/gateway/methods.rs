@@ -18,7 +18,7 @@ use super::{
     message::json,
     news::{self, Filter},
     parked::Origin,
-    pending::{Outcome, PendingCall, Question, Said},
+    pending::{Outcome, PendingCall, Question, Update},
     refusal::{Refusal, words},
     relay::{self, Relayed},
     session::Session,
@@ -53,9 +53,9 @@ impl Caller {
         if let Some(session) = &self.session {
             who = who.session(session.mark());
         }
-        let said = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
+        let named = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
         let agreed = || self.session.as_ref()?.agreed.get()?.name.clone();
-        match said.or_else(agreed) {
+        match named.or_else(agreed) {
             Some(name) => who.client(name),
             None => who,
         }
@@ -480,16 +480,16 @@ impl Gateway {
 }
 
 impl Inner {
-    fn asker(&self, caller: &Caller, say: mpsc::Sender<Said>) -> toolrack_host::SharedAsker {
+    fn asker(&self, caller: &Caller, say: mpsc::Sender<Update>) -> toolrack_host::SharedAsker {
         let other = self.options.asker.clone();
         Arc::new(Relayed { era: caller.era, client: caller.abilities, say, other, name: None })
     }
 }
 
 /// Sends progress to the client. What a slow client cannot take is dropped: the next report says more.
-fn reporter(say: mpsc::Sender<Said>) -> OnProgress {
+fn reporter(say: mpsc::Sender<Update>) -> OnProgress {
     Arc::new(move |progress| {
-        let _ = say.try_send(Said::Progress(progress));
+        let _ = say.try_send(Update::Progress(progress));
     })
 }
 

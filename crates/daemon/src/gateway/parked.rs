@@ -139,7 +139,7 @@ mod tests {
 
     fn origin(params: &'static str) -> Origin {
         thread_local! {
-            static VIEW: Arc<View> = Views::new(&GatewayOptions::default()).whole();
+            static VIEW: Arc<View> = Views::new(&GatewayOptions::default()).default_view();
         }
         Origin { method: "tools/call", params: params.into(), view: VIEW.with(Arc::clone) }
     }

@@ -309,7 +309,7 @@ mod tests {
 
     fn session() -> Arc<Session> {
         let bounds = Bounds { calls_per_session: 4, ..Bounds::default() };
-        Session::new(Views::new(&GatewayOptions::default()).whole(), NewsSender::default().subscribe(), &bounds)
+        Session::new(Views::new(&GatewayOptions::default()).default_view(), NewsSender::default().subscribe(), &bounds)
     }
 
     fn sessions() -> Memory {

@@ -115,8 +115,8 @@ fn without_structure(result: &[u8]) -> Bytes {
     let structured = value.as_object_mut().and_then(|object| object.shift_remove("structuredContent"));
     if let Some(structured) = structured {
         let blocks = value["content"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        let said = blocks.iter().any(|block| block["type"] == "text");
-        let text = (!said).then(|| json!({"type": "text", "text": structured.to_string()}));
+        let has_text = blocks.iter().any(|block| block["type"] == "text");
+        let text = (!has_text).then(|| json!({"type": "text", "text": structured.to_string()}));
         value["content"] = blocks.into_iter().chain(text).collect();
     }
     value.to_string().into()
@@ -166,7 +166,7 @@ fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
 pub(super) fn complete(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Worn {
+    struct Existing {
         #[serde(default)]
         result_type: Option<IgnoredAny>,
         #[serde(rename = "_meta", default)]
@@ -176,18 +176,18 @@ pub(super) fn complete(result: Bytes, cacheable: bool, identity: &str) -> Bytes 
         #[serde(default)]
         cache_scope: Option<IgnoredAny>,
     }
-    let Ok(worn) = serde_json::from_slice::<Worn>(&result) else { return result };
+    let Ok(existing) = serde_json::from_slice::<Existing>(&result) else { return result };
     let mut out = Vec::with_capacity(result.len() + 200);
     out.push(b'{');
     let wanted = [
-        (worn.result_type.is_none(), r#""resultType":"complete","#),
-        (cacheable && worn.ttl_ms.is_none(), r#""ttlMs":0,"#),
-        (cacheable && worn.cache_scope.is_none(), r#""cacheScope":"private","#),
+        (existing.result_type.is_none(), r#""resultType":"complete","#),
+        (cacheable && existing.ttl_ms.is_none(), r#""ttlMs":0,"#),
+        (cacheable && existing.cache_scope.is_none(), r#""cacheScope":"private","#),
     ];
     for (_, member) in wanted.into_iter().filter(|(is_wanted, _)| *is_wanted) {
         out.extend_from_slice(member.as_bytes());
     }
-    if worn.meta.is_none() {
+    if existing.meta.is_none() {
         out.extend_from_slice(identity.as_bytes());
         out.push(b',');
     }

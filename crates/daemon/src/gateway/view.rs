@@ -103,7 +103,7 @@ impl View {
 pub(super) struct Views {
     base: Selection,
     presets: BTreeMap<String, Selection>,
-    whole: Arc<View>,
+    default_view: Arc<View>,
     /// The newest ones of those that were asked for.
     kept: ArcSwap<Vec<Arc<View>>>,
 }
@@ -113,14 +113,14 @@ impl Views {
         Self {
             base: options.selection.clone(),
             presets: options.presets.clone(),
-            whole: View::new(Wish::new(), vec![options.selection.clone()]),
+            default_view: View::new(Wish::new(), vec![options.selection.clone()]),
             kept: ArcSwap::default(),
         }
     }
 
     /// What a client sees whose query selects nothing.
-    pub(super) fn whole(&self) -> Arc<View> {
-        self.whole.clone()
+    pub(super) fn default_view(&self) -> Arc<View> {
+        self.default_view.clone()
     }
 
     /// What the query of a URL selects; the same query is the same view.
@@ -132,7 +132,7 @@ impl Views {
             })
             .collect();
         if wish.is_empty() {
-            return Ok(self.whole());
+            return Ok(self.default_view());
         }
         if let Some(view) = self.kept.load().iter().find(|known| known.wish == wish) {
             return Ok(view.clone());
@@ -190,8 +190,8 @@ mod tests {
         let views = views();
         let one = views.of(Some("tools=a%2Fb,c&token=1")).unwrap();
         assert!(Arc::ptr_eq(&one, &views.of(Some("token=2&tools=a/b,c")).unwrap()));
-        assert!(Arc::ptr_eq(&views.whole(), &views.of(Some("token=2")).unwrap()));
-        assert!(Arc::ptr_eq(&views.whole(), &views.of(None).unwrap()));
+        assert!(Arc::ptr_eq(&views.default_view(), &views.of(Some("token=2")).unwrap()));
+        assert!(Arc::ptr_eq(&views.default_view(), &views.of(None).unwrap()));
     }
 
     #[test]

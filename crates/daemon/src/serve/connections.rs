@@ -99,7 +99,7 @@ impl Shared {
 #[derive(Default)]
 struct TurnedOut {
     number: usize,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl TurnedOut {
@@ -112,9 +112,9 @@ impl TurnedOut {
 
     fn tell(&mut self, bound: usize) {
         self.number += 1;
-        if self.told.is_none_or(|told| told.elapsed() >= REPORT_EVERY) {
+        if self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
             let number = std::mem::take(&mut self.number);
-            self.told = Some(Instant::now());
+            self.reported = Some(Instant::now());
             tracing::warn!(
                 "connections that had shown no token were ended to make room for others: {number}; there may be {bound} at \
                  once (`unauthenticated_connections` in `[serve]`)"

@@ -58,7 +58,7 @@ pub(crate) struct SigningIn {
 
 /// Why a pasted address was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unpasted {
+pub(crate) enum PasteRefused {
     /// No sign-in waits for one.
     NotAwaited,
     /// It does not answer the page that was shown.
@@ -90,13 +90,13 @@ impl Begun {
     }
 
     /// Hands an address on to the sign-in that waits for it.
-    fn paste(&mut self, server: &str, pasted: &str) -> Result<(), Unpasted> {
+    fn paste(&mut self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
         let sign = self.0.get_mut(server).filter(|sign| sign.now.state == "waiting" && !sign.given_up.is_cancelled());
-        let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(Unpasted::NotAwaited)?;
-        let page = sign.now.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(Unpasted::NotAwaited)?;
-        let back = answer_to(&page, pasted).ok_or(Unpasted::Another)?;
+        let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(PasteRefused::NotAwaited)?;
+        let page = sign.now.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
+        let back = answer_to(&page, pasted).ok_or(PasteRefused::Another)?;
         let sent = sign.pastes.take().map(|pastes| pastes.send(back));
-        sent.and_then(Result::ok).ok_or(Unpasted::NotAwaited)
+        sent.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
     }
 
     /// Does nothing if another sign-in has begun meanwhile.
@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Takes the address that a browser elsewhere ended up at.
-    pub(crate) fn came_back(&self, server: &str, pasted: &str) -> Result<(), Unpasted> {
+    pub(crate) fn came_back(&self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
         self.under_way.sign_ins(|begun| begun.paste(server, pasted))
     }
 
@@ -211,18 +211,18 @@ mod tests {
     fn an_address_is_taken_once_and_only_while_it_is_waited_for() {
         let mut begun = Begun::default();
         let back = "http://127.0.0.1:9/callback?code=c&state=s1";
-        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited));
+        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited));
         let given_up = CancellationToken::new();
         let (pastes, mut pasted) = oneshot::channel();
         begun.begin("a", &given_up, pastes);
-        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited), "there is no page yet");
+        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited), "there is no page yet");
         let page = "https://as.example/?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1";
         begun.change("a", &given_up, |now| now.page = Some(page.to_owned()));
-        assert_eq!(begun.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(Unpasted::Another));
-        assert_eq!(begun.paste("b", back), Err(Unpasted::NotAwaited));
+        assert_eq!(begun.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(PasteRefused::Another));
+        assert_eq!(begun.paste("b", back), Err(PasteRefused::NotAwaited));
         assert_eq!(begun.paste("a", back), Ok(()));
         assert_eq!(pasted.try_recv().unwrap().as_str(), back);
-        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited));
+        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited));
         let (pastes, _pasted) = oneshot::channel();
         let before = begun.begin("a", &CancellationToken::new(), pastes);
         before.unwrap().cancel();

@@ -136,8 +136,8 @@ fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
 }
 
 /// Everything that the user has configured elsewhere and that is unambiguous. An entry for one folder alone, other than
-/// this project, is included only when `said` is set: the user has said where all goes.
-fn everything<'a>(offered: &[Offered<'a>], said: bool, world: &World) -> Vec<Choice<'a>> {
+/// this project, is included only when `has_destination` is set: the user has said where all goes.
+fn everything<'a>(offered: &[Offered<'a>], has_destination: bool, world: &World) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
     let project = project_root(&world.folder);
     for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
@@ -149,7 +149,8 @@ fn everything<'a>(offered: &[Offered<'a>], said: bool, world: &World) -> Vec<Cho
         } else if rivals {
             let hint = format!("toolrack import {} --server {}", offer.client.id(), offer.name);
             world.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
-        } else if let Some(folder) = offer.private_to.as_ref().filter(|folder| !said && **folder != project) {
+        } else if let Some(folder) = offer.private_to.as_ref().filter(|folder| !has_destination && **folder != project)
+        {
             let folder = folder.display();
             world.screen.note(&format!("`{}` is for {folder} alone: choose it with --server", offer.name));
         } else {

@@ -85,8 +85,8 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     }
     let what = if replaced { "replaced" } else { "stored" };
     world.screen.page(format!("{what} the secret {name}")).await?;
-    if !had_key && let Some(said) = first_key(stored) {
-        world.screen.note(&said);
+    if !had_key && let Some(message) = first_key(stored) {
+        world.screen.note(&message);
     }
     if used_by.is_empty() {
         world.screen.note(&format!("write ${{secret:{name}}} where an entry needs it"));
@@ -192,14 +192,14 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
         world.screen.document(&Key { source, place, moved, resealed, changed_at }).await?;
         return Ok(Exit::Ok);
     }
-    let said = match (source, resealed) {
+    let message = match (source, resealed) {
         (Source::None, _) => "there is no key yet: it is made with the first secret".to_owned(),
         (Source::Variable, Some(count)) => format!("{} sealed with the new key", things(count)),
         (_, Some(count)) => format!("{} sealed with a new key, which is in {place}", things(count)),
         (_, None) if moved => format!("the key to stored secrets is in {place} now"),
         (_, None) => format!("the key to stored secrets is in {place}"),
     };
-    world.screen.page(said).await?;
+    world.screen.page(message).await?;
     match (source, resealed, changed_at) {
         (Source::Variable, Some(_), _) => world
             .screen

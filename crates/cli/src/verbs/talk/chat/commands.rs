@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn only_a_slash_and_one_word_at_the_beginning_is_a_command() {
-        for said in ["hello", "/etc/hosts says what?", "/* a comment */", "/", "what is /help?", "/a\n/b"] {
-            assert!(parse(said).is_none(), "{said}");
+        for line in ["hello", "/etc/hosts says what?", "/* a comment */", "/", "what is /help?", "/a\n/b"] {
+            assert!(parse(line).is_none(), "{line}");
         }
         assert_eq!(parse(" /tools  read a file ").unwrap().unwrap(), Command::Tools(Some("read a file".to_owned())));
         assert_eq!(parse("/Quit").unwrap().unwrap(), Command::Quit);
@@ -178,8 +178,8 @@ mod tests {
         assert_eq!(meant("/a.b:x/y.z a='1\n2'"), ("a.b".into(), "x/y.z".into(), 1));
         assert_eq!(parse("/dogs:summary x=1").unwrap().unwrap_err().hint.unwrap(), "did you mean /docs:summary?");
         assert_eq!(parse("/xyz:summary").unwrap().unwrap_err().message, "there is no server `xyz`");
-        for said in ["/usr/bin:/bin", "/x.y:1"] {
-            assert!(parse(said).is_none(), "{said}");
+        for line in ["/usr/bin:/bin", "/x.y:1"] {
+            assert!(parse(line).is_none(), "{line}");
         }
     }
 

@@ -79,7 +79,7 @@ impl Known {
     ) {
         let server = server.as_str().to_owned();
         let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::of(&server, prompt)).take(MOST).collect();
-        let whole = resources.iter().filter_map(|found| {
+        let complete = resources.iter().filter_map(|found| {
             let about = found.title.as_deref().or(found.description.as_deref()).unwrap_or(&found.name);
             KnownResource::of(&server, &found.uri, about, true)
         });
@@ -88,7 +88,7 @@ impl Known {
             let about = template.title.as_deref().or(template.description.as_deref()).unwrap_or(&template.name);
             KnownResource::of(&server, start, about, false)
         });
-        let resources = whole.chain(begun).take(MOST).collect();
+        let resources = complete.chain(begun).take(MOST).collect();
         let has = Arc::new(Has { server, prompts, resources });
         self.0.rcu(|known| {
             let others = known.iter().filter(|known| known.server != has.server);
