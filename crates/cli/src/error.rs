@@ -148,6 +148,11 @@ impl Failure {
         self
     }
 
+    /// Hints at what was meant, where a name is near; `otherwise` where none is.
+    pub(crate) fn meant(self, near: Option<&str>, otherwise: &str) -> Self {
+        self.hint(near.map_or_else(|| otherwise.to_owned(), |near| format!("did you mean `{near}`?")))
+    }
+
     pub(crate) fn server(mut self, server: impl Into<String>) -> Self {
         self.server = Some(server.into());
         self

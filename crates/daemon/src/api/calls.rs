@@ -69,7 +69,7 @@ pub(super) struct Described {
     duration_ms: u64,
 }
 
-/// Calls a tool and waits for what it gives. With `Accept: text/event-stream`, progress is progress as it comes: events `progress`,
+/// Calls a tool and waits for what it gives. With `Accept: text/event-stream`, progress is told as it comes: events `progress`,
 /// then `result` or `error`. A caller who goes away cancels the call.
 #[utoipa::path(post, path = "/api/v1/calls", tag = "calls", request_body = NewCall,
     responses((status = 200, body = Described), (status = 403, body = ApiError), (status = 404, body = ApiError),

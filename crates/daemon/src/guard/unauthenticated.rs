@@ -16,8 +16,8 @@ pub(crate) struct Unauthenticated {
     /// The number of the next one.
     next: u64,
     by_number: BTreeMap<u64, Arc<Connection>>,
-    /// The numbers of those that have left. Each is told twice at most, so no more wait here than there were connections
-    /// since the last one was taken.
+    /// The numbers of those that have left. Each connection sends its own twice at most, and all are read when the next
+    /// connection is taken.
     left: mpsc::UnboundedReceiver<u64>,
     leaves: mpsc::UnboundedSender<u64>,
 }

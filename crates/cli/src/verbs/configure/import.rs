@@ -166,12 +166,8 @@ fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
     let mut offers = found.offers.iter().filter(|offer| offer.name == name);
     let Some(offer) = offers.next() else {
         let known = found.offers.iter().map(|offer| offer.name.as_str());
-        let hint = match closest(name, known) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "`toolrack import` shows what there is".to_owned(),
-        };
         return Err(Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("no other program has a server `{name}`"))
-            .hint(hint)
+            .meant(closest(name, known), "`toolrack import` shows what there is")
             .server(name));
     };
     if let Some(rival) = offers.find(|other| other.hash != offer.hash) {

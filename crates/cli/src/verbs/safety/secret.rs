@@ -152,12 +152,9 @@ async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure>
     let name = args.name.as_str();
     if !world.stored().remove(name).await.map_err(|error| failed(&error))? {
         let names = world.stored().names().await.map_err(|error| failed(&error))?;
-        let hint = match closest(name, names.iter().map(String::as_str)) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "`toolrack secret list` shows all".to_owned(),
-        };
         let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
-        return Err(unknown.hint(hint));
+        let near = closest(name, names.iter().map(String::as_str));
+        return Err(unknown.meant(near, "`toolrack secret list` shows all"));
     }
     let used = used(&world.read().await).remove(name).unwrap_or_default();
     if world.screen.json() {

@@ -398,28 +398,19 @@ pub(crate) fn failed(error: &AgentError) -> Failure {
 }
 
 pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
-    let limit = |code, what: &str, hint: &str| Err(Failure::new(Exit::TurnLimit, code, what).hint(hint));
+    let stopped = |code, what: &str| Failure::new(Exit::TurnLimit, code, what);
+    let limit = |code, what: &str, option: &str| {
+        let hint = format!("allow more with {option}, or go on with `toolrack ask --session last \"go on\"`");
+        Err(stopped(code, what).hint(hint))
+    };
     match end {
-        End::RoundLimit => limit(
-            "ROUND_LIMIT",
-            "the model was not done after as many answers as it may give",
-            "allow more with --max-rounds, or go on with `toolrack ask --session last \"go on\"`",
-        ),
-        End::TokenLimit => limit(
-            "BUDGET",
-            "the turn used up the tokens that it may",
-            "allow more with --max-total-tokens, or go on with `toolrack ask --session last \"go on\"`",
-        ),
-        End::CostLimit => limit(
-            "BUDGET",
-            "the turn cost as much as it may",
-            "allow more with --max-cost, or go on with `toolrack ask --session last \"go on\"`",
-        ),
-        End::Repeating => limit(
-            "REPEATING",
-            "the model made the same call again and again",
-            "ask in another way, or take another model with --model",
-        ),
+        End::RoundLimit => {
+            limit("ROUND_LIMIT", "the model was not done after as many answers as it may give", "--max-rounds")
+        }
+        End::TokenLimit => limit("BUDGET", "the turn used up the tokens that it may", "--max-total-tokens"),
+        End::CostLimit => limit("BUDGET", "the turn cost as much as it may", "--max-cost"),
+        End::Repeating => Err(stopped("REPEATING", "the model made the same call again and again")
+            .hint("ask in another way, or take another model with --model")),
         End::Refused => Err(Failure::new(Exit::Model, "REFUSED", "the model refused to answer")),
         _ => match unasked {
             [] => Ok(Exit::Ok),
