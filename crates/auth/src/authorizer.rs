@@ -38,7 +38,7 @@ impl Inner {
             return Ok(None);
         };
         let nonce = slot.nonce();
-        let prove = |key: &ProofKey| key.proof(method.as_str(), to.url, credentials.access(), nonce.as_ref());
+        let prove = |key: &ProofKey| key.proof(method.as_str(), to.url, credentials.access(), nonce.as_deref());
         let proof = credentials.key.as_ref().map(prove).transpose()?;
         Ok(Some(Signature { authorization, proof }))
     }
@@ -80,7 +80,7 @@ impl Inner {
     /// Renews stale credentials, unless another process has done so meanwhile. The caller has the turn of the slot.
     async fn renewed(self: &Arc<Self>, server: &ServerName, errand: &Errand, stale: Stale) -> Result<(), AuthError> {
         let (inner, server, errand) = (Arc::clone(self), server.clone(), errand.clone());
-        let renewed = self.whole(async move {
+        let renewed = self.to_completion(async move {
             let renewed = inner.renewed_under_lease(&errand, &stale).await;
             inner.tell_if_new(&server, &errand.slot, renewed.as_ref().err());
             renewed
@@ -144,7 +144,7 @@ impl Inner {
 
     /// Finds another token after a refusal.
     async fn again(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
-        if challenge.status == 401 && challenge::wants_nonce(&challenge.www_authenticate) {
+        if challenge.wants_nonce() {
             return match self.slot(&to).nonce() {
                 Some(_) => Ok(()),
                 None => Err(Refused::Error(AuthError::Unavailable {
@@ -249,7 +249,7 @@ impl From<AuthError> for Refused {
 }
 
 impl Inner {
-    fn told(&self, server: &ServerName, refused: Refused) -> NotAuthorized {
+    fn not_authorized(&self, server: &ServerName, refused: Refused) -> NotAuthorized {
         match refused {
             Refused::SignIn(scopes) => NotAuthorized::SignIn { how: (self.how)(server, &scopes) },
             Refused::Error(error @ (AuthError::Unavailable { .. } | AuthError::Store(_))) => {
@@ -268,7 +268,7 @@ impl Authorizer for SignIn {
     ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>> {
         Box::pin(async move {
             let signed = Box::pin(self.0.sign(to, method)).await;
-            signed.map_err(|error| self.0.told(to.server, error.into()))
+            signed.map_err(|error| self.0.not_authorized(to.server, error.into()))
         })
     }
 
@@ -279,7 +279,7 @@ impl Authorizer for SignIn {
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {
         Box::pin(async move {
             let again = Box::pin(self.0.again(to, &challenge)).await;
-            again.map_err(|refused| self.0.told(to.server, refused))
+            again.map_err(|refused| self.0.not_authorized(to.server, refused))
         })
     }
 

@@ -65,25 +65,25 @@ impl Bound {
     }
 
     /// The request with the additions; `nonce` is what the server wants to see in a proof.
-    pub(crate) fn dressed(
+    pub(crate) fn authenticated(
         &self,
         request: &Request<Vec<u8>>,
         nonce: Option<&Nonce>,
     ) -> Result<Request<Vec<u8>>, AuthError> {
-        let mut dressed = request.clone();
+        let mut authenticated = request.clone();
         if let Some(statement) = &self.statement {
-            let form = String::from_utf8(std::mem::take(dressed.body_mut())).unwrap_or_default();
+            let form = String::from_utf8(std::mem::take(authenticated.body_mut())).unwrap_or_default();
             // Begins with the existing form, so that an `&` follows it.
             let mut form = Serializer::new(form);
             statement.add_to(&mut form)?;
-            *dressed.body_mut() = form.finish().into_bytes();
-            dressed.headers_mut().remove(header::CONTENT_LENGTH);
+            *authenticated.body_mut() = form.finish().into_bytes();
+            authenticated.headers_mut().remove(header::CONTENT_LENGTH);
         }
         if let Some(key) = &self.proof {
             let proof = key.proof("POST", &self.endpoint, None, nonce)?;
-            dressed.headers_mut().insert(PROOF, proof);
+            authenticated.headers_mut().insert(PROOF, proof);
         }
-        Ok(dressed)
+        Ok(authenticated)
     }
 
     /// The nonce in the response, if it is for proofs.

@@ -11,11 +11,6 @@ pub(crate) fn leading(values: &[String]) -> Option<&str> {
     names_metadata.or_else(|| values.iter().find(is_bearer)).or(values.first()).map(String::as_str)
 }
 
-/// Whether the server wants a nonce in the proof, and accepts the token (RFC 9449, 9).
-pub(crate) fn wants_nonce(values: &[String]) -> bool {
-    values.iter().any(|value| value.contains("use_dpop_nonce"))
-}
-
 /// Whether a server takes only tokens that are bound to a key.
 pub(crate) fn wants_bound(values: &[String]) -> bool {
     let is_dpop = |value: &String| value.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("dpop"));

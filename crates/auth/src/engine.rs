@@ -217,7 +217,7 @@ impl Found {
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let registered = self.manager.register_client(CLIENT_NAME, redirect_uri, &scopes).await;
         let registered = registered
-            .map_err(|error| AuthError::NoClient { why: said(&error, &[], self.wire.unanswered().as_deref()) })?;
+            .map_err(|error| AuthError::NoClient { why: message(&error, &[], self.wire.unanswered().as_deref()) })?;
         Ok(Client {
             id: registered.client_id,
             secret: registered.client_secret,
@@ -351,7 +351,7 @@ pub(crate) async fn refresh(
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
         Spoken::TokenRefreshRejected(_) | Spoken::AuthorizationRequired => AuthError::Ended,
-        error => AuthError::Unavailable { why: said(&error, &secrets, wire.unanswered().as_deref()) },
+        error => AuthError::Unavailable { why: message(&error, &secrets, wire.unanswered().as_deref()) },
     })?;
     let mut renewed = Tokens::of(&response, &tokens.scopes, credentials.key.is_some())?;
     // One that is not replaced goes on being good (RFC 6749, 6).
@@ -371,7 +371,7 @@ fn discovery(error: &Spoken) -> AuthError {
     match error {
         Spoken::PkceUnsupported => AuthError::NoPkce,
         Spoken::DiscoveryRequestFailed { .. } | Spoken::HttpError(_) => {
-            AuthError::Unavailable { why: said(error, &[], None) }
+            AuthError::Unavailable { why: message(error, &[], None) }
         }
         Spoken::ProtectedResourceMetadataInvalid { url, reason } => match reason.as_ref() {
             Invalid::ResourceMismatch { reference, permitted } => {
@@ -381,9 +381,9 @@ fn discovery(error: &Spoken) -> AuthError {
                 );
                 AuthError::Discovery { why: quote(&why) }
             }
-            _ => AuthError::Discovery { why: said(error, &[], None) },
+            _ => AuthError::Discovery { why: message(error, &[], None) },
         },
-        error => AuthError::Discovery { why: said(error, &[], None) },
+        error => AuthError::Discovery { why: message(error, &[], None) },
     }
 }
 
@@ -395,7 +395,7 @@ fn refusal(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> AuthEr
         Spoken::AuthorizationServerMissingIssuer { expected_issuer } => {
             AuthError::WrongIssuer { expected: quote(expected_issuer), received: String::new() }
         }
-        error => AuthError::NoToken { why: said(error, secrets, unanswered) },
+        error => AuthError::NoToken { why: message(error, secrets, unanswered) },
     }
 }
 
@@ -403,17 +403,17 @@ fn refusal(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> AuthEr
 const UNANSWERED: &str = "Request failed";
 
 /// The error with its innermost cause, made safe. `unanswered` is why the last request got no response, if it got none.
-fn said(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> String {
-    let mut said = error.to_string();
-    if let (Some(start), Some(why)) = (said.strip_suffix(UNANSWERED), unanswered) {
-        said = format!("{start}{why}");
+fn message(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> String {
+    let mut message = error.to_string();
+    if let (Some(start), Some(why)) = (message.strip_suffix(UNANSWERED), unanswered) {
+        message = format!("{start}{why}");
     }
     let causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
     let innermost = causes.last().map(ToString::to_string);
-    if let Some(innermost) = innermost.filter(|innermost| !said.contains(innermost)) {
-        said = format!("{said}: {innermost}");
+    if let Some(innermost) = innermost.filter(|innermost| !message.contains(innermost)) {
+        message = format!("{message}: {innermost}");
     }
-    quote_without(&said, secrets)
+    quote_without(&message, secrets)
 }
 
 #[cfg(test)]
@@ -423,9 +423,9 @@ mod tests {
     #[test]
     fn a_request_that_got_no_answer_is_told_with_the_reason_that_its_wire_knows() {
         let failed = Spoken::TokenExchangeFailed(UNANSWERED.to_owned());
-        let why = said(&failed, &[], Some("it did not answer within 20 s"));
+        let why = message(&failed, &[], Some("it did not answer within 20 s"));
         assert!(why.ends_with(": it did not answer within 20 s") && !why.contains(UNANSWERED), "{why}");
         let refused = Spoken::TokenExchangeFailed("Server returned error response: invalid_grant".to_owned());
-        assert!(said(&refused, &[], None).ends_with("invalid_grant"));
+        assert!(message(&refused, &[], None).ends_with("invalid_grant"));
     }
 }

@@ -85,8 +85,8 @@ impl<'a> Form<'a> {
         if status.is_success() && value.is_object() {
             return Ok(value);
         }
-        let said = |name: &str| value[name].as_str().map(|said| quote_without(said, &self.secrets));
-        let why = match (said("error"), said("error_description")) {
+        let member = |name: &str| value[name].as_str().map(|member| quote_without(member, &self.secrets));
+        let why = match (member("error"), member("error_description")) {
             (Some(error), Some(description)) => format!("{error}, {description}"),
             (Some(error), None) => error,
             _ => format!("HTTP {} without an answer that can be read", status.as_u16()),

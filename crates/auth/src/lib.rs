@@ -11,6 +11,22 @@
 //! its bounds, the addresses that metadata may point to, what is stored and under which key, which of several tasks
 //! refreshes, and the words.
 //!
+//! ```text
+//! host ──► authorizer ─────────┐      login ◄── the user
+//!              │               ▼        │ │
+//!              ▼            sign_in ◄───┘ └──► browser ◄── loopback
+//!          challenge         │    │
+//!                            ▼    ▼
+//!                          slot  store            what is known of a sign-in; what is kept of it
+//!
+//! authorizer, login ──► engine ──► grant          with a user; without one
+//!                          │         │
+//!                          └──► wire ◄┘ ──► the authorization server
+//!                                │
+//!                                ▼
+//!                              bound ──► dpop, jose     proofs and assertions, signed
+//! ```
+//!
 //! This crate touches no files, no environment, no database and no terminal: a [`TokenStore`] keeps the tokens. No
 //! token, code or secret stands in an error, a `Debug` or a log line of this crate. (`rmcp` logs codes at `debug`: a
 //! program that writes logs should have `rmcp` at `warn`.)

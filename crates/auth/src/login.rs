@@ -72,7 +72,7 @@ impl SignIn {
         let inner = &self.0;
         let (errand, name) = (inner.errand(to).await?, to.server.clone());
         let work = Arc::clone(inner);
-        let left = inner.whole(async move {
+        let left = inner.to_completion(async move {
             let left = work.leave(&errand).await;
             if let Ok(Some(revoked)) = &left {
                 let outcome = match revoked {
@@ -109,7 +109,7 @@ impl Inner {
     ) -> Result<Signed, AuthError> {
         let answered = self.ask(errand, wanted, browser).await;
         let (inner, name, errand) = (Arc::clone(self), name.clone(), errand.clone());
-        let signed = self.whole(async move {
+        let signed = self.to_completion(async move {
             let signed = match answered {
                 Ok((asked, back)) => inner.exchanged(&errand, asked, &back).await,
                 Err(error) => Err(error),
@@ -129,7 +129,7 @@ impl Inner {
     ) -> Result<Signed, AuthError> {
         let (inner, name, errand) = (Arc::clone(self), name.clone(), errand.clone());
         let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
-        let signed = self.whole(async move {
+        let signed = self.to_completion(async move {
             let signed = inner.without_a_person(&errand, &scopes, challenge.as_deref()).await;
             inner.recorded(&name, signed)
         });

@@ -33,9 +33,9 @@ const LONGEST: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE.as_se
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the user should do, in words: for this server, with these scopes if there are any.
-type How = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
+type SignInHint = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
 /// Receives every secret before it is used.
-type Hears = dyn Fn(&str) + Send + Sync;
+type SecretListener = dyn Fn(&str) + Send + Sync;
 
 /// Signs the requests of a host in. Cheap to clone.
 ///
@@ -50,8 +50,8 @@ pub(crate) struct Inner {
     pub(crate) browser: Option<Arc<dyn Browser>>,
     tenant: String,
     user: String,
-    pub(crate) how: Box<How>,
-    hears: Box<Hears>,
+    pub(crate) how: Box<SignInHint>,
+    hears: Box<SecretListener>,
     witness: Option<Arc<dyn Witness>>,
     pub(crate) wires: Wires,
     /// One for each server and account that was ever used; no more than are configured.
@@ -186,7 +186,7 @@ impl Inner {
 
     /// Begins `work`, which runs to its end even when no task waits for it any more: a response that is thrown away
     /// would be lost with the token in it, and a lease that is not released holds up every process until it runs out.
-    pub(crate) fn whole<T: Send + 'static>(
+    pub(crate) fn to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, AuthError>> {

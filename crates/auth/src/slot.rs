@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{clock::now, credentials::Credentials, dpop::Nonce, store::TokenKey};
@@ -10,22 +10,17 @@ use crate::{clock::now, credentials::Credentials, dpop::Nonce, store::TokenKey};
 /// The sign-in of one account with one server.
 pub(crate) struct Slot {
     pub(crate) key: TokenKey,
-    state: Mutex<State>,
+    known: ArcSwap<Known>,
+    /// The nonce that the server wants in proofs.
+    nonce: ArcSwapOption<Nonce>,
+    /// Why the last renewal failed, if it did: each request tries again, and a lasting failure is reported once.
+    failing: ArcSwapOption<&'static str>,
     /// The task with the permit looks into the store or renews; the others wait for its result.
     turn: Arc<Semaphore>,
 }
 
 /// The turn of a slot, where a task has it. It ends with the last copy.
 pub(crate) type Turn = Option<Arc<OwnedSemaphorePermit>>;
-
-#[derive(Default)]
-struct State {
-    known: Known,
-    /// The nonce that the server wants in proofs.
-    nonce: Option<Nonce>,
-    /// Why the last renewal failed, if it did: each request tries again, and a lasting failure is reported once.
-    failing: Option<&'static str>,
-}
 
 #[derive(Default)]
 enum Known {
@@ -38,19 +33,18 @@ enum Known {
 
 impl Slot {
     pub(crate) fn new(key: TokenKey) -> Self {
-        Self { key, state: Mutex::default(), turn: Arc::new(Semaphore::new(1)) }
+        let (known, nonce, failing) = Default::default();
+        Self { key, known, nonce, failing, turn: Arc::new(Semaphore::new(1)) }
     }
 
     pub(crate) fn knows(&self, credentials: Option<Arc<Credentials>>) {
-        self.state.lock().known = match credentials.filter(|credentials| credentials.tokens.is_some()) {
-            Some(credentials) => Known::Something(credentials),
-            None => Known::Nothing,
-        };
+        let usable = credentials.filter(|credentials| credentials.tokens.is_some());
+        self.known.store(Arc::new(usable.map_or(Known::Nothing, Known::Something)));
     }
 
     /// The credentials that are known, however old they are.
     pub(crate) fn known(&self) -> Option<Arc<Credentials>> {
-        match &self.state.lock().known {
+        match &**self.known.load() {
             Known::Something(credentials) => Some(Arc::clone(credentials)),
             Known::Unknown | Known::Nothing => None,
         }
@@ -58,7 +52,7 @@ impl Slot {
 
     /// What can be used without a look into the store or a refresh; `None` when one of them is needed.
     pub(crate) fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
-        match &self.state.lock().known {
+        match &**self.known.load() {
             Known::Unknown => None,
             Known::Nothing => Some(None),
             Known::Something(credentials) => {
@@ -72,16 +66,16 @@ impl Slot {
         Arc::clone(&self.turn).acquire_owned().await.ok().map(Arc::new)
     }
 
-    pub(crate) fn nonce(&self) -> Option<Nonce> {
-        self.state.lock().nonce.clone()
+    pub(crate) fn nonce(&self) -> Option<Arc<Nonce>> {
+        self.nonce.load_full()
     }
 
     pub(crate) fn set_nonce(&self, nonce: Option<Nonce>) {
-        self.state.lock().nonce = nonce;
+        self.nonce.store(nonce.map(Arc::new));
     }
 
     /// Notes how a renewal went, with the code of its failure; returns whether the one before went otherwise.
     pub(crate) fn renewal_went(&self, failing: Option<&'static str>) -> bool {
-        std::mem::replace(&mut self.state.lock().failing, failing) != failing
+        self.failing.swap(failing.map(Arc::new)).as_deref() != failing.as_ref()
     }
 }

@@ -3,11 +3,14 @@
 use std::{
     collections::HashMap,
     iter,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use reqwest::{Client, redirect};
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 use toolrack_host::egress::{Egress, Guard, Refused};
@@ -33,37 +36,41 @@ const REQUESTS: u32 = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Wires {
     egress: Egress,
-    clients: Mutex<HashMap<Guard, Client>>,
+    clients: ArcSwap<HashMap<Guard, Client>>,
 }
 
 impl Wires {
     pub(crate) fn new(egress: Egress) -> Self {
-        Self { egress, clients: Mutex::default() }
+        Self { egress, clients: ArcSwap::default() }
     }
 
     /// The wire of one operation for the server at `url`.
     pub(crate) fn to(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
         let guard = self.egress.named_by(url);
-        let mut clients = self.clients.lock();
-        let client = match clients.get(&guard) {
-            Some(client) => client.clone(),
-            None => {
-                let builder = Client::builder()
-                    .connect_timeout(CONNECT_TIME)
-                    .timeout(REQUEST_TIME)
-                    // Where a redirect within one origin may be followed, `rmcp` does so itself.
-                    .redirect(redirect::Policy::none())
-                    .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
-                let client = guard
-                    .client(builder)
-                    .map_err(|error| AuthError::Unavailable { why: format!("no HTTP client: {error}") })?;
-                // Those of other rules than the present ones are not needed again.
-                clients.retain(|other, _| other.is_by_the_same_rules(&guard));
-                clients.insert(guard.clone(), client.clone());
-                client
-            }
-        };
-        Ok(Arc::new(Wire { client, guard, bound: OnceLock::new(), seen: Mutex::default() }))
+        let known = self.clients.load().get(&guard).cloned();
+        let client = known.map_or_else(|| self.connect(&guard), Ok)?;
+        Ok(Arc::new(Wire { client, guard, bound: OnceLock::new(), seen: Seen::default() }))
+    }
+
+    /// A new client for these addresses. Of two operations that need it at the same moment each makes one, and the pool
+    /// of the second is kept.
+    fn connect(&self, guard: &Guard) -> Result<Client, AuthError> {
+        let builder = Client::builder()
+            .connect_timeout(CONNECT_TIME)
+            .timeout(REQUEST_TIME)
+            // Where a redirect within one origin may be followed, `rmcp` does so itself.
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
+        let client = guard
+            .client(builder)
+            .map_err(|error| AuthError::Unavailable { why: format!("no HTTP client: {error}") })?;
+        self.clients.rcu(|clients| {
+            // Those of other rules than the present ones are not needed again.
+            let present = clients.iter().filter(|(other, _)| other.is_by_the_same_rules(guard));
+            let present = present.map(|(other, client)| (other.clone(), client.clone()));
+            present.chain([(guard.clone(), client.clone())]).collect::<HashMap<_, _>>()
+        });
+        Ok(client)
     }
 }
 
@@ -73,30 +80,29 @@ pub(crate) struct Wire {
     pub(crate) guard: Guard,
     /// The additions for the token endpoint, once they are known.
     bound: OnceLock<Bound>,
-    seen: Mutex<Seen>,
+    seen: Seen,
 }
 
 /// What the requests of an operation have led to so far.
 #[derive(Debug, Default)]
 struct Seen {
     /// How many requests were sent.
-    requests: u32,
+    requests: AtomicU32,
     /// Whether the metadata of a resource said that its tokens must be bound to a key. `rmcp` does not keep that.
-    wants_bound: bool,
+    wants_bound: AtomicBool,
     /// The nonce that the token endpoint wants in proofs.
-    nonce: Option<Nonce>,
+    nonce: ArcSwapOption<Nonce>,
     /// Why the last request got no response. Of some of its errors `rmcp` keeps only that a request failed.
-    unanswered: Option<String>,
+    unanswered: ArcSwapOption<String>,
 }
 
 impl Seen {
     /// Counts one more request, if one may be sent.
-    fn count(&mut self) -> Result<(), WireError> {
-        if self.requests == REQUESTS {
-            return Err(WireError::Endless);
+    fn count(&self) -> Result<(), WireError> {
+        match self.requests.fetch_add(1, Ordering::Relaxed) < REQUESTS {
+            true => Ok(()),
+            false => Err(WireError::Endless),
         }
-        self.requests += 1;
-        Ok(())
     }
 }
 
@@ -141,19 +147,19 @@ impl Wire {
     /// Whether metadata that was fetched here wants bound tokens for a resource. A document that is refused later
     /// counts too: a bound token does no harm.
     pub(crate) fn wants_bound(&self) -> bool {
-        self.seen.lock().wants_bound
+        self.seen.wants_bound.load(Ordering::Relaxed)
     }
 
     /// Why the last request got no response; `None` when it got one.
     pub(crate) fn unanswered(&self) -> Option<String> {
-        self.seen.lock().unanswered.clone()
+        self.seen.unanswered.load().as_deref().cloned()
     }
 
     /// As [`Self::send`], and keeps why there was no response.
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let answer = self.send(request).await;
         let unanswered = answer.as_ref().err().map(ToString::to_string);
-        self.seen.lock().unanswered = unanswered;
+        self.seen.unanswered.store(unanswered.map(Arc::new));
         answer
     }
 
@@ -162,25 +168,25 @@ impl Wire {
         let Some(bound) = self.bound().filter(|bound| bound.is_for(&request)) else {
             return self.send_once(request).await;
         };
-        let answer = self.send_dressed(bound, &request).await?;
+        let answer = self.send_authenticated(bound, &request).await?;
         let Some(nonce) = bound.nonce_in(&answer) else {
             return Ok(answer);
         };
-        self.seen.lock().nonce = Some(nonce);
-        if wants_nonce(&answer) { self.send_dressed(bound, &request).await } else { Ok(answer) }
+        self.seen.nonce.store(Some(Arc::new(nonce)));
+        if wants_nonce(&answer) { self.send_authenticated(bound, &request).await } else { Ok(answer) }
     }
 
-    async fn send_dressed(
+    async fn send_authenticated(
         &self,
         bound: &Bound,
         request: &http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, WireError> {
-        let nonce = self.seen.lock().nonce.clone();
-        self.send_once(bound.dressed(request, nonce.as_ref()).map_err(WireError::Unsigned)?).await
+        let nonce = self.seen.nonce.load_full();
+        self.send_once(bound.authenticated(request, nonce.as_deref()).map_err(WireError::Unsigned)?).await
     }
 
     async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
-        self.seen.lock().count()?;
+        self.seen.count()?;
         let failed = |error: reqwest::Error| WireError::Http(error.without_url());
         let request = reqwest::Request::try_from(request).map_err(failed)?;
         self.guard.check(request.url()).map_err(WireError::Refused)?;
@@ -195,7 +201,7 @@ impl Wire {
             answer.body_mut().extend_from_slice(&chunk);
         }
         if answer.status().is_success() && says_bound(answer.body()) {
-            self.seen.lock().wants_bound = true;
+            self.seen.wants_bound.store(true, Ordering::Relaxed);
         }
         Ok(answer)
     }

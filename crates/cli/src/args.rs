@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum};
 
-pub(crate) use model::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs, WireName};
+pub(crate) use model::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs, TalkArgs, WireName};
 pub(crate) use write::{Scope, Write};
 
 /// Options of every verb.

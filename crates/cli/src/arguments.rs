@@ -9,12 +9,12 @@ mod listed;
 use std::{cell::Cell, collections::HashSet};
 
 use serde_json::{Map, Number, Value};
+use toolrack_config::closest;
 
 pub(crate) use self::{
     check::check,
     listed::{Listed, listed},
 };
-use crate::suggest;
 
 /// How deep `$ref`, `anyOf` and the like are followed while a value is read.
 const MAX_DEPTH: usize = 16;
@@ -340,7 +340,7 @@ pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<Str
     arguments
         .keys()
         .filter(|name| open && !known.contains_key(*name))
-        .map(|name| match suggest::closest(name, known.keys().map(String::as_str)) {
+        .map(|name| match closest(name, known.keys().map(String::as_str)) {
             Some(meant) => {
                 format!("the tool names no argument `{name}`; did you mean `{meant}`?")
             }

@@ -38,9 +38,9 @@ impl Audited {
     }
 
     /// Applies the settings from now on.
-    pub(crate) fn set(&self, said: Audit) {
+    pub(crate) fn set(&self, settings: Audit) {
         if let Some(log) = &self.log {
-            log.set(said.arguments_in_full, KeepAudit { days: said.days, rows: said.rows });
+            log.set(settings.arguments_in_full, KeepAudit { days: settings.days, rows: settings.rows });
         }
     }
 

@@ -174,7 +174,7 @@ async fn show(
                     // A daemon that is gone says so by itself.
                     let _ = send(to, &ToDaemon::Line(number, line)).await;
                 }
-                message = heard(&mut messages, stopped) => match message {
+                message = next_message(&mut messages, stopped) => match message {
                     Ok(Some(message)) => tokio::select! {
                         biased;
                         // The reader of stdout may have stopped; the daemon sees that this process is gone.
@@ -208,7 +208,7 @@ async fn pass_on(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Receive
 }
 
 /// The next message. After a signal, it is waited for at most [`END`].
-async fn heard(messages: &mut mpsc::Receiver<Received>, stopped: bool) -> Received {
+async fn next_message(messages: &mut mpsc::Receiver<Received>, stopped: bool) -> Received {
     let next = messages.recv();
     let message = if stopped { timeout(END, next).await.ok().flatten() } else { next.await };
     message.unwrap_or(Ok(None))

@@ -1,10 +1,8 @@
 //! Browsers: of the user at the terminal, and of the user at the dashboard.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use arc_swap::ArcSwapOption;
 use futures::future::BoxFuture;
 use toolrack_auth::{Browser, BrowserError, Loopback};
 use toolrack_daemon::SignInPage;
@@ -62,13 +60,14 @@ impl Browser for Person {
 #[derive(Debug)]
 pub(crate) struct Visitor {
     here: Loopback,
-    page: Mutex<Option<SignInPage>>,
+    /// The first visit takes it.
+    page: ArcSwapOption<SignInPage>,
 }
 
 impl Visitor {
     /// Waits on any port that is free.
     pub(crate) async fn bind(page: SignInPage) -> Result<Self, BrowserError> {
-        Ok(Self { here: Loopback::bind(0).await?, page: Mutex::new(Some(page)) })
+        Ok(Self { here: Loopback::bind(0).await?, page: ArcSwapOption::from_pointee(page) })
     }
 }
 
@@ -79,7 +78,7 @@ impl Browser for Visitor {
 
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
-            let theirs = self.page.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let theirs = self.page.swap(None).and_then(Arc::into_inner);
             let SignInPage { shows, pasted } = theirs.ok_or(BrowserError::GivenUp)?;
             shows.send(page.clone()).map_err(|_| BrowserError::GivenUp)?;
             tokio::select! {

@@ -56,7 +56,7 @@ pub(crate) fn tools() -> Vec<rmcp::model::Tool> {
 /// What it claims of the tool `name`.
 pub(crate) fn claims(name: &str) -> Option<Annotations> {
     let tool = tools().into_iter().find(|tool| tool.name == name)?;
-    tool.annotations.and_then(|said| serde_json::from_value(serde_json::to_value(said).ok()?).ok())
+    tool.annotations.and_then(|hints| serde_json::from_value(serde_json::to_value(hints).ok()?).ok())
 }
 
 /// The server; one value serves one connection.

@@ -101,8 +101,8 @@ fn read(before: &[OsString]) -> (Global, Option<String>) {
     let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
         return (Global::default(), None);
     };
-    let whole = Cli::command();
-    let (mut command, mut matches) = (&whole, &matches);
+    let root = Cli::command();
+    let (mut command, mut matches) = (&root, &matches);
     // Some commands are below others: `policy test`.
     while let Some((verb, of_verb)) = matches.subcommand()
         && let Some(below) = command.find_subcommand(verb)

@@ -20,11 +20,12 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use parking_lot::Mutex;
 use rand::{TryRngCore as _, rngs::OsRng};
 use sha2::Sha256;
 use tokio::{
@@ -168,21 +169,22 @@ pub(crate) struct Doorkeeper {
     key: Key,
     /// Records the processes that were turned away.
     witness: Option<Arc<dyn Witness>>,
-    told: Mutex<Told>,
+    reports: Mutex<Reports>,
 }
 
 /// The rows that the witness was given.
 #[derive(Debug)]
-struct Told {
+struct Reports {
     /// Since when rows are counted.
     since: Instant,
     rows: u32,
-    untold: usize,
+    /// How many more there were than rows.
+    unreported: usize,
 }
 
 impl Doorkeeper {
     pub(crate) fn new(key: Key, witness: Option<Arc<dyn Witness>>) -> Self {
-        Self { key, witness, told: Mutex::new(Told { since: Instant::now(), rows: 0, untold: 0 }) }
+        Self { key, witness, reports: Mutex::new(Reports { since: Instant::now(), rows: 0, unreported: 0 }) }
     }
 
     /// The connection, once the process at its other end has shown that it may come in; `None` otherwise.
@@ -224,23 +226,23 @@ impl Doorkeeper {
     }
 
     fn turned_away(&self, door: Door, pid: i32, why: &str) {
-        let untold = {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.since.elapsed() >= WINDOW {
-                (told.since, told.rows) = (Instant::now(), 0);
+        let unreported = {
+            let mut reports = self.reports.lock();
+            if reports.since.elapsed() >= WINDOW {
+                (reports.since, reports.rows) = (Instant::now(), 0);
             }
-            if told.rows >= MAX_ROWS {
-                told.untold += 1;
+            if reports.rows >= MAX_ROWS {
+                reports.unreported += 1;
                 return;
             }
-            told.rows += 1;
-            std::mem::take(&mut told.untold)
+            reports.rows += 1;
+            std::mem::take(&mut reports.unreported)
         };
         let process = named(pid);
         let (door, why) = (door.name(), why.to_owned());
         tracing::warn!("{process} was turned away at {door}: {why}");
         if let Some(witness) = &self.witness {
-            witness.saw(Fact::TurnedAway { door, process, why, untold });
+            witness.saw(Fact::TurnedAway { door, process, why, untold: unreported });
         }
     }
 }
@@ -286,7 +288,7 @@ mod tests {
 
     impl Witness for Facts {
         fn saw(&self, fact: Fact) {
-            self.0.lock().unwrap().push(fact);
+            self.0.lock().push(fact);
         }
     }
 
@@ -309,14 +311,14 @@ mod tests {
         let admitted = async { keeper.admit(Door::Commands, listener.accept().await.unwrap().0).await.unwrap() };
         let (mut inside, visitor) = tokio::join!(admitted, enter(data.path(), Door::Commands));
         visitor.unwrap().write_all(b"hello").await.unwrap();
-        let mut said = String::new();
-        inside.read_to_string(&mut said).await.unwrap();
-        assert_eq!(said, "hello");
+        let mut received = String::new();
+        inside.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "hello");
         // A proof for one door proves nothing at the other.
         let other = async { keeper.admit(Door::Clients, listener.accept().await.unwrap().0).await };
         let (admitted, visitor) = tokio::join!(other, enter(data.path(), Door::Commands));
         assert!(admitted.is_none() && visitor.is_err());
-        assert_eq!(facts.0.lock().unwrap().len(), 1);
+        assert_eq!(facts.0.lock().len(), 1);
     }
 
     #[tokio::test]
@@ -330,7 +332,7 @@ mod tests {
             let (admitted, visitor) = tokio::join!(admitted, enter(data.path(), Door::Clients));
             assert!(admitted.is_none() && visitor.is_err());
         }
-        let facts = facts.0.lock().unwrap();
+        let facts = facts.0.lock();
         assert_eq!(facts.len(), MAX_ROWS as usize, "the audit log cannot be flooded");
         let Fact::TurnedAway { door, process, why, untold: 0 } = &facts[0] else { panic!("{facts:?}") };
         assert_eq!(*door, "mcp.sock");
@@ -348,20 +350,20 @@ mod tests {
             let mut visitor = listener.accept().await.unwrap().0;
             let number = [7; 32];
             visitor.write_all(&number).await.unwrap();
-            let mut said = [0; 64];
-            visitor.read_exact(&mut said).await.unwrap();
-            assert!(!said.windows(32).any(|part| part == key.0), "the key itself was sent");
+            let mut received = [0; 64];
+            visitor.read_exact(&mut received).await.unwrap();
+            assert!(!received.windows(32).any(|part| part == key.0), "the key itself was sent");
             // The visitor's own proof, sent back.
-            visitor.write_all(&said[32..]).await.unwrap();
-            said
+            visitor.write_all(&received[32..]).await.unwrap();
+            received
         };
-        let (said, visitor) = tokio::join!(impostor, enter(data.path(), Door::Commands));
+        let (received, visitor) = tokio::join!(impostor, enter(data.path(), Door::Commands));
         assert_eq!(visitor.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         let (mut again, here) = UnixStream::pair().unwrap();
         let replayed = async {
             let mut number = [0; 32];
             again.read_exact(&mut number).await.unwrap();
-            again.write_all(&said).await.unwrap();
+            again.write_all(&received).await.unwrap();
         };
         let (admitted, ()) = tokio::join!(real.admit(Door::Commands, here), replayed);
         assert!(admitted.is_none(), "an old proof was taken");

@@ -148,6 +148,11 @@ impl Failure {
         self
     }
 
+    /// Hints at what was meant, where a name is near; `otherwise` where none is.
+    pub(crate) fn meant(self, near: Option<&str>, otherwise: &str) -> Self {
+        self.hint(near.map_or_else(|| otherwise.to_owned(), |near| format!("did you mean `{near}`?")))
+    }
+
     pub(crate) fn server(mut self, server: impl Into<String>) -> Self {
         self.server = Some(server.into());
         self
@@ -170,7 +175,7 @@ impl Failure {
 
 /// The JSON-RPC error of the server, if there is one.
 fn rpc(error: &CallError) -> Option<Box<Rpc>> {
-    let said = match error {
+    let rpc = match error {
         CallError::Remote { error, .. } | CallError::Link { error: LinkError::Rpc(error), .. } => error,
         CallError::NotReady { error: Some(error), .. } => match &**error {
             LinkError::Rpc(error) => error,
@@ -178,7 +183,7 @@ fn rpc(error: &CallError) -> Option<Box<Rpc>> {
         },
         _ => return None,
     };
-    Some(Box::new(Rpc { code: said.code, data: said.data.clone() }))
+    Some(Box::new(Rpc { code: rpc.code, data: rpc.data.clone() }))
 }
 
 /// How to release `tool` from quarantine.

@@ -1,12 +1,8 @@
 //! Keeps what servers say beside their answers, for `toolrack logs`.
 
-use std::{
-    collections::BTreeMap,
-    mem,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, watch};
 use tokio_util::task::TaskTracker;
 use toolrack_config::Interpolate;
@@ -31,20 +27,24 @@ pub(crate) struct LogKeeper {
 
 /// The files that servers are configured in, by name. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sources(Arc<Mutex<BTreeMap<ServerName, String>>>);
+pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 
 impl Sources {
     /// Records where servers are configured: lines are kept by name and file.
     pub(crate) fn expect(&self, desired: &Desired) {
-        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sources.extend(desired.iter().map(|(name, spec)| {
+        let expected = desired.iter().map(|(name, spec)| {
             let path = spec.source.path.as_ref();
             (name.clone(), path.map(|path| path.display().to_string()).unwrap_or_default())
-        }));
+        });
+        self.0.rcu(|sources| {
+            let mut sources = BTreeMap::clone(sources);
+            sources.extend(expected.clone());
+            sources
+        });
     }
 
     fn of(&self, server: &ServerName) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned().unwrap_or_default()
+        self.0.load().get(server).cloned().unwrap_or_default()
     }
 }
 

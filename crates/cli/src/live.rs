@@ -1,7 +1,7 @@
 //! A turn as it happens: the answer on stdout, piece by piece, and what is done for it on stderr.
 
 mod brake;
-mod paper;
+mod printer;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use toolrack_store::{
 };
 
 pub(crate) use brake::Brake;
-use paper::Paper;
+use printer::TurnPrinter;
 
 use crate::{
     error::{Failure, with_causes},
@@ -130,7 +130,7 @@ impl Live {
     pub(crate) fn new(screen: Arc<Screen>, catalog: Arc<Catalog>, journal: Journal, shown: Shown) -> Self {
         let (out, receiver) = mpsc::unbounded_channel();
         let mut printing = JoinSet::new();
-        printing.spawn(Paper::new(Arc::clone(&screen)).print(receiver));
+        printing.spawn(TurnPrinter::new(Arc::clone(&screen)).print(receiver));
         let (calls, running, unasked) = (Vec::new(), Vec::new(), Vec::new());
         let (held, partial, brake) = (Held::default(), String::new(), Arc::default());
         Self { screen, catalog, journal, shown, held, partial, brake, calls, running, unasked, out, printing }
@@ -189,13 +189,13 @@ impl Live {
         self.catalog.get(&call.name).map_or_else(|| call.name.clone(), toolrack_host::CatalogTool::selector)
     }
 
-    fn said(&mut self, delta: &Delta) {
+    fn show_delta(&mut self, delta: &Delta) {
         match delta {
             Delta::Text(piece) => {
                 self.partial.push_str(piece);
-                self.says(Words::Text, piece);
+                self.show_piece(Words::Text, piece);
             }
-            Delta::Thinking(piece) => self.says(Words::Thinking, piece),
+            Delta::Thinking(piece) => self.show_piece(Words::Thinking, piece),
             Delta::Retry { after, why } => {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
                 if self.shown == Shown::ToPeople {
@@ -207,12 +207,12 @@ impl Live {
     }
 
     /// Shows a piece of the model's text, as far as no secret is cut in it.
-    fn says(&mut self, kind: Words, piece: &str) {
+    fn show_piece(&mut self, kind: Words, piece: &str) {
         if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == Words::Thinking) {
             return;
         }
         let screen = &self.screen;
-        for (kind, words) in self.held.push(kind, piece, |text| screen.whole(text)) {
+        for (kind, words) in self.held.push(kind, piece, |text| screen.safe_len(text)) {
             self.show(kind, words);
         }
     }
@@ -243,7 +243,7 @@ impl Live {
     }
 
     fn call_ends(&mut self, ended: &Ended<'_>) {
-        let Ended { call, error, made, said, is_error, took } = *ended;
+        let Ended { call, error, made, text, is_error, took } = *ended;
         let tool = self.tool(call);
         let itself = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
         let within = made.iter().filter(|made| made.error == Some("APPROVAL_NEEDED")).map(|made| &made.tool);
@@ -254,7 +254,7 @@ impl Live {
         }
         let duration_ms = millis(took);
         let mut record = json!({
-            "type": "tool_result", "id": call.id, "tool": tool, "is_error": is_error, "text": said,
+            "type": "tool_result", "id": call.id, "tool": tool, "is_error": is_error, "text": text,
             "duration_ms": duration_ms,
         });
         if !made.is_empty() {
@@ -315,7 +315,7 @@ impl Live {
 impl Front for Live {
     fn happened(&mut self, event: TurnEvent<'_>) {
         match event {
-            TurnEvent::Delta(delta) => self.said(delta),
+            TurnEvent::Delta(delta) => self.show_delta(delta),
             TurnEvent::Answered(reply) => {
                 self.partial.clear();
                 self.journal.cost_of(reply);
@@ -334,7 +334,7 @@ impl Front for Live {
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
                 let error = outcome.and_then(Result::err);
                 let made = outcome.and_then(Result::ok).map_or(&[][..], |outcome| &outcome.calls);
-                self.call_ends(&Ended { call, error, made, said: text, is_error, took });
+                self.call_ends(&Ended { call, error, made, text, is_error, took });
             }
             _ => {}
         }
@@ -370,7 +370,7 @@ struct Ended<'a> {
     /// The calls that it made itself.
     made: &'a [ScriptCall],
     /// The text that the model gets.
-    said: &'a str,
+    text: &'a str,
     is_error: bool,
     took: Duration,
 }
@@ -382,7 +382,7 @@ impl Ended<'_> {
         let sign = paint(tone, look.sign(sign));
         let mut line = format!("{sign} {} {}", text::for_line(tool), arguments(&self.call.input));
         if self.is_error {
-            let why = self.said.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
+            let why = self.text.lines().find(|line| !line.starts_with("[data from ")).unwrap_or_default();
             line.push_str(&format!(" {} {}", look.dash(), text::for_line(&text::clip(why, 200))));
         } else {
             line.push_str(&paint(Tone::Faint, &format!(" {} ms", self.took.as_millis())));

@@ -3,6 +3,18 @@
 //! This crate decides nothing about servers and calls; it puts the other crates together ([`wire`]), asks the user at
 //! the terminal ([`asker`]), and renders what comes back ([`render`]). Every verb answers with data on stdout, messages
 //! on stderr, and an exit code that scripts can rely on ([`error::Exit`]).
+//!
+//! ```text
+//! words ──► run ──► verbs ──► render ──► screen ──► stdout, stderr
+//!            │        │  └────► asker ◄── the user
+//!            │        ▼
+//!            │      wire ──► the other crates: config, host, store, auth, agent, daemon
+//!            │        ├────► audit, keep, concealing    what goes into the store
+//!            │        └────► secrets, tokens            where the key is; sign-ins
+//!            ▼
+//!        borrower ──► door, lending ──► verbs::serving::serve::lender
+//!        a command that a daemon does   the daemon's side: the same verb, on its own connections
+//! ```
 
 mod args;
 mod arguments;
@@ -12,8 +24,8 @@ mod borrower;
 mod browser;
 mod builtin;
 mod completion;
+mod concealing;
 mod database;
-mod discreet;
 mod door;
 mod error;
 mod keep;
@@ -32,7 +44,6 @@ mod run;
 mod screen;
 mod secrets;
 mod stop;
-mod suggest;
 mod tokens;
 mod traces;
 mod verbs;

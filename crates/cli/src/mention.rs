@@ -4,12 +4,10 @@ mod find;
 
 use futures::future::join_all;
 use toolrack_agent::{Conceal, Message, Role};
+use toolrack_config::closest;
 use toolrack_host::{Content, Host, ServerName, text};
 
-use crate::{
-    error::{Exit, Failure},
-    suggest,
-};
+use crate::error::{Exit, Failure};
 use find::Mention;
 
 /// Resources that one text may name. Each is bounded; all together are bounded by this.
@@ -27,7 +25,7 @@ pub(crate) struct Sources<'a> {
 
 /// A message of the user, with the resources that it names.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Composed {
     pub(crate) message: Message,
     /// What was read, one line each; safe to print.
     pub(crate) read: Vec<String>,
@@ -38,7 +36,7 @@ impl Sources<'_> {
     ///
     /// # Errors
     /// When one of them cannot be read: nothing is to be sent then.
-    pub(crate) async fn said(&self, typed: &str, more: Option<&str>) -> Result<Said, Failure> {
+    pub(crate) async fn compose(&self, typed: &str, more: Option<&str>) -> Result<Composed, Failure> {
         let mentions = find::mentions(typed, self.servers);
         if mentions.len() > MOST {
             let message = format!("{} resources are named, and {MOST} are the most", mentions.len());
@@ -60,7 +58,7 @@ impl Sources<'_> {
             text.push_str(if text.is_empty() { "" } else { "\n\n" });
             text.push_str(more);
         }
-        Ok(Said { message: Message::new(Role::User, text).with_parts(media), read })
+        Ok(Composed { message: Message::new(Role::User, text).with_parts(media), read })
     }
 
     fn knows(&self, server: &str) -> bool {
@@ -69,7 +67,7 @@ impl Sources<'_> {
 
     fn no_such_server(&self, mention: &Mention) -> Failure {
         let server = text::for_line(&mention.server);
-        let hint = match suggest::closest(&server, self.servers.iter().map(ServerName::as_str)) {
+        let hint = match closest(&server, self.servers.iter().map(ServerName::as_str)) {
             Some(meant) => format!("did you mean @{meant}:…? A ` before the @ says that no resource is meant"),
             None => "a ` before the @ says that no resource is meant".to_owned(),
         };
@@ -83,13 +81,13 @@ impl Sources<'_> {
         let contents = self.host.read_resource(server, uri).await.map_err(failed)?;
         let contents: Vec<_> = contents.into_iter().map(|resource| Content::Resource { resource }).collect();
         let shaped = self.host.shape(server, uri, contents).await.map_err(failed)?;
-        let said = (self.conceal)(&shaped.text);
-        let mut words = format!("read @{server}:{} ({} bytes", text::for_line(uri), said.len());
+        let concealed = (self.conceal)(&shaped.text);
+        let mut words = format!("read @{server}:{} ({} bytes", text::for_line(uri), concealed.len());
         if !shaped.media.is_empty() {
             words.push_str(" and a picture");
         }
         words.push_str(if shaped.truncated { ", only a part)" } else { ")" });
-        Ok(Resource { words, data: as_data(server, uri, &said), shown: shaped.media })
+        Ok(Resource { words, data: as_data(server, uri, &concealed), shown: shaped.media })
     }
 }
 

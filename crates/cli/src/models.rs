@@ -15,10 +15,10 @@ use toolrack_agent::{
         provider::{BadSelector, CUSTOM, PROVIDERS, Provider, Selector},
     },
 };
-use toolrack_config::{Environment, Interpolate, ModelChoice, PriceChoice};
+use toolrack_config::{Environment, Interpolate, Loaded, ModelChoice, PriceChoice};
 
 use crate::{
-    args::{LimitArgs, ModelArgs, WireName},
+    args::{LimitArgs, ModelArgs, TalkArgs, WireName},
     error::{Exit, Failure, in_words, with_causes},
 };
 
@@ -47,14 +47,14 @@ pub(crate) struct Chosen {
 
 /// What is needed to find a model.
 #[derive(Clone, Debug)]
-pub(crate) struct Around {
+pub(crate) struct ModelContext {
     pub(crate) environment: Environment,
     pub(crate) secrets: Arc<Interpolate>,
     /// Where a model is configured.
     pub(crate) file: PathBuf,
 }
 
-impl Around {
+impl ModelContext {
     /// The value of a setting, with its placeholders filled in. A secret is hidden from now on.
     async fn setting(&self, field: &str, text: Option<&String>, is_secret: bool) -> Result<Option<String>, Failure> {
         let Some(text) = text else {
@@ -91,15 +91,15 @@ impl Wishes {
     /// # Errors
     /// With the exit code of models, when there is none or it cannot be used; of usage, when what was typed or configured
     /// names none.
-    pub(crate) async fn chosen(&self, around: &Around) -> Result<Chosen, Failure> {
+    pub(crate) async fn chosen(&self, model_context: &ModelContext) -> Result<Chosen, Failure> {
         if !self.configured.is_valid {
-            let message = format!("what {} says of the model cannot be used", around.file.display());
+            let message = format!("what {} says of the model cannot be used", model_context.file.display());
             return Err(Failure::config(message).hint("correct what is reported above"));
         }
         let choice = self.configured.clone().overlaid(self.typed());
         let (model, has_price) = match choice.name.as_deref().and_then(|name| name.strip_prefix(MOCK)) {
             Some(path) => (scripted(path)?, true),
-            None => connect(&choice, self.model.key_env.as_deref(), around).await?,
+            None => connect(&choice, self.model.key_env.as_deref(), model_context).await?,
         };
         if let (Some(_), false) = (choice.max_cost, has_price) {
             let message = format!(
@@ -119,6 +119,10 @@ impl Wishes {
 }
 
 impl Wishes {
+    pub(crate) fn of(args: &TalkArgs, loaded: &Loaded) -> Self {
+        Self { model: args.model.clone(), limits: args.limits, configured: loaded.settings.model.clone() }
+    }
+
     /// The wishes of a command that has no model arguments: the variables of `ask`, then the configuration.
     pub(crate) fn in_passing(configured: ModelChoice, environment: &Environment) -> Self {
         let variable = |name| environment.get(name)?.to_str().filter(|value| !value.is_empty()).map(ToOwned::to_owned);
@@ -151,14 +155,14 @@ impl Wishes {
 async fn connect(
     choice: &ModelChoice,
     key_env: Option<&str>,
-    around: &Around,
+    model_context: &ModelContext,
 ) -> Result<(Arc<dyn Model>, bool), Failure> {
-    let environment = &around.environment;
-    let base_url = around.setting("base_url", choice.base_url.as_ref(), false).await?;
+    let environment = &model_context.environment;
+    let base_url = model_context.setting("base_url", choice.base_url.as_ref(), false).await?;
     let selector = selector(choice.name.as_deref(), base_url.as_deref(), environment).await?;
     let known = Provider::find(&selector.provider);
     let key_variable = key_env.or(known.and_then(|known| known.key_variable));
-    let key = match around.setting("key", choice.key.as_ref(), true).await? {
+    let key = match model_context.setting("key", choice.key.as_ref(), true).await? {
         Some(value) if key_env.is_none() => Some(Key::new(value)),
         _ => key_variable.and_then(|name| key(environment, name)),
     };

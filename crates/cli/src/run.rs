@@ -81,9 +81,10 @@ fn in_one_line(error: &clap::Error) -> Failure {
         return Failure::usage(format!("`{command}` takes a command")).hint(help);
     }
     let tip = lines().find_map(|line| line.strip_prefix("tip: ").map(str::to_owned));
-    let said = lines().take_while(|line| !["tip: ", "Usage: ", "For more"].iter().any(|start| line.starts_with(start)));
-    let said = said.collect::<Vec<_>>().join(" ");
-    Failure::usage(said.strip_prefix("error: ").unwrap_or(&said)).hint(tip.unwrap_or(help))
+    let message =
+        lines().take_while(|line| !["tip: ", "Usage: ", "For more"].iter().any(|start| line.starts_with(start)));
+    let message = message.collect::<Vec<_>>().join(" ");
+    Failure::usage(message.strip_prefix("error: ").unwrap_or(&message)).hint(tip.unwrap_or(help))
 }
 
 /// The `--color` in words that could not be understood as a whole.
@@ -130,9 +131,9 @@ async fn to_the_end(
     let mut stop = Stop::new()?;
     // A conversation handles Ctrl-C itself, and a daemon ends in its own way.
     let hears = match cli.verb {
-        Verb::Chat(_) => Hears::Interrupts,
-        Verb::Serve(_) => Hears::Everything,
-        _ => Hears::Nothing,
+        Verb::Chat(_) => OwnSignals::Interrupts,
+        Verb::Serve(_) => OwnSignals::Everything,
+        _ => OwnSignals::Nothing,
     };
     cli.verb.check(cli.global.json)?;
     let brought = match borrower::run(&cli, &words, &environment, screen, &mut stop).await? {
@@ -151,7 +152,7 @@ async fn to_the_end(
         screen.failure(failure);
     }
     let exit = result.unwrap_or_else(|failure| failure.exit);
-    if hears != Hears::Nothing {
+    if hears != OwnSignals::Nothing {
         // The signals so far have been handled.
         stop = Stop::new()?;
     }
@@ -164,17 +165,17 @@ async fn to_the_end(
 
 /// The signals that a verb handles itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hears {
+enum OwnSignals {
     Nothing,
     Interrupts,
     Everything,
 }
 
 /// The exit code of the signal that ends the verb.
-async fn ended(stop: &mut Stop, hears: Hears) -> Exit {
+async fn ended(stop: &mut Stop, hears: OwnSignals) -> Exit {
     match hears {
-        Hears::Nothing => stop.requested().await,
-        Hears::Interrupts => stop.terminated().await,
-        Hears::Everything => std::future::pending().await,
+        OwnSignals::Nothing => stop.requested().await,
+        OwnSignals::Interrupts => stop.terminated().await,
+        OwnSignals::Everything => std::future::pending().await,
     }
 }

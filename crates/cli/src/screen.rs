@@ -7,11 +7,12 @@ use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use toolrack_config::{Environment, Interpolate, Problem};
 use toolrack_host::text;
@@ -127,8 +128,8 @@ impl Screen {
     }
 
     /// How many bytes of a text that goes on can be printed now without cutting a secret.
-    pub(crate) fn whole(&self, text: &str) -> usize {
-        self.secrets.get().map_or(text.len(), |secrets| secrets.whole(text))
+    pub(crate) fn safe_len(&self, text: &str) -> usize {
+        self.secrets.get().map_or(text.len(), |secrets| secrets.safe_len(text))
     }
 
     /// How pages are to look on the terminal as wide as it is now.
@@ -341,7 +342,7 @@ impl Screen {
     }
 
     fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 
     /// What is wrong with a configuration file: several lines, safe to print as they are. Dropped by `--quiet` unless

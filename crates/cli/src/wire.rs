@@ -34,7 +34,7 @@ use crate::{
     database,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
-    models::{Around, Chosen, Wishes},
+    models::{Chosen, ModelContext, Wishes},
     notebook::{Configured, Listing, Notebook, Tool},
     screen::Screen,
     secrets::{self, Stored},
@@ -81,7 +81,7 @@ pub(crate) struct World {
     /// Stores what is called and connected.
     audit: Arc<Audited>,
     /// What the files said when they were last read before a verb connects.
-    said: ArcSwap<Said>,
+    host_settings: ArcSwap<HostSettings>,
     /// Set when a verb connects; closed at the end, whatever happened in between.
     running: OnceLock<Running>,
     /// What `--args` stands for, where it was read already.
@@ -100,7 +100,7 @@ struct Running {
 
 /// What the files say that the host of a command is made with, and what is noted of it at the end.
 #[derive(Debug, Default)]
-struct Said {
+struct HostSettings {
     /// The rules.
     policy: Policy,
     /// How models see tools.
@@ -168,7 +168,7 @@ impl World {
             stays: AtomicBool::new(false),
             tracer: None,
             audit,
-            said: ArcSwap::default(),
+            host_settings: ArcSwap::default(),
             running: OnceLock::new(),
             brought: None,
             lent: None,
@@ -203,8 +203,8 @@ impl World {
     }
 
     /// What is needed to find a model.
-    pub(crate) fn around(&self) -> Around {
-        Around {
+    pub(crate) fn model_context(&self) -> ModelContext {
+        ModelContext {
             environment: self.environment.clone(),
             secrets: Arc::clone(&self.secrets),
             file: self.places.settings(),
@@ -344,7 +344,7 @@ impl World {
     /// Returns a function that passes the settings to the audit log. Does nothing without a database.
     pub(crate) fn audit_settings(&self) -> impl Fn(Audit) + Send + Sync + use<> {
         let audit = Arc::clone(&self.audit);
-        move |said| audit.set(said)
+        move |settings| audit.set(settings)
     }
 
     /// From now on, a server that fails is connected again: the command goes on for long.
@@ -415,7 +415,7 @@ impl World {
     /// no model itself.
     pub(crate) fn samples_with_configured(&self, loaded: &Loaded) {
         let wishes = Wishes::in_passing(loaded.settings.model.clone(), &self.environment);
-        if let Some(sampler) = Sampler::configured(wishes, self.around(), self.conceal()) {
+        if let Some(sampler) = Sampler::configured(wishes, self.model_context(), self.conceal()) {
             self.terminal.samples_with(sampler);
         }
     }
@@ -442,13 +442,13 @@ impl World {
         let gate = self.gate.get().cloned().unwrap_or_else(|| self.typed());
         let asker = self.asker.get().cloned().unwrap_or_else(|| self.terminal());
         let host = self.hosts().make(gate, asker, None);
-        host.set_naming(self.said.load().naming.clone());
+        host.set_naming(self.host_settings.load().naming.clone());
         host
     }
 
     /// The gate for what the user types: it runs, unless the files forbid it or want it confirmed.
     fn typed(&self) -> Arc<dyn Gate> {
-        let policy = &self.said.load().policy;
+        let policy = &self.host_settings.load().policy;
         if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy.clone()) }
     }
 
@@ -474,7 +474,7 @@ impl World {
             status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
         };
         let configured: Vec<_> =
-            self.said.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
+            self.host_settings.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
         let notebook = Notebook::below(self.places.data());
         let secrets = Arc::clone(&self.secrets);
         let written = tokio::task::spawn_blocking(move || {

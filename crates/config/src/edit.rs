@@ -32,9 +32,10 @@ use toolrack_host::text::for_line;
 use crate::{
     dialect,
     document::{Document, Kind},
-    entry::{Report, closest, decode},
+    entry::{Report, decode},
     node::{Member, Node},
     problem::Problem,
+    suggest::misspelt,
     trust::hash,
 };
 
@@ -196,8 +197,8 @@ pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Ed
     let warnings = check(name, entry)?;
     let edited = change(path, name, options.dry_run, |file| match file.find(name)? {
         true if !options.replace => Err(EditError::Exists { name: name.to_owned(), path: path.to_owned() }),
-        true => file.replace(name, &file.spoken(name, entry)?),
-        false => file.insert(name, &file.spoken(name, entry)?),
+        true => file.replace(name, &file.translated(name, entry)?),
+        false => file.insert(name, &file.translated(name, entry)?),
     })?;
     Ok(Edited { warnings, ..edited })
 }
@@ -272,7 +273,7 @@ fn missing(file: &dyn File, name: &str) -> EditError {
     EditError::Missing {
         name: name.to_owned(),
         path: file.path(),
-        near: closest(name, names.iter().map(String::as_str)).map(str::to_owned),
+        near: misspelt(name, names.iter().map(String::as_str)).map(str::to_owned),
     }
 }
 
@@ -298,7 +299,7 @@ trait File {
     fn is_ours_in(&self, name: &str) -> bool;
 
     /// `entry` in the words of the program whose file this is; refused where it has none for a part of it.
-    fn spoken(&self, name: &str, entry: &Json) -> Result<Json, EditError>;
+    fn translated(&self, name: &str, entry: &Json) -> Result<Json, EditError>;
 
     /// Adds an entry whose name is not taken, in the words of the file.
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError>;

@@ -22,6 +22,7 @@ use crate::{
     node::{Member, Node, Value},
     problem::Problem,
     rows::{ENTRY, Of, Row},
+    suggest::misspelt,
 };
 use fields::Fields;
 pub(crate) use fields::canonical;
@@ -197,7 +198,7 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
         } else if !fields::is_note(&key) {
             let known = ENTRY.rows.iter().filter(|row| !kind.excludes(row)).flat_map(Row::names);
             let problem = Problem::warning(format!("`{}` is not a known field", field.name)).field(field.name);
-            let problem = match closest(&key, known) {
+            let problem = match misspelt(&key, known) {
                 Some(name) => problem.hint(format!("did you mean `{name}`?")),
                 // Fields of other programs mean nothing here.
                 None => problem.hint("it is ignored, and kept when the file is edited").minor(),
@@ -224,17 +225,6 @@ pub(crate) fn looks_like_server(node: &Node) -> bool {
         ENTRY.rows.iter().any(|row| row.is_telling && row.is_called(&name))
     };
     node.members().is_some_and(|members| members.iter().any(tells))
-}
-
-/// The name among `known` that `name` is probably a misspelling of.
-pub(crate) fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.to_lowercase();
-    known
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_lowercase()), candidate))
-        .filter(|(likeness, _)| *likeness > 0.88)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]

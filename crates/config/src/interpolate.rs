@@ -16,10 +16,11 @@ use std::{
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
 
 use futures::future::BoxFuture;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use toolrack_host::{
@@ -166,8 +167,8 @@ impl Interpolate {
     /// How many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now: no secret
     /// crosses that point, whatever comes next.
     #[must_use]
-    pub fn whole(&self, text: &str) -> usize {
-        self.state().known.whole(text)
+    pub fn safe_len(&self, text: &str) -> usize {
+        self.state().known.safe_len(text)
     }
 
     /// Resolves a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. With
@@ -206,11 +207,11 @@ impl Interpolate {
     }
 
     fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     fn change(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 
     /// A copy with other variables, and with no secrets to conceal yet.
@@ -452,7 +453,7 @@ impl Interpolate {
         Ok(url)
     }
 
-    async fn dress(&self, server: &ServerName, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
+    async fn headers_for(&self, server: &ServerName, spec: &Http) -> Result<Vec<(String, String)>, ResolveError> {
         let values = self.values(Some(server), spec.headers.values().map(String::as_str)).await;
         let headers = spec
             .headers
@@ -484,7 +485,7 @@ impl Resolver for Interpolate {
         server: &'a ServerName,
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>> {
-        Box::pin(self.dress(server, spec))
+        Box::pin(self.headers_for(server, spec))
     }
 
     fn given(&self, server: &ServerName, secrets: Vec<String>) {
@@ -787,7 +788,7 @@ mod tests {
             ("in two wor", 3),
             ("日本語", 9),
         ] {
-            assert_eq!(known.whole(text), whole, "{text}");
+            assert_eq!(known.safe_len(text), whole, "{text}");
         }
     }
 
@@ -877,8 +878,8 @@ mod tests {
             assert_eq!(known.conceal(&once), r#""dXNlcjp***.""#);
             assert_eq!(known.conceal(&twice), r#""[\"dXNlcjp***.\"]""#);
         }
-        assert_eq!(known.whole("so dXNlcjpjYW5hcnkt\n"), "so dXNlcjp".len(), "the rest may follow on the next line");
-        assert_eq!(known.whole("two\nlines\n"), "two\nlines\n".len());
+        assert_eq!(known.safe_len("so dXNlcjpjYW5hcnkt\n"), "so dXNlcjp".len(), "the rest may follow on the next line");
+        assert_eq!(known.safe_len("two\nlines\n"), "two\nlines\n".len());
     }
 
     proptest! {
@@ -889,7 +890,7 @@ mod tests {
             let (mut held, mut shown) = (String::new(), String::new());
             for piece in &pieces {
                 held.push_str(piece);
-                let whole: String = held.drain(..known.whole(&held)).collect();
+                let whole: String = held.drain(..known.safe_len(&held)).collect();
                 shown.push_str(&known.conceal(&whole));
             }
             shown.push_str(&known.conceal(&held));
@@ -918,7 +919,7 @@ mod tests {
                 let (piece, rest) = left.split_at(left.ceil_char_boundary(*sizes.next().unwrap()));
                 held.push_str(piece);
                 left = rest;
-                let ready: String = held.drain(..known.whole(&held)).collect();
+                let ready: String = held.drain(..known.safe_len(&held)).collect();
                 shown.push_str(&known.conceal(&ready));
             }
             shown.push_str(&known.conceal(&held));

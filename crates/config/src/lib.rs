@@ -12,6 +12,22 @@
 //! them when the host connects. What a project's file brings waits for the user's agreement ([`trust`]). [`edit`]
 //! changes a file without touching a byte outside the changed entry.
 //!
+//! ```text
+//! files ──► document ──► dialect ──► load ──► Loaded ──► the host runs its Desired
+//!              ▲            ▲        │ │ │
+//!              │            │        │ │ └──► trust, look      what a project brings
+//!        edit ─┴── import ──┘        │ └────► settings, model  toolrack.toml
+//!                                    └──────► entry            one server
+//!                                               │
+//! schema ──────────────────► rows ◄─────────────┘              one row for each field
+//!
+//! the host connects ──► interpolate ──► placeholder, environment, stored secrets
+//!                            │
+//!                            └──► mask, redact, guard          no secret is shown or carried off
+//!
+//! watch ──► "a file has changed" ──► reload
+//! ```
+//!
 //! This crate has no network, no database, and starts nothing.
 //!
 //! ```
@@ -54,6 +70,7 @@ mod redact;
 mod rows;
 pub mod schema;
 mod settings;
+mod suggest;
 pub mod trust;
 mod watch;
 
@@ -67,4 +84,5 @@ pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::{redact, show};
 pub use settings::{Audit, KeepSessions, Refresh, Role, ServeSettings, Settings, ToolSettings};
+pub use suggest::closest;
 pub use watch::{Watch, WatchError};

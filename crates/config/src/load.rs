@@ -4,7 +4,7 @@ mod agreed;
 mod ground;
 mod layers;
 mod reload;
-mod told;
+mod reported;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -22,7 +22,7 @@ use toolrack_host::{
 use crate::{
     dialect::{self, Agent},
     document::{Document, Kind},
-    entry::{Decoded, Report, closest, decode},
+    entry::{Decoded, Report, decode},
     interpolate::Unset,
     model::CheckName,
     node::{Member, Node},
@@ -30,12 +30,13 @@ use crate::{
     problem::Problem,
     redact::redact,
     settings::{Role, Section, Settings, Wanted},
+    suggest::misspelt,
     trust::{Candidate, Ledger, agreement, hash},
 };
 use agreed::{hash_unswitched, proposed, show_switched};
-use ground::Ground;
+use ground::RunFolders;
 use layers::{Layer, Reads, layers};
-use told::Told;
+use reported::Reported;
 
 pub use reload::{Rejected, reload};
 
@@ -252,7 +253,7 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
     let layers = layers(request, &project);
     let wanted = Wanted { agent: request.agent.as_deref(), check: request.check_model };
-    let ground = Ground::new(&request.cwd, &project, &request.places);
+    let ground = RunFolders::new(&request.cwd, &project, &request.places);
     let mut world = World::new(&request.built_in, ledger, wanted, ground);
     for layer in &layers {
         world.add_file(layer);
@@ -269,12 +270,12 @@ struct World<'a> {
     agents: Vec<(Vec<Agent>, Layer, Document)>,
     settings: Settings,
     known_agents: Vec<String>,
-    problems: Told,
+    problems: Reported,
     /// Files without any text.
     blank: Vec<PathBuf>,
     is_whole: bool,
     wanted: Wanted<'a>,
-    ground: Ground,
+    ground: RunFolders,
     ledger: &'a dyn Ledger,
 }
 
@@ -287,7 +288,7 @@ struct Place<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(built_in: &Desired, ledger: &'a dyn Ledger, wanted: Wanted<'a>, ground: Ground) -> Self {
+    fn new(built_in: &Desired, ledger: &'a dyn Ledger, wanted: Wanted<'a>, ground: RunFolders) -> Self {
         let entries = built_in.iter().map(|(name, spec)| {
             let entry = Entry {
                 name: name.to_string(),
@@ -317,7 +318,7 @@ impl<'a> World<'a> {
             agents: Vec::new(),
             settings: Settings::default(),
             known_agents: Vec::new(),
-            problems: Told::default(),
+            problems: Reported::default(),
             blank: Vec::new(),
             is_whole: true,
             wanted,
@@ -582,7 +583,7 @@ fn unknown_agent(chosen: &str, known: &[String]) -> Option<Problem> {
     }
     let problem = Problem::error(format!("no agent is called `{chosen}`"));
     let list = || known.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
-    Some(problem.hint(match closest(chosen, known.iter().map(String::as_str)) {
+    Some(problem.hint(match misspelt(chosen, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`? There are {}", list()),
         None if known.is_empty() => "write `[[agents]]` with `id = \"…\"` into toolrack.toml".to_owned(),
         None => format!("there are {}", list()),

@@ -7,12 +7,12 @@ use toolrack_host::Wire;
 
 use crate::{
     document::Document,
-    entry::closest,
     mask::{self, literal},
     node::{Node, Value},
     placeholder::{self, Piece},
     problem::Problem,
     rows::{self, MODEL, PRICE},
+    suggest::misspelt,
 };
 
 /// Checks whether a text names a model, and if not, says why: only the code that talks to providers knows. The flag
@@ -182,7 +182,7 @@ impl ModelChoice {
                 "cache_write": price.cache_write,
             })
         };
-        let said = [
+        let fields = [
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("base_url", self.base_url.as_deref().map(|url| json!(mask::argument(url)))),
             ("wire", self.wire.map(|wire| json!(wire.as_str()))),
@@ -196,8 +196,8 @@ impl ModelChoice {
             ("code", self.code.map(|code| json!(code))),
             ("extra_body", (!self.extra_body.is_empty()).then(|| masked(&Json::Object(self.extra_body.clone())))),
         ];
-        let said: Map<_, _> = said.into_iter().filter_map(|(key, said)| Some((key.to_owned(), said?))).collect();
-        if said.is_empty() { Json::Null } else { Json::Object(said) }
+        let fields: Map<_, _> = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        if fields.is_empty() { Json::Null } else { Json::Object(fields) }
     }
 }
 
@@ -244,7 +244,7 @@ impl Table<'_> {
         };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", self.place, member.name);
-            let hint = match closest(&member.name, table.keys()) {
+            let hint = match misspelt(&member.name, table.keys()) {
                 Some(near) => format!("did you mean `{}.{near}`?", self.place),
                 None => format!("there are {}", table.keys().join(", ")),
             };

@@ -11,16 +11,16 @@ use toolrack_host::{PinMode, Policy, egress::EgressRules, text};
 use crate::{
     dialect,
     document::Document,
-    entry::closest,
     interpolate::Unset,
     model::{CheckName, ModelChoice},
     node::{Member, Node, Value},
     problem::Problem,
     rows::{AGENT, AUDIT, DEFAULTS, EGRESS, SERVE, SESSIONS, TOOLRACK, TOOLS, Table},
+    suggest::misspelt,
 };
 
 pub use audit::Audit;
-pub(crate) use policy::{Section, Whose};
+pub(crate) use policy::{FileOwner, Section};
 pub use serve::ServeSettings;
 pub use tools::{Refresh, ToolSettings};
 
@@ -136,8 +136,8 @@ impl Settings {
             problems.extend(wrong);
         }
         if let Some(policy) = root.get("policy") {
-            let (section, wrong) = Section::read(document, &policy.node, Whose::Own);
-            settings.policy = section.onto(settings.policy, Whose::Own);
+            let (section, wrong) = Section::read(document, &policy.node, FileOwner::Own);
+            settings.policy = section.onto(settings.policy, FileOwner::Own);
             problems.extend(wrong);
         }
         let (model, wrong) = model(document, &root, wanted);
@@ -167,7 +167,7 @@ impl Settings {
 
     /// The settings of a file, at `place`, that cannot be read and may say anything.
     pub(crate) fn unreadable(place: String) -> Self {
-        let policy = Section::unreadable().onto(Policy::default(), Whose::Own);
+        let policy = Section::unreadable().onto(Policy::default(), FileOwner::Own);
         let egress = EgressRules::strictest(place);
         Self { model: ModelChoice::unreadable(), audit: Audit::CAREFUL, policy, egress, ..Self::default() }
     }
@@ -220,7 +220,7 @@ fn role(document: &Document, root: &Node, wanted: Wanted<'_>) -> (Role, Vec<Prob
     let (mut role, mut problems) = (Role::default(), Vec::new());
     for agent in agents(root) {
         let Some(member) = agent.get("role") else { continue };
-        let said = match member.node.as_text() {
+        let named = match member.node.as_text() {
             Some("worker") => Role::Worker,
             Some("channel") => Role::Channel,
             _ => {
@@ -231,7 +231,7 @@ fn role(document: &Document, root: &Node, wanted: Wanted<'_>) -> (Role, Vec<Prob
             }
         };
         if wanted.is(agent) {
-            role = said;
+            role = named;
         }
     }
     (role, problems)
@@ -284,7 +284,7 @@ fn unknown(document: &Document, member: &Member, table: &Table, place: &str) -> 
     if table.row(&member.name).is_some() {
         return None;
     }
-    let hint = match closest(&member.name, table.keys()) {
+    let hint = match misspelt(&member.name, table.keys()) {
         Some(near) => format!("did you mean `{place}{near}`?"),
         None => "it is ignored, and kept when the file is edited".to_owned(),
     };

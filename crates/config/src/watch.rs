@@ -6,13 +6,14 @@ use std::{
     fs::Metadata,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
+use arc_swap::ArcSwap;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 /// Editors write a file in several steps; what happens within this time is one change.
@@ -39,12 +40,21 @@ pub struct WatchError {
 /// that both can be made later. Where a file is a symbolic link, it watches the file that it leads to as well. Whenever
 /// one of them changes, it finds out anew what to watch. Beside that, it looks at all of them every ten seconds.
 pub struct Watch {
-    shared: Arc<Shared>,
+    /// To the thread, which ends when this is dropped.
+    orders: Arc<Sender<Order>>,
+}
+
+/// What the thread of a watch is told.
+enum Order {
+    /// Something has changed.
+    Look,
+    /// Follow these files in place of the ones before, then drop the sender.
+    Follow(Vec<PathBuf>, Sender<()>),
 }
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("folders", &self.shared.followed().folders.keys()).finish_non_exhaustive()
+        f.debug_struct("Watch").finish_non_exhaustive()
     }
 }
 
@@ -59,87 +69,73 @@ impl Watch {
     }
 
     fn looking_every(pause: Duration, changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
-        // One message is enough: the thread that receives it looks at everything.
-        let (wake, woken) = sync_channel(1);
+        let (orders, inbox) = channel();
+        let orders = Arc::new(orders);
+        // The watch alone keeps the thread.
+        let wakes = Arc::downgrade(&orders);
         let counted = Arc::<Counted>::default();
         let counts = Arc::clone(&counted);
         let heard = move |event: notify::Result<Event>| {
             // An error means that something may have been missed.
-            if event.map_or(true, |event| counts.has(&event)) {
-                let _ = wake.try_send(());
+            if event.map_or(true, |event| counts.has(&event))
+                && let Some(orders) = wakes.upgrade()
+            {
+                let _ = orders.send(Order::Look);
             }
         };
         let watcher = notify::recommended_watcher(heard).map_err(|error| unusable(&error))?;
         let (files, folders) = (BTreeMap::new(), BTreeMap::new());
         let followed = Followed { watcher, counted, files, folders };
-        let shared = Arc::new(Shared(Mutex::new(followed)));
-        // The thread ends when the watch is dropped: then nothing is left to look at, and no sender can wake it.
-        let seen = Arc::downgrade(&shared);
         thread::Builder::new()
             .name("toolrack-watch".to_owned())
-            .spawn(move || look(&seen, &woken, pause, &changed))
+            .spawn(move || look(followed, &inbox, pause, &changed))
             .map_err(|error| WatchError { why: error.to_string() })?;
-        Ok(Self { shared })
+        Ok(Self { orders })
     }
 
     /// Watches these files in place of the ones before. One whose folder cannot be watched is checked every ten
-    /// seconds.
+    /// seconds. What changes after this has returned is reported.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
-        let mut followed = self.shared.followed();
-        let mut before = std::mem::take(&mut followed.files);
-        for file in files {
-            let print = before.remove(file).unwrap_or_else(|| Print::of(file));
-            followed.files.insert(file.to_owned(), print);
-        }
-        followed.watch();
+        let (follows, followed) = channel();
+        let _ = self.orders.send(Order::Follow(files.into_iter().map(Path::to_owned).collect(), follows));
+        // Ends when the thread has done it, or has ended.
+        let _ = followed.recv();
     }
 }
 
-/// Reports changes until the watch is gone.
-fn look(shared: &Weak<Shared>, woken: &Receiver<()>, pause: Duration, changed: &impl Fn()) {
+/// Reports changes until the watch is gone. This thread alone has what is followed.
+fn look(mut followed: Followed, inbox: &Receiver<Order>, pause: Duration, changed: &impl Fn()) {
     loop {
-        let is_heard = match woken.recv_timeout(pause) {
-            Ok(()) => {
-                thread::sleep(SETTLE);
-                // What was said meanwhile is about the same change.
-                let _ = woken.try_recv();
-                true
+        let is_told = match inbox.recv_timeout(pause) {
+            Ok(Order::Look) => match followed.settle(inbox) {
+                Ok(()) => true,
+                Err(WatchDropped) => return,
+            },
+            Ok(Order::Follow(files, _done)) => {
+                followed.follow(files);
+                continue;
             }
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let Some(shared) = shared.upgrade() else { return };
-        let mut followed = shared.followed();
-        if is_heard || followed.is_changed() {
+        if is_told || followed.is_changed() {
             followed.begin_anew();
-            drop(followed);
             changed();
         }
     }
 }
 
-/// What a watch shares with its thread.
-struct Shared(Mutex<Followed>);
+/// The watch was dropped.
+struct WatchDropped;
 
-impl Shared {
-    fn followed(&self) -> MutexGuard<'_, Followed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The paths whose events count: the folders may hold other files, such as a database. They have a lock of their own,
-/// because events are heard also while the watcher is told what to watch.
+/// The paths whose events count: the folders may hold other files, such as a database.
 #[derive(Default)]
-struct Counted(Mutex<BTreeSet<PathBuf>>);
+struct Counted(ArcSwap<BTreeSet<PathBuf>>);
 
 impl Counted {
-    fn paths(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether `event` counts. No read does: a reader that is woken by its own reads would never come to an end.
     fn has(&self, event: &Event) -> bool {
-        let paths = self.paths();
+        let paths = self.0.load();
         !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| paths.contains(path)))
     }
 }
@@ -148,16 +144,39 @@ impl Counted {
 struct Followed {
     watcher: RecommendedWatcher,
     counted: Arc<Counted>,
-    files: BTreeMap<PathBuf, Print>,
+    files: BTreeMap<PathBuf, Fingerprint>,
     /// The folders that are watched, as they were then.
-    folders: BTreeMap<PathBuf, Print>,
+    folders: BTreeMap<PathBuf, Fingerprint>,
 }
 
 impl Followed {
+    fn follow(&mut self, files: Vec<PathBuf>) {
+        let mut before = std::mem::take(&mut self.files);
+        for file in files {
+            let print = before.remove(&file).unwrap_or_else(|| Fingerprint::of(&file));
+            self.files.insert(file, print);
+        }
+        self.watch();
+    }
+
+    /// Waits until what has begun to change may have come to its end. What is told meanwhile is about the same change.
+    fn settle(&mut self, inbox: &Receiver<Order>) -> Result<(), WatchDropped> {
+        let end = Instant::now() + SETTLE;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            match inbox.recv_timeout(left) {
+                Ok(Order::Look) => {}
+                Ok(Order::Follow(files, _done)) => self.follow(files),
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return Err(WatchDropped),
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a file has changed since the last check, or a folder is another one than the one that is watched.
     fn is_changed(&self) -> bool {
-        self.files.iter().any(|(file, known)| Print::of(file) != *known)
-            || self.folders.iter().any(|(folder, known)| !Print::of(folder).is_of(known))
+        self.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
+            || self.folders.iter().any(|(folder, known)| !Fingerprint::of(folder).is_of(known))
     }
 
     /// Watches every folder again: one that was put in the place of another is not watched yet, whatever its name. A
@@ -169,7 +188,7 @@ impl Followed {
         }
         self.watch();
         for (file, print) in &mut self.files {
-            *print = Print::of(file);
+            *print = Fingerprint::of(file);
         }
     }
 
@@ -179,10 +198,10 @@ impl Followed {
             let wanted: BTreeSet<PathBuf> = self.files.keys().flat_map(|file| watched(file)).collect();
             let folders: BTreeSet<PathBuf> =
                 wanted.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
-            if self.folders.keys().eq(&folders) && *self.counted.paths() == wanted {
+            if self.folders.keys().eq(&folders) && **self.counted.0.load() == wanted {
                 return;
             }
-            *self.counted.paths() = wanted;
+            self.counted.0.store(Arc::new(wanted));
             for (folder, _) in self.folders.extract_if(.., |folder, _| !folders.contains(folder)) {
                 let _ = self.watcher.unwatch(&folder);
             }
@@ -196,7 +215,7 @@ impl Followed {
 
     fn watch_folder(&mut self, folder: PathBuf) {
         // The fingerprint first: if the folder is exchanged before it is watched, the next check finds a difference.
-        let print = Print::of(&folder);
+        let print = Fingerprint::of(&folder);
         if let Err(error) = self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
             // Other errors, such as a folder above the others that is closed to us, cannot be mended.
             if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) {
@@ -209,13 +228,13 @@ impl Followed {
 
 /// The fingerprint of a file or folder. All of it is absent where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Print {
+struct Fingerprint {
     identity: Option<(u64, u64)>,
     made: Option<SystemTime>,
     content: Option<(SystemTime, u64)>,
 }
 
-impl Print {
+impl Fingerprint {
     fn of(path: &Path) -> Self {
         let Ok(metadata) = std::fs::metadata(path) else { return Self::default() };
         Self {

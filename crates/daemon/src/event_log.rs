@@ -20,7 +20,7 @@ const MAX_BYTES: usize = 16 * 1024;
 
 /// An event.
 #[derive(Debug)]
-pub(crate) struct Happened {
+pub(crate) struct LoggedEvent {
     /// Its number in this run, from 1.
     pub(crate) id: u64,
     /// What it is called.
@@ -35,11 +35,11 @@ pub(crate) struct Unseen {
     /// How many more there were, which are gone. `Some(0)` where the number is unknown: the reader saw another run.
     pub(crate) missed: Option<u64>,
     /// In order.
-    pub(crate) events: Vec<Arc<Happened>>,
+    pub(crate) events: Vec<Arc<LoggedEvent>>,
 }
 
 /// The events that are kept, in order.
-pub(crate) type Kept = VecDeque<Arc<Happened>>;
+pub(crate) type Kept = VecDeque<Arc<LoggedEvent>>;
 
 /// The newest events. Writing never waits for a reader.
 pub(crate) struct EventLog {
@@ -80,7 +80,7 @@ impl EventLog {
             if kept.len() == KEPT {
                 kept.pop_front();
             }
-            kept.push_back(Arc::new(Happened { id, name: name.to_owned(), data: line }));
+            kept.push_back(Arc::new(LoggedEvent { id, name: name.to_owned(), data: line }));
         });
     }
 

@@ -19,6 +19,7 @@ mod cursor;
 mod directory;
 mod exchange;
 mod http;
+mod memory;
 mod message;
 mod methods;
 mod news;
@@ -60,9 +61,8 @@ pub use self::{
 };
 use self::{
     directory::{Directory, Listed},
+    memory::Memory,
     news::NewsSender,
-    parked::Parked,
-    session::Sessions,
     view::Views,
     words::META_SERVER,
 };
@@ -91,8 +91,7 @@ struct Inner {
     identity: String,
     views: Views,
     directory: Directory,
-    sessions: Sessions,
-    parked: Parked,
+    memory: Memory,
     news: NewsSender,
     /// Requests under way, of all clients.
     calls: Arc<Semaphore>,
@@ -156,8 +155,7 @@ impl Gateway {
             identity: format!(r#""_meta":{{"{META_SERVER}":{}}}"#, options.info()),
             views: Views::new(&options),
             directory: Directory::default(),
-            sessions: Sessions::new(bounds),
-            parked: Parked::new(bounds.parked, bounds.parked_for),
+            memory: Memory::new(bounds),
             news: NewsSender::default(),
             calls: Arc::new(Semaphore::new(bounds.calls)),
             streams: Arc::new(Semaphore::new(bounds.streams)),
@@ -197,8 +195,7 @@ impl Gateway {
     /// Ends all sessions, streams and calls under way, and waits until they have, at most 5 seconds. The host runs on.
     pub async fn shutdown(&self) {
         self.0.stop.cancel();
-        self.0.sessions.clear();
-        self.0.parked.clear();
+        self.0.memory.clear();
         self.0.tasks.close();
         if timeout(SHUTDOWN, self.0.tasks.wait()).await.is_err() {
             tracing::warn!("some tasks of the gateway did not end in time");

@@ -12,6 +12,23 @@
 //! | `/agents/ID` | the control API and the MCP endpoint of an agent that has servers of its own |
 //! | `/health`, `/ready`, `/metrics` | what watches over daemons looks at |
 //!
+//! ```text
+//!            serve ──────────► guard          who is let in, and how many
+//!              │
+//!    ┌─────────┼──────────┬─────────────┐
+//!    ▼         ▼          ▼             ▼
+//! dashboard   api ──► agents ──────► gateway   one MCP endpoint
+//!              │         │              │
+//!              │         ▼              │
+//!              └──────► world ◄─ files  │      what is configured and runs; its keeper changes it
+//!                      │     │          │
+//!                      ▼     ▼          ▼
+//!               questions   host (the crate toolrack-host): every call
+//!                      │
+//!                      ▼
+//!                 event_log ──► shown          what happened, without secrets, as people see it
+//! ```
+//!
 //! It listens on this machine only, unless it is told otherwise, and refuses requests without its [`Token`].
 
 mod agents;

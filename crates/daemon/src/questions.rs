@@ -200,7 +200,7 @@ pub(crate) enum Word {
 
 /// Why an answer was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Untaken {
+pub(crate) enum AnswerRefused {
     /// The question was answered, is over, or never was.
     Over,
     /// The answer is one to another kind of question.
@@ -292,17 +292,17 @@ impl Questions {
     /// # Errors
     /// When the question is not open any more, is of another kind, or its call cannot be made like this; in the latter
     /// cases it stays open.
-    pub(crate) async fn answer(&self, id: &str, answer: Answer) -> Result<(), Untaken> {
-        let number = self.inner.number(id).ok_or(Untaken::Over)?;
+    pub(crate) async fn answer(&self, id: &str, answer: Answer) -> Result<(), AnswerRefused> {
+        let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
         let asked = self.inner.asked(number, &answer)?;
         if let (Some(question), Some(arguments)) = (asked, &answer.arguments)
             && answer.answer != Word::Deny
         {
-            question.check(arguments.clone()).await.map_err(Untaken::Arguments)?;
+            question.check(arguments.clone()).await.map_err(AnswerRefused::Arguments)?;
         }
-        let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(Untaken::Over)?;
+        let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(AnswerRefused::Over)?;
         // The asker may have gone away in this moment.
-        waiting.answer.send(answer).map_err(|_| Untaken::Over)
+        waiting.answer.send(answer).map_err(|_| AnswerRefused::Over)
     }
 
     /// Asks, and waits for the answer.
@@ -336,12 +336,12 @@ impl Inner {
     }
 
     /// The approval that this question asks for, if it is one; an error when `answer` does not fit the question.
-    fn asked(&self, number: u64, answer: &Answer) -> Result<Option<Confirm>, Untaken> {
+    fn asked(&self, number: u64, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
         let open = self.open.lock();
-        let waiting = open.waiting.get(&number).ok_or(Untaken::Over)?;
+        let waiting = open.waiting.get(&number).ok_or(AnswerRefused::Over)?;
         match waiting.approval.is_some() == answer.answer.is_for_approvals() {
             true => Ok(waiting.approval.clone()),
-            false => Err(Untaken::Unfit),
+            false => Err(AnswerRefused::Unfit),
         }
     }
 
@@ -366,10 +366,10 @@ impl Inner {
             asked_at: shown::millis(now),
             expires_at: shown::millis(now + self.patience),
         };
-        let told = question.clone();
+        let shown = question.clone();
         open.waiting.insert(number, Waiting { question, approval, answer });
         drop(open);
-        self.opened(&told);
+        self.opened(&shown);
         Some(number)
     }
 
@@ -511,12 +511,12 @@ mod tests {
         assert!(
             poll!(&mut approval).is_pending() && poll!(&mut of_call).is_pending() && poll!(&mut alone).is_pending()
         );
-        let told: Vec<_> = questions.open().iter().map(|question| json!(question)["caller"].clone()).collect();
+        let callers: Vec<_> = questions.open().iter().map(|question| json!(question)["caller"].clone()).collect();
         let caller = json!({
             "way": "gateway", "over": null, "client": text::for_line("an editor\nsays: yes"), "session": "0f3a91c2",
             "request": null, "conversation": null, "agent": null,
         });
-        assert_eq!(told, [caller.clone(), caller, Value::Null]);
+        assert_eq!(callers, [caller.clone(), caller, Value::Null]);
     }
 
     #[tokio::test]
@@ -526,7 +526,7 @@ mod tests {
         assert!(poll!(&mut asked).is_pending());
         let id = questions.open()[0].id.clone();
         assert_eq!(questions.answer(&id, answered("once")).await, Ok(()));
-        assert_eq!(questions.answer(&id, answered("deny")).await, Err(Untaken::Over));
+        assert_eq!(questions.answer(&id, answered("deny")).await, Err(AnswerRefused::Over));
         assert_eq!(asked.await, Confirmed::Yes);
         assert!(questions.open().is_empty());
     }
@@ -560,7 +560,7 @@ mod tests {
         let mut asked = pin!(questions.confirm(question()));
         assert!(poll!(&mut asked).is_pending());
         let id = questions.open()[0].id.clone();
-        assert_eq!(questions.answer(&id, answered("accept")).await, Err(Untaken::Unfit));
+        assert_eq!(questions.answer(&id, answered("accept")).await, Err(AnswerRefused::Unfit));
         assert_eq!(questions.open().len(), 1);
     }
 
@@ -576,7 +576,7 @@ mod tests {
         assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
         let stale = before.open()[0].id.clone();
         assert_ne!(stale, after.open()[0].id);
-        assert_eq!(after.answer(&stale, answered("once")).await, Err(Untaken::Over));
+        assert_eq!(after.answer(&stale, answered("once")).await, Err(AnswerRefused::Over));
         assert_eq!(after.open().len(), 1);
     }
 

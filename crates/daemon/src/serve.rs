@@ -209,7 +209,7 @@ impl Daemon {
         let address = listener.local_addr().map_err(refused)?;
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
-        let gateway = Gateway::new(world.host.clone(), told(&world, &hosts, address));
+        let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &hosts, address));
         let times = agents::Times { idle: agent_idle, grace };
         let within = serve_agent(hosts.clone(), address);
         let agents = Agents::new(Arc::clone(&world), for_agents, within, times, tasks.clone());
@@ -322,7 +322,7 @@ fn once_applied(router: Router, world: &Arc<World>) -> Router {
 /// What answers in the world of an agent: the control API, without agents of its own, and the MCP endpoint.
 fn serve_agent(hosts: Vec<String>, address: SocketAddr) -> agents::Serve {
     Box::new(move |world| {
-        let gateway = Gateway::new(world.host.clone(), told(world, &hosts, address));
+        let gateway = Gateway::new(world.host.clone(), gateway_options(world, &hosts, address));
         let router = api::router(Arc::clone(world), Weak::new()).nest("/mcp", gateway.router());
         (once_applied(router, world), gateway)
     })
@@ -368,7 +368,7 @@ async fn serve_one(stream: UnixStream, gateway: &Gateway) {
 }
 
 /// The options of the gateway. Where its client cannot be asked, a question waits with the others.
-fn told(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
+fn gateway_options(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
     // The gateway compares names alone, whatever the port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {

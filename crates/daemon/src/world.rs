@@ -1,11 +1,12 @@
 //! The world of a daemon: its configuration, the servers that run, and what happened.
 
 mod edits;
+mod findings_cache;
 mod keeper;
-mod looked;
 mod named;
 mod sign_ins;
 mod tally;
+mod under_way;
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Instant};
 
@@ -21,15 +22,14 @@ use toolrack_store::{Approval, Store, StoreError};
 pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
 pub(crate) use self::{
     edits::{Change, EditFailed},
-    named::{NotBegun, Running},
-    sign_ins::{SigningIn, Unpasted},
+    named::NotBegun,
+    sign_ins::{PasteRefused, SigningIn},
     tally::{Recent, Tally},
+    under_way::{Running, UnderWay, Work},
 };
 use self::{
+    findings_cache::FindingsCache,
     keeper::{Keeper, Order},
-    looked::Looked,
-    named::Named,
-    sign_ins::Begun,
 };
 use crate::{event_log::EventLog, questions::Questions};
 
@@ -113,17 +113,12 @@ pub(crate) struct World {
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
     /// Findings that a person should look at, in the definitions of tools.
-    pub(crate) looked: Looked,
+    pub(crate) findings_cache: FindingsCache,
     pub(crate) models: Models,
     sign_ins: SignIns,
-    /// Sign-ins under way.
-    begun: Begun,
     /// Tasks that run beside requests.
     tasks: TaskTracker,
-    /// Calls that can be cancelled by name.
-    pub(crate) calls: Named,
-    /// Turns that can be cancelled by name.
-    pub(crate) turns: Named,
+    pub(crate) under_way: UnderWay,
     pub(crate) began: Instant,
     /// Ends everything long-running.
     pub(crate) ending: CancellationToken,
@@ -160,7 +155,7 @@ impl World {
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
-        let events = host.events();
+        let (events, counts) = (host.events(), tally::Counts::default());
         let approvals = approvals(store.as_ref()).await;
         let loaded = match &approvals {
             Ok(approvals) => keeper::load(&request, approvals.clone(), None).await,
@@ -176,14 +171,12 @@ impl World {
             secrets,
             questions,
             log,
-            tally: Tally::default(),
-            looked: Looked::default(),
+            tally: Tally::of(&counts),
+            findings_cache: FindingsCache::default(),
             models,
             sign_ins,
-            begun: Begun::default(),
             tasks: tasks.clone(),
-            calls: Named::default(),
-            turns: Named::default(),
+            under_way: UnderWay::default(),
             began: Instant::now(),
             ending,
             loaded: ArcSwap::from_pointee(loaded),
@@ -192,7 +185,7 @@ impl World {
             held: ArcSwap::default(),
             orders,
         });
-        tasks.spawn(tally::listen(Arc::clone(&world), events));
+        tasks.spawn(tally::listen(Arc::clone(&world), events, counts));
         let keeper = Keeper::new(Arc::clone(&world), inbox, before_applying);
         tasks.spawn(keeper.run());
         world
@@ -260,9 +253,9 @@ impl World {
         &self,
         order: impl FnOnce(oneshot::Sender<Result<(), NotReloaded>>) -> Order,
     ) -> Result<(), NotReloaded> {
-        let (done, told) = oneshot::channel();
+        let (done, outcome) = oneshot::channel();
         self.orders.send(order(done)).await.map_err(|_| NotReloaded::Ending)?;
-        told.await.unwrap_or(Err(NotReloaded::Ending))
+        outcome.await.unwrap_or(Err(NotReloaded::Ending))
     }
 
     /// The part of the configuration that is to run.

@@ -237,6 +237,23 @@ pub struct Challenge {
     pub sent: Option<HeaderValue>,
 }
 
+impl Challenge {
+    /// Whether the server wants a nonce in the proof, and accepts the token (RFC 9449, 9).
+    #[must_use]
+    pub fn wants_nonce(&self) -> bool {
+        self.status == 401 && self.names("use_dpop_nonce")
+    }
+
+    /// Whether the server wants a token with more scopes (RFC 6750, 3.1), and does not mean what its owner may do.
+    pub(crate) fn wants_scopes(&self) -> bool {
+        self.status == 403 && self.names("insufficient_scope")
+    }
+
+    fn names(&self, error: &str) -> bool {
+        self.www_authenticate.iter().any(|value| value.contains(error))
+    }
+}
+
 impl fmt::Debug for Challenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Challenge")

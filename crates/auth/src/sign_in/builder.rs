@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use tokio_util::task::TaskTracker;
 use toolrack_host::{Egress, Resolver, ServerName, Verbatim, Witness};
 
-use super::{Hears, How, Inner, SignIn};
+use super::{Inner, SecretListener, SignIn, SignInHint};
 use crate::{browser::Browser, store::TokenStore, wire::Wires};
 
 /// Builds a [`SignIn`].
@@ -16,8 +16,8 @@ pub struct SignInBuilder {
     browser: Option<Arc<dyn Browser>>,
     tenant: String,
     user: String,
-    how: Box<How>,
-    hears: Box<Hears>,
+    how: Box<SignInHint>,
+    hears: Box<SecretListener>,
     witness: Option<Arc<dyn Witness>>,
     egress: Egress,
 }

@@ -5,6 +5,23 @@ use std::num::{NonZeroU32, NonZeroU64};
 use clap::{Args, ValueEnum};
 use toolrack_host::Pattern;
 
+/// What is the same wherever a user talks with a model: which one, how far it may go, and what it may use.
+#[derive(Debug, Args)]
+pub(crate) struct TalkArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+
+    /// Give the model no tools, and start no server
+    #[arg(long, conflicts_with_all = ["server", "tool", "code"], help_heading = "Tools")]
+    pub(crate) no_tools: bool,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
 /// Which model answers.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]

@@ -1,10 +1,10 @@
 //! Checks arguments against the tool's schema, before anything is sent.
 
 use serde_json::{Map, Value};
+use toolrack_config::closest;
 use toolrack_host::{Misfit, MisfitKind, Unfit, Validator, plainly_fits};
 
 use super::BadArguments;
-use crate::suggest;
 
 /// Whether `arguments` fit `schema`, the tool's whole input schema.
 ///
@@ -45,7 +45,7 @@ fn in_words(misfit: &Misfit, schema: &Value) -> String {
 fn no_such_argument(name: &str, schema: &Value) -> String {
     let known = schema.get("properties").and_then(Value::as_object);
     let known = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-    match suggest::closest(name, known) {
+    match closest(name, known) {
         Some(meant) => format!("there is no `{name}` (did you mean `{meant}`?)"),
         None => format!("there is no `{name}`"),
     }

@@ -30,7 +30,7 @@ pub(crate) fn listed(schema: &Value) -> Vec<Listed> {
     all.filter(|(name, _)| seen.insert(*name))
         .map(|(name, required)| {
             let expected = Expected::of_property(schema, name, &left);
-            let said = |word: &str| {
+            let member = |word: &str| {
                 let beside = expected.here.and_then(|here| here.get(word));
                 beside.or_else(|| expected.resolved(0)?.here?.get(word))
             };
@@ -39,8 +39,8 @@ pub(crate) fn listed(schema: &Value) -> Vec<Listed> {
                 name: name.to_owned(),
                 expected: expected.in_words(0),
                 required,
-                default: said("default").map(in_words),
-                about: said("description").and_then(Value::as_str).map(str::to_owned),
+                default: member("default").map(in_words),
+                about: member("description").and_then(Value::as_str).map(str::to_owned),
             }
         })
         .collect()

@@ -150,9 +150,9 @@ fn reasons(question: &Confirm) -> String {
     lines.extend(claim.map(|claim| format!("`{server}` says that it {claim}; this is not checked.")));
     lines.push(match question.description.as_deref().map(str::trim) {
         None | Some("") => format!("`{server}` says nothing else of it."),
-        Some(said) => {
+        Some(text) => {
             let all = format!("toolrack tools {server}/{} --full", text::for_line(&question.tool));
-            format!("`{server}` says of it:\n{}", excerpt::lines(said, &all).join("\n"))
+            format!("`{server}` says of it:\n{}", excerpt::lines(text, &all).join("\n"))
         }
     });
     for Finding { place, what, .. } in &question.findings {

@@ -9,7 +9,7 @@ use toolrack_host::{Conceal, ServerName, ask::AskRefused, text};
 use super::Terminal;
 use crate::{
     error::with_causes,
-    models::{Around, Chosen, Wishes},
+    models::{Chosen, ModelContext, Wishes},
     render::{Tone, paint},
 };
 
@@ -28,7 +28,7 @@ enum Source {
     /// The model of this conversation.
     Model { model: Arc<dyn Model>, max_tokens: Option<u32> },
     /// A configured model, which is built when a server asks: most calls never need it.
-    Configured(Box<(Wishes, Around)>),
+    Configured(Box<(Wishes, ModelContext)>),
 }
 
 impl fmt::Debug for Sampler {
@@ -46,14 +46,14 @@ impl Sampler {
     }
 
     /// The model that `wishes` name; `None` where they name none.
-    pub(crate) fn configured(wishes: Wishes, around: Around, conceal: Conceal) -> Option<Self> {
+    pub(crate) fn configured(wishes: Wishes, model_context: ModelContext, conceal: Conceal) -> Option<Self> {
         let name = wishes.name()?;
-        Some(Self { name, source: Source::Configured(Box::new((wishes, around))), conceal })
+        Some(Self { name, source: Source::Configured(Box::new((wishes, model_context))), conceal })
     }
 
     /// Reads `request` as the user and the model see it: without invisible characters and without secrets.
     fn read(&self, mut request: Value) -> Result<Sampling, AskRefused> {
-        text::change_in(&mut request, &|said| Cow::Owned((self.conceal)(&text::without_unseen(said))));
+        text::change_in(&mut request, &|words| Cow::Owned((self.conceal)(&text::without_unseen(words))));
         let asked = Sampling::read(&request)?;
         Ok(match &self.source {
             Source::Model { max_tokens: Some(most), .. } => asked.at_most(*most),
@@ -117,10 +117,10 @@ fn page(server: &ServerName, model: &str, asked: &Sampling) -> String {
         let who = if message.role == Role::Assistant { "assistant" } else { "user" };
         (who, message.content.as_str())
     });
-    for (who, said) in system.into_iter().chain(messages) {
+    for (who, words) in system.into_iter().chain(messages) {
         let _ = write!(page, "\n{}", paint(Tone::Strong, &format!("{who}:")));
         // The indent keeps a line of the server's text from looking like a line of this program.
-        for line in text::for_terminal(said).split('\n') {
+        for line in text::for_terminal(words).split('\n') {
             let _ = write!(page, "\n  {line}");
         }
     }
@@ -150,8 +150,8 @@ pub(super) mod tests {
         (terminal, model)
     }
 
-    fn request(said: &str) -> Value {
-        json!({"messages": [{"role": "user", "content": {"type": "text", "text": said}}], "maxTokens": 100})
+    fn request(words: &str) -> Value {
+        json!({"messages": [{"role": "user", "content": {"type": "text", "text": words}}], "maxTokens": 100})
     }
 
     fn server() -> ServerName {

@@ -3,12 +3,13 @@
 use std::{
     pin::pin,
     sync::{
-        Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
 };
 
+use arc_swap::ArcSwapOption;
 use futures::future::{self, BoxFuture};
 use tokio::sync::oneshot;
 
@@ -16,7 +17,7 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
     /// Reaches the calls that are under way.
-    calls: Mutex<Option<oneshot::Sender<()>>>,
+    calls: ArcSwapOption<oneshot::Sender<()>>,
     /// A step is being written.
     keeping: AtomicBool,
     /// Nothing more may begin.
@@ -26,10 +27,10 @@ pub(crate) struct Brake {
 impl Brake {
     /// Resolves when the calls that begin now are no longer wanted.
     pub(super) fn calls(&self) -> BoxFuture<'static, ()> {
-        let (unwanted, told) = oneshot::channel();
-        *self.calls.lock().unwrap_or_else(PoisonError::into_inner) = Some(unwanted);
+        let (unwanted, notified) = oneshot::channel();
+        self.calls.store(Some(Arc::new(unwanted)));
         Box::pin(async {
-            if told.await.is_err() {
+            if notified.await.is_err() {
                 future::pending::<()>().await;
             }
         })
@@ -37,7 +38,7 @@ impl Brake {
 
     /// Ends the calls that are under way; `false` when there are none.
     pub(crate) fn cancel_calls(&self) -> bool {
-        let unwanted = self.calls.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let unwanted = self.calls.swap(None).and_then(Arc::into_inner);
         unwanted.is_some_and(|unwanted| unwanted.send(()).is_ok())
     }
 

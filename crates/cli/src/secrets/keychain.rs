@@ -10,10 +10,11 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwapOption;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::Command,
@@ -89,7 +90,7 @@ pub(crate) struct Keychain {
     variables: Vec<(&'static str, OsString)>,
     patience: Duration,
     /// The key that was asked for last, so that it is asked for once.
-    last: Mutex<Option<Arc<Asked>>>,
+    last: ArcSwapOption<Asked>,
 }
 
 impl std::fmt::Debug for Keychain {
@@ -102,7 +103,7 @@ impl std::fmt::Debug for Keychain {
 struct Asked {
     id: Uuid,
     key: OnceCell<[u8; 32]>,
-    failed: Mutex<Option<(Instant, KeychainError)>>,
+    failed: ArcSwapOption<(Instant, KeychainError)>,
 }
 
 /// The result of a program.
@@ -121,7 +122,7 @@ impl Keychain {
             kind,
             variables: VARIABLES.iter().filter_map(value).collect(),
             patience: PATIENCE,
-            last: Mutex::default(),
+            last: ArcSwapOption::default(),
         }
     }
 
@@ -132,14 +133,14 @@ impl Keychain {
     pub(crate) async fn key(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
         let asked = self.asked(id);
         let ask = || async {
-            if let Some((at, error)) = &*asked.failed.lock().unwrap_or_else(PoisonError::into_inner)
+            if let Some((at, error)) = asked.failed.load().as_deref()
                 && at.elapsed() < PAUSE
             {
                 return Err(error.clone());
             }
             let answer = self.ask(id).await;
-            let failed = answer.as_ref().err().map(|error| (Instant::now(), error.clone()));
-            *asked.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+            let failed = answer.as_ref().err().map(|error| Arc::new((Instant::now(), error.clone())));
+            asked.failed.store(failed);
             answer
         };
         asked.key.get_or_try_init(ask).await.copied()
@@ -151,15 +152,10 @@ impl Keychain {
     }
 
     fn asked(&self, id: Uuid) -> Arc<Asked> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some(asked) if asked.id == id => Arc::clone(asked),
-            _ => {
-                let asked = Arc::new(Asked { id, key: OnceCell::new(), failed: Mutex::default() });
-                *last = Some(Arc::clone(&asked));
-                asked
-            }
-        }
+        let fresh = Arc::new(Asked { id, key: OnceCell::new(), failed: ArcSwapOption::default() });
+        let is_this = |asked: &&Arc<Asked>| asked.id == id;
+        let last = self.last.rcu(|last| last.as_ref().filter(is_this).or(Some(&fresh)).cloned());
+        last.filter(|asked| is_this(&asked)).unwrap_or(fresh)
     }
 
     async fn ask(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
@@ -285,9 +281,9 @@ impl Keychain {
 impl Done {
     /// The failure with the first line of its stderr.
     fn failed(&self) -> KeychainError {
-        let said = self.stderr.lines().find(|line| !line.trim().is_empty());
-        KeychainError::Failed(match said {
-            Some(said) => text::for_log(said.trim()).into_owned(),
+        let line = self.stderr.lines().find(|line| !line.trim().is_empty());
+        KeychainError::Failed(match line {
+            Some(line) => text::for_log(line.trim()).into_owned(),
             None => format!("its program ended with {}", self.status),
         })
     }
@@ -303,10 +299,10 @@ async fn listen(from: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut from) = from else {
         return String::new();
     };
-    let mut heard = Vec::new();
-    let _ = (&mut from).take(MAX_OUTPUT).read_to_end(&mut heard).await;
+    let mut output = Vec::new();
+    let _ = (&mut from).take(MAX_OUTPUT).read_to_end(&mut output).await;
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
-    String::from_utf8_lossy(&heard).into_owned()
+    String::from_utf8_lossy(&output).into_owned()
 }
 
 #[cfg(test)]

@@ -5,3 +5,75 @@ pub(crate) mod given;
 pub(crate) mod prompts;
 pub(crate) mod resources;
 pub(crate) mod tools;
+
+use futures::future::join_all;
+use serde::Serialize;
+use toolrack_host::{Host, ServerName};
+
+use crate::{error::Failure, verbs::reach, wire::World};
+
+/// An item of one server, as JSON documents show it.
+#[derive(Debug, Serialize)]
+struct OfServer<'a, T> {
+    server: &'a str,
+    #[serde(flatten)]
+    item: &'a T,
+}
+
+impl<'a, T> OfServer<'a, T> {
+    /// Those of all servers in one list.
+    fn all<O>(offers: &'a [O], of: impl Fn(&'a O) -> (&'a str, &'a [T])) -> Vec<Self> {
+        let of_one = |offer| {
+            let (server, items) = of(offer);
+            items.iter().map(move |item| Self { server, item })
+        };
+        offers.iter().flat_map(of_one).collect()
+    }
+}
+
+/// What the `named` servers have, all of them when none is named, and the failures of those that cannot be asked.
+async fn of_named<O, F: Future<Output = Result<O, Failure>>>(
+    world: &World,
+    named: &[String],
+    ask: impl Fn(Host, ServerName) -> F,
+) -> Result<(Vec<O>, Vec<Failure>), Failure> {
+    let host = reach::looked_at(world, &world.load().await?, named).await?;
+    let mut complaints = reach::complaints(&host, named);
+    let (offers, failures) = of_each(&host, &reach::connected(&host), ask).await;
+    complaints.extend(failures);
+    Ok((offers, complaints))
+}
+
+/// What `ask` finds at each of `servers`, and the failures of those that do not answer.
+async fn of_each<O, F: Future<Output = Result<O, Failure>>>(
+    host: &Host,
+    servers: &[ServerName],
+    ask: impl Fn(Host, ServerName) -> F,
+) -> (Vec<O>, Vec<Failure>) {
+    let (mut offers, mut failures) = (Vec::new(), Vec::new());
+    for answer in join_all(servers.iter().map(|server| ask(host.clone(), server.clone()))).await {
+        match answer {
+            Ok(offer) => offers.push(offer),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    (offers, failures)
+}
+
+/// Prints what was found, as `document` or as `page`; an empty page is `nothing`, unless there are complaints.
+async fn show(
+    world: &World,
+    complaints: &[Failure],
+    document: impl Serialize,
+    page: impl FnOnce() -> String,
+    nothing: &str,
+) -> Result<(), Failure> {
+    if world.screen.json() {
+        return world.screen.document(&document).await;
+    }
+    let page = page();
+    if page.is_empty() && complaints.is_empty() {
+        world.screen.note(nothing);
+    }
+    world.screen.page(page).await
+}

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use toolrack_config::Loaded;
+use toolrack_config::{Loaded, closest};
 use toolrack_host::{Dashes, Desired, Host, NameStyle, Naming, ServerName, ServerStatus, State};
 
 use crate::{
     error::{Exit, Failure},
-    suggest,
     wire::World,
 };
 
@@ -53,11 +52,9 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
             .server(name);
     }
     let known = loaded.desired.keys().map(ServerName::as_str);
-    let hint = match suggest::closest(name, known) {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => "`toolrack list` shows all servers".to_owned(),
-    };
-    Failure::new(exit, "UNKNOWN_SERVER", format!("there is no server `{name}`")).hint(hint).server(name)
+    Failure::new(exit, "UNKNOWN_SERVER", format!("there is no server `{name}`"))
+        .meant(closest(name, known), "`toolrack list` shows all servers")
+        .server(name)
 }
 
 /// What a selector means, as far as the configuration tells. It is resolved once and passed on as this.

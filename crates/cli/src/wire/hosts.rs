@@ -7,7 +7,7 @@ use toolrack_config::{Interpolate, SecretGate};
 use toolrack_host::{Egress, Gate, Host, SharedAsker, Tracer, supervisor::Supervisor};
 use toolrack_store::{ArtifactFolder, Store};
 
-use crate::{audit::Audited, discreet::Discreet, keep::LogKeeper};
+use crate::{audit::Audited, concealing::Concealing, keep::LogKeeper};
 
 /// The program that watches over a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
@@ -34,20 +34,20 @@ impl Hosts {
     /// A host that runs nothing yet. `gate` decides what may run, but no secret of one server goes to another unless
     /// the user says so; `asker` answers its questions; the audit log names `agent`, if the host is for one alone.
     pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
-        let discreet = || Arc::clone(&self.secrets);
+        let secrets = || Arc::clone(&self.secrets);
         let mut builder = Host::builder()
             .client("toolrack", env!("CARGO_PKG_VERSION"))
             .supervisor(supervisor())
-            .resolver(discreet())
+            .resolver(secrets())
             .authorizer(Arc::new(self.sign_in.clone()))
             .asker(asker)
-            .artifacts(Arc::new(Discreet::new(self.artifacts.clone(), discreet())))
-            .gate(Arc::new(SecretGate::new(gate, discreet())))
+            .artifacts(Arc::new(Concealing::new(self.artifacts.clone(), secrets())))
+            .gate(Arc::new(SecretGate::new(gate, secrets())))
             .egress(self.egress.clone());
         if let Some(store) = &self.store {
-            let memory = Arc::new(Discreet::new(store.clone(), discreet()));
+            let memory = Arc::new(Concealing::new(store.clone(), secrets()));
             builder =
-                builder.memory(Arc::<Discreet<Store>>::clone(&memory)).pins(memory).answers(Arc::new(store.clone()));
+                builder.memory(Arc::<Concealing<Store>>::clone(&memory)).pins(memory).answers(Arc::new(store.clone()));
         }
         if let Some(witness) = self.audit.witness(agent) {
             builder = builder.witness(witness);

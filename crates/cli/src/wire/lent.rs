@@ -21,7 +21,7 @@ use toolrack_host::{
     spec::{Transport, Trust},
 };
 
-use super::{PROXIES, Said, World};
+use super::{HostSettings, PROXIES, World};
 use crate::{
     args::Global,
     asker::Terminal,
@@ -93,7 +93,7 @@ impl World {
         let loaded = current.loaded().await?;
         screen.conceal(Arc::clone(&self.secrets));
         let (policy, naming) = (loaded.settings.policy.clone(), loaded.settings.tools.naming.clone());
-        let said = Said { policy, naming, configured: Vec::new() };
+        let settings = HostSettings { policy, naming, configured: Vec::new() };
         let terminal = Arc::new(Terminal::far(Arc::clone(&screen), lines));
         let is_elsewhere = AtomicBool::new(false);
         Some(Self {
@@ -114,7 +114,7 @@ impl World {
             asker: OnceLock::new(),
             stays: AtomicBool::new(false),
             audit: Arc::clone(&self.audit),
-            said: ArcSwap::from_pointee(said),
+            host_settings: ArcSwap::from_pointee(settings),
             running: OnceLock::new(),
             brought: brought.map(Ok),
             lent: Some(Lent { current: current.clone(), loaded, host: self.host(), environment, is_elsewhere }),

@@ -12,7 +12,7 @@ use toolrack_config::{
 use toolrack_host::Way;
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
-use super::{Said, World};
+use super::{HostSettings, World};
 use crate::{builtin, database, error::Failure, models, notebook::Configured};
 
 impl World {
@@ -86,7 +86,7 @@ impl World {
         self.secrets.set_unset(loaded.settings.unset);
         match self.running.get() {
             Some(running) => running.host.set_naming(loaded.settings.tools.naming.clone()),
-            None => self.said.store(Arc::new(said(&loaded))),
+            None => self.host_settings.store(Arc::new(host_settings(&loaded))),
         }
         self.egress.set(loaded.settings.egress.clone());
         self.audit.set(loaded.settings.audit);
@@ -174,10 +174,10 @@ impl World {
     }
 }
 
-fn said(loaded: &Loaded) -> Said {
+fn host_settings(loaded: &Loaded) -> HostSettings {
     // The program's own servers need no note.
     let noted = loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn);
-    Said {
+    HostSettings {
         policy: loaded.settings.policy.clone(),
         naming: loaded.settings.tools.naming.clone(),
         configured: noted.map(Configured::from).collect(),

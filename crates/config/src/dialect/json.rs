@@ -8,9 +8,10 @@ use serde_json::Number;
 use super::{Servers, lower_first, not_an_object};
 use crate::{
     document::Document,
-    entry::{closest, looks_like_server},
+    entry::looks_like_server,
     node::{Member, Node, Value},
     problem::Problem,
+    suggest::misspelt,
 };
 
 /// The keys under which servers stand, most common first.
@@ -132,7 +133,7 @@ fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem>
             problems.push((path, node, names));
         }
     }
-    let told = |(path, node, names): (&[&str], &Node, String)| {
+    let problem = |(path, node, names): (&[&str], &Node, String)| {
         let key = path.join(".");
         let problem = match counting_path {
             Some(counting) if counting == path => {
@@ -146,7 +147,7 @@ fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem>
         };
         document.locate(problem.hint("move them to the others"), node.at.clone())
     };
-    problems.into_iter().map(told).collect()
+    problems.into_iter().map(problem).collect()
 }
 
 /// Everything at `path`: more than one value where a name is given twice.
@@ -215,7 +216,7 @@ fn nothing_found(document: &Document, root: &Node) -> Option<Problem> {
     let near = root
         .members()?
         .iter()
-        .find(|member| closest(&member.name, ["mcpServers", "servers"]).is_some() || member.name == "mcp_servers");
+        .find(|member| misspelt(&member.name, ["mcpServers", "servers"]).is_some() || member.name == "mcp_servers");
     Some(match near {
         Some(near) => document
             .locate(problem.hint(format!("`{}` should probably be `mcpServers`", near.name)), near.name_at.clone()),

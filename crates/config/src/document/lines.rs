@@ -44,9 +44,9 @@ impl Lines {
             let start = self.starts(text).get(number - 1).copied().unwrap_or_default();
             Line::read(number, start, text)
         });
-        let said = look(&line);
+        let found = look(&line);
         *last = Some(line);
-        said
+        found
     }
 
     fn starts(&self, text: &str) -> &[usize] {

@@ -8,11 +8,11 @@ use serde_json::{Map, Value as Json, json};
 use crate::placeholder::{Bare, Piece, pieces};
 
 /// The entry, or the field of ours for which the program has no words.
-type Spoken = Result<Json, String>;
+type InTheirWords = Result<Json, String>;
 
 /// `entry` as opencode writes it (opencode.ai/docs/mcp-servers), or its version 2, which has `disabled` alone
 /// (opencode.ai/v2/docs/mcp-servers).
-pub(super) fn for_opencode(entry: &Json, is_second: bool) -> Spoken {
+pub(super) fn for_opencode(entry: &Json, is_second: bool) -> InTheirWords {
     let fields = fields(entry)?;
     let is_remote = fields.contains_key("url");
     let mut out = Map::new();
@@ -46,20 +46,20 @@ pub(super) fn for_opencode(entry: &Json, is_second: bool) -> Spoken {
 }
 
 /// `value` with our placeholders in opencode's form.
-fn curly(field: &str, value: &Json, bare: Bare) -> Spoken {
+fn curly(field: &str, value: &Json, bare: Bare) -> InTheirWords {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
-        let spoken = pieces.into_iter().map(|piece| match piece {
+        let translated = pieces.into_iter().map(|piece| match piece {
             Piece::Literal(text) => Ok(text.to_owned()),
             Piece::Variable { name, default: None } => Ok(format!("{{env:{name}}}")),
             _ => Err(field.to_owned()),
         });
-        spoken.collect::<Result<String, _>>().map(Json::from)
+        translated.collect::<Result<String, _>>().map(Json::from)
     })
 }
 
 /// `entry` as Codex writes it (`RawMcpServerConfig` in its codex-rs/config/src/mcp_types.rs).
-pub(super) fn for_codex(entry: &Json) -> Spoken {
+pub(super) fn for_codex(entry: &Json) -> InTheirWords {
     let fields = fields(entry)?;
     let is_remote = fields.contains_key("url");
     let mut out = Map::new();
@@ -143,18 +143,18 @@ fn merge(out: &mut Map<String, Json>, field: &str, more: &Json) {
 }
 
 /// `value` without placeholders; `$$` is one dollar sign.
-fn plain(field: &str, value: &Json, bare: Bare) -> Spoken {
+fn plain(field: &str, value: &Json, bare: Bare) -> InTheirWords {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
-        let spoken = pieces.into_iter().map(|piece| match piece {
+        let translated = pieces.into_iter().map(|piece| match piece {
             Piece::Literal(text) => Ok(text),
             _ => Err(field.to_owned()),
         });
-        spoken.collect::<Result<String, _>>().map(Json::from)
+        translated.collect::<Result<String, _>>().map(Json::from)
     })
 }
 
-fn each_text(value: &Json, translate: &dyn Fn(&str) -> Spoken) -> Spoken {
+fn each_text(value: &Json, translate: &dyn Fn(&str) -> InTheirWords) -> InTheirWords {
     match value {
         Json::String(text) => translate(text),
         Json::Array(values) => {
@@ -185,7 +185,7 @@ fn is_kind(word: &Json, is_remote: bool) -> bool {
 mod tests {
     use super::*;
 
-    fn first(entry: &Json) -> Spoken {
+    fn first(entry: &Json) -> InTheirWords {
         for_opencode(entry, false)
     }
 

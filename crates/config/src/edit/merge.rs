@@ -33,7 +33,7 @@ pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> 
 }
 
 /// All that `entry` says, in our words.
-fn said(name: &str, entry: &Json) -> Option<Fields> {
+fn fields_in(name: &str, entry: &Json) -> Option<Fields> {
     let (spec, _) = read(name, Node::from_json(entry))?;
     fields_of(redact::proposal(&spec))
 }
@@ -76,7 +76,7 @@ pub(super) struct Returned<'a> {
 impl Returned<'_> {
     /// What `file` is to say, in its words.
     pub(super) fn merged(&self, file: &dyn File) -> Result<Json, EditError> {
-        let had = said(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
+        let had = fields_in(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
         let (wanted, changed) = self.wanted(&had);
         let mut base = self.written.clone();
         self.take_unknown(&mut base);
@@ -88,14 +88,14 @@ impl Returned<'_> {
         }
         let merge = Merge { name: self.name, had: &had, wanted: &wanted, changed: &changed };
         let attempts = [merge.in_place(base.clone()), merge.in_our_words(base.clone())];
-        let fits = |merged: &Fields| said(self.name, &Json::Object(merged.clone())).as_ref() == Some(&wanted);
+        let fits = |merged: &Fields| fields_in(self.name, &Json::Object(merged.clone())).as_ref() == Some(&wanted);
         Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.anew(base, &wanted))))
     }
 
     /// The fields of the new entry, and which of them change. A field that came back as it was shown stays as the file
     /// has it, even where the view had it from elsewhere: the folder of a project, or what another file switched.
     fn wanted(&self, had: &Fields) -> (Fields, BTreeSet<String>) {
-        let of = |entry: &Json| said(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
+        let of = |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
         let (shown, sent, revealed) = (of(self.shown), of(self.sent), of(self.revealed));
         let mut wanted = had.clone();
         let mut changed = BTreeSet::new();
@@ -137,7 +137,7 @@ impl Returned<'_> {
         let speak = |fields: &Fields| {
             let part = fields.iter().filter(|(field, _)| is_concerned(field));
             let part: Fields = part.map(|(field, value)| (field.clone(), value.clone())).collect();
-            file.spoken(self.name, &Json::Object(part))
+            file.translated(self.name, &Json::Object(part))
         };
         let Json::Object(new) = speak(wanted)? else {
             return Err(file.refused());
@@ -147,8 +147,8 @@ impl Returned<'_> {
         base.extend(new.into_iter().filter(|(name, value)| old.get(name) != Some(value)));
         let merged = Json::Object(base);
         // It may have been written in other words than those of this program.
-        if said(self.name, &merged).is_none() {
-            file.spoken(self.name, &Json::Object(wanted.clone()))
+        if fields_in(self.name, &merged).is_none() {
+            file.translated(self.name, &Json::Object(wanted.clone()))
         } else {
             Ok(merged)
         }
@@ -221,7 +221,7 @@ impl Merge<'_> {
 
     /// The written members that set `field`: those without which it would have another value.
     fn speakers(&self, base: &Fields, field: &str) -> Vec<String> {
-        let before = said(self.name, &Json::Object(base.clone())).unwrap_or_default();
+        let before = fields_in(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let speaks = |key: &&String| {
             // A member without which the entry is no server sets `field` only if it has one of our names.
             let is_base = TOGETHER[0].contains(&field) && !self.had.contains_key(&canonical(key));
@@ -234,7 +234,7 @@ impl Merge<'_> {
     /// What the entry says without one of its members; `None` when it is no server without it.
     fn without(&self, base: &Fields, key: &str) -> Option<Fields> {
         let rest = base.iter().filter(|(name, _)| *name != key);
-        said(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        fields_in(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
     }
 }
 

@@ -69,7 +69,7 @@ impl super::File for File {
         self.is_ours()
     }
 
-    fn spoken(&self, _: &str, entry: &Json) -> Result<Json, EditError> {
+    fn translated(&self, _: &str, entry: &Json) -> Result<Json, EditError> {
         if !self.is_opencode {
             return Ok(entry.clone());
         }

@@ -53,7 +53,7 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
         let (Some((had, _)), Json::Object(members)) = (merge::read(name, raw.node), &json) else {
             hidden::refuse(name, &revealed)?;
             warnings = check(name, &revealed)?;
-            return file.replace(name, &file.spoken(name, &revealed)?);
+            return file.replace(name, &file.translated(name, &revealed)?);
         };
         hidden::reveal(name, &mut revealed, &redact(&had), &redact::proposal(&had))?;
         warnings = check(name, &revealed)?;

@@ -255,7 +255,7 @@ impl super::File for File {
         self.entry(name).is_ok_and(|entry| entry.form == Form::Ours)
     }
 
-    fn spoken(&self, name: &str, entry: &Json) -> Result<Json, EditError> {
+    fn translated(&self, name: &str, entry: &Json) -> Result<Json, EditError> {
         let form = self.entry(name).map_or_else(|_| self.form(), |entry| Ok(entry.form))?;
         match form {
             Form::Ours => Ok(entry.clone()),

@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Report, closest};
+use super::Report;
 use crate::{
     node::{Member, Node, Value},
     rows::{Kind, NOTES, Row, Table},
+    suggest::misspelt,
 };
 
 /// The longest time that can be configured.
@@ -89,7 +90,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
 
     /// A field that is not taken yet, and the one of `names` that it is probably a misspelling of.
     pub(super) fn misspelt<'n>(&self, names: &[&'n str]) -> Option<(&'m str, &'n str)> {
-        self.rest.iter().find_map(|(key, member)| Some((&*member.name, closest(key, names.iter().copied())?)))
+        self.rest.iter().find_map(|(key, member)| Some((&*member.name, misspelt(key, names.iter().copied())?)))
     }
 
     /// Takes the field `key`, under any of its names. Two of them are an error: they name one thing.

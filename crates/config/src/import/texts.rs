@@ -17,7 +17,7 @@ pub(super) struct Texts<'a> {
 }
 
 /// What one placeholder becomes.
-enum Became {
+enum Replacement {
     /// A variable of the environment, with its default.
     Variable(String),
     /// Text that was known already.
@@ -81,10 +81,10 @@ impl<'a> Texts<'a> {
         if let Some(inner) = inner {
             let length = inner.len() + "${}".len();
             match self.braced(place, inner) {
-                Became::Variable(name) => out.push_str(&format!("${{{name}}}")),
-                Became::Text(text) => out.push_str(&text.replace('$', "$$")),
-                Became::Itself => out.push_str(&text[..length]),
-                Became::Escaped => {
+                Replacement::Variable(name) => out.push_str(&format!("${{{name}}}")),
+                Replacement::Text(text) => out.push_str(&text.replace('$', "$$")),
+                Replacement::Itself => out.push_str(&text[..length]),
+                Replacement::Escaped => {
                     out.push('$');
                     out.push_str(&text[..length]);
                 }
@@ -106,7 +106,7 @@ impl<'a> Texts<'a> {
     }
 
     /// What stands between `${` and `}`.
-    fn braced(&mut self, place: &str, inner: &str) -> Became {
+    fn braced(&mut self, place: &str, inner: &str) -> Replacement {
         let file = self.origin.file;
         let (kind, argument) = inner.split_once(':').unwrap_or((inner, ""));
         match kind {
@@ -116,44 +116,44 @@ impl<'a> Texts<'a> {
             "workspaceFolder" | "workspaceRoot" | "cwd" => self.folder(inner, &file.folder),
             "workspaceFolderBasename" => {
                 let name = file.folder.file_name().map(|name| name.to_string_lossy().into_owned());
-                Became::Text(name.unwrap_or_default())
+                Replacement::Text(name.unwrap_or_default())
             }
             "userHome" => match &file.home {
                 Some(home) => self.folder(inner, home),
-                None => Became::Variable("HOME".to_owned()),
+                None => Replacement::Variable("HOME".to_owned()),
             },
-            "pathSeparator" | "/" => Became::Text("/".to_owned()),
+            "pathSeparator" | "/" => Replacement::Text("/".to_owned()),
             "input" => self.asked(place, argument),
             "file" => self.invented(place, argument, &format!("the content of `{argument}`")),
             "command" | "config" => self.invented(place, argument, &format!("`${{{inner}}}`")),
             "env" if !inner.contains(":-") && !is_name(argument) => {
                 self.invented(place, argument, &format!("the variable `{argument}`"))
             }
-            "env" => Became::Variable(argument.to_owned()),
-            "secret" => Became::Escaped,
+            "env" => Replacement::Variable(argument.to_owned()),
+            "secret" => Replacement::Escaped,
             _ => self.plain(place, inner),
         }
     }
 
     /// `${NAME}` and `${NAME:-default}`.
-    fn plain(&mut self, place: &str, inner: &str) -> Became {
+    fn plain(&mut self, place: &str, inner: &str) -> Replacement {
         let name = inner.split_once(":-").map_or(inner, |(name, _)| name);
         if !is_name(name) {
-            return Became::Itself;
+            return Replacement::Itself;
         }
         if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf) {
             self.note(format!("`{place}`: `${{{name}}}` is looked up here; {} takes it as it is", self.client()));
         }
-        Became::Variable(inner.to_owned())
+        Replacement::Variable(inner.to_owned())
     }
 
-    fn folder(&mut self, inner: &str, folder: &Path) -> Became {
+    fn folder(&mut self, inner: &str, folder: &Path) -> Replacement {
         self.note(format!("`${{{inner}}}` is written out: {}", folder.display()));
-        Became::Text(folder.display().to_string())
+        Replacement::Text(folder.display().to_string())
     }
 
     /// A placeholder for an input that VS Code asks the user for.
-    fn asked(&mut self, place: &str, id: &str) -> Became {
+    fn asked(&mut self, place: &str, id: &str) -> Replacement {
         let name = variable_name(id);
         let known = self.origin.inputs.iter().find(|(known, _)| *known == id);
         let about = match known.map(|(_, description)| description.trim()).filter(|about| !about.is_empty()) {
@@ -161,15 +161,15 @@ impl<'a> Texts<'a> {
             None => String::new(),
         };
         self.note(format!("`{place}`: set the variable `{name}` to what {} asks for{about}", self.client()));
-        Became::Variable(name)
+        Replacement::Variable(name)
     }
 
     /// Puts a variable in the place of a value that only the other program can find.
-    fn invented(&mut self, place: &str, source: &str, what: &str) -> Became {
+    fn invented(&mut self, place: &str, source: &str, what: &str) -> Replacement {
         let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
         let name = variable_name(&stem);
         self.note(format!("`{place}`: set the variable `{name}` to {what}, which is not looked up here"));
-        Became::Variable(name)
+        Replacement::Variable(name)
     }
 
     /// Translates the text that begins with `{`; returns how much of it was read.
@@ -179,11 +179,11 @@ impl<'a> Texts<'a> {
             return 1;
         };
         let became = match kind {
-            "env" if is_name(argument) => Became::Variable(argument.to_owned()),
+            "env" if is_name(argument) => Replacement::Variable(argument.to_owned()),
             "env" => self.invented(place, argument, &format!("the variable `{argument}`")),
             _ => self.invented(place, argument, &format!("the content of `{argument}`")),
         };
-        if let Became::Variable(name) = became {
+        if let Replacement::Variable(name) = became {
             out.push_str(&format!("${{{name}}}"));
         }
         kind.len() + argument.len() + "{:}".len()

@@ -11,10 +11,11 @@ use super::{
     texts::Texts,
 };
 use crate::{
-    entry::{Report, canonical, closest},
+    entry::{Report, canonical},
     node::{Member, Node, Value},
     placeholder::{Bare, is_name},
     problem::Problem,
+    suggest::misspelt,
 };
 
 /// The longest time that can be configured here, in seconds: a day.
@@ -103,7 +104,7 @@ impl Translation<'_> {
     }
 
     fn unknown(&mut self, member: &Member) {
-        let near = closest(&member.name, ["command", "args", "env", "url", "headers", "type"]);
+        let near = misspelt(&member.name, ["command", "args", "env", "url", "headers", "type"]);
         let why = match near {
             Some(near) => format!("it is not a known field; `{near}` may be meant"),
             None => "it is not a known field".to_owned(),

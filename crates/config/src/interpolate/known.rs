@@ -153,22 +153,22 @@ impl Known {
     }
 
     /// How many bytes of `text`, which goes on, hold no secret in part.
-    pub(super) fn whole(&self, text: &str) -> usize {
+    pub(super) fn safe_len(&self, text: &str) -> usize {
         if self.forms.is_empty() {
             return text.len();
         }
         let views = Views::of(text, true);
         let begun = views.each().map(|view| view.original(self.before_begun(view.text)));
-        let mut whole = begun.min().unwrap_or(text.len());
+        let mut safe = begun.min().unwrap_or(text.len());
         // One that is there already may go beyond where another one begins, and an escape has a meaning only as a whole.
         let across = |at: usize| {
             let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
             views.cut_by(at).or_else(|| views.each().find_map(in_view))
         };
-        while let Some(start) = across(whole) {
-            whole = start;
+        while let Some(start) = across(safe) {
+            safe = start;
         }
-        whole
+        safe
     }
 
     /// How many bytes of `text` come before the first form that begins in it and may continue.

@@ -26,7 +26,7 @@ const HERE: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
 
 /// The folders that decide where a program runs.
 #[derive(Debug)]
-pub(super) struct Ground {
+pub(super) struct RunFolders {
     /// The working folder, with symbolic links resolved.
     pub(super) folder: PathBuf,
     /// The root of the project that it is in.
@@ -34,7 +34,7 @@ pub(super) struct Ground {
     places: Places,
 }
 
-impl Ground {
+impl RunFolders {
     pub(super) fn new(cwd: &Path, project: &Path, places: &Places) -> Self {
         let folder = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
         Self { folder, project: project.to_owned(), places: places.clone() }

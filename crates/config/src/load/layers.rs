@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Request, Scope};
-use crate::{places::project_folders, problem::Problem, settings::Whose};
+use crate::{places::project_folders, problem::Problem, settings::FileOwner};
 
 /// The files that a project can bring, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
@@ -71,7 +71,7 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
 }
 
 impl Layer {
-    pub(super) fn whose(&self) -> Whose {
-        if self.scope == Scope::Project { Whose::Project } else { Whose::Own }
+    pub(super) fn whose(&self) -> FileOwner {
+        if self.scope == Scope::Project { FileOwner::Project } else { FileOwner::Own }
     }
 }

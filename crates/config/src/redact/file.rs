@@ -20,7 +20,7 @@ type Hidden = Vec<(Range<usize>, String)>;
 
 /// How texts are shown, by what stands above them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Above {
+enum Context {
     /// Values of variables, headers and fields whose name says that they are secrets.
     Secret,
     /// Names of servers, which say nothing about what is below.
@@ -46,7 +46,7 @@ pub(crate) fn file(document: &Document) -> String {
     let mut hidden = Hidden::new();
     let mut shown = Vec::new();
     if let Some(root) = &root {
-        hide(root, Above::Rest, &mut hidden);
+        hide(root, Context::Rest, &mut hidden);
         visible(root, text, &mut shown);
     }
     let is_toml = document.path.as_deref().is_some_and(dialect::is_toml);
@@ -69,23 +69,23 @@ pub(crate) fn file(document: &Document) -> String {
     out
 }
 
-fn hide(node: &Node, above: Above, hidden: &mut Hidden) {
+fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
     match &node.value {
         Value::Text(text) => {
             let shown = match above {
-                Above::Secret => literal(text, Bare::Names),
-                Above::Rest if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
-                Above::Names | Above::NamesOrEntry | Above::Entry | Above::Rest => mask::argument(text),
+                Context::Secret => literal(text, Bare::Names),
+                Context::Rest if text.chars().count() > MAX_SETTING => HIDDEN.to_owned(),
+                Context::Names | Context::NamesOrEntry | Context::Entry | Context::Rest => mask::argument(text),
             };
             if shown != *text {
                 hidden.push((node.at.clone(), Json::String(shown).to_string()));
             }
         }
-        Value::Number(_) if above == Above::Secret => hidden.push((node.at.clone(), HIDDEN.to_owned())),
-        Value::List(nodes) if matches!(above, Above::Entry | Above::NamesOrEntry) => hide_arguments(nodes, hidden),
+        Value::Number(_) if above == Context::Secret => hidden.push((node.at.clone(), HIDDEN.to_owned())),
+        Value::List(nodes) if matches!(above, Context::Entry | Context::NamesOrEntry) => hide_arguments(nodes, hidden),
         Value::List(nodes) => {
             // A list of servers has their names inside.
-            let above = if above == Above::Names { Above::Entry } else { above };
+            let above = if above == Context::Names { Context::Entry } else { above };
             nodes.iter().for_each(|node| hide(node, above, hidden));
         }
         Value::Map(members) => {
@@ -98,7 +98,7 @@ fn hide(node: &Node, above: Above, hidden: &mut Hidden) {
 }
 
 /// How texts below `node` are shown, which stands under the key `name`.
-fn below(above: Above, name: &str, node: &Node) -> Above {
+fn below(above: Context, name: &str, node: &Node) -> Context {
     let is_secret_name = mask::is_secret_name(name);
     let name = name.to_ascii_lowercase();
     let is_variables = matches!(&*name, "env" | "environment") || name.ends_with("headers");
@@ -108,14 +108,14 @@ fn below(above: Above, name: &str, node: &Node) -> Above {
     let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
     let is_container = matches!(&*name, "mcpservers" | "mcp_servers" | "servers" | "mcp" | "mcp.servers");
     match above {
-        Above::Secret => Above::Secret,
-        Above::Rest if is_container => Above::Names,
-        Above::Names if is_container => Above::NamesOrEntry,
-        Above::Names => Above::Entry,
+        Context::Secret => Context::Secret,
+        Context::Rest if is_container => Context::Names,
+        Context::Names if is_container => Context::NamesOrEntry,
+        Context::Names => Context::Entry,
         // A server may be called `auth`; no field of such a name is a map of things that can all be shown.
-        Above::NamesOrEntry if is_map && !is_variables => Above::Entry,
-        _ if is_secret => Above::Secret,
-        _ if is_entry => Above::Entry,
+        Context::NamesOrEntry if is_map && !is_variables => Context::Entry,
+        _ if is_secret => Context::Secret,
+        _ if is_entry => Context::Entry,
         above => above,
     }
 }
@@ -128,7 +128,7 @@ fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
             hidden.push((node.at.clone(), Json::String(shown).to_string()));
         }
     }
-    nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Above::Entry, hidden));
+    nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, hidden));
 }
 
 /// The ranges of keys, of values without parts and of headers of tables: everything that can hold what looks like the

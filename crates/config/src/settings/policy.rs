@@ -10,10 +10,10 @@ use toolrack_host::{
 use crate::{
     dialect,
     document::Document,
-    entry::closest,
     node::{Member, Node, Value},
     problem::Problem,
     rows::{POLICY, RULE, Table},
+    suggest::misspelt,
 };
 
 /// Rules that one file may have, each pattern counted.
@@ -34,7 +34,7 @@ pub(crate) struct Section {
 
 /// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum FileOwner {
     /// The user's own.
     Own,
     /// A project's, which may forbid and ask, and allow nothing.
@@ -43,12 +43,12 @@ pub(crate) enum Whose {
 
 impl Section {
     /// `policy` overlaid with this file, which is stronger.
-    pub(crate) fn onto(self, mut policy: Policy, whose: Whose) -> Policy {
+    pub(crate) fn onto(self, mut policy: Policy, whose: FileOwner) -> Policy {
         let Self { rules, allow_read_only, otherwise, broken } = self;
         if let Some(why) = broken {
             return policy.stricter(&Policy::broken(why), Otherwise::Allow);
         }
-        if whose == Whose::Project {
+        if whose == FileOwner::Project {
             let theirs = rules.into_iter().fold(Policy::default(), Policy::rule);
             return policy.stricter(&theirs, otherwise.unwrap_or(Otherwise::Allow));
         }
@@ -63,7 +63,7 @@ impl Section {
     }
 
     /// Reads a file that counts for its `[policy]` alone, and returns its problems.
-    pub(crate) fn alone(document: &Document, whose: Whose) -> (Self, Vec<Problem>) {
+    pub(crate) fn alone(document: &Document, whose: FileOwner) -> (Self, Vec<Problem>) {
         let root = match dialect::parse(document) {
             Ok(root) => root,
             Err(problem) => return (Self::unreadable(), vec![*problem]),
@@ -88,7 +88,7 @@ impl Section {
         Self { broken: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
     }
 
-    pub(crate) fn read(document: &Document, node: &Node, whose: Whose) -> (Self, Vec<Problem>) {
+    pub(crate) fn read(document: &Document, node: &Node, whose: FileOwner) -> (Self, Vec<Problem>) {
         let mut reader = Reader { document, whose, section: Self::default(), problems: Vec::new() };
         reader.read(node);
         let Reader { mut section, problems, .. } = reader;
@@ -103,7 +103,7 @@ impl Section {
 
 struct Reader<'a> {
     document: &'a Document,
-    whose: Whose,
+    whose: FileOwner,
     section: Section,
     problems: Vec<Problem>,
 }
@@ -111,8 +111,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn wrong(&mut self, field: &str, message: String, at: &Range<usize>) {
         let hint = match self.whose {
-            Whose::Own => "until it is correct, no tool runs: the rules could forbid any",
-            Whose::Project => "until it is correct, no tool runs in this project: the rules could forbid any",
+            FileOwner::Own => "until it is correct, no tool runs: the rules could forbid any",
+            FileOwner::Project => "until it is correct, no tool runs in this project: the rules could forbid any",
         };
         let problem = Problem::error(message).field(format!("policy.{field}")).hint(hint);
         self.problems.push(self.document.locate(problem, at.clone()));
@@ -133,7 +133,7 @@ impl Reader<'_> {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
             let field = format!("{place}{}", member.name);
-            let message = match closest(&member.name, table.keys()) {
+            let message = match misspelt(&member.name, table.keys()) {
                 Some(near) => format!("`policy.{field}` is not a known key: did you mean `{near}`?"),
                 None => format!("`policy.{field}` is not a known key"),
             };
@@ -156,14 +156,14 @@ impl Reader<'_> {
                     self.add(rules, &member.name, member);
                 }
                 ("otherwise", _) => match member.node.as_text() {
-                    Some("allow") if self.whose == Whose::Project => self.ignored("otherwise", &member.node.at),
+                    Some("allow") if self.whose == FileOwner::Project => self.ignored("otherwise", &member.node.at),
                     Some("allow") => self.section.otherwise = Some(Otherwise::Allow),
                     Some("confirm") => self.section.otherwise = Some(Otherwise::Confirm),
                     Some("deny") => self.section.otherwise = Some(Otherwise::Deny),
                     _ => self.must("otherwise", &POLICY.words("otherwise"), &member.node),
                 },
                 ("allow_read_only", _) => match member.node.value {
-                    Value::Bool(true) if self.whose == Whose::Project => {
+                    Value::Bool(true) if self.whose == FileOwner::Project => {
                         self.ignored("allow_read_only", &member.node.at);
                     }
                     Value::Bool(allow) => self.section.allow_read_only = Some(allow),
@@ -176,7 +176,7 @@ impl Reader<'_> {
 
     fn add(&mut self, rules: Vec<Rule>, field: &str, member: &Member) {
         let allows = rules.first().is_some_and(|rule| rule.effect() == Effect::Allow);
-        if allows && self.whose == Whose::Project {
+        if allows && self.whose == FileOwner::Project {
             return self.ignored(field, &member.name_at);
         }
         if self.section.rules.len() + rules.len() > MAX_RULES {

@@ -22,7 +22,7 @@ use toolrack_host::{Call, Caller, ToolOutcome, TraceContext, Way, mcp::Progress}
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, Path, State, cancelled, concealed};
-use crate::world::{Running, World};
+use crate::world::{Running, Work, World};
 
 /// Reports of progress that wait for a slow reader; further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
@@ -80,7 +80,7 @@ pub(super) async fn call(
     headers: HeaderMap,
     Body(new): Body<NewCall>,
 ) -> Result<Response, ApiError> {
-    let running = world.calls.begin(new.id.clone())?;
+    let running = world.under_way.begin(Work::Call, new.id.clone())?;
     let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
     let caller = caller(&world, &headers, new.id.as_deref());
     let call = of(new).caller(caller).trace(trace);
@@ -88,9 +88,9 @@ pub(super) async fn call(
     if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
         return Ok(Json(run(&world, running, call).await?).into_response());
     }
-    let (reports, told) = mpsc::channel(MAX_PROGRESS);
+    let (reports, progress) = mpsc::channel(MAX_PROGRESS);
     let call = call.on_progress(Arc::new(move |progress: Progress| drop(reports.try_send(progress))));
-    Ok(streamed(world, running, call, told).into_response())
+    Ok(streamed(world, running, call, progress).into_response())
 }
 
 fn of(new: NewCall) -> Call {
@@ -123,9 +123,9 @@ fn streamed(
     world: Arc<World>,
     running: Running,
     call: Call,
-    told: mpsc::Receiver<Progress>,
+    progress: mpsc::Receiver<Progress>,
 ) -> Sse<impl futures::Stream<Item = Result<Event, Infallible>>> {
-    let reports = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
+    let reports = stream::unfold(progress, async |mut progress| Some((progress.recv().await?, progress)));
     let reporting = Arc::clone(&world);
     let reports = reports.map(move |progress| concealed_event(&reporting, "progress", &progress));
     let end = async move {
@@ -160,5 +160,5 @@ async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome,
 #[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
-    cancelled(world.calls.cancel(&id))
+    cancelled(world.under_way.cancel(Work::Call, &id))
 }

@@ -24,11 +24,11 @@ const MAX: usize = 256 * 1024 * 1024;
 
 /// Marks an answer that was searched where it was made.
 #[derive(Clone, Copy)]
-struct LookedThrough;
+struct AlreadyConcealed;
 
 /// `response`, with `***` for each secret in a body of JSON.
 pub(super) async fn answer(Extract(world): Extract<Arc<World>>, response: Response) -> Response {
-    if response.extensions().get::<LookedThrough>().is_some() {
+    if response.extensions().get::<AlreadyConcealed>().is_some() {
         return response;
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -58,7 +58,7 @@ pub(super) fn except(world: &World, shown: &str, value: &impl Serialize) -> Resp
     let mut answer: Map<String, Value> = serde_json::from_str(&written(world, &value)).unwrap_or_default();
     answer.extend(kept.map(|kept| (shown.to_owned(), kept)));
     let mut response = Json(answer).into_response();
-    response.extensions_mut().insert(LookedThrough);
+    response.extensions_mut().insert(AlreadyConcealed);
     response
 }
 

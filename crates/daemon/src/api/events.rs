@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::State;
 use crate::{
-    event_log::{EventLog, Happened, Kept, Unseen},
+    event_log::{EventLog, Kept, LoggedEvent, Unseen},
     world::World,
 };
 
@@ -65,7 +65,7 @@ struct Reader {
     news: watch::Receiver<Kept>,
     /// The last one that it saw; `None` where that was in another run.
     seen: Option<u64>,
-    ready: VecDeque<Arc<Happened>>,
+    ready: VecDeque<Arc<LoggedEvent>>,
 }
 
 impl Reader {

@@ -70,7 +70,7 @@ pub(super) async fn get(Extract(world): State, Extension(agents): Known) -> Json
         *by_state.entry(state).or_default() += 1;
     }
     let catalog = world.host.catalog();
-    let findings = world.looked.at(Arc::clone(&catalog)).await.len();
+    let findings = world.findings_cache.at(Arc::clone(&catalog)).await.len();
     let (total, errors) = world.tally.totals();
     Json(Overview {
         version: env!("CARGO_PKG_VERSION"),

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     agents::Agents,
     event_log::conceal,
-    questions::{Answer, Question, Untaken, at_home},
+    questions::{Answer, AnswerRefused, Question, at_home},
     world::World,
 };
 
@@ -64,12 +64,12 @@ pub(super) async fn answer(
     let (asked, id) = of_agent.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
     match asked.questions.answer(id, answer).await {
         Ok(()) => Ok(done()),
-        Err(Untaken::Over) => Err(ApiError::not_found("the question was answered, or is over")),
-        Err(Untaken::Arguments(problem)) => {
+        Err(AnswerRefused::Over) => Err(ApiError::not_found("the question was answered, or is over")),
+        Err(AnswerRefused::Arguments(problem)) => {
             let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_ARGUMENTS", problem);
             Err(refused.hint("change them, or answer without `arguments` to run the call as it was asked"))
         }
-        Err(Untaken::Unfit) => {
+        Err(AnswerRefused::Unfit) => {
             let message = "this is an answer to another kind of question";
             Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "WRONG_ANSWER", message).hint(
                 "approvals take once, session, always_tool, always_server and deny; forms and URLs accept, decline and cancel",

@@ -106,7 +106,12 @@ impl Server {
             tokens: 0,
             warnings: Vec::new(),
             quarantined: Vec::new(),
-            tools_with_findings: world.looked.last().keys().filter(|(server, _)| server.as_str() == entry.name).count(),
+            tools_with_findings: world
+                .findings_cache
+                .last()
+                .keys()
+                .filter(|(server, _)| server.as_str() == entry.name)
+                .count(),
             instructions: None,
             config: entry.view.clone(),
             version: entry.hash.clone(),
@@ -187,7 +192,7 @@ fn accepted(world: &World, name: &str) -> Result<Response, ApiError> {
 /// All servers and how they are.
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
 pub(super) async fn list(Extract(world): State) -> Json<Servers> {
-    world.looked.at(world.host.catalog()).await;
+    world.findings_cache.at(world.host.catalog()).await;
     let problems = world.problems().iter().map(Problem::from).collect();
     Json(Servers { servers: all(&world), problems })
 }
@@ -197,7 +202,7 @@ pub(super) async fn list(Extract(world): State) -> Json<Servers> {
     params(("name" = String, Path)),
     responses((status = 200, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
-    world.looked.at(world.host.catalog()).await;
+    world.findings_cache.at(world.host.catalog()).await;
     let server = one(&world, &name)?;
     let tag = format!("\"{}\"", server.version);
     Ok(([(header::ETAG, tag)], Json(server)).into_response())

@@ -89,7 +89,12 @@ pub(super) struct Transcript {
 
 /// At most `limit` messages of a session from the position `from` on, with secrets hidden; and the last position, if
 /// more follow.
-async fn said(world: &World, session: &Session, from: u64, limit: usize) -> Result<(Vec<Said>, Option<u64>), ApiError> {
+async fn messages_from(
+    world: &World,
+    session: &Session,
+    from: u64,
+    limit: usize,
+) -> Result<(Vec<Said>, Option<u64>), ApiError> {
     let mut messages = store(world)?.messages(session.id, from, limit + 1).await?;
     let is_cut = messages.len() > limit;
     messages.truncate(limit);
@@ -106,7 +111,7 @@ pub(super) async fn get(Extract(world): State, Path(id): Path<String>, Query(par
     let session = store(&world)?.find_session(&id).await?;
     let from = part.after.map_or(0, |after| after.saturating_add(1));
     let limit = part.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
-    let (messages, next) = said(&world, &session, from, limit).await?;
+    let (messages, next) = messages_from(&world, &session, from, limit).await?;
     Ok(Json(Transcript { session: About::from(&session), messages, next }))
 }
 
@@ -154,9 +159,9 @@ pub(super) async fn export(
     let mut session = store(&world)?.find_session(&id).await?;
     // An exported file that is not JSON passes no other search for secrets.
     session.title = world.secrets.conceal(&session.title).into_owned();
-    let (mut messages, mut next) = said(&world, &session, 0, MAX_MESSAGES).await?;
+    let (mut messages, mut next) = messages_from(&world, &session, 0, MAX_MESSAGES).await?;
     while let Some(last) = next {
-        let (more, then) = said(&world, &session, last + 1, MAX_MESSAGES).await?;
+        let (more, then) = messages_from(&world, &session, last + 1, MAX_MESSAGES).await?;
         messages.extend(more);
         next = then;
     }

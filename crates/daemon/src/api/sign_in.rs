@@ -6,7 +6,7 @@ use toolrack_host::spec::Transport;
 use utoipa::ToSchema;
 
 use super::{Answer, ApiError, Body, Path, State, done, servers::runnable};
-use crate::world::{NoSignIn, SigningIn, Unpasted};
+use crate::world::{NoSignIn, PasteRefused, SigningIn};
 
 /// Begins to sign in to a server; who began before gives up. The page in the answer is to be opened in a browser of the machine
 /// that the daemon runs on, which comes back to an address of the daemon's own; it waits five minutes.
@@ -74,8 +74,8 @@ pub(super) async fn came_back(
 ) -> Result<Response, ApiError> {
     match world.came_back(&name, &address) {
         Ok(()) => Ok(done()),
-        Err(Unpasted::NotAwaited) => Err(ApiError::not_found("no sign-in to it waits for an address").server(name)),
-        Err(Unpasted::Another) => {
+        Err(PasteRefused::NotAwaited) => Err(ApiError::not_found("no sign-in to it waits for an address").server(name)),
+        Err(PasteRefused::Another) => {
             let message = "this is not the address that the sign-in page leads to";
             let refused = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "ANOTHER_ADDRESS", message).server(name);
             Err(refused.hint(

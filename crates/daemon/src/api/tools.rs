@@ -103,7 +103,7 @@ pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) ->
         }
         selection = selection.of_servers([name]);
     }
-    let findings = world.looked.at(Arc::clone(&catalog)).await;
+    let findings = world.findings_cache.at(Arc::clone(&catalog)).await;
     let found = |tool: &CatalogTool| findings.get(&(tool.server.clone(), tool.tool().name.clone())).map_or(0, Vec::len);
     let total = catalog.tools().filter(|tool| selection.has(tool)).count();
     let tools = match wanted.q.as_deref().map(str::trim).filter(|words| !words.is_empty()) {

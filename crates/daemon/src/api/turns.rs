@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 use super::{ApiError, Body, Path, State, calls::event, cancelled};
 use crate::{
     event_log::conceal,
-    world::{ChosenModel, NoModel, Running, World, discovery_name},
+    world::{ChosenModel, NoModel, Running, Work, World, discovery_name},
 };
 
 /// Events that wait for a slow reader before text is joined for it.
@@ -61,7 +61,7 @@ pub(super) async fn begin(
     Extract(world): State,
     Body(new): Body<NewTurn>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
-    let running = world.turns.begin(new.id.clone())?;
+    let running = world.under_way.begin(Work::Turn, new.id.clone())?;
     let chosen =
         (world.models)(new.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
             let error = ApiError::new(StatusCode::CONFLICT, code, message);
@@ -77,19 +77,19 @@ pub(super) async fn begin(
     if let Some(id) = new.id {
         agent.caller = agent.caller.request(id);
     }
-    let (said, heard) = mpsc::channel(MAX_WAITING);
-    let mut live = Live::new(Arc::clone(&world), agent.host.clone(), journal, said);
+    let (sender, events) = mpsc::channel(MAX_WAITING);
+    let mut live = Live::new(Arc::clone(&world), agent.host.clone(), journal, sender);
     live.claim = claim;
     let end = to_its_end(agent, turn, live, running).into_stream().filter_map(async |()| None);
-    let heard = stream::unfold(heard, async |mut heard| Some((heard.recv().await?, heard)));
-    Ok(Sse::new(stream::select(heard, end).map(Ok)).keep_alive(KeepAlive::default()))
+    let events = stream::unfold(events, async |mut events| Some((events.recv().await?, events)));
+    Ok(Sse::new(stream::select(events, end).map(Ok)).keep_alive(KeepAlive::default()))
 }
 
 /// Cancels a turn by the name that its caller gave it. What was said until then is kept.
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
-    cancelled(world.turns.cancel(&id))
+    cancelled(world.under_way.cancel(Work::Turn, &id))
 }
 
 /// Opens the conversation once no other turn works on it: calls of a turn that is under way would look interrupted.
@@ -183,13 +183,13 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
         }
         ended => ended,
     };
-    live.said_all();
+    live.send_rest();
     // A client that gets the last event may begin the next turn at once.
     live.claim = None;
     match ended {
         Ok(end) => {
             let last = turn.messages().last().filter(|message| message.role == Role::Assistant);
-            live.tell(
+            live.send(
                 "done",
                 json!({
                     "session": live.journal.id().map(|id| id.to_string()),
@@ -207,7 +207,7 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
                 _ => "NOT_KEPT",
             };
             let session = live.journal.id().map(|id| id.to_string());
-            live.tell("error", json!({ "error": { "code": code, "message": error.to_string() }, "session": session }));
+            live.send("error", json!({ "error": { "code": code, "message": error.to_string() }, "session": session }));
         }
     }
     live.flush().await;
@@ -221,7 +221,7 @@ struct Live {
     journal: Journal,
     /// Keeps other turns out of the conversation meanwhile.
     claim: Option<Claim>,
-    said: mpsc::Sender<Event>,
+    sender: mpsc::Sender<Event>,
     /// What the reader has not taken yet.
     waiting: VecDeque<(&'static str, Value)>,
     /// What the model said and is not sent yet: a secret could begin in it.
@@ -232,45 +232,45 @@ struct Live {
 }
 
 impl Live {
-    fn new(world: Arc<World>, host: Host, journal: Journal, said: mpsc::Sender<Event>) -> Self {
+    fn new(world: Arc<World>, host: Host, journal: Journal, sender: mpsc::Sender<Event>) -> Self {
         let (waiting, held, answer) = (VecDeque::new(), Held::default(), String::new());
         let claim = None;
-        let mut live = Self { world, host, journal, claim, said, waiting, held, answer, has_session: false };
-        live.tell_session();
+        let mut live = Self { world, host, journal, claim, sender, waiting, held, answer, has_session: false };
+        live.send_session();
         live
     }
 
-    fn tell_session(&mut self) {
+    fn send_session(&mut self) {
         if let (Some(session), false) = (self.journal.session(), self.has_session) {
             self.has_session = true;
-            self.tell("session", json!({ "id": session.id.to_string(), "title": session.title }));
+            self.send("session", json!({ "id": session.id.to_string(), "title": session.title }));
         }
     }
 
     /// Sends as much of what the model said as surely holds no part of a secret.
-    fn says(&mut self, words: Words, piece: &str) {
+    fn send_piece(&mut self, words: Words, piece: &str) {
         let secrets = Arc::clone(&self.world.secrets);
-        for (words, text) in self.held.push(words, piece, |text| secrets.whole(text)) {
-            self.tell_words(words, &text);
+        for (words, text) in self.held.push(words, piece, |text| secrets.safe_len(text)) {
+            self.send_words(words, &text);
         }
     }
 
     /// Sends what was held back: nothing follows it.
-    fn said_all(&mut self) {
+    fn send_rest(&mut self) {
         if let Some((words, text)) = self.held.take() {
-            self.tell_words(words, &text);
+            self.send_words(words, &text);
         }
     }
 
-    fn tell_words(&mut self, words: Words, text: &str) {
+    fn send_words(&mut self, words: Words, text: &str) {
         let name = match words {
             Words::Text => "text",
             Words::Thinking => "thinking",
         };
-        self.tell(name, json!({ "text": text }));
+        self.send(name, json!({ "text": text }));
     }
 
-    fn tell(&mut self, name: &'static str, mut data: Value) {
+    fn send(&mut self, name: &'static str, mut data: Value) {
         conceal(&mut data, &self.world.secrets);
         if let (Some(("text", last)), "text") = (self.waiting.back_mut(), name)
             && let (Some(Value::String(before)), Some(more)) = (last.get_mut("text"), data["text"].as_str())
@@ -281,7 +281,7 @@ impl Live {
             self.waiting.push_back((name, data));
         }
         while let Some((name, data)) = self.waiting.pop_front() {
-            if self.said.capacity() == 0 || self.said.try_send(event(name, &data)).is_err() {
+            if self.sender.capacity() == 0 || self.sender.try_send(event(name, &data)).is_err() {
                 self.waiting.push_front((name, data));
                 return;
             }
@@ -291,7 +291,7 @@ impl Live {
     /// Waits until the reader has taken everything.
     async fn flush(mut self) {
         while let Some((name, data)) = self.waiting.pop_front() {
-            if self.said.send(event(name, &data)).await.is_err() {
+            if self.sender.send(event(name, &data)).await.is_err() {
                 return;
             }
         }
@@ -308,33 +308,33 @@ impl Front for Live {
         match event {
             TurnEvent::Asked { round } => {
                 self.answer.clear();
-                self.tell("asked", json!({ "round": round }));
+                self.send("asked", json!({ "round": round }));
             }
             TurnEvent::Delta(Delta::Text(text)) => {
                 self.answer.push_str(text);
-                self.says(Words::Text, text);
+                self.send_piece(Words::Text, text);
             }
-            TurnEvent::Delta(Delta::Thinking(text)) => self.says(Words::Thinking, text),
+            TurnEvent::Delta(Delta::Thinking(text)) => self.send_piece(Words::Thinking, text),
             TurnEvent::Delta(Delta::Retry { after, why }) => {
-                self.tell("retry", json!({ "after_ms": after.as_millis(), "why": why }));
+                self.send("retry", json!({ "after_ms": after.as_millis(), "why": why }));
             }
             TurnEvent::Answered(reply) => {
-                self.said_all();
+                self.send_rest();
                 self.answer.clear();
                 self.journal.cost_of(reply);
             }
-            TurnEvent::WithoutTools { why } => self.tell("without_tools", json!({ "why": why })),
+            TurnEvent::WithoutTools { why } => self.send("without_tools", json!({ "why": why })),
             TurnEvent::CallBegins(call) => {
                 let arguments = call.arguments().map_or(Value::Null, |arguments| json!(arguments));
                 let tool = self.selector(&call.name);
-                self.tell("call_begins", json!({ "id": call.id, "tool": tool, "arguments": arguments }));
+                self.send("call_begins", json!({ "id": call.id, "tool": tool, "arguments": arguments }));
             }
             TurnEvent::CallEnds { call, text, is_error, took, .. } => {
                 let tool = self.selector(&call.name);
                 let ended = json!({
                     "id": call.id, "tool": tool, "is_error": is_error, "text": text, "duration_ms": took.as_millis(),
                 });
-                self.tell("call_ends", ended);
+                self.send("call_ends", ended);
             }
             _ => {}
         }
@@ -343,7 +343,7 @@ impl Front for Live {
     fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
         Box::pin(async move {
             self.journal.keep(turn).await.map_err(|error| NotKept { why: error.to_string() })?;
-            self.tell_session();
+            self.send_session();
             Ok(())
         })
     }

@@ -58,15 +58,16 @@ fn message(question: &Confirm) -> String {
         (false, true) => " Its server says that it changes nothing.",
         (false, false) => "",
     };
-    let said = question.description.as_deref().filter(|said| !said.trim().is_empty());
-    let said = said.map(|said| format!("\nIts server describes it so: {}", safe(said, SHOWN_DESCRIPTION)));
+    let description = question.description.as_deref().filter(|text| !text.trim().is_empty());
+    let description =
+        description.map(|text| format!("\nIts server describes it so: {}", safe(text, SHOWN_DESCRIPTION)));
     format!(
         "May the tool {} of the server {} be called?{nature}\nArguments: {}\nAsked because: {}{}",
         safe(&question.tool, 200),
         question.server,
         safe(&arguments, SHOWN_ARGUMENTS),
         safe(&question.why, 500),
-        said.unwrap_or_default(),
+        description.unwrap_or_default(),
     )
 }
 

@@ -34,18 +34,15 @@ pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
         };
         let Some(gateway) = gateway.upgrade() else { return };
         match event {
-            Some(Ok(event)) => heard(&gateway, event, &mut version),
-            Some(Err(RecvError::Lagged(_))) => missed(&gateway, &mut version),
+            Some(Ok(event)) => on_event(&gateway, event, &mut version),
+            Some(Err(RecvError::Lagged(_))) => on_missed_events(&gateway, &mut version),
             Some(Err(RecvError::Closed)) => return,
-            None => {
-                gateway.sessions.sweep();
-                gateway.parked.sweep();
-            }
+            None => gateway.memory.sweep(),
         }
     }
 }
 
-fn heard(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
+fn on_event(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
     let offers_changed = matches!(
         event,
         Event::McpServerConnected { .. }
@@ -63,7 +60,7 @@ fn heard(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
 }
 
 /// Events were lost because too many came at once: whatever may have changed is treated as changed.
-fn missed(gateway: &Arc<Inner>, version: &mut u64) {
+fn on_missed_events(gateway: &Arc<Inner>, version: &mut u64) {
     let now = gateway.host.catalog().version();
     if now != *version {
         *version = now;

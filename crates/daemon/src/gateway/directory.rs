@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwapOption;
 use futures::{
     FutureExt as _,
     future::{BoxFuture, Shared, join_all},
 };
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 use toolrack_host::{Host, Listing, ServerName, ServerStatus, State};
@@ -67,7 +67,7 @@ pub(super) enum Owner {
 /// Reads what all servers offer beside tools, and remembers it for a while.
 #[derive(Default)]
 pub(super) struct Directory {
-    kept: Mutex<Option<(Instant, Reading)>>,
+    kept: ArcSwapOption<(Instant, Reading)>,
 }
 
 impl Directory {
@@ -88,7 +88,7 @@ impl Directory {
 
     /// Called when servers have come or gone.
     pub(super) fn forget(&self) {
-        *self.kept.lock() = None;
+        self.kept.store(None);
     }
 
     async fn read(&self, host: &Host, age: Duration) -> Arc<Listed> {
@@ -101,18 +101,21 @@ impl Directory {
 
     /// What was read at most `age` ago, or is being read; otherwise what `begin` reads now.
     async fn kept_or(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
-        let reading = {
-            let mut kept = self.kept.lock();
-            match &*kept {
-                Some((since, reading)) if is_of_use(reading, since.elapsed(), age) => reading.clone(),
-                _ => {
-                    let reading = begin();
-                    *kept = Some((Instant::now(), reading.clone()));
-                    reading
-                }
-            }
-        };
+        let reading = self.kept_now(age).unwrap_or_else(|| {
+            let begun = begin();
+            self.kept.rcu(|kept| match kept {
+                // Another client has begun in this moment.
+                Some(kept) if is_of_use(&kept.1, kept.0.elapsed(), age) => Some(Arc::clone(kept)),
+                _ => Some(Arc::new((Instant::now(), begun.clone()))),
+            });
+            self.kept_now(age).unwrap_or(begun)
+        });
         reading.await
+    }
+
+    fn kept_now(&self, age: Duration) -> Option<Reading> {
+        let kept = self.kept.load();
+        kept.as_ref().filter(|kept| is_of_use(&kept.1, kept.0.elapsed(), age)).map(|kept| kept.1.clone())
     }
 }
 

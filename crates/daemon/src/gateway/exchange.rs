@@ -13,7 +13,7 @@ use super::{
     methods::{Caller, Later, Listening, Reply, Wanted},
     news::{self, Filter, News},
     parked::Waiting,
-    pending::{Question, Said, Step},
+    pending::{Question, Step, Update},
     refusal::Refusal,
     subscribed::Subscribed,
     words::META_SUBSCRIPTION,
@@ -96,19 +96,19 @@ impl Exchange {
         loop {
             let out = match &mut self.work {
                 Work::Call(later) => match self.gateway.0.stop.run_until_cancelled(later.call.next()).await {
-                    Some(Step::Said(Said::Progress(progress))) => self.progress(&progress),
-                    Some(Step::Said(Said::Question(question))) => self.question(question),
+                    Some(Step::Update(Update::Progress(progress))) => self.progress(&progress),
+                    Some(Step::Update(Update::Question(question))) => self.question(question),
                     Some(Step::Ended(outcome)) => {
                         let cacheable = later.cacheable;
                         self.work = Work::Over;
-                        Some(Out::Answer(outcome.map(|it| self.gateway.dressed(self.caller.era, it, cacheable))))
+                        Some(Out::Answer(outcome.map(|it| self.gateway.completed(self.caller.era, it, cacheable))))
                     }
                     None => {
                         self.work = Work::Over;
                         Some(Out::Answer(Err(Refusal::stopping())))
                     }
                 },
-                Work::Listen { .. } => Some(self.heard().await),
+                Work::Listen { .. } => Some(self.next_news().await),
                 Work::Over => std::future::pending().await,
             };
             if let Some(out) = out {
@@ -154,20 +154,20 @@ impl Exchange {
     fn park(&mut self, first: Question) -> Option<Out> {
         let Work::Call(mut later) = std::mem::replace(&mut self.work, Work::Over) else { return None };
         let mut questions = BTreeMap::new();
-        let mut next = Some(Said::Question(first));
-        while let Some(said) = next {
-            if let Said::Question(mut question) = said {
+        let mut next = Some(Update::Question(first));
+        while let Some(update) = next {
+            if let Update::Question(mut question) = update {
                 let name = question.name.take().filter(|name| !questions.contains_key(name));
                 questions.insert(name.unwrap_or_else(|| format!("question-{}", questions.len() + 1)), question);
             }
-            next = later.call.said();
+            next = later.call.try_next();
         }
         let waiting = Waiting { call: later.call, questions, origin: later.origin };
-        let parked = self.gateway.0.parked.park(waiting);
-        Some(Out::Answer(parked.map(|result| self.gateway.dressed(Era::Modern, result, false))))
+        let parked = self.gateway.0.memory.park(waiting);
+        Some(Out::Answer(parked.map(|result| self.gateway.completed(Era::Modern, result, false))))
     }
 
-    async fn heard(&mut self) -> Out {
+    async fn next_news(&mut self) -> Out {
         let Work::Listen { filter, subscribed, news, to_say } = &mut self.work else {
             return std::future::pending().await;
         };
@@ -185,7 +185,7 @@ impl Exchange {
             };
             let Some(heard) = heard else {
                 let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
-                let result = self.gateway.dressed(Era::Modern, subscription.into(), false);
+                let result = self.gateway.completed(Era::Modern, subscription.into(), false);
                 self.work = Work::Over;
                 return Out::Answer(Ok(result));
             };

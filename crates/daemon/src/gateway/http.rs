@@ -19,7 +19,7 @@ use bytes::Bytes;
 use toolrack_host::{Era, Over};
 
 pub(super) use self::checks::modern;
-use self::checks::{Said, accepts, guard, text};
+use self::checks::{Claims, accepts, guard, text};
 use crate::streams;
 
 use super::{
@@ -125,12 +125,12 @@ impl Post<'_> {
 
     async fn request(&self, id: &Id, wanted: Wanted<'_>) -> Result<Response, Refused> {
         let refused = |era| move |refusal| Refused { id: Some(id.clone()), era, refusal };
-        let said = Said::read(wanted.params, self.headers);
-        match said.era().map_err(refused(Era::Modern))? {
+        let claims = Claims::read(wanted.params, self.headers);
+        match claims.era().map_err(refused(Era::Modern))? {
             Era::Modern => {
                 let refused = refused(Era::Modern);
                 let view = self.gateway.0.views.of(self.query).map_err(&refused)?;
-                let abilities = said.checked(wanted.method).map_err(&refused)?;
+                let abilities = claims.checked(wanted.method).map_err(&refused)?;
                 let caller = Caller { era: Era::Modern, abilities, view, session: None, over: Over::Http };
                 if wanted.method == "tools/call" {
                     checks::mirrored(self.gateway, &caller, wanted.params, self.headers).map_err(&refused)?;
@@ -195,7 +195,7 @@ impl Post<'_> {
         let view = gateway.views.of(self.query)?;
         let session = Session::new(view, gateway.news.subscribe(), &gateway.options.bounds);
         let result = self.gateway.greet(&session, params)?;
-        gateway.sessions.insert(session.clone())?;
+        gateway.memory.begin(session.clone())?;
         let mut response = json_response(StatusCode::OK, message::response(id, &result));
         if let Ok(mut value) = HeaderValue::from_str(&session.id) {
             value.set_sensitive(true);
@@ -216,7 +216,7 @@ fn session(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<Arc<Session>
         Refusal::invalid_request("there is no such session: it has ended, begin anew with initialize")
             .status(StatusCode::NOT_FOUND)
     };
-    gateway.0.sessions.get(id).map(Some).ok_or_else(unknown)
+    gateway.0.memory.session(id).map(Some).ok_or_else(unknown)
 }
 
 /// Handles a notification of a client of the older era.
@@ -241,8 +241,8 @@ pub(super) fn answer(
     let value = |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).unwrap_or(serde_json::Value::Null);
     outcome.map(value).map_err(|error| {
         let error: serde_json::Value = value(error);
-        let said = error["message"].as_str().unwrap_or("the client refused");
-        toolrack_host::text::clip(said, 500).into_owned()
+        let message = error["message"].as_str().unwrap_or("the client refused");
+        toolrack_host::text::clip(message, 500).into_owned()
     })
 }
 
@@ -296,7 +296,7 @@ async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
     let end = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;
         let Some(session) = session(&gateway, headers)? else { return Err(no_session()) };
-        gateway.0.sessions.remove(&session.id);
+        gateway.0.memory.end(&session.id);
         Ok(empty(StatusCode::OK))
     };
     end().unwrap_or_else(|refused| refused.response(&gateway))

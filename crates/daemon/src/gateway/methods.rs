@@ -18,7 +18,7 @@ use super::{
     message::json,
     news::{self, Filter},
     parked::Origin,
-    pending::{Outcome, PendingCall, Question, Said},
+    pending::{Outcome, PendingCall, Question, Update},
     refusal::{Refusal, words},
     relay::{self, Relayed},
     session::Session,
@@ -53,9 +53,9 @@ impl Caller {
         if let Some(session) = &self.session {
             who = who.session(session.mark());
         }
-        let said = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
+        let named = meta.client_info.get("name").and_then(Value::as_str).map(client_name);
         let agreed = || self.session.as_ref()?.agreed.get()?.name.clone();
-        match said.or_else(agreed) {
+        match named.or_else(agreed) {
             Some(name) => who.client(name),
             None => who,
         }
@@ -187,10 +187,10 @@ impl Gateway {
     }
 
     /// A result as a client of this era wants it.
-    pub(super) fn dressed(&self, era: Era, result: Bytes, cacheable: bool) -> Bytes {
+    pub(super) fn completed(&self, era: Era, result: Bytes, cacheable: bool) -> Bytes {
         match era {
             Era::Legacy => result,
-            Era::Modern => tools::dress(result, cacheable, &self.0.identity),
+            Era::Modern => tools::complete(result, cacheable, &self.0.identity),
         }
     }
 
@@ -213,7 +213,7 @@ impl Gateway {
         if let Some(instructions) = &self.0.options.instructions {
             result["instructions"] = json!(instructions);
         }
-        self.dressed(Era::Modern, result.to_string().into(), true)
+        self.completed(Era::Modern, result.to_string().into(), true)
     }
 
     /// The result of `initialize`.
@@ -232,8 +232,8 @@ impl Gateway {
     fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
         let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
-        let dress = |result: Bytes| self.dressed(caller.era, result, true);
-        Ok(tools::list(&catalog, &caller.view, caller.era, (after, page), dress))
+        let complete = |result: Bytes| self.completed(caller.era, result, true);
+        Ok(tools::list(&catalog, &caller.view, caller.era, (after, page), complete))
     }
 
     async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
@@ -252,7 +252,7 @@ impl Gateway {
         if let Some(next) = next {
             result["nextCursor"] = json!(next);
         }
-        Ok(self.dressed(caller.era, result.to_string().into(), true))
+        Ok(self.completed(caller.era, result.to_string().into(), true))
     }
 
     async fn complete(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
@@ -274,7 +274,7 @@ impl Gateway {
         params.insert("ref".into(), json!({"type": of["type"], key: entry.theirs}));
         let result = self.0.host.relay(entry.server.as_str(), Relay::completion(params)).await;
         let result = result.map_err(|error| Refusal::of(error, caller.era))?;
-        Ok(self.dressed(caller.era, result, false))
+        Ok(self.completed(caller.era, result, false))
     }
 
     /// Begins a call, or resumes the one that its client has answers for.
@@ -286,7 +286,7 @@ impl Gateway {
         let progress_token = again.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
         let call = match &again.request_state {
             Some(state) if caller.era == Era::Modern => {
-                let mut waiting = self.0.parked.resume(state, &origin)?;
+                let mut waiting = self.0.memory.resume(state, &origin)?;
                 for (key, answer) in again.input_responses.unwrap_or_default() {
                     // Answers to no open question are ignored. A question whose answer does not fit it is asked again.
                     let is_answer = |question: &mut Question| relay::is_answer(question.method, &answer);
@@ -297,7 +297,7 @@ impl Gateway {
                     }
                 }
                 if !waiting.questions.is_empty() {
-                    return self.0.parked.park(waiting).map(Reply::Now);
+                    return self.0.memory.park(waiting).map(Reply::Now);
                 }
                 waiting.call
             }
@@ -480,16 +480,16 @@ impl Gateway {
 }
 
 impl Inner {
-    fn asker(&self, caller: &Caller, say: mpsc::Sender<Said>) -> toolrack_host::SharedAsker {
+    fn asker(&self, caller: &Caller, say: mpsc::Sender<Update>) -> toolrack_host::SharedAsker {
         let other = self.options.asker.clone();
         Arc::new(Relayed { era: caller.era, client: caller.abilities, say, other, name: None })
     }
 }
 
 /// Sends progress to the client. What a slow client cannot take is dropped: the next report says more.
-fn reporter(say: mpsc::Sender<Said>) -> OnProgress {
+fn reporter(say: mpsc::Sender<Update>) -> OnProgress {
     Arc::new(move |progress| {
-        let _ = say.try_send(Said::Progress(progress));
+        let _ = say.try_send(Update::Progress(progress));
     })
 }
 

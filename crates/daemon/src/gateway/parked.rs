@@ -6,14 +6,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    mem,
     sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use rand::Rng as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
@@ -33,7 +33,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// Whether `other` is the same request again: everything that affects what is done is the same.
-    fn is(&self, other: &Self) -> bool {
+    pub(super) fn is(&self, other: &Self) -> bool {
         let salient = |origin: &Self| {
             let mut params: Map<String, Value> = serde_json::from_slice(&origin.params).unwrap_or_default();
             params.retain(|name, _| matches!(name.as_str(), "name" | "uri" | "arguments"));
@@ -50,70 +50,46 @@ pub(super) struct Waiting {
     pub(super) origin: Origin,
 }
 
-/// All calls that wait for their clients.
+/// All calls that wait for their clients, and since when.
 pub(super) struct Parked {
-    all: Mutex<HashMap<String, (Instant, Waiting)>>,
+    all: HashMap<String, (Instant, Waiting)>,
     most: usize,
-    longest: Duration,
 }
 
 impl Parked {
-    pub(super) fn new(most: usize, longest: Duration) -> Self {
-        Self { all: Mutex::default(), most, longest }
+    pub(super) fn new(most: usize) -> Self {
+        Self { all: HashMap::new(), most }
     }
 
-    /// Parks a call; returns the `input_required` result that leads back to it.
-    pub(super) fn park(&self, waiting: Waiting) -> Result<Bytes, Refusal> {
-        let questions = &waiting.questions;
-        let requests: Map<String, Value> = questions
-            .iter()
-            .map(|(key, question)| (key.clone(), json!({"method": question.method, "params": question.params})))
-            .collect();
-        let state = format!("{:032x}", rand::rng().random::<u128>());
-        let mut all = self.all.lock();
-        if all.len() >= self.most {
+    /// Parks a call; returns the key to it.
+    pub(super) fn insert(&mut self, waiting: Waiting) -> Result<String, Refusal> {
+        if self.all.len() >= self.most {
             return Err(Refusal::busy("too many calls wait for answers", "parked"));
         }
-        all.insert(state.clone(), (Instant::now(), waiting));
-        Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string().into())
+        let state = format!("{:032x}", rand::rng().random::<u128>());
+        self.all.insert(state.clone(), (Instant::now(), waiting));
+        Ok(state)
     }
 
-    /// Returns the call that a client comes back to.
-    pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<Waiting, Refusal> {
-        let unknown = || {
-            let after = self.longest.as_secs();
-            Refusal::invalid_params(format!(
-                "requestState is not that of a call that waits here (they wait {after} s at most): call again without it"
-            ))
-        };
-        let mut all = self.all.lock();
-        let (since, waiting) = all.remove(state).ok_or_else(unknown)?;
-        if since.elapsed() > self.longest {
-            return Err(unknown());
-        }
-        if !waiting.origin.is(origin) {
-            all.insert(state.to_owned(), (since, waiting));
-            return Err(Refusal::invalid_params("requestState belongs to another request"));
-        }
-        Ok(waiting)
+    /// The request whose call is parked under `state`, and since when.
+    pub(super) fn origin(&self, state: &str) -> Option<(Instant, Origin)> {
+        self.all.get(state).map(|(since, waiting)| (*since, waiting.origin.clone()))
     }
 
-    /// Gives up, and so cancels, calls whose client has not come back in time.
-    pub(super) fn sweep(&self) {
-        let longest = self.longest;
-        let expired: Vec<_> = {
-            let mut all = self.all.lock();
-            all.extract_if(|_, (since, waiting)| {
-                since.elapsed() > longest || waiting.questions.values().all(|question| question.reply.is_closed())
-            })
-            .collect()
-        };
-        drop(expired);
+    pub(super) fn take(&mut self, state: &str) -> Option<(Instant, Waiting)> {
+        self.all.remove(state)
     }
 
-    pub(super) fn clear(&self) {
-        let all = std::mem::take(&mut *self.all.lock());
-        drop(all);
+    /// Removes the calls that have waited for more than `longest`, and those whose questions are over.
+    pub(super) fn remove_late(&mut self, longest: Duration) -> Vec<Waiting> {
+        let late = self.all.extract_if(|_, (since, waiting)| {
+            since.elapsed() > longest || waiting.questions.values().all(|question| question.reply.is_closed())
+        });
+        late.map(|(_, (_, waiting))| waiting).collect()
+    }
+
+    pub(super) fn remove_all(&mut self) -> HashMap<String, (Instant, Waiting)> {
+        mem::take(&mut self.all)
     }
 }
 
@@ -122,10 +98,19 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use futures::FutureExt as _;
+    use serde_json::json;
     use tokio::{sync::oneshot, time::advance};
 
     use super::*;
-    use crate::gateway::{options::GatewayOptions, view::Views};
+    use crate::gateway::{
+        memory::Memory,
+        options::{Bounds, GatewayOptions},
+        view::Views,
+    };
+
+    fn memory() -> Memory {
+        Memory::new(&Bounds { parked: 2, parked_for: Duration::from_secs(60), ..Bounds::default() })
+    }
 
     struct Dropped(Arc<AtomicBool>);
 
@@ -154,7 +139,7 @@ mod tests {
 
     fn origin(params: &'static str) -> Origin {
         thread_local! {
-            static VIEW: Arc<View> = Views::new(&GatewayOptions::default()).whole();
+            static VIEW: Arc<View> = Views::new(&GatewayOptions::default()).default_view();
         }
         Origin { method: "tools/call", params: params.into(), view: VIEW.with(Arc::clone) }
     }
@@ -163,7 +148,7 @@ mod tests {
     async fn a_client_comes_back_whatever_others_have_asked_for_meanwhile() {
         let views = Views::new(&GatewayOptions::default());
         let view = |query: &str| views.of(Some(query)).unwrap();
-        let (parked, (mut one, ..)) = (Parked::new(2, Duration::from_secs(60)), waiting());
+        let (parked, (mut one, ..)) = (memory(), waiting());
         one.origin.view = view("tools=a");
         let state = state_of(&parked.park(one).unwrap());
         (0..200).for_each(|number| drop(view(&format!("tools=t{number}"))));
@@ -179,7 +164,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_no_client_comes_back_for_is_given_up() {
-        let parked = Parked::new(2, Duration::from_secs(60));
+        let parked = memory();
         let (one, given_up, _answer) = waiting();
         let state = state_of(&parked.park(one).unwrap());
         parked.sweep();
@@ -197,7 +182,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_same_request_may_be_written_in_another_way() {
-        let parked = Parked::new(2, Duration::from_secs(60));
+        let parked = memory();
         let (one, ..) = waiting();
         let state = state_of(&parked.park(one).unwrap());
         for other in [r#"{"name":"b"}"#, r#"{"name":"a","arguments":{"x":1}}"#] {

@@ -27,7 +27,7 @@ pub(super) struct Question {
 
 /// What is said while a call runs.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum Update {
     Progress(Progress),
     Question(Question),
 }
@@ -35,20 +35,20 @@ pub(super) enum Said {
 /// What comes next.
 #[derive(Debug)]
 pub(super) enum Step {
-    Said(Said),
+    Update(Update),
     Ended(Outcome),
 }
 
 /// A call under way.
 pub(super) struct PendingCall {
     work: BoxFuture<'static, Outcome>,
-    inbox: mpsc::Receiver<Said>,
+    inbox: mpsc::Receiver<Update>,
     ended: Option<Outcome>,
 }
 
 impl PendingCall {
     /// `begin` makes the call; what it sends goes to the task that polls [`Self::next`].
-    pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Said>) -> BoxFuture<'static, Outcome>) -> Self {
+    pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Update>) -> BoxFuture<'static, Outcome>) -> Self {
         let (say, inbox) = mpsc::channel(INBOX);
         Self { work: begin(say), inbox, ended: None }
     }
@@ -57,8 +57,8 @@ impl PendingCall {
     /// before it. Cancel-safe.
     pub(super) async fn next(&mut self) -> Step {
         loop {
-            if let Some(said) = self.said() {
-                return Step::Said(said);
+            if let Some(update) = self.try_next() {
+                return Step::Update(update);
             }
             if let Some(outcome) = self.ended.take() {
                 return Step::Ended(outcome);
@@ -67,17 +67,17 @@ impl PendingCall {
                 // The call first: all that it asks at once is in the inbox before that is looked at.
                 biased;
                 outcome = &mut self.work => self.ended = Some(outcome),
-                Some(said) = self.inbox.recv() => return Step::Said(said),
+                Some(update) = self.inbox.recv() => return Step::Update(update),
             }
         }
     }
 
     /// Returns what was sent already, without questions whose asker has gone away.
-    pub(super) fn said(&mut self) -> Option<Said> {
+    pub(super) fn try_next(&mut self) -> Option<Update> {
         loop {
             match self.inbox.try_recv().ok()? {
-                Said::Question(question) if question.reply.is_closed() => {}
-                said => return Some(said),
+                Update::Question(question) if question.reply.is_closed() => {}
+                update => return Some(update),
             }
         }
     }

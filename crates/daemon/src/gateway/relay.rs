@@ -13,7 +13,7 @@ use toolrack_host::{
 
 use super::{
     approval,
-    pending::{Question, Said},
+    pending::{Question, Update},
 };
 
 /// Asks a client what it can answer, and another asker the rest.
@@ -22,7 +22,7 @@ pub(super) struct Relayed {
     pub(super) era: Era,
     /// What the client declared.
     pub(super) client: Abilities,
-    pub(super) say: mpsc::Sender<Said>,
+    pub(super) say: mpsc::Sender<Update>,
     pub(super) other: Option<SharedAsker>,
     /// What the server calls its question, if it has a name.
     pub(super) name: Option<String>,
@@ -33,7 +33,7 @@ impl Relayed {
         let (reply, answer) = oneshot::channel();
         let gone = || "the client went away".to_owned();
         self.say
-            .send(Said::Question(Question { name: self.name.clone(), method, params, reply }))
+            .send(Update::Question(Question { name: self.name.clone(), method, params, reply }))
             .await
             .map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))

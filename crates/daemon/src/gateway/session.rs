@@ -172,7 +172,7 @@ impl Session {
     }
 
     /// The notification that the client gets of news, if any.
-    pub(super) fn told(&self, news: &News) -> Option<Bytes> {
+    pub(super) fn notification(&self, news: &News) -> Option<Bytes> {
         match news {
             News::Changed(list, _) => Some(news::changed(*list, None)),
             News::Log { server, level, message } => self.hears(*level).then(|| news::log(server, *level, message)),
@@ -258,62 +258,45 @@ impl Drop for Running {
 }
 
 /// All sessions over HTTP.
-#[derive(Debug)]
 pub(super) struct Sessions {
-    all: Mutex<HashMap<String, Arc<Session>>>,
+    all: HashMap<String, Arc<Session>>,
     most: usize,
     idle: Duration,
 }
 
 impl Sessions {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        Self { all: Mutex::default(), most: bounds.sessions, idle: bounds.session_idle }
+        Self { all: HashMap::new(), most: bounds.sessions, idle: bounds.session_idle }
     }
 
-    pub(super) fn insert(&self, session: Arc<Session>) -> Result<(), Refusal> {
-        let mut all = self.all.lock();
-        if all.len() >= self.most {
-            let idlest = all.values().max_by_key(|session| session.idle()).cloned();
+    /// Adds a session; returns the one that has to end to make room for it, if there is one.
+    pub(super) fn insert(&mut self, session: Arc<Session>) -> Result<Option<Arc<Session>>, Refusal> {
+        let mut replaced = None;
+        if self.all.len() >= self.most {
+            let idlest = self.all.values().max_by_key(|session| session.idle()).cloned();
             let Some(idlest) = idlest.filter(|session| session.idle() >= NOT_IDLE) else {
                 return Err(Refusal::busy("too many sessions", "sessions"));
             };
-            all.remove(&idlest.id);
-            idlest.over.cancel();
+            replaced = self.all.remove(&idlest.id);
         }
-        all.insert(session.id.clone(), session);
-        Ok(())
+        self.all.insert(session.id.clone(), session);
+        Ok(replaced)
     }
 
     pub(super) fn get(&self, id: &str) -> Option<Arc<Session>> {
-        let session = self.all.lock().get(id).cloned()?;
-        session.touch();
-        Some(session)
+        self.all.get(id).cloned()
     }
 
-    /// Ends a session; returns whether there was one.
-    pub(super) fn remove(&self, id: &str) -> bool {
-        let session = self.all.lock().remove(id);
-        session.is_some_and(|session| {
-            session.over.cancel();
-            true
-        })
+    pub(super) fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
+        self.all.remove(id)
     }
 
-    /// Ends idle sessions.
-    pub(super) fn sweep(&self) {
-        self.all.lock().retain(|_, session| {
-            let stays = session.idle() < self.idle;
-            if !stays {
-                session.over.cancel();
-            }
-            stays
-        });
+    pub(super) fn remove_idle(&mut self) -> Vec<Arc<Session>> {
+        self.all.extract_if(|_, session| session.idle() >= self.idle).map(|(_, session)| session).collect()
     }
 
-    pub(super) fn clear(&self) {
-        for (_, session) in self.all.lock().drain() {
-            session.over.cancel();
-        }
+    pub(super) fn remove_all(&mut self) -> Vec<Arc<Session>> {
+        self.all.drain().map(|(_, session)| session).collect()
     }
 }
 
@@ -322,36 +305,36 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::gateway::{news::NewsSender, options::GatewayOptions, view::Views};
+    use crate::gateway::{memory::Memory, news::NewsSender, options::GatewayOptions, view::Views};
 
     fn session() -> Arc<Session> {
         let bounds = Bounds { calls_per_session: 4, ..Bounds::default() };
-        Session::new(Views::new(&GatewayOptions::default()).whole(), NewsSender::default().subscribe(), &bounds)
+        Session::new(Views::new(&GatewayOptions::default()).default_view(), NewsSender::default().subscribe(), &bounds)
     }
 
-    fn sessions() -> Sessions {
+    fn sessions() -> Memory {
         let bounds = Bounds { sessions: 2, ..Bounds::default() };
-        Sessions::new(&bounds)
+        Memory::new(&bounds)
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_too_many_ends_the_idlest_and_none_that_is_in_use() {
         let (sessions, old, busy) = (sessions(), session(), session());
-        sessions.insert(old.clone()).unwrap();
-        sessions.insert(busy.clone()).unwrap();
-        assert!(sessions.insert(session()).is_err(), "both were used a moment ago");
+        sessions.begin(old.clone()).unwrap();
+        sessions.begin(busy.clone()).unwrap();
+        assert!(sessions.begin(session()).is_err(), "both were used a moment ago");
         advance(NOT_IDLE * 2).await;
         let _call = busy.slots.clone().try_acquire_owned().unwrap();
-        sessions.insert(session()).unwrap();
+        sessions.begin(session()).unwrap();
         assert!(old.over.is_cancelled() && !busy.over.is_cancelled());
-        assert!(sessions.get(&old.id).is_none());
+        assert!(sessions.session(&old.id).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_when_it_was_idle_for_too_long_unless_its_client_listens() {
         let (sessions, idle, listening) = (sessions(), session(), session());
-        sessions.insert(idle.clone()).unwrap();
-        sessions.insert(listening.clone()).unwrap();
+        sessions.begin(idle.clone()).unwrap();
+        sessions.begin(listening.clone()).unwrap();
         let stream = listening.open_stream(|| NewsSender::default().subscribe());
         advance(Duration::from_secs(60 * 60)).await;
         sessions.sweep();

@@ -51,7 +51,7 @@ pub(super) async fn serve(
     writer: impl AsyncWrite + Send + Unpin,
 ) -> Result<(), StdioError> {
     let bounds = &gateway.0.options.bounds;
-    let session = Session::new(gateway.0.views.whole(), gateway.0.news.subscribe(), bounds);
+    let session = Session::new(gateway.0.views.default_view(), gateway.0.news.subscribe(), bounds);
     let (outbox, messages) = mpsc::channel(OUTBOX);
     let connection = Connection { gateway, session, outbox };
     let limit = bounds.body_bytes;
@@ -130,7 +130,7 @@ impl Connection<'_> {
             return;
         }
         for news in heard.iter().filter(|news| news.concerns(&self.session.view)) {
-            if let Some(message) = self.session.told(news) {
+            if let Some(message) = self.session.notification(news) {
                 self.say(message).await;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::Mutex;
+use arc_swap::ArcSwap;
 use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
 
 /// Dropping it ends the subscriptions at the servers.
@@ -10,27 +10,35 @@ use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
 pub(super) struct Subscribed {
     heard: Subscriptions,
     /// The server and the URI there that each name stands for.
-    names: Mutex<BTreeMap<String, (ServerName, String)>>,
+    names: ArcSwap<BTreeMap<String, (ServerName, String)>>,
 }
 
 impl Subscribed {
     /// For a client that may listen to `most` resources.
     pub(super) fn new(most: usize) -> Self {
-        Self { heard: Subscriptions::new(most), names: Mutex::default() }
+        Self { heard: Subscriptions::new(most), names: ArcSwap::default() }
     }
 
     pub(super) async fn add(&self, host: &Host, name: &str, of: (ServerName, String)) -> Result<(), SubscribeError> {
         self.heard.subscribe(host, of.0.as_str(), &of.1).await?;
-        self.names.lock().insert(name.to_owned(), of);
+        self.names.rcu(|names| {
+            let mut names = BTreeMap::clone(names);
+            names.insert(name.to_owned(), of.clone());
+            names
+        });
         Ok(())
     }
 
     /// Removes a subscription, if there is one.
     pub(super) fn remove(&self, name: &str) {
-        let mut names = self.names.lock();
-        let Some(of) = names.remove(name) else { return };
+        let names = self.names.rcu(|names| {
+            let mut names = BTreeMap::clone(names);
+            names.remove(name);
+            names
+        });
+        let Some(of) = names.get(name) else { return };
         // The client may have subscribed to it by another name as well.
-        if !names.values().any(|other| *other == of) {
+        if !names.iter().any(|(other, also_of)| other != name && also_of == of) {
             self.heard.unsubscribe(&of.0, &of.1);
         }
     }
@@ -40,7 +48,7 @@ impl Subscribed {
         loop {
             let of = self.heard.updated().await;
             let names: Vec<_> =
-                self.names.lock().iter().filter(|(_, known)| **known == of).map(|(name, _)| name.clone()).collect();
+                self.names.load().iter().filter(|(_, known)| **known == of).map(|(name, _)| name.clone()).collect();
             if !names.is_empty() {
                 return names;
             }

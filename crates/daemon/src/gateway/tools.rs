@@ -63,7 +63,7 @@ pub(super) fn list(
     view: &View,
     era: Era,
     (after, size): (Option<String>, usize),
-    dress: impl FnOnce(Bytes) -> Bytes,
+    complete: impl Fn(Bytes) -> Bytes,
 ) -> Bytes {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -76,7 +76,7 @@ pub(super) fn list(
         let tools = catalog.tools().filter(|tool| view.has(tool)).map(|tool| (tool.name.as_str(), tool));
         let (tools, next) = cursor::page(tools, after, size);
         let tools = tools.into_iter().map(|tool| Shown::of(tool, era)).collect();
-        dress(json(&Listed { tools, next_cursor: next }).into())
+        complete(json(&Listed { tools, next_cursor: next }).into())
     })
 }
 
@@ -115,8 +115,8 @@ fn without_structure(result: &[u8]) -> Bytes {
     let structured = value.as_object_mut().and_then(|object| object.shift_remove("structuredContent"));
     if let Some(structured) = structured {
         let blocks = value["content"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        let said = blocks.iter().any(|block| block["type"] == "text");
-        let text = (!said).then(|| json!({"type": "text", "text": structured.to_string()}));
+        let has_text = blocks.iter().any(|block| block["type"] == "text");
+        let text = (!has_text).then(|| json!({"type": "text", "text": structured.to_string()}));
         value["content"] = blocks.into_iter().chain(text).collect();
     }
     value.to_string().into()
@@ -163,10 +163,10 @@ fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
 
 /// Adds what 2026-07-28 requires in each result, where it lacks it: its type, who answers, and for lists how long they
 /// may be kept. `identity` is a member `_meta`.
-pub(super) fn dress(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
+pub(super) fn complete(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Worn {
+    struct Existing {
         #[serde(default)]
         result_type: Option<IgnoredAny>,
         #[serde(rename = "_meta", default)]
@@ -176,18 +176,18 @@ pub(super) fn dress(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
         #[serde(default)]
         cache_scope: Option<IgnoredAny>,
     }
-    let Ok(worn) = serde_json::from_slice::<Worn>(&result) else { return result };
+    let Ok(existing) = serde_json::from_slice::<Existing>(&result) else { return result };
     let mut out = Vec::with_capacity(result.len() + 200);
     out.push(b'{');
     let wanted = [
-        (worn.result_type.is_none(), r#""resultType":"complete","#),
-        (cacheable && worn.ttl_ms.is_none(), r#""ttlMs":0,"#),
-        (cacheable && worn.cache_scope.is_none(), r#""cacheScope":"private","#),
+        (existing.result_type.is_none(), r#""resultType":"complete","#),
+        (cacheable && existing.ttl_ms.is_none(), r#""ttlMs":0,"#),
+        (cacheable && existing.cache_scope.is_none(), r#""cacheScope":"private","#),
     ];
     for (_, member) in wanted.into_iter().filter(|(is_wanted, _)| *is_wanted) {
         out.extend_from_slice(member.as_bytes());
     }
-    if worn.meta.is_none() {
+    if existing.meta.is_none() {
         out.extend_from_slice(identity.as_bytes());
         out.push(b',');
     }
@@ -203,20 +203,20 @@ pub(super) fn dress(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
 mod tests {
     use super::*;
 
-    fn dressed(result: &str, cacheable: bool) -> Value {
-        serde_json::from_slice(&dress(Bytes::copy_from_slice(result.as_bytes()), cacheable, r#""_meta":{"who":1}"#))
+    fn completed(result: &str, cacheable: bool) -> Value {
+        serde_json::from_slice(&complete(Bytes::copy_from_slice(result.as_bytes()), cacheable, r#""_meta":{"who":1}"#))
             .unwrap()
     }
 
     #[test]
-    fn a_result_is_dressed_with_what_it_lacks_and_keeps_what_it_has() {
-        assert_eq!(dressed("{}", false), json!({"resultType": "complete", "_meta": {"who": 1}}));
+    fn a_result_is_completed_with_what_it_lacks_and_keeps_what_it_has() {
+        assert_eq!(completed("{}", false), json!({"resultType": "complete", "_meta": {"who": 1}}));
         assert_eq!(
-            dressed(r#" { "a": 1}"#, true),
+            completed(r#" { "a": 1}"#, true),
             json!({"a": 1, "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": {"who": 1}})
         );
         let full = r#"{"resultType":"input_required","ttlMs":5,"cacheScope":"public","_meta":{}}"#;
-        assert_eq!(dressed(full, true), serde_json::from_str::<Value>(full).unwrap());
+        assert_eq!(completed(full, true), serde_json::from_str::<Value>(full).unwrap());
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! What one client sees: selections that narrow each other down.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    iter::repeat_with,
+    sync::{Arc, OnceLock},
+};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use toolrack_host::{CatalogTool, Era, Pattern, Selection, ServerName};
 use url::form_urlencoded;
 
@@ -24,12 +27,28 @@ const MOST_WORDS: usize = 256;
 type Wish = Vec<(&'static str, String)>;
 
 /// The tools of one catalog as one client lists them, page by page.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pages {
     /// Of the catalog.
     version: u64,
-    /// By era and by the key before the page.
-    rendered: Vec<((Era, Option<String>), Bytes)>,
+    /// By era and by the key before the page, each in the first place that was free.
+    rendered: Box<[OnceLock<((Era, Option<String>), Bytes)>]>,
+}
+
+impl Pages {
+    fn of(version: u64) -> Self {
+        Self { version, rendered: repeat_with(OnceLock::new).take(KEPT_PAGES).collect() }
+    }
+
+    fn page(&self, key: (Era, Option<String>), render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
+        for place in &self.rendered {
+            let (known, page) = place.get_or_init(|| (key.clone(), render(key.1.as_deref())));
+            if *known == key {
+                return page.clone();
+            }
+        }
+        render(key.1.as_deref())
+    }
 }
 
 /// What one client sees.
@@ -37,12 +56,12 @@ struct Pages {
 pub(super) struct View {
     wish: Wish,
     selections: Vec<Selection>,
-    pages: Mutex<Pages>,
+    pages: ArcSwap<Pages>,
 }
 
 impl View {
     fn new(wish: Wish, selections: Vec<Selection>) -> Arc<Self> {
-        Arc::new(Self { wish, selections, pages: Mutex::default() })
+        Arc::new(Self { wish, selections, pages: ArcSwap::from_pointee(Pages::of(0)) })
     }
 
     /// Whether `other` was asked for in the same words. Views are forgotten, so the same can be made twice.
@@ -59,22 +78,18 @@ impl View {
     pub(super) fn page(
         &self,
         version: u64,
-        (era, after): (Era, Option<String>),
-        render: impl FnOnce(Option<&str>) -> Bytes,
+        key: (Era, Option<String>),
+        render: impl Fn(Option<&str>) -> Bytes,
     ) -> Bytes {
-        let mut pages = self.pages.lock();
-        if pages.version != version {
-            *pages = Pages { version, rendered: Vec::new() };
+        let kept = self.pages.load_full();
+        if kept.version == version {
+            return kept.page(key, render);
         }
-        let key = (era, after);
-        if let Some((_, page)) = pages.rendered.iter().find(|(known, _)| *known == key) {
-            return page.clone();
-        }
-        let page = render(key.1.as_deref());
-        if pages.rendered.len() < KEPT_PAGES {
-            pages.rendered.push((key, page.clone()));
-        }
-        page
+        let fresh = Arc::new(Pages::of(version));
+        let before = self.pages.compare_and_swap(&kept, Arc::clone(&fresh));
+        // Another client may have brought the same version in this moment.
+        let pages = if before.version == version { &before } else { &fresh };
+        pages.page(key, render)
     }
 
     /// Whether the view can show anything of this server.
@@ -88,7 +103,7 @@ impl View {
 pub(super) struct Views {
     base: Selection,
     presets: BTreeMap<String, Selection>,
-    whole: Arc<View>,
+    default_view: Arc<View>,
     /// The newest ones of those that were asked for.
     kept: ArcSwap<Vec<Arc<View>>>,
 }
@@ -98,14 +113,14 @@ impl Views {
         Self {
             base: options.selection.clone(),
             presets: options.presets.clone(),
-            whole: View::new(Wish::new(), vec![options.selection.clone()]),
+            default_view: View::new(Wish::new(), vec![options.selection.clone()]),
             kept: ArcSwap::default(),
         }
     }
 
     /// What a client sees whose query selects nothing.
-    pub(super) fn whole(&self) -> Arc<View> {
-        self.whole.clone()
+    pub(super) fn default_view(&self) -> Arc<View> {
+        self.default_view.clone()
     }
 
     /// What the query of a URL selects; the same query is the same view.
@@ -117,7 +132,7 @@ impl Views {
             })
             .collect();
         if wish.is_empty() {
-            return Ok(self.whole());
+            return Ok(self.default_view());
         }
         if let Some(view) = self.kept.load().iter().find(|known| known.wish == wish) {
             return Ok(view.clone());
@@ -175,8 +190,8 @@ mod tests {
         let views = views();
         let one = views.of(Some("tools=a%2Fb,c&token=1")).unwrap();
         assert!(Arc::ptr_eq(&one, &views.of(Some("token=2&tools=a/b,c")).unwrap()));
-        assert!(Arc::ptr_eq(&views.whole(), &views.of(Some("token=2")).unwrap()));
-        assert!(Arc::ptr_eq(&views.whole(), &views.of(None).unwrap()));
+        assert!(Arc::ptr_eq(&views.default_view(), &views.of(Some("token=2")).unwrap()));
+        assert!(Arc::ptr_eq(&views.default_view(), &views.of(None).unwrap()));
     }
 
     #[test]

@@ -2,24 +2,24 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
 
 /// So many of the oldest are compared to find the one that makes room: it must be quick while very many connect.
 const LOOKED_AT: usize = 16;
 
-/// All of them. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Unauthenticated(Arc<Mutex<Here>>);
-
-#[derive(Debug, Default)]
-struct Here {
+/// All of them. The task that takes connections owns it; each connection tells it when it no longer belongs here.
+#[derive(Debug)]
+pub(crate) struct Unauthenticated {
     /// The number of the next one.
     next: u64,
     by_number: BTreeMap<u64, Arc<Connection>>,
+    /// The numbers of those that have left. Each connection sends its own twice at most, and all are read when the next
+    /// connection is taken.
+    left: mpsc::UnboundedReceiver<u64>,
+    leaves: mpsc::UnboundedSender<u64>,
 }
 
 /// An HTTP connection, as the handlers of its requests know it.
@@ -27,7 +27,7 @@ struct Here {
 pub(crate) struct Connection {
     number: u64,
     state: watch::Sender<State>,
-    unauthenticated: Unauthenticated,
+    leaves: mpsc::UnboundedSender<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,38 +55,46 @@ impl Drop for Busy {
     }
 }
 
+impl Default for Unauthenticated {
+    fn default() -> Self {
+        let (leaves, left) = mpsc::unbounded_channel();
+        Self { next: 0, by_number: BTreeMap::new(), left, leaves }
+    }
+}
+
 impl Unauthenticated {
-    pub(crate) fn len(&self) -> usize {
-        self.0.lock().by_number.len()
+    /// Those that are here now, without those that have left.
+    fn here(&mut self) -> &mut BTreeMap<u64, Arc<Connection>> {
+        while let Ok(number) = self.left.try_recv() {
+            self.by_number.remove(&number);
+        }
+        &mut self.by_number
+    }
+
+    pub(crate) fn len(&mut self) -> usize {
+        self.here().len()
     }
 
     /// Registers a new connection.
-    pub(crate) fn enter(&self) -> Arc<Connection> {
+    pub(crate) fn enter(&mut self) -> Arc<Connection> {
         let state = State { is_known: false, is_over: false, requests: 0, silent: Instant::now() };
-        let mut here = self.0.lock();
-        let number = here.next;
-        here.next += 1;
-        let connection =
-            Arc::new(Connection { number, state: watch::Sender::new(state), unauthenticated: self.clone() });
-        here.by_number.insert(number, Arc::clone(&connection));
+        let (number, leaves) = (self.next, self.leaves.clone());
+        self.next += 1;
+        let connection = Arc::new(Connection { number, state: watch::Sender::new(state), leaves });
+        self.here().insert(number, Arc::clone(&connection));
         connection
-    }
-
-    /// Removes a connection that has ended.
-    pub(crate) fn leave(&self, connection: &Connection) {
-        self.0.lock().by_number.remove(&connection.number);
     }
 
     /// Ends the one of the oldest that has been silent longest; one whose request is being answered, only when all
     /// are. Returns whether there was one.
-    pub(crate) fn end_one(&self) -> bool {
-        let mut here = self.0.lock();
-        let longest = here.by_number.values().take(LOOKED_AT).min_by_key(|connection| {
+    pub(crate) fn end_one(&mut self) -> bool {
+        let here = self.here();
+        let longest = here.values().take(LOOKED_AT).min_by_key(|connection| {
             let state = *connection.state.borrow();
             (state.requests > 0, state.silent)
         });
         let Some(number) = longest.map(|connection| connection.number) else { return false };
-        if let Some(connection) = here.by_number.remove(&number) {
+        if let Some(connection) = here.remove(&number) {
             connection.change(|state| state.is_over = true);
         }
         true
@@ -100,10 +108,16 @@ impl Connection {
         Busy(Arc::clone(self))
     }
 
+    /// Tells that the connection has ended, or is known.
+    pub(crate) fn leaves(&self) {
+        // The task that takes connections may have ended before this one.
+        let _ = self.leaves.send(self.number);
+    }
+
     /// Marks a connection that has shown a right token. From now on it is not ended to make room.
     pub(crate) fn is_known(&self) {
         if !self.state.borrow().is_known {
-            self.unauthenticated.leave(self);
+            self.leaves();
             self.change(|state| state.is_known = true);
         }
     }
@@ -150,7 +164,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_one_that_was_silent_the_longest_makes_room_and_none_that_is_known() {
-        let unauthenticated = Unauthenticated::default();
+        let mut unauthenticated = Unauthenticated::default();
         let known = unauthenticated.enter();
         known.is_known();
         let busy = unauthenticated.enter();
@@ -172,7 +186,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_head_is_due_in_time_unless_the_token_was_shown_or_an_answer_is_due() {
-        let unauthenticated = Unauthenticated::default();
+        let mut unauthenticated = Unauthenticated::default();
         let (silent, known, busy) = (unauthenticated.enter(), unauthenticated.enter(), unauthenticated.enter());
         known.is_known();
         let request = busy.asks();

@@ -25,7 +25,7 @@ use super::REFUSED;
 use crate::guard::{Connection, Unauthenticated};
 
 /// How often at most the log reports connections that were ended to make room.
-const TELL: Duration = Duration::from_mins(1);
+const REPORT_EVERY: Duration = Duration::from_mins(1);
 
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +43,9 @@ pub(super) struct Bounds {
 /// Answers with `router` until `ending` is cancelled, then finishes answers under way. When [`Bounds::most`]
 /// connections are known, a new one waits, unanswered, until one has gone. Dropping the future ends all connections.
 pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, ending: CancellationToken) {
-    let shared = Arc::new(Shared {
-        router,
-        bounds,
-        places: Arc::new(Semaphore::new(bounds.most)),
-        unauthenticated: Unauthenticated::default(),
-        ending: ending.clone(),
-    });
+    let shared =
+        Arc::new(Shared { router, bounds, places: Arc::new(Semaphore::new(bounds.most)), ending: ending.clone() });
+    let mut unauthenticated = Unauthenticated::default();
     let mut connections = JoinSet::new();
     let mut turned_out = TurnedOut::default();
     loop {
@@ -58,19 +54,19 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    shared.make_room(&mut turned_out);
+                    turned_out.make_room(&mut unauthenticated, bounds.unauthenticated);
                     let place = tokio::select! {
                         () = ending.cancelled() => break,
-                        place = shared.place() => place,
+                        place = shared.place(&mut unauthenticated) => place,
                     };
                     let Ok(place) = place else { break };
-                    connections.spawn(one(stream, place, shared.unauthenticated.enter(), Arc::clone(&shared)));
+                    connections.spawn(one(stream, place, unauthenticated.enter(), Arc::clone(&shared)));
                 }
                 Err(error) if is_of_one(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be taken: {error}");
                     // Descriptors are most likely short: those of programs without a token go first.
-                    shared.unauthenticated.end_one();
+                    unauthenticated.end_one();
                     sleep(REFUSED).await;
                 }
             },
@@ -85,24 +81,16 @@ struct Shared {
     router: Router,
     bounds: Bounds,
     places: Arc<Semaphore>,
-    unauthenticated: Unauthenticated,
     ending: CancellationToken,
 }
 
 impl Shared {
-    /// Ends connections that have shown no token until one more of them may be there.
-    fn make_room(&self, turned_out: &mut TurnedOut) {
-        while self.unauthenticated.len() >= self.bounds.unauthenticated.max(1) && self.unauthenticated.end_one() {
-            turned_out.tell(self.bounds.unauthenticated);
-        }
-    }
-
     /// A place for a connection. One that has shown no token gives up its own when there is none.
-    async fn place(&self) -> io::Result<OwnedSemaphorePermit> {
+    async fn place(&self, unauthenticated: &mut Unauthenticated) -> io::Result<OwnedSemaphorePermit> {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(place);
         }
-        self.unauthenticated.end_one();
+        unauthenticated.end_one();
         Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)
     }
 }
@@ -111,15 +99,22 @@ impl Shared {
 #[derive(Default)]
 struct TurnedOut {
     number: usize,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl TurnedOut {
+    /// Ends connections that have shown no token until one more of them may be there, with `bound` in all.
+    fn make_room(&mut self, unauthenticated: &mut Unauthenticated, bound: usize) {
+        while unauthenticated.len() >= bound.max(1) && unauthenticated.end_one() {
+            self.tell(bound);
+        }
+    }
+
     fn tell(&mut self, bound: usize) {
         self.number += 1;
-        if self.told.is_none_or(|told| told.elapsed() >= TELL) {
+        if self.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY) {
             let number = std::mem::take(&mut self.number);
-            self.told = Some(Instant::now());
+            self.reported = Some(Instant::now());
             tracing::warn!(
                 "connections that had shown no token were ended to make room for others: {number}; there may be {bound} at \
                  once (`unauthenticated_connections` in `[serve]`)"
@@ -157,7 +152,7 @@ async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Co
             http.await
         }
     };
-    shared.unauthenticated.leave(&connection);
+    connection.leaves();
     if let Err(error) = ended {
         tracing::debug!("a connection has ended: {error}");
     }

@@ -142,8 +142,8 @@ impl Keeper {
         for problem in &problems {
             tracing::warn!("the configuration was not changed: {problem}");
         }
-        let told: Vec<_> = problems.iter().map(shown::Problem::from).collect();
-        self.world.log.add("config_rejected", &json!({ "problems": told }));
+        let shown: Vec<_> = problems.iter().map(shown::Problem::from).collect();
+        self.world.log.add("config_rejected", &json!({ "problems": shown }));
         self.world.rejected.store(Arc::new(problems.clone()));
         Err(NotReloaded::Rejected(problems))
     }

@@ -6,7 +6,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +58,7 @@ pub(crate) struct SigningIn {
 
 /// Why a pasted address was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unpasted {
+pub(crate) enum PasteRefused {
     /// No sign-in waits for one.
     NotAwaited,
     /// It does not answer the page that was shown.
@@ -68,7 +67,7 @@ pub(crate) enum Unpasted {
 
 /// The latest sign-in of each server.
 #[derive(Default)]
-pub(super) struct Begun(Mutex<BTreeMap<String, Sign>>);
+pub(super) struct Begun(BTreeMap<String, Sign>);
 
 struct Sign {
     now: SigningIn,
@@ -78,29 +77,31 @@ struct Sign {
 }
 
 impl Begun {
-    /// Takes the place of the sign-in before, which is given up.
-    fn begin(&self, server: &str, given_up: &CancellationToken, pastes: oneshot::Sender<Url>) {
+    /// Takes the place of the sign-in before; returns what gives that up.
+    fn begin(
+        &mut self,
+        server: &str,
+        given_up: &CancellationToken,
+        pastes: oneshot::Sender<Url>,
+    ) -> Option<CancellationToken> {
         let now = SigningIn { state: "waiting", page: None, error: None, hint: None };
         let sign = Sign { now, given_up: given_up.clone(), pastes: Some(pastes) };
-        if let Some(before) = self.0.lock().insert(server.to_owned(), sign) {
-            before.given_up.cancel();
-        }
+        self.0.insert(server.to_owned(), sign).map(|before| before.given_up)
     }
 
     /// Hands an address on to the sign-in that waits for it.
-    fn paste(&self, server: &str, pasted: &str) -> Result<(), Unpasted> {
-        let mut all = self.0.lock();
-        let sign = all.get_mut(server).filter(|sign| sign.now.state == "waiting" && !sign.given_up.is_cancelled());
-        let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(Unpasted::NotAwaited)?;
-        let page = sign.now.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(Unpasted::NotAwaited)?;
-        let back = answer_to(&page, pasted).ok_or(Unpasted::Another)?;
+    fn paste(&mut self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
+        let sign = self.0.get_mut(server).filter(|sign| sign.now.state == "waiting" && !sign.given_up.is_cancelled());
+        let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(PasteRefused::NotAwaited)?;
+        let page = sign.now.page.as_deref().and_then(|page| Url::parse(page).ok()).ok_or(PasteRefused::NotAwaited)?;
+        let back = answer_to(&page, pasted).ok_or(PasteRefused::Another)?;
         let sent = sign.pastes.take().map(|pastes| pastes.send(back));
-        sent.and_then(Result::ok).ok_or(Unpasted::NotAwaited)
+        sent.and_then(Result::ok).ok_or(PasteRefused::NotAwaited)
     }
 
     /// Does nothing if another sign-in has begun meanwhile.
-    fn change(&self, server: &str, given_up: &CancellationToken, change: impl FnOnce(&mut SigningIn)) {
-        if let Some(sign) = self.0.lock().get_mut(server).filter(|_| !given_up.is_cancelled()) {
+    fn change(&mut self, server: &str, given_up: &CancellationToken, change: impl FnOnce(&mut SigningIn)) {
+        if let Some(sign) = self.0.get_mut(server).filter(|_| !given_up.is_cancelled()) {
             change(&mut sign.now);
         }
     }
@@ -109,41 +110,43 @@ impl Begun {
 impl World {
     /// How far the last sign-in to this server is.
     pub(crate) fn signing_in(&self, server: &str) -> Option<SigningIn> {
-        self.begun.0.lock().get(server).map(|sign| sign.now.clone())
+        self.under_way.sign_ins(|begun| begun.0.get(server).map(|sign| sign.now.clone()))
     }
 
     /// Takes the address that a browser elsewhere ended up at.
-    pub(crate) fn came_back(&self, server: &str, pasted: &str) -> Result<(), Unpasted> {
-        self.begun.paste(server, pasted)
+    pub(crate) fn came_back(&self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
+        self.under_way.sign_ins(|begun| begun.paste(server, pasted))
     }
 
     /// Begins to sign in, and waits until there is a page to show, or none is needed. An earlier sign-in is given up.
     pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SigningIn, NoSignIn> {
         let given_up = self.ending.child_token();
         let (pastes, pasted) = oneshot::channel();
-        self.begun.begin(server.as_str(), &given_up, pastes);
-        let (shows, mut shown) = oneshot::channel();
-        let (ended, mut end) = oneshot::channel();
+        let before = self.under_way.sign_ins(|begun| begun.begin(server.as_str(), &given_up, pastes));
+        before.inspect(CancellationToken::cancel);
+        let (shows, mut page) = oneshot::channel();
+        let (reports, mut end) = oneshot::channel();
         let signing = (self.sign_ins)(server.clone(), http, SignInPage { shows, pasted });
         let (world, token, name) = (Arc::clone(self), given_up.clone(), server.clone());
         self.tasks.spawn(async move {
             let Some(signed) = token.run_until_cancelled(signing).await else {
                 return;
             };
-            world.begun.change(name.as_str(), &token, |now| match &signed {
+            let ended = |now: &mut SigningIn| match &signed {
                 Ok(()) => now.state = "done",
                 Err(NoSignIn { message, hint, .. }) => {
                     (now.state, now.error, now.hint) = ("failed", Some(message.clone()), hint.clone());
                 }
-            });
+            };
+            world.under_way.sign_ins(|begun| begun.change(name.as_str(), &token, ended));
             if signed.is_ok() {
                 // The host would notice by itself, a little later.
                 let _ = world.host.reconnect(name.as_str());
             }
-            let _ = ended.send(signed);
+            let _ = reports.send(signed);
         });
         let page = tokio::select! {
-            Ok(page) = &mut shown => Some(page),
+            Ok(page) = &mut page => Some(page),
             signed = &mut end => match signed {
                 Ok(signed) => {
                     signed?;
@@ -153,7 +156,8 @@ impl World {
             },
         };
         if let Some(page) = page {
-            self.begun.change(server.as_str(), &given_up, |now| now.page = Some(page.into()));
+            let shown = |now: &mut SigningIn| now.page = Some(page.into());
+            self.under_way.sign_ins(|begun| begun.change(server.as_str(), &given_up, shown));
         }
         self.signing_in(server.as_str()).filter(|_| !given_up.is_cancelled()).ok_or_else(replaced)
     }
@@ -205,22 +209,23 @@ mod tests {
 
     #[test]
     fn an_address_is_taken_once_and_only_while_it_is_waited_for() {
-        let begun = Begun::default();
+        let mut begun = Begun::default();
         let back = "http://127.0.0.1:9/callback?code=c&state=s1";
-        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited));
+        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited));
         let given_up = CancellationToken::new();
         let (pastes, mut pasted) = oneshot::channel();
         begun.begin("a", &given_up, pastes);
-        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited), "there is no page yet");
+        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited), "there is no page yet");
         let page = "https://as.example/?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1";
         begun.change("a", &given_up, |now| now.page = Some(page.to_owned()));
-        assert_eq!(begun.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(Unpasted::Another));
-        assert_eq!(begun.paste("b", back), Err(Unpasted::NotAwaited));
+        assert_eq!(begun.paste("a", "http://127.0.0.1:9/callback?state=s2"), Err(PasteRefused::Another));
+        assert_eq!(begun.paste("b", back), Err(PasteRefused::NotAwaited));
         assert_eq!(begun.paste("a", back), Ok(()));
         assert_eq!(pasted.try_recv().unwrap().as_str(), back);
-        assert_eq!(begun.paste("a", back), Err(Unpasted::NotAwaited));
+        assert_eq!(begun.paste("a", back), Err(PasteRefused::NotAwaited));
         let (pastes, _pasted) = oneshot::channel();
-        begun.begin("a", &CancellationToken::new(), pastes);
-        assert!(given_up.is_cancelled(), "whoever began before gives up");
+        let before = begun.begin("a", &CancellationToken::new(), pastes);
+        before.unwrap().cancel();
+        assert!(given_up.is_cancelled(), "the sign-in before is the one to give up");
     }
 }

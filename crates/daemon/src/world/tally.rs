@@ -7,10 +7,12 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{
-    sync::broadcast::{self, error::RecvError},
+    sync::{
+        broadcast::{self, error::RecvError},
+        watch,
+    },
     time::Instant,
 };
 use toolrack_host::{CallEnd, Event, ServerName, State};
@@ -46,12 +48,15 @@ pub(crate) struct Recent {
     pub(crate) at: DateTime<Utc>,
 }
 
-/// The counts.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<Counted>);
+/// The counts, as everything but their one task reads them.
+#[derive(Debug)]
+pub(crate) struct Tally(watch::Receiver<Counted>);
+
+/// The counts, as the task that makes them has them: see [`listen`].
+pub(super) type Counts = watch::Sender<Counted>;
 
 #[derive(Debug, Default)]
-struct Counted {
+pub(super) struct Counted {
     by_server: BTreeMap<(String, &'static str), Count>,
     denied: u64,
     /// Events that were missed because they came too fast.
@@ -63,14 +68,18 @@ struct Counted {
 }
 
 impl Tally {
+    pub(super) fn of(counts: &Counts) -> Self {
+        Self(counts.subscribe())
+    }
+
     /// By server and end.
     pub(crate) fn by_server(&self) -> BTreeMap<(String, &'static str), Count> {
-        self.0.lock().by_server.clone()
+        self.0.borrow().by_server.clone()
     }
 
     /// Calls that ended, and how many of them in anything but a result.
     pub(crate) fn totals(&self) -> (u64, u64) {
-        let counted = self.0.lock();
+        let counted = self.0.borrow();
         let sum = |wanted: &dyn Fn(&str) -> bool| {
             counted.by_server.iter().filter(|((_, end), _)| wanted(end)).map(|(_, count)| count.calls).sum()
         };
@@ -79,81 +88,77 @@ impl Tally {
 
     /// Calls that were not allowed.
     pub(crate) fn denied(&self) -> u64 {
-        self.0.lock().denied
+        self.0.borrow().denied
     }
 
     /// Events that were not counted, because too many came at once.
     pub(crate) fn lost(&self) -> u64 {
-        self.0.lock().lost
+        self.0.borrow().lost
     }
 
     /// Calls that ended within the last minute.
     pub(crate) fn last_minute(&self) -> usize {
-        let mut counted = self.0.lock();
-        counted.forget_old();
-        counted.ends.len()
+        let ends = &self.0.borrow().ends;
+        ends.len() - ends.partition_point(is_old)
     }
 
     /// The last calls, the newest first.
     pub(crate) fn recent(&self) -> Vec<Recent> {
-        self.0.lock().recent.iter().rev().cloned().collect()
+        self.0.borrow().recent.iter().rev().cloned().collect()
     }
 
     /// When the next attempt to connect `server` begins, as far as it is known; it may have begun.
     pub(crate) fn retry_at(&self, server: &str) -> Option<DateTime<Utc>> {
-        self.0.lock().retries.get(server).copied()
-    }
-
-    fn told_state(&self, server: &ServerName, state: &State) {
-        let mut counted = self.0.lock();
-        match state {
-            State::Reconnecting { in_ms, .. } => {
-                let at = Utc::now() + Duration::from_millis(*in_ms);
-                counted.retries.insert(server.to_string(), at);
-            }
-            _ => drop(counted.retries.remove(server.as_str())),
-        }
-    }
-
-    fn add(&self, server: String, tool: String, end: CallEnd, duration: Duration) {
-        let mut counted = self.0.lock();
-        let mut key = (server.clone(), end.word());
-        if !counted.by_server.contains_key(&key) && counted.by_server.len() >= MAX_SERVERS {
-            key.0 = "(others)".to_owned();
-        }
-        let count = counted.by_server.entry(key).or_default();
-        count.calls += 1;
-        count.time += duration;
-        counted.forget_old();
-        if counted.ends.len() < MAX_PER_MINUTE {
-            counted.ends.push_back(Instant::now());
-        }
-        if counted.recent.len() == RECENT {
-            counted.recent.pop_front();
-        }
-        counted.recent.push_back(Recent { server, tool, end, duration, at: Utc::now() });
+        self.0.borrow().retries.get(server).copied()
     }
 }
 
+/// Whether a call ended before the window of the calls per minute.
+fn is_old(end: &Instant) -> bool {
+    end.elapsed() > MINUTE
+}
+
 impl Counted {
-    fn forget_old(&mut self) {
-        while self.ends.front().is_some_and(|end| end.elapsed() > MINUTE) {
-            self.ends.pop_front();
+    fn note_state(&mut self, server: &ServerName, state: &State) {
+        match state {
+            State::Reconnecting { in_ms, .. } => {
+                let at = Utc::now() + Duration::from_millis(*in_ms);
+                self.retries.insert(server.to_string(), at);
+            }
+            _ => drop(self.retries.remove(server.as_str())),
         }
+    }
+
+    fn add(&mut self, server: String, tool: String, end: CallEnd, duration: Duration) {
+        let mut key = (server.clone(), end.word());
+        if !self.by_server.contains_key(&key) && self.by_server.len() >= MAX_SERVERS {
+            key.0 = "(others)".to_owned();
+        }
+        let count = self.by_server.entry(key).or_default();
+        count.calls += 1;
+        count.time += duration;
+        self.ends.drain(..self.ends.partition_point(is_old));
+        if self.ends.len() < MAX_PER_MINUTE {
+            self.ends.push_back(Instant::now());
+        }
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Recent { server, tool, end, duration, at: Utc::now() });
     }
 }
 
 /// Counts and logs the host's events, until the daemon ends.
-pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>) {
+pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Event>, counts: Counts) {
     loop {
         let event = tokio::select! {
             () = world.ending.cancelled() => return,
             event = events.recv() => event,
         };
         match event {
-            Ok(event) => note(&world, event),
+            Ok(event) => note(&world, &counts, event),
             Err(RecvError::Lagged(lost)) => {
-                world.tally.0.lock().lost += lost;
+                counts.send_modify(|counted| counted.lost += lost);
                 world.log.add("missed", &json!({ "count": lost }));
             }
             Err(RecvError::Closed) => return,
@@ -161,17 +166,19 @@ pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Ev
     }
 }
 
-fn note(world: &World, event: Event) {
-    let told = serde_json::to_value(&event).unwrap_or_default();
-    if let Some(name) = told["event"].as_str() {
-        world.log.add(name, &told);
+fn note(world: &World, counts: &Counts, event: Event) {
+    let logged = serde_json::to_value(&event).unwrap_or_default();
+    if let Some(name) = logged["event"].as_str() {
+        world.log.add(name, &logged);
     }
     match event {
         Event::ToolCompleted { server, tool, outcome, duration, .. } => {
-            world.tally.add(server.to_string(), tool, outcome, duration);
+            counts.send_modify(|counted| counted.add(server.to_string(), tool, outcome, duration));
         }
-        Event::McpServerState { server, state, .. } => world.tally.told_state(&server, &state),
-        Event::ToolDenied { .. } => world.tally.0.lock().denied += 1,
+        Event::McpServerState { server, state, .. } => {
+            counts.send_modify(|counted| counted.note_state(&server, &state))
+        }
+        Event::ToolDenied { .. } => counts.send_modify(|counted| counted.denied += 1),
         _ => {}
     }
 }

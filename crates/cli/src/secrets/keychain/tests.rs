@@ -36,7 +36,7 @@ async fn a_key_is_kept_given_back_once_asked_for_and_removed_and_is_on_no_comman
     let (folder, keychain) = behind(KEEPING);
     let id = Uuid::now_v7();
     assert_eq!(keychain.key(id).await, Err(KeychainError::Missing));
-    let (folder, keychain) = (folder, Keychain { last: Mutex::default(), ..keychain });
+    let (folder, keychain) = (folder, Keychain { last: ArcSwapOption::default(), ..keychain });
     keychain.put(id, [7; 32]).await.unwrap();
     let before = asked(&folder).len();
     let many = futures::future::join_all((0..5).map(|_| keychain.key(id))).await;

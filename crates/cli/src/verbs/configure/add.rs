@@ -108,7 +108,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
 }
 
 /// How a new server turned out.
-struct Tried {
+struct Trial {
     server: Server,
     failure: Option<Failure>,
 }
@@ -253,7 +253,7 @@ fn seconds(time: Duration) -> Value {
 }
 
 /// Connects the new server as every other command would, and returns how it turned out.
-async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Tried>, Failure> {
+async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Option<Trial>, Failure> {
     let loaded = world.load().await?;
     let entry = loaded.entry(name.as_str());
     if entry.and_then(|entry| entry.source.path.as_ref()) != Some(&edited.path) {
@@ -271,5 +271,5 @@ async fn try_it(name: &ServerName, edited: &Edited, world: &World) -> Result<Opt
     if world.screen.json() {
         server.look_at(&host.catalog().findings());
     }
-    Ok(Some(Tried { server, failure }))
+    Ok(Some(Trial { server, failure }))
 }

@@ -8,7 +8,7 @@ use clap::{
 };
 use inquire::{InquireError, MultiSelect};
 use toolrack_config::{
-    Loaded, Scope as Layer,
+    Loaded, Scope as Layer, closest,
     edit::{self, Options},
     import::{self, Client, Found, Offer},
     project_root,
@@ -18,7 +18,6 @@ use super::edits;
 use crate::{
     args::{Scope, Write},
     error::{Exit, Failure},
-    suggest,
     verbs::input,
     wire::World,
 };
@@ -137,8 +136,8 @@ fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
 }
 
 /// Everything that the user has configured elsewhere and that is unambiguous. An entry for one folder alone, other than
-/// this project, is included only when `said` is set: the user has said where all goes.
-fn everything<'a>(offered: &[Offered<'a>], said: bool, world: &World) -> Vec<Choice<'a>> {
+/// this project, is included only when `has_destination` is set: the user has said where all goes.
+fn everything<'a>(offered: &[Offered<'a>], has_destination: bool, world: &World) -> Vec<Choice<'a>> {
     let mut choices = Vec::new();
     let project = project_root(&world.folder);
     for new in offered.iter().filter(|offered| offered.standing == Standing::New) {
@@ -150,7 +149,8 @@ fn everything<'a>(offered: &[Offered<'a>], said: bool, world: &World) -> Vec<Cho
         } else if rivals {
             let hint = format!("toolrack import {} --server {}", offer.client.id(), offer.name);
             world.screen.warning(&format!("`{}` means several things: choose one, such as {hint}", offer.name));
-        } else if let Some(folder) = offer.private_to.as_ref().filter(|folder| !said && **folder != project) {
+        } else if let Some(folder) = offer.private_to.as_ref().filter(|folder| !has_destination && **folder != project)
+        {
             let folder = folder.display();
             world.screen.note(&format!("`{}` is for {folder} alone: choose it with --server", offer.name));
         } else {
@@ -166,12 +166,8 @@ fn named<'a>(word: &str, found: &'a Found) -> Result<Choice<'a>, Failure> {
     let mut offers = found.offers.iter().filter(|offer| offer.name == name);
     let Some(offer) = offers.next() else {
         let known = found.offers.iter().map(|offer| offer.name.as_str());
-        let hint = match suggest::closest(name, known) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "`toolrack import` shows what there is".to_owned(),
-        };
         return Err(Failure::new(Exit::Usage, "UNKNOWN_SERVER", format!("no other program has a server `{name}`"))
-            .hint(hint)
+            .meant(closest(name, known), "`toolrack import` shows what there is")
             .server(name));
     };
     if let Some(rival) = offers.find(|other| other.hash != offer.hash) {

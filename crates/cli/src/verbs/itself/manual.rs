@@ -24,7 +24,7 @@ pub(crate) struct Page {
 /// # Errors
 /// When its text cannot be put together.
 pub(crate) fn first_page() -> io::Result<Page> {
-    page(&whole())
+    page(&command_line())
 }
 
 /// The page of the program and those of all its commands.
@@ -33,7 +33,7 @@ pub(crate) fn first_page() -> io::Result<Page> {
 /// As [`first_page`].
 pub(crate) fn pages() -> io::Result<Vec<Page>> {
     let mut pages = Vec::new();
-    let mut commands = vec![whole()];
+    let mut commands = vec![command_line()];
     while let Some(command) = commands.pop() {
         pages.push(page(&command)?);
         commands.extend(command.get_subcommands().filter(|command| !command.is_hide_set()).cloned());
@@ -43,7 +43,7 @@ pub(crate) fn pages() -> io::Result<Vec<Page>> {
 }
 
 /// The command line with all names filled in.
-fn whole() -> Command {
+fn command_line() -> Command {
     let mut command = Cli::command();
     command.build();
     command
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn every_command_has_a_page_that_names_it() {
         let pages = pages().unwrap();
-        let count = whole().get_subcommands().count();
+        let count = command_line().get_subcommands().count();
         assert!(pages.len() > count, "{} pages for {count} commands", pages.len());
         for page in &pages {
             let name = page.file.strip_suffix(".1").unwrap();

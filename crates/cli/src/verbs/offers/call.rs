@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use serde_json::{Map, Value};
-use toolrack_config::Loaded;
+use toolrack_config::{Loaded, closest};
 use toolrack_host::{
     Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress,
     spec::Setting, text,
@@ -23,7 +23,6 @@ use crate::{
     error::{Exit, Failure},
     render::size,
     screen::Screen,
-    suggest,
     verbs::{
         input,
         reach::{self, Meant},
@@ -183,7 +182,7 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
         message.push_str(": its server is connected, and offers no tools");
     }
     let of_server = of_server();
-    let similar = suggest::closest(tool, of_server.map(|entry| entry.tool().name.as_str()));
+    let similar = closest(tool, of_server.map(|entry| entry.tool().name.as_str()));
     let hint = match (similar, named, unknown.suggestions.as_slice()) {
         (Some(similar), Some(server), _) => format!("did you mean `{server}/{similar}`?"),
         (_, Some(server), _) => format!("`toolrack tools {server}` shows its tools"),

@@ -3,7 +3,6 @@
 pub(crate) mod render;
 
 use clap::Args;
-use futures::future::join_all;
 use toolrack_host::{Host, ServerName};
 
 use crate::{
@@ -30,35 +29,21 @@ pub(crate) struct PromptArgs {
 }
 
 pub(crate) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
-    let host = reach::looked_at(world, &world.load().await?, &args.servers).await?;
-    let mut complaints = reach::complaints(&host, &args.servers);
-    let (offers, failures) = offers(&host, &reach::connected(&host)).await;
-    complaints.extend(failures);
-    if world.screen.json() {
-        let warnings = reach::messages(&complaints);
-        let document = render::document(&offers, &warnings);
-        world.screen.document(&document).await?;
-    } else {
-        let page = render::page(&offers);
-        if page.is_empty() && complaints.is_empty() {
-            world.screen.note("there are no prompts");
-        }
-        world.screen.page(page).await?;
-    }
+    let (offers, complaints) = super::of_named(world, &args.servers, offer).await?;
+    let warnings = reach::messages(&complaints);
+    let document = render::document(&offers, &warnings);
+    super::show(world, &complaints, &document, || render::page(&offers), "there are no prompts").await?;
     reach::conclude(world, complaints, &args.servers)
 }
 
 /// What `servers` have, and the failures of those that do not answer.
 pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
-    let answers = join_all(servers.iter().map(|server| host.prompts(server.as_str()))).await;
-    let (mut offers, mut failures) = (Vec::new(), Vec::new());
-    for (server, answer) in servers.iter().zip(answers) {
-        match answer {
-            Ok(prompts) => offers.push(Offer { server: server.to_string(), prompts }),
-            Err(error) => failures.push(Failure::of_call(&error)),
-        }
-    }
-    (offers, failures)
+    super::of_each(host, servers, offer).await
+}
+
+async fn offer(host: Host, server: ServerName) -> Result<Offer, Failure> {
+    let prompts = host.prompts(server.as_str()).await.map_err(|error| Failure::of_call(&error))?;
+    Ok(Offer { server: server.to_string(), prompts })
 }
 
 pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure> {

@@ -5,7 +5,6 @@ pub(crate) mod render;
 use std::path::PathBuf;
 
 use clap::Args;
-use futures::future::join_all;
 use toolrack_host::{Host, ServerName};
 
 use super::{call, given};
@@ -37,37 +36,19 @@ pub(crate) struct ReadArgs {
 }
 
 pub(crate) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
-    let host = reach::looked_at(world, &world.load().await?, &args.servers).await?;
-    let mut complaints = reach::complaints(&host, &args.servers);
-    let (offers, failures) = offers(&host, &reach::connected(&host)).await;
-    complaints.extend(failures);
-    if world.screen.json() {
-        let warnings = reach::messages(&complaints);
-        let document = render::document(&offers, &warnings);
-        world.screen.document(&document).await?;
-    } else {
-        let page = render::page(&offers);
-        if page.is_empty() && complaints.is_empty() {
-            world.screen.note("there are no resources");
-        }
-        world.screen.page(page).await?;
-    }
+    let (offers, complaints) = super::of_named(world, &args.servers, offer).await?;
+    let warnings = reach::messages(&complaints);
+    let document = render::document(&offers, &warnings);
+    super::show(world, &complaints, &document, || render::page(&offers), "there are no resources").await?;
     reach::conclude(world, complaints, &args.servers)
 }
 
 /// What `servers` have, and the failures of those that do not answer.
 pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
-    let (mut offers, mut failures) = (Vec::new(), Vec::new());
-    for answer in join_all(servers.iter().map(|server| offer(host, server))).await {
-        match answer {
-            Ok(offer) => offers.push(offer),
-            Err(failure) => failures.push(failure),
-        }
-    }
-    (offers, failures)
+    super::of_each(host, servers, offer).await
 }
 
-async fn offer(host: &Host, server: &ServerName) -> Result<Offer, Failure> {
+async fn offer(host: Host, server: ServerName) -> Result<Offer, Failure> {
     let (resources, templates) =
         futures::future::try_join(host.resources(server.as_str()), host.resource_templates(server.as_str()))
             .await

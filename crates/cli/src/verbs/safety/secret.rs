@@ -9,12 +9,11 @@ use std::{collections::BTreeMap, io::IsTerminal};
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
-use toolrack_config::{Loaded, is_secret_word, secrets_in};
+use toolrack_config::{Loaded, closest, is_secret_word, secrets_in};
 
 use crate::{
     error::{Exit, Failure, with_causes},
     secrets::{SecretsError, Source, Stored, VARIABLE},
-    suggest,
     verbs::input,
     wire::World,
 };
@@ -86,8 +85,8 @@ async fn set(args: SetSecretArgs, world: &World) -> Result<Exit, Failure> {
     }
     let what = if replaced { "replaced" } else { "stored" };
     world.screen.page(format!("{what} the secret {name}")).await?;
-    if !had_key && let Some(said) = first_key(stored) {
-        world.screen.note(&said);
+    if !had_key && let Some(message) = first_key(stored) {
+        world.screen.note(&message);
     }
     if used_by.is_empty() {
         world.screen.note(&format!("write ${{secret:{name}}} where an entry needs it"));
@@ -153,12 +152,9 @@ async fn remove(args: &RemoveSecretArgs, world: &World) -> Result<Exit, Failure>
     let name = args.name.as_str();
     if !world.stored().remove(name).await.map_err(|error| failed(&error))? {
         let names = world.stored().names().await.map_err(|error| failed(&error))?;
-        let hint = match suggest::closest(name, names.iter().map(String::as_str)) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "`toolrack secret list` shows all".to_owned(),
-        };
         let unknown = Failure::new(Exit::Usage, "UNKNOWN_SECRET", format!("there is no secret `{name}`"));
-        return Err(unknown.hint(hint));
+        let near = closest(name, names.iter().map(String::as_str));
+        return Err(unknown.meant(near, "`toolrack secret list` shows all"));
     }
     let used = used(&world.read().await).remove(name).unwrap_or_default();
     if world.screen.json() {
@@ -193,14 +189,14 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
         world.screen.document(&Key { source, place, moved, resealed, changed_at }).await?;
         return Ok(Exit::Ok);
     }
-    let said = match (source, resealed) {
+    let message = match (source, resealed) {
         (Source::None, _) => "there is no key yet: it is made with the first secret".to_owned(),
         (Source::Variable, Some(count)) => format!("{} sealed with the new key", things(count)),
         (_, Some(count)) => format!("{} sealed with a new key, which is in {place}", things(count)),
         (_, None) if moved => format!("the key to stored secrets is in {place} now"),
         (_, None) => format!("the key to stored secrets is in {place}"),
     };
-    world.screen.page(said).await?;
+    world.screen.page(message).await?;
     match (source, resealed, changed_at) {
         (Source::Variable, Some(_), _) => world
             .screen

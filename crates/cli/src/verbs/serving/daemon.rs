@@ -211,7 +211,7 @@ async fn started(verb: &str, words: &[OsString], world: &World) -> Result<Record
 
 async fn restart(words: &[OsString], world: &World) -> Result<Exit, Failure> {
     let before = stopped(PATIENCE, world).await?;
-    world.screen.note(&said(&before));
+    world.screen.note(&message_of(&before));
     let record = started("restart", words, world).await?;
     if world.screen.json() {
         world.screen.document(&Restarted { up: Up::from(&record), before }).await?;
@@ -278,12 +278,12 @@ async fn stop(patience: Duration, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
         world.screen.document(&stopped).await?;
     } else {
-        world.screen.note(&said(&stopped));
+        world.screen.note(&message_of(&stopped));
     }
     Ok(Exit::Ok)
 }
 
-fn said(stopped: &Stopped) -> String {
+fn message_of(stopped: &Stopped) -> String {
     match stopped.pid {
         Some(pid) => format!("the daemon (process {pid}) has ended"),
         None => "no daemon is up".to_owned(),

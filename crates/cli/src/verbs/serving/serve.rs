@@ -28,7 +28,7 @@ use crate::{
     door::{Door, Doorkeeper, Key},
     error::{Exit, Failure, with_causes},
     keep::LogKeeper,
-    models::{Around, Chosen, Wishes},
+    models::{Chosen, ModelContext, Wishes},
     rules::LiveRules,
     stop::Stop,
     verbs::{
@@ -196,7 +196,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
         store: world.store().ok().cloned(),
         secrets: world.secrets(),
         questions,
-        models: models(args.model.clone(), world.around()),
+        models: models(args.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         before_applying: Box::new(move |loaded: &Loaded| {
             live.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
@@ -210,7 +210,7 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
 
 /// What the worlds of agents are built from: a host of their own, and what the daemon's world has.
 fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
-    let (hosts, around, audit) = (world.hosts(), world.around(), Arc::new(world.audit_settings()));
+    let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
     let (store, secrets) = (world.store().ok().cloned(), world.secrets());
     let (model, typed, patience) = (args.model.clone(), args.rules.clone(), args.patience);
@@ -230,7 +230,7 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
             store: store.clone(),
             secrets: Arc::clone(&secrets),
             questions,
-            models: models(model.clone(), around.clone()),
+            models: models(model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             before_applying: Box::new(move |loaded: &Loaded| {
                 gate.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
@@ -271,13 +271,13 @@ fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
 }
 
 /// Finds a model as `toolrack ask` does.
-fn models(typed: ModelArgs, around: Around) -> Models {
+fn models(typed: ModelArgs, model_context: ModelContext) -> Models {
     Box::new(move |name, loaded| {
-        let (mut model, around) = (typed.clone(), around.clone());
+        let (mut model, model_context) = (typed.clone(), model_context.clone());
         model.model = name.or(model.model);
         let wishes = Wishes { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
         Box::pin(async move {
-            let chosen = wishes.chosen(&around).await;
+            let chosen = wishes.chosen(&model_context).await;
             let refused =
                 |failure: Failure| NoModel { code: failure.code, message: failure.message, hint: failure.hint };
             chosen.map_err(refused).map(|Chosen { model, max_tokens, limits }| ChosenModel {

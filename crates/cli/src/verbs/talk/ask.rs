@@ -14,7 +14,7 @@ use toolrack_store::journal::{Journal, Opened};
 
 use super::sessions;
 use crate::{
-    args::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs},
+    args::{PolicyArgs, RulesArgs, TalkArgs},
     error::{Exit, Failure, with_causes},
     kept::Kept,
     live::{Live, Shown},
@@ -61,44 +61,27 @@ pub(crate) struct AskArgs {
     pub(crate) stream_json: bool,
 
     #[command(flatten)]
-    pub(crate) model: ModelArgs,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArgs,
-
-    /// Give the model no tools, and start no server
-    #[arg(long, conflicts_with_all = ["server", "tool", "code"], help_heading = "Tools")]
-    pub(crate) no_tools: bool,
-
-    #[command(flatten)]
-    pub(crate) policy: PolicyArgs,
+    pub(crate) talk: TalkArgs,
 }
 
 pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failure> {
     let prompt = prompt(&args.prompt, &world.screen).await?;
     let loaded = world.load().await?;
-    let wishes = Wishes { model: args.model, limits: args.limits, configured: loaded.settings.model.clone() };
-    let chosen = wishes.chosen(&world.around()).await?;
+    let wishes = Wishes::of(&args.talk, &loaded);
+    let chosen = wishes.chosen(&world.model_context()).await?;
     world.samples_with(&chosen);
     let store = || world.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
-        Some(typed) => {
-            let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, chosen.model.name(), world.conceal()).await;
-            opened.map_err(|error| sessions::failed(&error))?
-        }
+        Some(typed) => sessions::resume(typed, chosen.model.name(), world).await?,
         None => (Journal::new(store(), chosen.model.name(), world.conceal()), Opened::default()),
     };
     if prompt.is_none() && opened.open.is_none() {
         return Err(Failure::usage("what to ask?").hint("toolrack ask \"…\""));
     }
     world.forget_old_sessions(&loaded, journal.id()).await;
-    let tools = match args.no_tools {
-        true => Tools::none(world).await?,
-        false => Tools::connect(&args.policy, &loaded, world).await?,
-    };
+    let tools = Tools::of(&args.talk, &loaded, world).await?;
     let message = match prompt {
-        Some(prompt) => Some(tools.said(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
+        Some(prompt) => Some(tools.compose(&prompt.typed, prompt.piped.as_deref(), &world.screen).await?),
         None => None,
     };
     let mut turn = turn(opened, message, chosen.limits);
@@ -187,8 +170,16 @@ impl fmt::Debug for Tools {
 }
 
 impl Tools {
+    /// The tools that the model gets.
+    pub(crate) async fn of(args: &TalkArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
+        match args.no_tools {
+            true => Self::none(world).await,
+            false => Self::connect(&args.policy, loaded, world).await,
+        }
+    }
+
     /// Connects to the servers whose tools may be used. One that fails is only reported.
-    pub(crate) async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
+    async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
         let mut desired = reach::only(loaded, &policy.server)?;
         let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
         let selection = match &*policy.tool {
@@ -224,7 +215,7 @@ impl Tools {
     }
 
     /// No tools at all: no server is started.
-    pub(crate) async fn none(world: &World) -> Result<Self, Failure> {
+    async fn none(world: &World) -> Result<Self, Failure> {
         let desired = Desired::new();
         let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
         let host = world.connect(desired).await?;
@@ -252,14 +243,14 @@ impl Tools {
     ///
     /// # Errors
     /// When one of them cannot be read.
-    pub(crate) async fn said(&self, typed: &str, more: Option<&str>, screen: &Screen) -> Result<Message, Failure> {
+    pub(crate) async fn compose(&self, typed: &str, more: Option<&str>, screen: &Screen) -> Result<Message, Failure> {
         let servers: Vec<_> = self.servers().into_iter().map(|server| server.name).collect();
         let sources = Sources { host: &self.host, servers: &servers, conceal: &self.conceal };
-        let said = sources.said(typed, more).await?;
-        for line in &said.read {
+        let composed = sources.compose(typed, more).await?;
+        for line in &composed.read {
             screen.aside(line);
         }
-        Ok(said.message)
+        Ok(composed.message)
     }
 
     /// Hides what no model may see.
@@ -407,28 +398,19 @@ pub(crate) fn failed(error: &AgentError) -> Failure {
 }
 
 pub(crate) fn exit_of(end: &End, unasked: &[String]) -> Result<Exit, Failure> {
-    let limit = |code, what: &str, hint: &str| Err(Failure::new(Exit::TurnLimit, code, what).hint(hint));
+    let stopped = |code, what: &str| Failure::new(Exit::TurnLimit, code, what);
+    let limit = |code, what: &str, option: &str| {
+        let hint = format!("allow more with {option}, or go on with `toolrack ask --session last \"go on\"`");
+        Err(stopped(code, what).hint(hint))
+    };
     match end {
-        End::RoundLimit => limit(
-            "ROUND_LIMIT",
-            "the model was not done after as many answers as it may give",
-            "allow more with --max-rounds, or go on with `toolrack ask --session last \"go on\"`",
-        ),
-        End::TokenLimit => limit(
-            "BUDGET",
-            "the turn used up the tokens that it may",
-            "allow more with --max-total-tokens, or go on with `toolrack ask --session last \"go on\"`",
-        ),
-        End::CostLimit => limit(
-            "BUDGET",
-            "the turn cost as much as it may",
-            "allow more with --max-cost, or go on with `toolrack ask --session last \"go on\"`",
-        ),
-        End::Repeating => limit(
-            "REPEATING",
-            "the model made the same call again and again",
-            "ask in another way, or take another model with --model",
-        ),
+        End::RoundLimit => {
+            limit("ROUND_LIMIT", "the model was not done after as many answers as it may give", "--max-rounds")
+        }
+        End::TokenLimit => limit("BUDGET", "the turn used up the tokens that it may", "--max-total-tokens"),
+        End::CostLimit => limit("BUDGET", "the turn cost as much as it may", "--max-cost"),
+        End::Repeating => Err(stopped("REPEATING", "the model made the same call again and again")
+            .hint("ask in another way, or take another model with --model")),
         End::Refused => Err(Failure::new(Exit::Model, "REFUSED", "the model refused to answer")),
         _ => match unasked {
             [] => Ok(Exit::Ok),

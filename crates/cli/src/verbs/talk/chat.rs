@@ -23,7 +23,7 @@ use super::{
     },
 };
 use crate::{
-    args::{LimitArgs, ModelArgs, PolicyArgs},
+    args::TalkArgs,
     error::{Exit, Failure},
     live::{Live, Shown},
     models::Wishes,
@@ -63,17 +63,7 @@ pub(crate) struct ChatArgs {
     pub(crate) system: Option<String>,
 
     #[command(flatten)]
-    pub(crate) model: ModelArgs,
-
-    #[command(flatten)]
-    pub(crate) limits: LimitArgs,
-
-    /// Give the model no tools, and start no server
-    #[arg(long, conflicts_with_all = ["server", "tool", "code"], help_heading = "Tools")]
-    pub(crate) no_tools: bool,
-
-    #[command(flatten)]
-    pub(crate) policy: PolicyArgs,
+    pub(crate) talk: TalkArgs,
 }
 
 /// Messages that are shown of a resumed conversation.
@@ -111,17 +101,12 @@ struct Begun {
 /// Chooses the model, opens the conversation and connects the servers.
 async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     let loaded = world.load().await?;
-    let configured = loaded.settings.model.clone();
-    let wishes = Wishes { model: args.model.clone(), limits: args.limits, configured };
-    let chosen = wishes.chosen(&world.around()).await?;
+    let wishes = Wishes::of(&args.talk, &loaded);
+    let chosen = wishes.chosen(&world.model_context()).await?;
     world.samples_with(&chosen);
     let model = chosen.model.name();
     let conversation = match &args.resume {
-        Some(typed) => {
-            let session = sessions::named(typed, world).await?;
-            let opened = Journal::open(world.store()?, session, model, world.conceal()).await;
-            Conversation::gone_on_with(opened.map_err(|error| sessions::failed(&error))?)
-        }
+        Some(typed) => Conversation::gone_on_with(sessions::resume(typed, model, world).await?),
         None => Conversation {
             journal: Journal::new(world.store().ok().cloned(), model, world.conceal()),
             messages: Vec::new(),
@@ -129,10 +114,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     };
     world.stay();
     world.forget_old_sessions(&loaded, conversation.journal.id()).await;
-    let tools = match args.no_tools {
-        true => ask::Tools::none(world).await?,
-        false => ask::Tools::connect(&args.policy, &loaded, world).await?,
-    };
+    let tools = ask::Tools::of(&args.talk, &loaded, world).await?;
     let (agent, at_hand) = tools.clone().agent(&chosen, args.system.clone());
     if world.screen.interactive() {
         world.screen.note(&at_hand);
@@ -211,7 +193,7 @@ impl Chat<'_> {
                 }
                 Typed::End => return Ok(self.leave(&conversation, Exit::Ok)),
             };
-            let outcome = match self.heard(&prompt, &mut conversation).await {
+            let outcome = match self.handle(&prompt, &mut conversation).await {
                 Ok(After::Leave) => return Ok(self.leave(&conversation, Exit::Ok)),
                 Ok(After::Next) => Outcome::Ended(Ok(Exit::Ok)),
                 Ok(After::Say(messages)) => {
@@ -235,7 +217,7 @@ impl Chat<'_> {
     }
 
     /// Does what was typed, or says what it has to be read for, unless the person has had enough of it.
-    async fn heard(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
+    async fn handle(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
         // Its own, because what is done needs the rest of the conversation.
         let mut interrupts = Stop::new()?;
         let done = tokio::select! {
@@ -255,7 +237,7 @@ impl Chat<'_> {
         match commands::parse(typed, &servers) {
             Some(command) => self.does(command?, now).await,
             None => {
-                let message = self.tools.said(typed, None, &self.world.screen).await?;
+                let message = self.tools.compose(typed, None, &self.world.screen).await?;
                 Ok(After::Say(vec![message]))
             }
         }
@@ -285,9 +267,9 @@ impl Chat<'_> {
     ///
     /// # Errors
     /// When stdout cannot be written.
-    async fn turn(&mut self, so_far: Conversation, said: Vec<Message>) -> Result<(Conversation, Outcome), Failure> {
+    async fn turn(&mut self, so_far: Conversation, next: Vec<Message>) -> Result<(Conversation, Outcome), Failure> {
         let Conversation { journal, mut messages } = so_far;
-        messages.extend(said);
+        messages.extend(next);
         let mut turn = Turn::new(messages, self.limits);
         let shown = if self.world.screen.json() { Shown::AsDocument } else { Shown::ToPeople };
         let screen = Arc::clone(&self.world.screen);

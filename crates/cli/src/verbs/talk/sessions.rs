@@ -5,12 +5,16 @@ mod export;
 pub(crate) mod render;
 
 use serde::Serialize;
-use toolrack_store::{Session, SessionQuery, StoreError, transcript::Said};
+use toolrack_config::closest;
+use toolrack_store::{
+    Session, SessionQuery, StoreError,
+    journal::{Journal, Opened},
+    transcript::Said,
+};
 
 use crate::{
     error::{Exit, Failure, with_causes},
     render::count,
-    suggest,
     wire::World,
 };
 use args::{
@@ -65,6 +69,15 @@ pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure
     }
 }
 
+/// Opens the conversation that `typed` names, to go on with it with this model.
+///
+/// # Errors
+/// As [`named`], and when it cannot be opened.
+pub(crate) async fn resume(typed: &str, model: &str, world: &World) -> Result<(Journal, Opened), Failure> {
+    let session = named(typed, world).await?;
+    Journal::open(world.store()?, session, model, world.conceal()).await.map_err(|error| failed(&error))
+}
+
 /// The failure for a session that cannot be read or changed.
 pub(crate) fn failed(error: &StoreError) -> Failure {
     let (exit, code) = match error {
@@ -97,10 +110,10 @@ async fn unknown(typed: &str, failure: Failure, world: &World) -> Failure {
         // As much of each id as was typed.
         let starts = newest.iter().map(|session| session.id.to_string());
         let starts: Vec<_> = starts.map(|id| id.chars().take(typed.len().max(8)).collect::<String>()).collect();
-        let near = suggest::closest(typed, starts.iter().map(String::as_str));
+        let near = closest(typed, starts.iter().map(String::as_str));
         let by_id = near.and_then(|near| starts.iter().position(|start| start == near));
         let by_title = || {
-            let near = suggest::closest(typed, newest.iter().map(|session| session.title.as_str()))?;
+            let near = closest(typed, newest.iter().map(|session| session.title.as_str()))?;
             newest.iter().position(|session| session.title == near)
         };
         by_id.or_else(by_title).and_then(|at| newest.get(at))
@@ -157,7 +170,7 @@ async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
 }
 
 /// The messages of `session` from the position `from` on, without the secrets that are known.
-async fn said(session: &Session, from: u64, world: &World) -> Result<(Titled, Vec<Said>), Failure> {
+async fn transcript(session: &Session, from: u64, world: &World) -> Result<(Titled, Vec<Said>), Failure> {
     let messages = world.store()?.messages(session.id, from, usize::MAX).await.map_err(|error| failed(&error))?;
     let conceal = conceal(world).await;
     let messages = messages.into_iter().map(|message| Said::new(message, &conceal)).collect();
@@ -167,7 +180,7 @@ async fn said(session: &Session, from: u64, world: &World) -> Result<(Titled, Ve
 async fn show(args: ShowSessionArgs, world: &World) -> Result<Exit, Failure> {
     let session = named(&args.session, world).await?;
     let last = args.limit.map_or(u64::MAX, |limit| limit as u64);
-    let (about, messages) = said(&session, session.messages.saturating_sub(last), world).await?;
+    let (about, messages) = transcript(&session, session.messages.saturating_sub(last), world).await?;
     if world.screen.json() {
         world.screen.document(&Document { session: &about, messages: &messages }).await?;
     } else {

@@ -104,12 +104,12 @@ struct Params {
 
 /// What a request says of itself, in its body and in its headers.
 #[derive(Debug)]
-pub(super) struct Said<'h> {
+pub(super) struct Claims<'h> {
     params: Params,
     headers: &'h HeaderMap,
 }
 
-impl<'h> Said<'h> {
+impl<'h> Claims<'h> {
     pub(super) fn read(params: &str, headers: &'h HeaderMap) -> Self {
         Self { params: serde_json::from_str(params).unwrap_or_default(), headers }
     }

@@ -140,7 +140,7 @@ impl Standing {
                 Err(_) => return Some(COMMENT),
             };
             let concerned = heard?.into_iter().filter(|news| news.concerns(&self.session.view));
-            self.to_say.extend(concerned.filter_map(|news| self.session.told(&news)));
+            self.to_say.extend(concerned.filter_map(|news| self.session.notification(&news)));
         }
     }
 }

@@ -86,9 +86,16 @@ impl Endpoint {
                 helper.refused(given);
                 continue;
             }
-            let is_proved = matches!(signed, Signed::Authorizer(_, true));
-            let left = match response.status().as_u16() {
-                401 if is_proved && asks_for_nonce(response.headers()) => {
+            let status = response.status().as_u16();
+            if !matches!(status, 401 | 403) {
+                return Ok(response);
+            }
+            let (Signed::Authorizer(sent, is_proved), Some(authorizer)) = (signed, &self.authorizer) else {
+                return Ok(response);
+            };
+            let challenge = Challenge { status, www_authenticate: challenges(response.headers()), sent };
+            let left = match status {
+                401 if is_proved && challenge.wants_nonce() => {
                     if nonces == 0 {
                         // The token may be as good as any: a sign-in would not help.
                         let why = "the server refuses the nonce that it named itself (DPoP)".to_owned();
@@ -97,19 +104,14 @@ impl Endpoint {
                     &mut nonces
                 }
                 401 => &mut renewals,
-                403 if asks_for_scopes(response.headers()) => &mut step_ups,
+                403 if challenge.wants_scopes() => &mut step_ups,
                 _ => return Ok(response),
-            };
-            let (Signed::Authorizer(sent, _), Some(authorizer)) = (signed, &self.authorizer) else {
-                return Ok(response);
             };
             if *left == 0 {
                 return Ok(response);
             }
             *left -= 1;
-            let status = response.status().as_u16();
             let said = text_header(&response, &header::WWW_AUTHENTICATE);
-            let challenge = Challenge { status, www_authenticate: challenges(response.headers()), sent };
             drop(response);
             let again = authorizer.challenged(self.destination(), challenge).await;
             again.map_err(|error| refused(error, status, said))?;
@@ -127,14 +129,4 @@ fn refused(error: NotAuthorized, status: u16, challenge: Option<String>) -> Link
 fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
     values.filter(|value| value.len() <= CHALLENGE_BYTES).take(CHALLENGES).map(str::to_owned).collect()
-}
-
-/// Whether a 403 is about the scopes of the token (RFC 6750, 3.1), and not about what its owner may do.
-fn asks_for_scopes(headers: &HeaderMap) -> bool {
-    challenges(headers).iter().any(|challenge| challenge.contains("insufficient_scope"))
-}
-
-/// Whether a 401 is about the nonce of the proof (RFC 9449, 9), and not about the token.
-fn asks_for_nonce(headers: &HeaderMap) -> bool {
-    challenges(headers).iter().any(|challenge| challenge.contains("use_dpop_nonce"))
 }

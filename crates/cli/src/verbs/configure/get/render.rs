@@ -133,8 +133,8 @@ pub(crate) fn details(view: &Value) -> Vec<String> {
     for (name, known_by) in fields.get("files").and_then(Value::as_object).into_iter().flatten() {
         line("file", &format!("{name}  {}", known_by.as_str().unwrap_or_default()));
     }
-    let told = ["type", "command", "args", "url", "cwd", "env", "headers", "enabled", "files"];
-    for (name, value) in fields.iter().filter(|(name, _)| !told.contains(&name.as_str())) {
+    let shown_above = ["type", "command", "args", "url", "cwd", "env", "headers", "enabled", "files"];
+    for (name, value) in fields.iter().filter(|(name, _)| !shown_above.contains(&name.as_str())) {
         line("setting", &format!("{name} = {value}"));
     }
     lines

@@ -82,15 +82,15 @@ fn block(server: &Tested, look: Look) -> String {
 }
 
 /// What a server tells models about itself, below its name: the beginning, unless `is_full`.
-pub(crate) fn instructions(server: &str, said: Option<&str>, is_full: bool) -> Vec<String> {
-    let Some(said) = said.map(str::trim).filter(|said| !said.is_empty()) else { return Vec::new() };
+pub(crate) fn instructions(server: &str, words: Option<&str>, is_full: bool) -> Vec<String> {
+    let Some(words) = words.map(str::trim).filter(|words| !words.is_empty()) else { return Vec::new() };
     let all = format!("toolrack tools {} --full", text::for_line(server));
-    let said = match is_full {
-        true => text::for_terminal(said).lines().map(str::to_owned).collect(),
-        false => excerpt::lines(said, &all),
+    let words = match is_full {
+        true => text::for_terminal(words).lines().map(str::to_owned).collect(),
+        false => excerpt::lines(words, &all),
     };
     let heading = std::iter::once(paint(Tone::Faint, "  tells models:"));
-    heading.chain(said.into_iter().map(|line| format!("    {line}"))).collect()
+    heading.chain(words.into_iter().map(|line| format!("    {line}"))).collect()
 }
 
 /// A row per step; the first that failed is the reason.

@@ -8,7 +8,7 @@ use toolrack_host::{
 
 use crate::{
     render::{Tone, one_line, paint},
-    verbs::offers::call::render as call,
+    verbs::offers::{OfServer, call::render as call},
 };
 
 /// What one server offers.
@@ -21,28 +21,13 @@ pub(crate) struct Offer {
 /// `prompts --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    prompts: Vec<OfServer<'a>>,
+    prompts: Vec<OfServer<'a, Prompt>>,
     warnings: &'a [String],
-}
-
-#[derive(Debug, Serialize)]
-struct OfServer<'a> {
-    server: &'a str,
-    #[serde(flatten)]
-    prompt: &'a Prompt,
 }
 
 /// What `prompts --json` prints.
 pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
-    let prompts = offers
-        .iter()
-        .flat_map(|offer| {
-            let server = offer.server.as_str();
-            let prompts = offer.prompts.iter();
-            prompts.map(move |prompt| OfServer { server, prompt })
-        })
-        .collect();
-    Document { prompts, warnings }
+    Document { prompts: OfServer::all(offers, |offer| (&offer.server, &offer.prompts)), warnings }
 }
 
 /// The prompts of each server below its name.

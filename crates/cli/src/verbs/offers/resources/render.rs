@@ -8,7 +8,7 @@ use toolrack_host::{
 
 use crate::{
     render::{Tone, one_line, paint, size},
-    verbs::offers::call::render as call,
+    verbs::offers::{OfServer, call::render as call},
 };
 
 /// What one server offers.
@@ -22,32 +22,16 @@ pub(crate) struct Offer {
 /// `resources --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
-    resources: Vec<Of<'a, Resource>>,
-    templates: Vec<Of<'a, ResourceTemplate>>,
+    resources: Vec<OfServer<'a, Resource>>,
+    templates: Vec<OfServer<'a, ResourceTemplate>>,
     warnings: &'a [String],
-}
-
-#[derive(Debug, Serialize)]
-struct Of<'a, T> {
-    server: &'a str,
-    #[serde(flatten)]
-    item: &'a T,
 }
 
 /// What `resources --json` prints.
 pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
-    fn all<'a, T>(offers: &'a [Offer], of: impl Fn(&'a Offer) -> &'a [T]) -> Vec<Of<'a, T>> {
-        offers
-            .iter()
-            .flat_map(|offer| {
-                let server = offer.server.as_str();
-                of(offer).iter().map(move |item| Of { server, item })
-            })
-            .collect()
-    }
     Document {
-        resources: all(offers, |offer| &offer.resources),
-        templates: all(offers, |offer| &offer.templates),
+        resources: OfServer::all(offers, |offer| (&offer.server, &offer.resources)),
+        templates: OfServer::all(offers, |offer| (&offer.server, &offer.templates)),
         warnings,
     }
 }

@@ -75,6 +75,6 @@ fn row(argument: &Listed, is_full: bool) -> Vec<Cell> {
         (Tone::Faint, need),
         (Tone::Faint, safe(about)),
     ];
-    let said = words.iter().rposition(|(_, words)| !words.is_empty()).map_or(0, |last| last + 1);
-    words.into_iter().take(said).map(|(tone, words)| Cell::new(tone, words)).collect()
+    let filled = words.iter().rposition(|(_, words)| !words.is_empty()).map_or(0, |last| last + 1);
+    words.into_iter().take(filled).map(|(tone, words)| Cell::new(tone, words)).collect()
 }

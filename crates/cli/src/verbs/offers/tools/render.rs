@@ -54,8 +54,8 @@ pub(crate) fn document<'a>(tools: &'a [Shown], servers: &'a [ServerStatus], warn
 }
 
 fn telling(servers: &[ServerStatus]) -> Vec<Server<'_>> {
-    let told = |of: &'_ ServerStatus| of.instructions.as_deref().is_some_and(|said| !said.trim().is_empty());
-    let servers = servers.iter().filter(|of| told(of));
+    let instructs = |of: &'_ ServerStatus| of.instructions.as_deref().is_some_and(|text| !text.trim().is_empty());
+    let servers = servers.iter().filter(|of| instructs(of));
     servers
         .map(|of| Server { name: of.name.as_str(), instructions: of.instructions.as_deref().unwrap_or_default() })
         .collect()

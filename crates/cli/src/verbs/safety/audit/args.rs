@@ -103,8 +103,8 @@ mod tests {
             assert_eq!(age(word).unwrap().as_secs(), hours * 3600, "{word}");
         }
         for word in ["", "0", "-1d", "1y", "d", "nan"] {
-            let said = age(word).unwrap_err();
-            assert_eq!(said, "write a time such as 15m, 48h, 7d or 2w", "{word}");
+            let error = age(word).unwrap_err();
+            assert_eq!(error, "write a time such as 15m, 48h, 7d or 2w", "{word}");
         }
     }
 }

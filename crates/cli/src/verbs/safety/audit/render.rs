@@ -86,21 +86,21 @@ fn word(entry: &Entry) -> (Tone, String) {
 
 /// What else is worth knowing.
 fn about(entry: &Entry) -> String {
-    let mut said = Vec::new();
+    let mut facts = Vec::new();
     if let Some(took) = entry.duration_us {
-        said.push(format!("{} ms", took / 1_000));
+        facts.push(format!("{} ms", took / 1_000));
     }
     if let Some(number) = entry.count.and_then(|number| usize::try_from(number).ok()) {
-        said.push(match entry.kind.as_str() {
+        facts.push(match entry.kind.as_str() {
             "lost" => count(number, "row"),
             "turned_away" => format!("and {number} before it"),
             _ => count(number, "tool"),
         });
     }
     if let Some(through) = entry.through {
-        said.push(format!("rows up to {through}"));
+        facts.push(format!("rows up to {through}"));
     }
     let words = [&entry.code, &entry.why, &entry.project];
-    said.extend(words.into_iter().flatten().cloned());
-    said.join(" · ")
+    facts.extend(words.into_iter().flatten().cloned());
+    facts.join(" · ")
 }

@@ -158,7 +158,7 @@ pub(crate) fn tested(tested: &Tested) -> String {
 /// What the server claims of a tool, as far as that is known.
 pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
     let claim = |name: &str, value: Option<bool>| value.map(|value| format!("{name} = {value}"));
-    let said = match annotations {
+    let claims = match annotations {
         None => "what the server claims of it is not known: it counts as if it claimed nothing".to_owned(),
         Some(Annotations { read_only, destructive, idempotent, open_world, .. }) => {
             let claims = [
@@ -175,7 +175,7 @@ pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
             }
         }
     };
-    paint(Tone::Faint, &said)
+    paint(Tone::Faint, &claims)
 }
 
 fn matched(line: &MatchedLine) -> Vec<Cell> {

@@ -169,14 +169,14 @@ fn by_line(before: &str, after: &str) -> Vec<String> {
     let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
     let head = old.iter().zip(&new).take_while(|(one, other)| one == other).count();
     let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(one, other)| one == other).count();
-    let around = |line: &&str| format!("  {}", text::for_line(line));
-    let mut lines: Vec<_> = old[head.saturating_sub(1)..head].iter().map(around).collect();
+    let context = |line: &&str| format!("  {}", text::for_line(line));
+    let mut lines: Vec<_> = old[head.saturating_sub(1)..head].iter().map(context).collect();
     let mut marked = |mark: &str, tone: Tone, some: &[&str]| {
         lines.extend(some.iter().map(|line| paint(tone, &format!("{mark} {}", text::for_line(line)))));
     };
     marked("-", Tone::Bad, &old[head..old.len() - tail]);
     marked("+", Tone::Good, &new[head..new.len() - tail]);
-    lines.extend(new[new.len() - tail..].iter().take(1).map(around));
+    lines.extend(new[new.len() - tail..].iter().take(1).map(context));
     lines
 }
 

@@ -180,7 +180,7 @@ mod tests {
         message.to_string().into_bytes()
     }
 
-    fn said(lines: &[Vec<u8>]) -> Vec<Value> {
+    fn messages(lines: &[Vec<u8>]) -> Vec<Value> {
         lines.iter().map(|line| serde_json::from_slice(line).unwrap()).collect()
     }
 
@@ -200,12 +200,12 @@ mod tests {
         }
         conversation.asked(&line(&json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {} })));
         assert!(conversation.answered(&line(&json!({ "jsonrpc": "2.0", "id": 3, "result": { "content": [] } }))));
-        let mut lost = said(&conversation.lost());
+        let mut lost = messages(&conversation.lost());
         lost.sort_by_key(|answer| answer["id"].to_string());
         assert_eq!(lost.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(), [&json!("a"), &json!(1)]);
         let message = lost[1]["error"]["message"].as_str().unwrap();
         assert!(message.contains("`tools/call`: it is not known whether this was carried out"), "{message}");
-        let again = said(&conversation.again());
+        let again = messages(&conversation.again());
         let methods: Vec<_> = again.iter().map(|message| message["method"].as_str().unwrap()).collect();
         assert_eq!(methods, ["notifications/initialized", "tools/list"]);
         assert_eq!(again[1]["id"], 2, "its answer is for the client");
@@ -229,10 +229,10 @@ mod tests {
         let refused = json!({ "jsonrpc": "2.0", "id": 4, "error": { "code": -1, "message": "no" } });
         assert!(conversation.answered(&line(&refused)));
         let (initialize, id) = conversation.beginning().unwrap();
-        assert_eq!(said(&[initialize])[0]["params"]["x"], 1);
+        assert_eq!(messages(&[initialize])[0]["params"]["x"], 1);
         let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}");
         assert!(answers(answer.as_bytes(), &id) && !conversation.answered(answer.as_bytes()));
-        let again = said(&conversation.again());
+        let again = messages(&conversation.again());
         assert_eq!(again.len(), 2, "{again:?}");
         assert_eq!(again[1]["params"]["uri"], "b:");
         assert_eq!(conversation.news().len(), 3);
@@ -244,10 +244,10 @@ mod tests {
         conversation
             .asked(&line(&json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": { "_meta": {} } })));
         assert!(conversation.lost().is_empty() && conversation.news().is_empty() && conversation.beginning().is_none());
-        assert_eq!(said(&conversation.again())[0]["id"], 7);
+        assert_eq!(messages(&conversation.again())[0]["id"], 7);
         // An `initialize` without a response yet is sent as it came.
         conversation.asked(&line(&json!({ "jsonrpc": "2.0", "id": 8, "method": "initialize", "params": {} })));
         assert!(conversation.beginning().is_none());
-        assert!(said(&conversation.again()).iter().any(|message| message["id"] == 8));
+        assert!(messages(&conversation.again()).iter().any(|message| message["id"] == 8));
     }
 }

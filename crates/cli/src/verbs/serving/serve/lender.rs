@@ -117,7 +117,7 @@ impl Command {
         let Ok(Some(ToDaemon::Go)) = timeout(GREETING, receive(&mut self.from)).await? else {
             return Ok(());
         };
-        let working = work((lender.run)(verb, &lent), &lent, heard(&mut self.from, &lines));
+        let working = work((lender.run)(verb, &lent), &lent, read_until_stop(&mut self.from, &lines));
         tokio::pin!(working);
         loop {
             tokio::select! {
@@ -173,7 +173,7 @@ fn by_name(variables: BTreeMap<String, String>) -> impl Iterator<Item = (OsStrin
 }
 
 /// Reads what is typed until a signal comes, and returns its exit code; `None` when the command is gone.
-async fn heard(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<Exit> {
+async fn read_until_stop(from: &mut BufReader<OwnedReadHalf>, lines: &FarLines) -> Option<Exit> {
     loop {
         match receive(from).await {
             Ok(Some(ToDaemon::Line(number, line))) => lines.typed(number, line),

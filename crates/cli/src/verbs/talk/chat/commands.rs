@@ -1,12 +1,10 @@
 //! Commands that begin with a slash: they are for the program, and not for the model.
 
+use toolrack_config::closest;
 use toolrack_host::{Pattern, ServerName, text};
 
 use super::prompt::Meant;
-use crate::{
-    error::{Exit, Failure},
-    suggest,
-};
+use crate::error::{Exit, Failure};
 
 /// A command, as `/help` shows it.
 #[derive(Debug)]
@@ -105,7 +103,7 @@ fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>
         return None;
     }
     let server = text::for_line(server);
-    let hint = match suggest::closest(&server, servers.iter().map(ServerName::as_str)) {
+    let hint = match closest(&server, servers.iter().map(ServerName::as_str)) {
         Some(meant) => format!("did you mean /{meant}:{}?", text::for_line(rest)),
         None => "/mcp shows the servers".to_owned(),
     };
@@ -118,7 +116,7 @@ fn command(name: &str, rest: &str) -> Result<Command, Failure> {
     // Its names in other programs.
     let name = if ["exit", "q", "bye"].contains(&&*name) { "quit".to_owned() } else { name };
     let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
-        let meant = suggest::closest(&name, COMMANDS.iter().map(|known| known.name));
+        let meant = closest(&name, COMMANDS.iter().map(|known| known.name));
         let hint = meant.map_or("/help shows all commands".to_owned(), |meant| format!("did you mean /{meant}?"));
         return Err(Failure::usage(format!("there is no command /{name}")).hint(hint));
     };
@@ -162,8 +160,8 @@ mod tests {
 
     #[test]
     fn only_a_slash_and_one_word_at_the_beginning_is_a_command() {
-        for said in ["hello", "/etc/hosts says what?", "/* a comment */", "/", "what is /help?", "/a\n/b"] {
-            assert!(parse(said).is_none(), "{said}");
+        for line in ["hello", "/etc/hosts says what?", "/* a comment */", "/", "what is /help?", "/a\n/b"] {
+            assert!(parse(line).is_none(), "{line}");
         }
         assert_eq!(parse(" /tools  read a file ").unwrap().unwrap(), Command::Tools(Some("read a file".to_owned())));
         assert_eq!(parse("/Quit").unwrap().unwrap(), Command::Quit);
@@ -180,8 +178,8 @@ mod tests {
         assert_eq!(meant("/a.b:x/y.z a='1\n2'"), ("a.b".into(), "x/y.z".into(), 1));
         assert_eq!(parse("/dogs:summary x=1").unwrap().unwrap_err().hint.unwrap(), "did you mean /docs:summary?");
         assert_eq!(parse("/xyz:summary").unwrap().unwrap_err().message, "there is no server `xyz`");
-        for said in ["/usr/bin:/bin", "/x.y:1"] {
-            assert!(parse(said).is_none(), "{said}");
+        for line in ["/usr/bin:/bin", "/x.y:1"] {
+            assert!(parse(line).is_none(), "{line}");
         }
     }
 

@@ -69,10 +69,10 @@ impl Chat<'_> {
             Command::Model(None) => self.world.screen.note(self.agent.model.name()),
             Command::Model(Some(name)) => self.take_model(name, now).await?,
             Command::System(None) => {
-                let told = self.agent.system.as_deref().unwrap_or("nothing");
-                self.world.screen.say(&text::for_terminal(told));
+                let system = self.agent.system.as_deref().unwrap_or("nothing");
+                self.world.screen.say(&text::for_terminal(system));
             }
-            Command::System(told) => self.agent.system = told,
+            Command::System(system) => self.agent.system = system,
             Command::Sessions => {
                 let list = ListSessionsArgs { limit: SHOWN, search: None, after: None };
                 sessions::run(SessionsVerb::List(list), self.world).await?;
@@ -129,7 +129,7 @@ impl Chat<'_> {
 
     async fn take_model(&mut self, name: String, now: &mut Conversation) -> Result<(), Failure> {
         let args = ModelArgs { model: Some(name), ..self.wishes.model.clone() };
-        let chosen = Wishes { model: args, ..self.wishes.clone() }.chosen(&self.world.around()).await?;
+        let chosen = Wishes { model: args, ..self.wishes.clone() }.chosen(&self.world.model_context()).await?;
         now.journal.answered_by(chosen.model.name());
         self.world.samples_with(&chosen);
         let (agent, at_hand) = self.tools.clone().agent(&chosen, self.agent.system.take());

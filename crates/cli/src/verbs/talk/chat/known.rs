@@ -1,7 +1,8 @@
 //! What the connected servers have for a conversation, as far as they have listed it: for Tab, which does not wait.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::{
     sync::broadcast::{self, error::RecvError},
     task::JoinSet,
@@ -21,7 +22,7 @@ const ABOUT: usize = 80;
 
 /// What servers have; shared by the task that learns it and the code that offers it.
 #[derive(Debug, Default)]
-pub(super) struct Known(RwLock<Vec<Has>>);
+pub(super) struct Known(ArcSwap<Vec<Arc<Has>>>);
 
 /// What one server has.
 #[derive(Debug)]
@@ -57,15 +58,15 @@ pub(super) struct KnownResource {
 impl Known {
     /// The servers that have listed what they have.
     pub(super) fn servers(&self) -> Vec<String> {
-        self.read().iter().map(|has| has.server.clone()).collect()
+        self.0.load().iter().map(|has| has.server.clone()).collect()
     }
 
     pub(super) fn prompts(&self) -> Vec<KnownPrompt> {
-        self.read().iter().flat_map(|has| has.prompts.iter().cloned()).collect()
+        self.0.load().iter().flat_map(|has| has.prompts.iter().cloned()).collect()
     }
 
     pub(super) fn resources(&self) -> Vec<KnownResource> {
-        self.read().iter().flat_map(|has| has.resources.iter().cloned()).collect()
+        self.0.load().iter().flat_map(|has| has.resources.iter().cloned()).collect()
     }
 
     /// Stores what `server` has. What cannot be typed, or would do something to a terminal, is left out.
@@ -78,7 +79,7 @@ impl Known {
     ) {
         let server = server.as_str().to_owned();
         let prompts = prompts.iter().filter_map(|prompt| KnownPrompt::of(&server, prompt)).take(MOST).collect();
-        let whole = resources.iter().filter_map(|found| {
+        let complete = resources.iter().filter_map(|found| {
             let about = found.title.as_deref().or(found.description.as_deref()).unwrap_or(&found.name);
             KnownResource::of(&server, &found.uri, about, true)
         });
@@ -87,16 +88,14 @@ impl Known {
             let about = template.title.as_deref().or(template.description.as_deref()).unwrap_or(&template.name);
             KnownResource::of(&server, start, about, false)
         });
-        let resources = whole.chain(begun).take(MOST).collect();
-        let has = Has { server, prompts, resources };
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|known| known.server != has.server);
-        all.push(has);
-        all.sort_by(|one, other| one.server.cmp(&other.server));
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Vec<Has>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        let resources = complete.chain(begun).take(MOST).collect();
+        let has = Arc::new(Has { server, prompts, resources });
+        self.0.rcu(|known| {
+            let others = known.iter().filter(|known| known.server != has.server);
+            let mut all: Vec<_> = others.chain([&has]).cloned().collect();
+            all.sort_by(|one, other| one.server.cmp(&other.server));
+            all
+        });
     }
 }
 

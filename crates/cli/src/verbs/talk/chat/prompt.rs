@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use toolrack_agent::{Conceal, Message, Role};
+use toolrack_config::closest;
 use toolrack_host::{
     Content, Host,
     mcp::{Prompt, PromptArgument, PromptMessage},
@@ -14,7 +15,6 @@ use crate::{
     arguments,
     error::{Exit, Failure},
     mention::as_data,
-    suggest,
     verbs::offers::prompts::render,
 };
 
@@ -104,7 +104,7 @@ impl Chat<'_> {
 fn find<'a>(server: &str, name: &str, known: &'a [Prompt]) -> Result<&'a Prompt, Failure> {
     known.iter().find(|prompt| prompt.name == name).ok_or_else(|| {
         let shown = text::for_line(name);
-        let hint = match suggest::closest(name, known.iter().map(|prompt| &*prompt.name)) {
+        let hint = match closest(name, known.iter().map(|prompt| &*prompt.name)) {
             Some(meant) => format!("did you mean /{server}:{}?", text::for_line(meant)),
             None => "/prompts shows all prompts".to_owned(),
         };
@@ -120,7 +120,7 @@ fn check(prompt: &Prompt, given: &BTreeMap<String, String>) -> Result<(), Failur
     match given.keys().find(|name| !names().any(|known| known == *name)) {
         None => Ok(()),
         Some(name) => {
-            let hint = match suggest::closest(name, names()) {
+            let hint = match closest(name, names()) {
                 Some(meant) => format!("did you mean `{}`?", text::for_line(meant)),
                 None if prompt.arguments.is_empty() => "it takes none".to_owned(),
                 None => format!("it takes {}", text::for_line(&names().collect::<Vec<_>>().join(", "))),
@@ -142,12 +142,12 @@ async fn shaped(
     let role = if message.role == "assistant" { Role::Assistant } else { Role::User };
     let shaped = host.shape(server, prompt, vec![message.content.clone()]).await;
     let shaped = shaped.map_err(|error| Failure::of_call(&error))?;
-    let said = conceal(&shaped.text);
-    let said = match &message.content {
-        Content::Resource { resource } if !said.is_empty() => as_data(server, &resource.uri, &said),
-        _ => said,
+    let words = conceal(&shaped.text);
+    let words = match &message.content {
+        Content::Resource { resource } if !words.is_empty() => as_data(server, &resource.uri, &words),
+        _ => words,
     };
-    Ok(Message::new(role, said).with_parts(shaped.media))
+    Ok(Message::new(role, words).with_parts(shaped.media))
 }
 
 /// `messages` as the turn of the user. Consecutive messages of the same role become one. Where a model could not go on
@@ -194,18 +194,18 @@ mod tests {
 
     #[test]
     fn the_person_s_turn_is_the_last_though_the_model_speaks_last() {
-        let said = |roles: &[Role]| {
+        let words = |roles: &[Role]| {
             let messages = roles.iter().enumerate().map(|(at, role)| Message::new(*role, at.to_string())).collect();
             let turn = turn_of(messages).into_iter().map(|message| (message.role, message.content));
             turn.collect::<Vec<_>>()
         };
         let (user, model) = (Role::User, Role::Assistant);
-        assert_eq!(said(&[user, user]), [(user, "0\n\n1".to_owned())]);
+        assert_eq!(words(&[user, user]), [(user, "0\n\n1".to_owned())]);
         assert_eq!(
-            said(&[user, model, user, user]),
+            words(&[user, model, user, user]),
             [(user, "0".to_owned()), (model, "1".to_owned()), (user, "2\n\n3".to_owned())]
         );
-        assert_eq!(said(&[user, model]), [(user, "0\n\n[what the model said before]\n1".to_owned())]);
-        assert_eq!(said(&[model, user]), [(user, "[what the model said before]\n0\n\n1".to_owned())]);
+        assert_eq!(words(&[user, model]), [(user, "0\n\n[what the model said before]\n1".to_owned())]);
+        assert_eq!(words(&[model, user]), [(user, "[what the model said before]\n0\n\n1".to_owned())]);
     }
 }

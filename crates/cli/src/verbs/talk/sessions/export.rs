@@ -9,7 +9,7 @@ use super::{
     args::{ExportSessionArgs, Format},
     named,
     render::Document,
-    said,
+    transcript,
 };
 use crate::{
     error::{Exit, Failure},
@@ -29,7 +29,7 @@ struct Exported {
 
 pub(super) async fn run(args: ExportSessionArgs, world: &World) -> Result<Exit, Failure> {
     let session = named(&args.session, world).await?;
-    let (about, messages) = said(&session, 0, world).await?;
+    let (about, messages) = transcript(&session, 0, world).await?;
     let document = Document { session: &about, messages: &messages };
     let (format, content) = match args.format {
         Format::Md => ("md", markdown::document(&about.session, &messages)),

@@ -104,9 +104,9 @@ pub(crate) fn rows(sessions: &[Titled]) -> Vec<String> {
 pub(crate) fn list(list: &List, look: Look) -> String {
     let mut lines = rows(&list.sessions);
     if lines.len() > 1 {
-        let Totals { sessions, messages: said, spent: used } = &list.totals;
+        let Totals { sessions, messages: number, spent: used } = &list.totals;
         let sessions = usize::try_from(*sessions).unwrap_or(usize::MAX);
-        let facts: Vec<_> = [count(sessions, "session"), messages(*said)].into_iter().chain(spent(*used)).collect();
+        let facts: Vec<_> = [count(sessions, "session"), messages(*number)].into_iter().chain(spent(*used)).collect();
         lines.push(paint(Tone::Faint, &format!("{} in all", facts.join(&format!(" {} ", look.dot())))));
     }
     lines.join("\n")
@@ -114,14 +114,14 @@ pub(crate) fn list(list: &List, look: Look) -> String {
 
 /// What an import brought.
 pub(crate) fn imported(imported: Imported) -> String {
-    let Imported { sessions, messages: said, known, .. } = imported;
+    let Imported { sessions, messages: number, known, .. } = imported;
     let sessions = usize::try_from(sessions).unwrap_or(usize::MAX);
     let known = match known {
         0 => String::new(),
         1 => "; 1 was here already".to_owned(),
         known => format!("; {known} were here already"),
     };
-    format!("imported {} with {}{known}", count(sessions, "session"), messages(said))
+    format!("imported {} with {}{known}", count(sessions, "session"), messages(number))
 }
 
 fn messages(number: u64) -> String {

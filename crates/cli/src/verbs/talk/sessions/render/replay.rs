@@ -19,7 +19,7 @@ const CHARACTERS: usize = 800;
 
 /// The conversation from its title to its last message. Unless `full`, long results are folded, and the arguments of a
 /// call are one line.
-pub(crate) fn page(about: &Titled, said: &[Said], full: bool, look: Look) -> String {
+pub(crate) fn page(about: &Titled, entry: &[Said], full: bool, look: Look) -> String {
     let facts = about.facts().join(&format!(" {} ", look.dot()));
     let mut parts = vec![format!(
         "{}  {}\n{}",
@@ -27,11 +27,11 @@ pub(crate) fn page(about: &Titled, said: &[Said], full: bool, look: Look) -> Str
         about.name(),
         paint(Tone::Faint, &facts)
     )];
-    let left_out = usize::try_from(about.session.messages).unwrap_or(usize::MAX).saturating_sub(said.len());
+    let left_out = usize::try_from(about.session.messages).unwrap_or(usize::MAX).saturating_sub(entry.len());
     if left_out > 0 {
         parts.push(paint(Tone::Faint, &format!("{} {} before", look.ellipsis(), count(left_out, "message"))));
     }
-    parts.extend((0..said.len()).map(|index| message(said, index, full, look)));
+    parts.extend((0..entry.len()).map(|index| message(entry, index, full, look)));
     if about.session.has_open_turn {
         parts.push(paint(Tone::Waiting, "the last turn has not finished"));
     }
@@ -39,22 +39,22 @@ pub(crate) fn page(about: &Titled, said: &[Said], full: bool, look: Look) -> Str
 }
 
 fn message(all: &[Said], index: usize, full: bool, look: Look) -> String {
-    let said = &all[index];
-    let mut lines = vec![heading(said, tool_of(all, index))];
-    let content = text::for_terminal(&said.content);
+    let entry = &all[index];
+    let mut lines = vec![heading(entry, tool_of(all, index))];
+    let content = text::for_terminal(&entry.content);
     let content = content.trim_end();
     if !content.is_empty() {
-        let folded = said.kind == Role::Tool && !full;
+        let folded = entry.kind == Role::Tool && !full;
         lines.extend(if folded { fold(content, look) } else { content.lines().map(indented).collect() });
     }
-    lines.extend(said.parts.iter().map(|part| indented(&of_part(part))));
-    lines.extend(said.tool_calls.iter().flat_map(|call| of_call(call, full, look)));
+    lines.extend(entry.parts.iter().map(|part| indented(&of_part(part))));
+    lines.extend(entry.tool_calls.iter().flat_map(|call| of_call(call, full, look)));
     lines.join("\n")
 }
 
 /// `[TOOL] fs__list failed  12:03:44`
-fn heading(said: &Said, tool: Option<&str>) -> String {
-    let (label, tone) = match said.kind {
+fn heading(entry: &Said, tool: Option<&str>) -> String {
+    let (label, tone) = match entry.kind {
         Role::System => ("[SYSTEM]", Tone::Faint),
         Role::User => ("[USER]", Tone::Strong),
         Role::Assistant => ("[ASSISTANT]", Tone::Good),
@@ -64,10 +64,10 @@ fn heading(said: &Said, tool: Option<&str>) -> String {
     if let Some(tool) = tool {
         line += &format!(" {}", text::for_line(tool));
     }
-    if said.is_error {
+    if entry.is_error {
         line += &format!(" {}", paint(Tone::Bad, "failed"));
     }
-    line + &paint(Tone::Faint, &format!("  {}", local(said.at).format("%H:%M:%S")))
+    line + &paint(Tone::Faint, &format!("  {}", local(entry.at).format("%H:%M:%S")))
 }
 
 /// The first lines, and how much more there is.

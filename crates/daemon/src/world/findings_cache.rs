@@ -8,7 +8,7 @@ use toolrack_host::{Catalog, findings::Findings};
 
 /// The findings of the latest catalog that was searched.
 #[derive(Debug, Default)]
-pub(crate) struct Looked(ArcSwap<Search>);
+pub(crate) struct FindingsCache(ArcSwap<Search>);
 
 #[derive(Debug, Default)]
 struct Search {
@@ -17,7 +17,7 @@ struct Search {
     found: Arc<Findings>,
 }
 
-impl Looked {
+impl FindingsCache {
     /// The findings in `catalog`. A catalog other than the last one is searched on a thread that no other request
     /// waits for.
     pub(crate) async fn at(&self, catalog: Arc<Catalog>) -> Arc<Findings> {

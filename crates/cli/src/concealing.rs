@@ -13,12 +13,12 @@ use toolrack_host::{
 };
 
 /// Keeps what `inner` keeps, with secrets hidden.
-pub(crate) struct Discreet<T> {
+pub(crate) struct Concealing<T> {
     inner: T,
     secrets: Arc<Interpolate>,
 }
 
-impl<T> Discreet<T> {
+impl<T> Concealing<T> {
     pub(crate) fn new(inner: T, secrets: Arc<Interpolate>) -> Self {
         Self { inner, secrets }
     }
@@ -32,13 +32,13 @@ impl<T> Discreet<T> {
     }
 }
 
-impl<T> fmt::Debug for Discreet<T> {
+impl<T> fmt::Debug for Concealing<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Discreet").finish_non_exhaustive()
+        f.debug_struct("Concealing").finish_non_exhaustive()
     }
 }
 
-impl<T: Artifacts> Artifacts for Discreet<T> {
+impl<T: Artifacts> Artifacts for Concealing<T> {
     fn keep<'a>(
         &'a self,
         server: &'a ServerName,
@@ -50,7 +50,7 @@ impl<T: Artifacts> Artifacts for Discreet<T> {
     }
 }
 
-impl<T: Memory> Memory for Discreet<T> {
+impl<T: Memory> Memory for Concealing<T> {
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>> {
         self.inner.era(fingerprint)
     }
@@ -74,7 +74,7 @@ impl<T: Memory> Memory for Discreet<T> {
 }
 
 /// Definitions are kept without secrets; their hashes are those of what came.
-impl<T: Pins> Pins for Discreet<T> {
+impl<T: Pins> Pins for Concealing<T> {
     fn recall<'a>(
         &'a self,
         server: &'a PinnedServer,

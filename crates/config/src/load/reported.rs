@@ -5,20 +5,20 @@ use std::{collections::BTreeMap, path::PathBuf};
 use crate::problem::{Problem, Severity};
 
 /// Errors, and also warnings, that are reported of one file. A file is foreign: it may hold a hundred thousand.
-const MAX_TOLD: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// Problems in the order in which they were found.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     problems: Vec<Problem>,
     counts: BTreeMap<(Option<PathBuf>, Severity), usize>,
 }
 
-impl Told {
+impl Reported {
     pub(super) fn add(&mut self, problem: Problem) {
         let count = self.counts.entry((problem.path.clone(), problem.severity)).or_default();
         *count += 1;
-        if *count <= MAX_TOLD {
+        if *count <= MAX_REPORTED {
             self.problems.push(problem);
         }
     }
@@ -30,8 +30,8 @@ impl Told {
     /// All of them, or the first of each file and how many more there are.
     pub(super) fn into_problems(mut self) -> Vec<Problem> {
         for ((path, severity), count) in self.counts {
-            if count > MAX_TOLD {
-                let more = format!("and {} more like it, not shown", count - MAX_TOLD);
+            if count > MAX_REPORTED {
+                let more = format!("and {} more like it, not shown", count - MAX_REPORTED);
                 self.problems.push(Problem { path, ..Problem::new(severity, more) });
             }
         }
@@ -45,11 +45,11 @@ mod tests {
 
     #[test]
     fn more_than_a_user_reads_is_counted_for_each_file_and_kind() {
-        let mut told = Told::default();
-        told.extend((0..250).map(|n| Problem::warning(format!("w{n}")).in_file("a.json")));
-        told.extend((0..100).map(|n| Problem::error(format!("e{n}")).in_file("a.json")));
-        told.extend((0..101).map(|n| Problem::error(format!("e{n}")).in_file("b.json")));
-        let problems = told.into_problems();
+        let mut reported = Reported::default();
+        reported.extend((0..250).map(|n| Problem::warning(format!("w{n}")).in_file("a.json")));
+        reported.extend((0..100).map(|n| Problem::error(format!("e{n}")).in_file("a.json")));
+        reported.extend((0..101).map(|n| Problem::error(format!("e{n}")).in_file("b.json")));
+        let problems = reported.into_problems();
         assert_eq!(problems.len(), 302);
         assert_eq!(problems[99].message, "w99");
         let last: Vec<_> = problems[300..].iter().map(ToString::to_string).collect();

@@ -13,7 +13,7 @@ const WAITING: usize = 64;
 
 /// Where a turn is printed: the answer on stdout, lines beside it on stderr, and the live line at the end of both.
 #[derive(Debug)]
-pub(super) struct Paper {
+pub(super) struct TurnPrinter {
     screen: Arc<Screen>,
     /// Nothing stands on the last line.
     at_start: bool,
@@ -23,7 +23,7 @@ pub(super) struct Paper {
     news: VecDeque<String>,
 }
 
-impl Paper {
+impl TurnPrinter {
     pub(super) fn new(screen: Arc<Screen>) -> Self {
         Self { screen, at_start: true, status: None, news: VecDeque::new() }
     }
@@ -73,9 +73,9 @@ impl Paper {
             return Ok(());
         }
         self.status = None;
-        let whole = piece.rfind('\n').map_or(0, |end| end + 1);
+        let complete = piece.rfind('\n').map_or(0, |end| end + 1);
         // Waiting lines get their place between two lines of the answer.
-        let (lines, rest) = if self.news.is_empty() { ("", piece) } else { piece.split_at(whole) };
+        let (lines, rest) = if self.news.is_empty() { ("", piece) } else { piece.split_at(complete) };
         for part in [lines, rest].into_iter().filter(|part| !part.is_empty()) {
             self.screen.piece(text::for_terminal(part).into_owned()).await?;
             self.at_start = part.ends_with('\n');

@@ -1,0 +1,60 @@
+//! What was meant by a name that is not known.
+
+/// How alike a name must be that a file has: a field of another program must not be taken for one of ours.
+const WRITTEN: f64 = 0.88;
+/// How alike a name must be that a user has typed.
+const TYPED: f64 = 0.8;
+
+/// The one of `known` that a user who typed `typed` most likely means; `None` when nothing is near. Two letters that
+/// changed places, or one letter too many or too few, is near enough even in a short name.
+pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |typed: &str, name: &str| {
+        let likeness = strsim::jaro_winkler(typed, name);
+        let is_slip = typed.chars().count() > 2 && strsim::osa_distance(typed, name) == 1;
+        if is_slip { likeness.max(TYPED) } else { likeness }
+    };
+    nearest(typed, known, likeness).filter(|(likeness, _)| *likeness >= TYPED).map(|(_, name)| name)
+}
+
+/// The one of `known` that `written`, a name in a file, is probably a misspelling of.
+pub(crate) fn misspelt<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest(written, known, strsim::jaro_winkler).filter(|(likeness, _)| *likeness > WRITTEN).map(|(_, name)| name)
+}
+
+/// The most alike, from 0 to 1, whatever the case of its letters.
+fn nearest<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    likeness: impl Fn(&str, &str) -> f64,
+) -> Option<(f64, &'a str)> {
+    let name = name.to_lowercase();
+    let all = known.into_iter().map(|candidate| (likeness(&name, &candidate.to_lowercase()), candidate));
+    all.max_by(|one, other| one.0.total_cmp(&other.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_finds_the_name() {
+        let known = ["filesystem", "github", "everything"];
+        assert_eq!(closest("filesytem", known), Some("filesystem"));
+        assert_eq!(closest("GitHub", known), Some("github"));
+        assert_eq!(closest("evrything", known), Some("everything"));
+        assert_eq!(closest("wbe", ["web", "fs"]), Some("web"));
+    }
+
+    #[test]
+    fn something_else_finds_nothing() {
+        assert_eq!(closest("postgres", ["filesystem", "github"]), None);
+        assert_eq!(closest("x", []), None);
+    }
+
+    #[test]
+    fn a_name_in_a_file_must_be_nearer_than_one_that_a_user_typed() {
+        assert_eq!(closest("mcp", ["mcpServers"]), Some("mcpServers"));
+        assert_eq!(misspelt("mcp", ["mcpServers"]), None);
+        assert_eq!(misspelt("mcpServer", ["mcpServers"]), Some("mcpServers"));
+    }
+}

@@ -1,0 +1,99 @@
+//! What a gateway remembers of its clients between their requests: sessions, and calls that are parked.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::{
+    options::Bounds,
+    parked::{Origin, Parked, Waiting},
+    refusal::Refusal,
+    session::{Session, Sessions},
+};
+
+/// See the module. What leaves it is ended outside of its lock.
+pub(super) struct Memory {
+    kept: Mutex<Kept>,
+    /// How long a call is parked.
+    longest: Duration,
+}
+
+struct Kept {
+    sessions: Sessions,
+    parked: Parked,
+}
+
+impl Memory {
+    pub(super) fn new(bounds: &Bounds) -> Self {
+        let kept = Kept { sessions: Sessions::new(bounds), parked: Parked::new(bounds.parked) };
+        Self { kept: Mutex::new(kept), longest: bounds.parked_for }
+    }
+
+    /// Adds a session; where there are too many, the idlest one ends.
+    pub(super) fn begin(&self, session: Arc<Session>) -> Result<(), Refusal> {
+        let replaced = self.kept.lock().sessions.insert(session)?;
+        replaced.iter().for_each(|session| session.over.cancel());
+        Ok(())
+    }
+
+    /// The session of this id, which is in use now.
+    pub(super) fn session(&self, id: &str) -> Option<Arc<Session>> {
+        let session = self.kept.lock().sessions.get(id)?;
+        session.touch();
+        Some(session)
+    }
+
+    pub(super) fn end(&self, id: &str) {
+        let session = self.kept.lock().sessions.remove(id);
+        session.iter().for_each(|session| session.over.cancel());
+    }
+
+    /// Parks a call; returns the `input_required` result that leads back to it.
+    pub(super) fn park(&self, waiting: Waiting) -> Result<Bytes, Refusal> {
+        let questions = waiting.questions.iter();
+        let requests: Map<String, Value> = questions
+            .map(|(key, question)| (key.clone(), json!({"method": question.method, "params": question.params})))
+            .collect();
+        let state = self.kept.lock().parked.insert(waiting)?;
+        Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string().into())
+    }
+
+    /// Returns the call that a client comes back to.
+    pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<Waiting, Refusal> {
+        let in_time = |since: &Instant| since.elapsed() <= self.longest;
+        let parked = self.kept.lock().parked.origin(state);
+        if parked.is_some_and(|(since, parked)| in_time(&since) && !parked.is(origin)) {
+            return Err(Refusal::invalid_params("requestState belongs to another request"));
+        }
+        let taken = self.kept.lock().parked.take(state);
+        taken.filter(|(since, _)| in_time(since)).map(|(_, waiting)| waiting).ok_or_else(|| {
+            let after = self.longest.as_secs();
+            Refusal::invalid_params(format!(
+                "requestState is not that of a call that waits here (they wait {after} s at most): call again without it"
+            ))
+        })
+    }
+
+    /// Ends idle sessions, and gives up, and so cancels, calls whose client has not come back in time.
+    pub(super) fn sweep(&self) {
+        let (idle, late) = {
+            let mut kept = self.kept.lock();
+            (kept.sessions.remove_idle(), kept.parked.remove_late(self.longest))
+        };
+        idle.iter().for_each(|session| session.over.cancel());
+        drop(late);
+    }
+
+    /// Ends all sessions and gives up all parked calls.
+    pub(super) fn clear(&self) {
+        let (sessions, parked) = {
+            let mut kept = self.kept.lock();
+            (kept.sessions.remove_all(), kept.parked.remove_all())
+        };
+        sessions.iter().for_each(|session| session.over.cancel());
+        drop(parked);
+    }
+}

@@ -1,0 +1,104 @@
+//! What is under way in a world: calls and turns by the names that callers gave them, so that they can be cancelled, and
+//! sign-ins by their servers.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    named::{Named, NotBegun},
+    sign_ins::Begun,
+};
+
+/// See the module. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct UnderWay(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    calls: Named,
+    turns: Named,
+    sign_ins: Begun,
+}
+
+/// Work that can have a name. A call and a turn may have the same one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    Call,
+    Turn,
+}
+
+impl State {
+    fn named(&mut self, work: Work) -> &mut Named {
+        match work {
+            Work::Call => &mut self.calls,
+            Work::Turn => &mut self.turns,
+        }
+    }
+}
+
+/// Running work, until it is dropped.
+pub(crate) struct Running {
+    under_way: UnderWay,
+    work: Work,
+    name: Option<String>,
+    cancelled: CancellationToken,
+}
+
+impl UnderWay {
+    /// Registers work that begins.
+    ///
+    /// # Errors
+    /// [`NotBegun`]
+    pub(crate) fn begin(&self, work: Work, name: Option<String>) -> Result<Running, NotBegun> {
+        let cancelled = CancellationToken::new();
+        if let Some(name) = &name {
+            self.0.lock().named(work).insert(name.clone(), cancelled.clone())?;
+        }
+        Ok(Running { under_way: self.clone(), work, name, cancelled })
+    }
+
+    /// Cancels the work of this name; returns whether there is any.
+    pub(crate) fn cancel(&self, work: Work, name: &str) -> bool {
+        let running = self.0.lock().named(work).get(name);
+        running.inspect(CancellationToken::cancel).is_some()
+    }
+
+    pub(super) fn sign_ins<T>(&self, look: impl FnOnce(&mut Begun) -> T) -> T {
+        look(&mut self.0.lock().sign_ins)
+    }
+}
+
+impl Running {
+    /// Resolves when the work is cancelled by name.
+    pub(crate) async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            self.under_way.0.lock().named(self.work).remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_free_again_when_its_work_is_over_and_a_call_does_not_take_that_of_a_turn() {
+        let under_way = UnderWay::default();
+        let begin = |work| under_way.begin(work, Some("1".to_owned()));
+        let (call, _turn) = (begin(Work::Call).unwrap(), begin(Work::Turn).unwrap());
+        assert_eq!(begin(Work::Call).err(), Some(NotBegun::NameInUse));
+        assert!(under_way.cancel(Work::Call, "1") && call.cancelled.is_cancelled());
+        drop(call);
+        assert!(!under_way.cancel(Work::Call, "1"));
+        assert!(begin(Work::Call).is_ok());
+        assert!(under_way.cancel(Work::Turn, "1"));
+    }
+}
