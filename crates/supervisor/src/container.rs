@@ -158,3 +158,6 @@ fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
         }
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
