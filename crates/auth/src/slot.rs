@@ -85,3 +85,6 @@ impl Slot {
         std::mem::replace(&mut self.state.lock().failing, failing) != failing
     }
 }
+
+#[cfg(test)]
+mod tests;
