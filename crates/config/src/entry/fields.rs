@@ -288,3 +288,6 @@ pub(crate) fn canonical(name: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;
