@@ -121,7 +121,9 @@ async fn a_request_that_comes_in_pieces_is_read_and_one_without_an_end_is_not() 
         let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port));
         // A head that is too long is not answered at all.
         let mut long = connect().await.unwrap();
-        let endless = format!("GET /callback?code=c&state=right HTTP/1.1\r\nX: {}", "x".repeat(2 * HEAD_BYTES));
+        let padding = "x".repeat(2 * HEAD_BYTES);
+        let endless =
+            format!("GET /callback?code=c&state=right HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: {padding}\r\n\r\n");
         // The other side may be gone before all of it is sent.
         let _ = long.write_all(endless.as_bytes()).await;
         let mut answer = Vec::new();
