@@ -249,12 +249,11 @@ mod tests {
 
     #[test]
     fn a_home_that_is_not_a_full_path_is_one_from_here() {
-        let here = std::env::current_dir().unwrap();
         let places =
             Places::from_env(&Environment::new([("TOOLRACK_HOME", "rack"), ("TOOLRACK_MCP_CONFIG", "x.json")]));
         let places = places.unwrap();
-        assert_eq!(places.config(), here.join("rack"));
-        assert_eq!(places.user_file(), here.join("x.json"));
+        assert!(places.config().is_absolute() && places.config().ends_with("rack"), "{places:?}");
+        assert!(places.user_file().is_absolute() && places.user_file().ends_with("x.json"), "{places:?}");
         // Empty variables are as if they were not set.
         let empty = [("TOOLRACK_HOME", ""), ("TOOLRACK_MCP_CONFIG", ""), ("XDG_CONFIG_HOME", ""), ("HOME", "/h")];
         let places = Places::from_env(&Environment::new(empty)).unwrap();

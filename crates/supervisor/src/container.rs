@@ -159,5 +159,6 @@ fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;

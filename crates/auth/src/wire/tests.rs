@@ -20,7 +20,7 @@ async fn serves(answer: String) -> (Url, Arc<Mutex<Vec<String>>>) {
     let url = Url::parse(&format!("http://{}/token", listener.local_addr().unwrap())).unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&asked);
-    tokio::spawn(async move {
+    tokio_util::task::TaskTracker::new().spawn(async move {
         loop {
             let Ok((mut stream, _)) = listener.accept().await else { return };
             let mut head = Vec::new();

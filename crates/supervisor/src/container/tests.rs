@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "the engine of these tests is a script")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

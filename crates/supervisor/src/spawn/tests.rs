@@ -71,7 +71,7 @@ fn a_server_gets_the_descriptors_that_are_passed_and_no_other() {
 fn what_cannot_be_a_command_line_is_refused_before_anything_starts() {
     let nul = OsString::from_vec(b"a\0b".to_vec());
     assert_eq!(start(&[], &[], &[]), Err(Errno::EINVAL));
-    assert_eq!(start(&[nul.clone()], &[], &[]), Err(Errno::EINVAL));
+    assert_eq!(start(std::slice::from_ref(&nul), &[], &[]), Err(Errno::EINVAL));
     assert_eq!(start(&["/bin/true".into(), nul.clone()], &[], &[]), Err(Errno::EINVAL));
     assert_eq!(start(&words(&["/bin/true"]), &[("A".into(), nul.clone())], &[]), Err(Errno::EINVAL));
     assert_eq!(start(&words(&["/bin/true"]), &[(nul, "1".into())], &[]), Err(Errno::EINVAL));
