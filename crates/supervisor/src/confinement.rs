@@ -198,7 +198,7 @@ mod tests {
             let path = std::path::Path::new(path);
             for kept in [
                 "/home/me",
-                "/root/x",
+                "/root",
                 "/tmp/x",
                 "/var/tmp/x",
                 "/proc/1/environ",
