@@ -303,4 +303,110 @@ mod tests {
         assert_eq!(json!(broken)["input"], Value::Null);
         assert_eq!(serde_json::from_value::<ToolCallData>(json!(broken)).unwrap(), broken);
     }
+
+    fn conceal(text: &str) -> String {
+        text.replace("canary", "***")
+    }
+
+    fn signed() -> Map<String, Value> {
+        Map::from_iter([("thoughtSignature".to_owned(), json!("c2ln"))])
+    }
+
+    fn blocks(blocks: Vec<Block>) -> Option<ProviderBlocks> {
+        Some(ProviderBlocks { wire: "gemini".into(), model: "m".into(), blocks })
+    }
+
+    fn text(bytes: usize, with: Map<String, Value>) -> Block {
+        Block::Text { bytes, with }
+    }
+
+    #[test]
+    fn a_message_is_kept_without_secrets_in_its_text_and_the_arguments_of_its_calls() {
+        let input = json!({ "a": ["canary", { "b": "x canary y" }], "n": 7 }).as_object().unwrap().clone();
+        let calls = vec![
+            ToolCallData::new("canary-id", "canary_tool", input),
+            ToolCallData::from_text("2", "f", "{\"cut\": \"canary"),
+        ];
+        let said = Message::new(Role::Assistant, "it is canary, canary").with_tool_calls(calls);
+        let kept = said.concealed(&conceal);
+        assert_eq!(kept.content, "it is ***, ***");
+        assert_eq!(kept.calls()[0].input, json!({ "a": ["***", { "b": "x *** y" }], "n": 7 }));
+        assert_eq!(kept.calls()[1].raw_arguments.as_deref(), Some("{\"cut\": \"***"));
+        // Providers want these as they were.
+        assert_eq!((&*kept.calls()[0].id, &*kept.calls()[0].name), ("canary-id", "canary_tool"));
+        assert_eq!(Message::tool_error("1", "no canary").concealed(&conceal), Message::tool_error("1", "no ***"));
+        assert_eq!(said.content, "it is canary, canary", "the one that goes on stays whole");
+    }
+
+    #[test]
+    fn what_a_provider_signed_is_kept_as_it_came_and_what_is_beside_it_is_not() {
+        let call = |id: &str| ToolCallData::new(id, "f", Map::from_iter([("k".to_owned(), json!("canary"))]));
+        let mut said = Message::new(Role::Assistant, "canary 1canary 2").with_tool_calls(vec![call("a"), call("b")]);
+        said.blocks = blocks(vec![
+            Block::Raw(json!({ "thinking": "canary" })),
+            text(8, signed()),
+            Block::Call { with: Map::new() },
+            Block::Call { with: signed() },
+            text(8, Map::new()),
+        ]);
+        let kept = said.concealed(&conceal);
+        assert_eq!(kept.content, "canary 1*** 2");
+        let inputs: Vec<_> = kept.calls().iter().map(|call| &call.input["k"]).collect();
+        assert_eq!(inputs, ["***", "canary"]);
+        let of = &kept.blocks.unwrap().blocks;
+        assert_eq!(of[0], Block::Raw(json!({ "thinking": "canary" })));
+        assert_eq!(
+            (&of[1], &of[4]),
+            (&text(8, signed()), &text(5, Map::new())),
+            "the lengths are those of what is kept"
+        );
+    }
+
+    #[test]
+    fn a_secret_that_goes_over_two_pieces_is_hidden_all_the_same() {
+        let mut said = Message::new(Role::Assistant, "x cana\u{72}y");
+        said.blocks = blocks(vec![text(6, Map::new()), text(2, Map::new())]);
+        assert_eq!(said.concealed(&conceal).content, "x ***");
+        // Pieces that are those of another text say nothing of this one.
+        for lengths in [vec![3, 2], vec![100], vec![], vec![8, 1]] {
+            let mut said = Message::new(Role::Assistant, "x canary");
+            said.blocks = blocks(lengths.iter().map(|bytes| text(*bytes, Map::new())).collect());
+            assert_eq!(said.concealed(&conceal).content, "x ***", "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_text_of_a_result_says_is_not_repeated_beside_it() {
+        for (part, is_repeated) in [
+            (json!({ "type": "text", "text": "x" }), true),
+            (json!({ "type": "resource_link", "uri": "x:y", "name": "n" }), true),
+            (json!({ "type": "resource", "resource": { "uri": "x:y", "text": "x" } }), true),
+            (json!({ "type": "resource", "resource": { "uri": "x:y", "blob": "AAAA" } }), false),
+            (json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" }), false),
+            (json!({ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }), false),
+        ] {
+            let content: Content = serde_json::from_value(part.clone()).unwrap();
+            let message = Message::tool_result("1", "x").with_parts([content]);
+            assert_eq!(message.parts.is_empty(), is_repeated, "{part}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_read_as_models_write_them() {
+        for (written, input, is_kept) in [
+            ("{\"a\":1}", json!({ "a": 1 }), false),
+            ("  {\"a\":1}\n", json!({ "a": 1 }), false),
+            (" ", json!({}), false),
+            ("null", json!({}), false),
+            (" null ", json!({}), false),
+            ("[]", Value::Null, true),
+            ("\"{}\"", Value::Null, true),
+            ("{\"a\":1}{\"b\":2}", Value::Null, true),
+            ("{'a':1}", Value::Null, true),
+        ] {
+            let call = ToolCallData::from_text("1", "f", written);
+            assert_eq!((&call.input, call.raw_arguments.is_some()), (&input, is_kept), "{written}");
+            assert_eq!(call.arguments().is_none(), is_kept, "{written}");
+        }
+    }
 }

@@ -98,3 +98,6 @@ pub(crate) fn wants_nonce(answer: &Response<Vec<u8>>) -> bool {
     let error: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     matches!(answer.status().as_u16(), 400 | 401) && error["error"] == "use_dpop_nonce"
 }
+
+#[cfg(test)]
+mod tests;

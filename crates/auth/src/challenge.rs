@@ -41,24 +41,4 @@ pub(crate) fn union(scopes: &[String], more: &[String]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_header_that_names_metadata_leads() {
-        let values = ["Basic realm=x", "Bearer", "Bearer resource_metadata=\"https://h/m\""].map(str::to_owned);
-        assert_eq!(leading(&values), Some(values[2].as_str()));
-        assert_eq!(leading(&values[..2]), Some("Bearer"));
-        assert_eq!(leading(&values[..1]), Some("Basic realm=x"));
-        assert_eq!(leading(&[]), None);
-    }
-
-    #[test]
-    fn missing_scopes_are_those_of_a_challenge_about_scopes() {
-        let url = Url::parse("https://h/mcp").unwrap();
-        let missing = "Bearer error=\"insufficient_scope\", scope=\"a b:write\"".to_owned();
-        assert_eq!(scopes(&[missing], &url), ["a", "b:write"]);
-        assert!(scopes(&["Bearer error=\"invalid_token\", scope=\"a\"".to_owned()], &url).is_empty());
-        assert_eq!(union(&["a".into(), "b".into()], &["b".into(), "c".into()]), ["a", "b", "c"]);
-    }
-}
+mod tests;

@@ -120,7 +120,7 @@ impl Tokens {
             access,
             refresh,
             scopes: text("scope")
-                .map_or_else(|| asked.to_vec(), |scopes| scopes.split(' ').map(str::to_owned).collect()),
+                .map_or_else(|| asked.to_vec(), |scopes| scopes.split_ascii_whitespace().map(str::to_owned).collect()),
             received,
             expires: value.get("expires_in").and_then(Value::as_u64).map(|seconds| received.saturating_add(seconds)),
         })
@@ -144,41 +144,4 @@ impl Tokens {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tokens(life: u64) -> Tokens {
-        Tokens { access: "a".into(), refresh: None, scopes: Vec::new(), received: 1_000, expires: Some(1_000 + life) }
-    }
-
-    #[test]
-    fn a_token_is_old_a_minute_before_its_end_or_in_the_last_fifth_of_a_short_life() {
-        assert!(!tokens(3_600).is_old(4_539) && tokens(3_600).is_old(4_540));
-        assert!(!tokens(10).is_old(1_007) && tokens(10).is_old(1_008));
-        assert!(!tokens(10).has_expired(1_009) && tokens(10).has_expired(1_010));
-        assert!(!Tokens { expires: None, ..tokens(1) }.is_old(u64::MAX));
-    }
-
-    #[test]
-    fn an_answer_without_a_usable_bearer_token_is_none() {
-        let of = |json: Value| Tokens::in_answer(&json, &["asked".into()], false);
-        let token = of(serde_json::json!({"access_token": "a", "token_type": "Bearer", "expires_in": 5})).unwrap();
-        assert_eq!((token.scopes, token.expires), (vec!["asked".to_owned()], Some(token.received + 5)));
-        for refused in [
-            serde_json::json!({"access_token": "a", "token_type": "DPoP"}),
-            serde_json::json!({"access_token": "a\nb", "token_type": "bearer"}),
-            serde_json::json!({"access_token": "", "token_type": "bearer"}),
-            serde_json::json!({"access_token": "a".repeat(TOKEN_BYTES + 1), "token_type": "bearer"}),
-        ] {
-            assert!(of(refused).is_err());
-        }
-    }
-
-    #[test]
-    fn a_token_that_must_be_bound_is_no_other() {
-        let of = |kind: &str| {
-            Tokens::in_answer(&serde_json::json!({ "access_token": "a", "token_type": kind }), &[], true).is_ok()
-        };
-        assert!(of("DPoP") && of("dpop") && !of("Bearer") && !of(""));
-    }
-}
+mod tests;

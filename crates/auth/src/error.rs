@@ -171,3 +171,6 @@ pub(crate) fn quote_without(foreign: &str, secrets: &[&str]) -> String {
     }
     quote(&foreign)
 }
+
+#[cfg(test)]
+mod tests;

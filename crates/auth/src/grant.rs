@@ -178,3 +178,6 @@ impl Found {
         jag.map(str::to_owned).ok_or_else(|| no("no ID-JAG"))
     }
 }
+
+#[cfg(test)]
+mod tests;

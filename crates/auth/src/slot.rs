@@ -79,3 +79,6 @@ impl Slot {
         self.failing.swap(failing.map(Arc::new)).as_deref() != failing.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -197,15 +197,4 @@ impl Lease for Permit {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_holds_no_query_and_no_user_and_survives_as_text() {
-        let url = Url::parse("https://me:pw@h.example:8443/mcp?key=secret#part").unwrap();
-        let key = TokenKey { account: "a \"b\" [c]".into(), ..TokenKey::of(&url) };
-        assert_eq!(key.resource, "https://h.example:8443/mcp");
-        assert_eq!(TokenKey::from_text(&key.to_text()), Some(key));
-        assert_eq!(TokenKey::from_text("[1]"), None);
-    }
-}
+mod tests;

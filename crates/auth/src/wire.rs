@@ -228,19 +228,4 @@ impl OAuthHttpClient for Wire {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_without_an_answer_is_told_with_its_bound_and_kept_for_those_who_forget_why() {
-        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = Url::parse(&format!("http://{}/token", silent.local_addr().unwrap())).unwrap();
-        let wire = Wires::new(Egress::default()).to(&url).unwrap();
-        let request = http::Request::post(url.as_str()).body(Vec::new()).unwrap();
-        let said = wire.send_and_note(request).await.unwrap_err().to_string();
-        assert!(said.contains(" within ") && said.ends_with(" s"), "{said}");
-        assert_eq!(wire.unanswered(), Some(said));
-    }
-}
+mod tests;

@@ -225,4 +225,49 @@ mod tests {
         assert!(Document::read(&path.join("below"), Kind::Regular).unwrap().is_none());
         assert!(Document::read(&folder.path().join("none"), Kind::Regular).unwrap().is_none());
     }
+
+    #[test]
+    fn places_are_the_same_whatever_ends_the_lines_and_whether_or_not_there_is_a_mark() {
+        for newline in ["\n", "\r\n"] {
+            for mark in ["", "\u{feff}"] {
+                let text = format!("{mark}{{{newline}  \"\u{e4}\": tru{newline}}}");
+                let document = Document::new(Some("f.json".into()), &text);
+                let at = document.text.find("tru").unwrap();
+                let problem = document.locate(Problem::error("wrong"), at..at + 3);
+                assert_eq!((problem.line, problem.column), (Some(2), Some(8)), "{text:?}");
+                let shown = problem.to_string();
+                assert!(shown.ends_with("  2 |   \"\u{e4}\": ***\n    |        ^^^"), "{shown}");
+                assert_eq!(document.with_text(&document.text), text, "it is written as it was");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_that_goes_over_lines_points_at_the_first_of_them() {
+        let text = "{ \"a\": [\r\n1,\r\n2] }";
+        let start = text.find('[').unwrap();
+        let snippet = located(text, start..text.len()).snippet.unwrap();
+        assert_eq!((snippet.start, snippet.width), (7, 1), "{snippet:?}");
+    }
+
+    #[test]
+    fn a_place_inside_of_a_character_is_the_place_of_the_character() {
+        let problem = located("{ \u{6728}x", 3..4);
+        assert_eq!((problem.line, problem.column), (Some(1), Some(3)));
+        assert_eq!(Document::new(None, "a\nb").line_of(2), None, "what is in no file has no line");
+        assert_eq!(Document::new(Some("f".into()), "a\nb").line_of(2), Some(2));
+        assert_eq!(Document::new(Some("f".into()), "").line_of(9), Some(1));
+    }
+
+    #[test]
+    fn a_file_of_the_largest_size_is_read_and_only_one_mark_is_taken_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f.json");
+        std::fs::write(&path, "x".repeat(100)).unwrap();
+        assert_eq!(Document::read_up_to(&path, 100).unwrap().unwrap().text.len(), 100);
+        assert!(Document::read_up_to(&path, 99).is_err());
+        std::fs::write(&path, "\u{feff}\u{feff}{}").unwrap();
+        let document = Document::read(&path, Kind::Regular).unwrap().unwrap();
+        assert_eq!((document.marked, &*document.text), (true, "\u{feff}{}"));
+    }
 }

@@ -109,4 +109,25 @@ mod tests {
     fn an_empty_home_is_no_home() {
         assert_eq!(Environment::new([("HOME", "")]).home(), None);
     }
+
+    #[test]
+    fn a_child_inherits_what_its_entry_says() {
+        let environment = Environment::new([("PATH", "/bin"), ("TOKEN", "canary"), ("OTHER", "x")]);
+        let names = |inherit: &InheritEnv| -> Vec<String> {
+            environment.inherited(inherit).map(|(name, _)| name.to_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(&InheritEnv::Safe), ["PATH"]);
+        assert_eq!(names(&InheritEnv::All), ["OTHER", "PATH", "TOKEN"]);
+        assert_eq!(names(&InheritEnv::None), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_taken_out_is_handed_on_to_nothing() {
+        let mut environment = Environment::new([("TOKEN", "canary"), ("PATH", "/bin")]);
+        assert_eq!(environment.take("TOKEN"), Some("canary".into()));
+        assert_eq!((environment.take("TOKEN"), environment.get("TOKEN")), (None, None));
+        assert_eq!(environment.iter().count(), 1);
+        assert_eq!(environment.path("PATH"), Some("/bin".into()));
+        assert_eq!(Environment::new([("X", "")]).path("X"), None);
+    }
 }

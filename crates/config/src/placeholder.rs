@@ -361,4 +361,96 @@ mod tests {
             prop_assert_eq!(expanded(&text.replace('$', "$$"), Bare::Names), Ok(text));
         }
     }
+
+    #[test]
+    fn defaults_nest_as_deep_as_they_may_and_no_deeper() {
+        for (depth, fits) in [(1, true), (MAX_DEPTH, true), (MAX_DEPTH + 1, false)] {
+            let text = "${NO:-".repeat(depth) + "x" + &"}".repeat(depth);
+            assert_eq!(check(&text).is_ok(), fits, "{depth}");
+            assert_eq!(expanded(&text, Bare::Nothing).is_ok(), fits, "{depth}");
+            // What is set needs no default, however deep that is.
+            assert_eq!(expanded(&text.replacen("NO", "A", 1), Bare::Nothing).as_deref(), Ok("1"), "{depth}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_grows_beyond_what_a_system_takes_is_an_error() {
+        let large = |bytes: usize| expand("${A}${A}", Bare::Nothing, &|_| Ok(Some("x".repeat(bytes))));
+        assert_eq!(large(MAX_BYTES / 2).map(|text| text.len()), Ok(MAX_BYTES));
+        assert_eq!(large(MAX_BYTES / 2 + 1), Err(TemplateError::TooLong));
+    }
+
+    #[test]
+    fn names_of_variables_and_of_secrets_are_what_they_may_be() {
+        for name in ["A", "_", "a1", "A_B"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "1A", "A-B", "A B", "\u{c4}", "A=B"] {
+            assert!(!is_name(name), "{name}");
+        }
+        let longest = "x".repeat(64);
+        for name in ["a", "1", "a.b-c_D", &longest] {
+            assert!(is_word(name), "{name}");
+        }
+        for name in ["", ".a", "-a", "a b", "a/b", "\u{e4}", &format!("{longest}x")] {
+            assert!(!is_word(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_error_of_a_placeholder_says_what_to_do_next() {
+        let name = || "X".to_owned();
+        for (error, step) in [
+            (TemplateError::Unterminated, "write `$$` for a plain dollar sign"),
+            (TemplateError::Unset(name()), "`${X:-default}`"),
+            (TemplateError::NotUnicode(name()), "UTF-8"),
+            (TemplateError::NoSecret(name()), "`toolrack secret set X`"),
+            (TemplateError::NoSecret("a b".into()), "the name of a secret has letters"),
+            (TemplateError::ClosedSecret { name: name(), why: "locked".into() }, "`toolrack secret set X`"),
+            (TemplateError::Input(name()), "`${NAME}`"),
+            (TemplateError::TooDeep, "write the value out"),
+            (TemplateError::TooLong, "write the value out"),
+        ] {
+            assert!(error.hint().contains(step), "{error}: {}", error.hint());
+        }
+    }
+
+    #[test]
+    fn opencode_s_form_of_a_variable_is_found_where_it_is_not_ours() {
+        for (text, found) in [
+            ("{env:A}", Some("A")),
+            ("x {env:A} {env:B}", Some("A")),
+            ("${env:A} {env:B}", Some("B")),
+            ("${env:A}", None),
+            ("{env:}", None),
+            ("{env:A-B} {env:C}", Some("C")),
+            ("{env:A", None),
+            ("", None),
+        ] {
+            assert_eq!(curly_variable(text), found, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_checked_fails_only_for_what_is_not_set(text in r#"([$]\{(A|NO|env:A|secret:x|input:y)(:-)?|\}|[$]{1,2}|[a-z {]){0,12}"#) {
+            let looked = std::cell::RefCell::new(Vec::new());
+            let result = expand(&text, Bare::Nothing, &|wanted| {
+                if let Wanted::Secret(name) = wanted {
+                    looked.borrow_mut().push(name.to_owned());
+                    return Ok(Some("v".to_owned()));
+                }
+                Ok(None)
+            });
+            if check(&text).is_ok() {
+                prop_assert!(matches!(&result, Ok(_) | Err(TemplateError::Unset(_))), "{:?}", result);
+            }
+            // Every secret that is asked for was known before.
+            let mut known = BTreeSet::new();
+            secrets(&text, &mut known);
+            if result.is_ok() {
+                prop_assert!(looked.borrow().iter().all(|name| known.contains(name)), "{:?} {:?}", looked, known);
+            }
+        }
+    }
 }

@@ -207,4 +207,57 @@ mod tests {
         assert_eq!(project_root(&deep), root);
         assert_eq!(project_folders(&deep), [root.clone(), root.join("a"), deep]);
     }
+
+    #[test]
+    fn a_server_s_own_folder_is_one_name_whatever_the_server_is_called() {
+        let places = Places::under("/rack");
+        let names = [
+            "a",
+            "A",
+            "a b",
+            "a_b",
+            "../../etc",
+            "/",
+            "",
+            ".",
+            "..",
+            "\u{e4}",
+            "a\0b",
+            &"x".repeat(500),
+            &"x".repeat(501),
+        ];
+        let mut folders = std::collections::HashSet::new();
+        for name in names {
+            let folder = places.own_folder(name);
+            assert_eq!(folder.parent(), Some(&*places.own_folders()), "{name:?}");
+            let own = folder.file_name().unwrap().to_str().unwrap();
+            assert!(own.len() <= 41 && own.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)), "{own}");
+            assert_eq!(places.own_folder(name), folder, "the same each time");
+            assert!(folders.insert(folder), "{name:?} is another's");
+        }
+    }
+
+    #[test]
+    fn the_private_file_of_a_project_is_the_user_s_whatever_the_project_is_called() {
+        let places = Places::under("/rack");
+        for root in ["/", "/a b/\u{e4}", "/x/..", "/very/deep/", "/a\nb"] {
+            let file = places.local_file(Path::new(root));
+            assert!(file.starts_with("/rack/projects") && file.ends_with("mcp.json"), "{root}");
+            assert_eq!(file.components().count(), 5, "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn a_home_that_is_not_a_full_path_is_one_from_here() {
+        let places =
+            Places::from_env(&Environment::new([("TOOLRACK_HOME", "rack"), ("TOOLRACK_MCP_CONFIG", "x.json")]));
+        let places = places.unwrap();
+        assert!(places.config().is_absolute() && places.config().ends_with("rack"), "{places:?}");
+        assert!(places.user_file().is_absolute() && places.user_file().ends_with("x.json"), "{places:?}");
+        // Empty variables are as if they were not set.
+        let empty = [("TOOLRACK_HOME", ""), ("TOOLRACK_MCP_CONFIG", ""), ("XDG_CONFIG_HOME", ""), ("HOME", "/h")];
+        let places = Places::from_env(&Environment::new(empty)).unwrap();
+        assert_eq!(places.user_file(), Path::new("/h/.config/toolrack/mcp.json"));
+        assert!(!places.user_file_is_chosen());
+    }
 }

@@ -169,3 +169,6 @@ impl fmt::Display for Problem {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,7 +120,17 @@ impl Command<'_> {
             words.map_err(|_| Failure::Exec(Errno::EINVAL))
         };
         let arguments = words(&mut self.command.iter().map(|word| word.as_bytes().to_vec()))?;
-        let mut environment: Vec<_> = environment().collect();
+        let environment = self.variables(environment().collect(), is_bare);
+        let variable = |(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'=');
+        let environment = words(&mut environment.into_iter().map(variable))?;
+        match execve(&arguments[0], &arguments, &environment) {
+            Ok(never) => match never {},
+            Err(errno) => Err(Failure::Exec(errno)),
+        }
+    }
+
+    /// The server's variables, and the one by which it looks names up where it must.
+    fn variables(&self, mut environment: Vec<(OsString, OsString)>, is_bare: bool) -> Vec<(OsString, OsString)> {
         if is_bare && self.resolves_by_tcp() {
             // Elsewhere a file of the new root says so.
             let said = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
@@ -128,12 +138,7 @@ impl Command<'_> {
             options.push(" use-vc");
             environment.push((RESOLVER_OPTIONS.into(), options));
         }
-        let variable = |(name, value): (OsString, OsString)| [name.as_bytes(), value.as_bytes()].join(&b'=');
-        let environment = words(&mut environment.into_iter().map(variable))?;
-        match execve(&arguments[0], &arguments, &environment) {
-            Ok(never) => match never {},
-            Err(errno) => Err(Failure::Exec(errno)),
-        }
+        environment
     }
 }
 
@@ -288,14 +293,12 @@ impl Public {
         let entries = path.read_dir().ok().filter(|_| mode & 0o005 == 0o005 && depth < DEPTH);
         let Some(entries) = entries else { return false };
         let before = self.whole.len();
-        let lists = self.lists.len();
         let mut is_public = true;
         for entry in entries {
             is_public &= entry.is_ok_and(|entry| self.look(&entry.path(), depth + 1));
         }
         if is_public {
             self.whole.truncate(before);
-            self.lists.truncate(lists);
             self.whole.push(path.to_owned());
         } else {
             self.lists.push(path.to_owned());
@@ -307,3 +310,6 @@ impl Public {
 fn make(own: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(own.join("tmp"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -191,4 +191,42 @@ mod tests {
             assert_eq!(Confinement::of_words(&[word.into()]), None, "{word}");
         }
     }
+
+    #[test]
+    fn no_part_of_the_system_that_every_server_reads_holds_what_is_a_users_or_a_socket() {
+        for path in Confinement::SYSTEM.iter().chain(Confinement::DEVICES) {
+            let path = std::path::Path::new(path);
+            for kept in [
+                "/home/me",
+                "/root",
+                "/tmp/x",
+                "/var/tmp/x",
+                "/proc/1/environ",
+                "/proc/net/tcp",
+                "/run/user/1000/bus",
+                "/run/docker.sock",
+                "/var/run/docker.sock",
+                "/nix/var/nix/daemon-socket/socket",
+                "/dev/shm/x",
+                "/dev/mem",
+                "/dev/tty",
+                "/sys/kernel/debug/x",
+                "/sys/firmware/x",
+                "/mnt/x",
+                "/srv/x",
+                "/var/lib/x",
+            ] {
+                assert!(!std::path::Path::new(kept).starts_with(path), "{} holds {kept}", path.display());
+            }
+            assert!(path.is_absolute() && path.components().count() > 1);
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_said_twice_adds_a_path_and_replaces_a_number() {
+        let words = ["read=/a", "read=/b", "connect=1,2", "connect=3", "memory=1", "memory=2"].map(OsString::from);
+        let confinement = Confinement::of_words(&words).unwrap();
+        assert_eq!(confinement.read, [PathBuf::from("/a"), PathBuf::from("/b")]);
+        assert_eq!((confinement.connect, confinement.memory), (Some(vec![3]), Some(2)));
+    }
 }

@@ -158,3 +158,7 @@ fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;

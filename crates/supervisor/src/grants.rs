@@ -203,29 +203,4 @@ fn brought_by(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_brings_what_it_is_installed_with_and_never_a_home() {
-        let homes = [PathBuf::from("/data/me"), PathBuf::from("/home/me")];
-        for (program, installed) in [
-            ("/home/me/.nvm/versions/node/v22/bin/node", "/home/me/.nvm/versions/node/v22"),
-            ("/home/me/.local/share/uv/tools/x/bin/x", "/home/me/.local/share/uv/tools/x"),
-            ("/home/me/bin/server", "/home/me/bin"),
-            ("/home/bin/server", "/home/bin"),
-            ("/home/me/server", "/home/me/server"),
-            ("/home/server", "/home/server"),
-            ("/bin/sh", "/bin"),
-            ("/opt/x/bin/sh", "/opt/x"),
-            ("/home/me/project/server", "/home/me/project"),
-        ] {
-            assert_eq!(brought_by(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
-        }
-        for program in ["/home/me/.cargo/bin/server", "/home/me/.local/bin/uvx", "/home/me/.pyenv/shims/python3"] {
-            let brought = brought_by(Path::new(program), &homes);
-            assert!(brought.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {brought:?}");
-            assert!(brought.iter().all(|path| path.components().count() == 5), "{program}: {brought:?}");
-        }
-    }
-}
+mod tests;

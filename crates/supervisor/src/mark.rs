@@ -130,34 +130,4 @@ fn end_all(look: impl Fn() -> Vec<Identity>, deadline: Instant) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_is_read_from_the_limit_that_carries_it() {
-        let mark = Mark::of(std::process::id()).unwrap();
-        for level in 0..=LEVELS {
-            assert_eq!(Mark::of_limit(mark.limit(level)), Some(mark));
-            assert!(level == 0 || mark.limit(level) > mark.limit(level - 1), "a deeper one is lower");
-        }
-        for limit in [0, 200_000, u64::MAX, u64::MAX - 1, i64::MAX as u64] {
-            assert_eq!(Mark::of_limit(limit), None);
-        }
-    }
-
-    #[test]
-    fn what_is_found_is_killed_also_where_looking_takes_too_long() {
-        let mut left = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let id = table::identity(i32::try_from(left.id()).unwrap()).unwrap();
-        assert_eq!(end_all(|| vec![id], Instant::now()), 1);
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&left.wait().unwrap()), Some(Signal::SIGKILL as i32));
-    }
-
-    #[test]
-    fn a_mark_is_lost_when_its_process_is_gone_or_is_another_one() {
-        let mark = Mark::of(std::process::id()).unwrap();
-        assert!(!mark.is_lost());
-        assert!(Mark(mark.0 ^ 1).is_lost(), "another start time");
-        assert!(Mark(PART << PID_AT).is_lost(), "no such process");
-    }
-}
+mod tests;

@@ -178,4 +178,108 @@ mod tests {
         assert!(matches!(reach(&link, is_of_a_server), Err(Lost::Link(at)) if at == link));
         assert!(reach(Path::new("/bin/sh"), is_of_a_server).is_ok());
     }
+
+    #[test]
+    fn a_path_leads_where_the_system_says_that_it_leads() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("a/b/c")).unwrap();
+        fs::write(root.join("a/file"), "").unwrap();
+        for (name, target) in [
+            ("up", "a/b/.."),
+            ("a/b/back", "../../up/./b"),
+            ("a/slash", "b/c/"),
+            ("a/dots", ".././//a/../a/b"),
+            ("deep", "a/b/back/back/c"),
+            ("a/b/to-file", "../file"),
+        ] {
+            symlink(target, root.join(name)).unwrap();
+        }
+        symlink(root.join("a/b"), root.join("absolute")).unwrap();
+        symlink("/", root.join("a/top")).unwrap();
+        for path in [
+            "",
+            ".",
+            "a",
+            "a/",
+            "a/../a/./b",
+            "up",
+            "up/b/c",
+            "a/b/back",
+            "a/b/back/back/back",
+            "a/slash/..",
+            "a/dots/c",
+            "deep/../c",
+            "a/b/to-file",
+            "absolute",
+            "absolute/../..",
+            "absolute/back/c",
+            "a/top",
+            "a/top/..",
+            "a/top/../../..",
+            "../../../../../../../../../..",
+        ] {
+            let path = root.join(path);
+            let reached = reach(&path, |_, _| false).ok().unwrap();
+            assert_eq!(reached.place, path.canonicalize().unwrap(), "{}", path.display());
+            assert_eq!(reached.is_folder, path.is_dir(), "{}", path.display());
+            let (held, named) = (fstat(&reached.file).unwrap(), rustix::fs::stat(&path).unwrap());
+            assert_eq!((held.st_dev, held.st_ino), (named.st_dev, named.st_ino), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn as_many_links_are_followed_as_the_system_follows_and_no_more() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::write(root.join("0"), "").unwrap();
+        for number in 1..=LINKS + 1 {
+            symlink((number - 1).to_string(), root.join(number.to_string())).unwrap();
+        }
+        for (number, is_followed) in [(1, true), (LINKS, true), (LINKS + 1, false)] {
+            let path = root.join(number.to_string());
+            assert_eq!(reach(&path, |_, _| false).is_ok(), is_followed, "{number}");
+            assert_eq!(fs::metadata(&path).is_ok(), is_followed, "{number}: the system");
+        }
+        let too_many = reach(&root.join((LINKS + 1).to_string()), |_, _| false);
+        assert!(matches!(too_many, Err(Lost::Error(error)) if error.raw_os_error() == Some(Errno::ELOOP as i32)));
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_says_why() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        symlink("none", root.join("dangling")).unwrap();
+        for (path, kind) in [
+            ("relative/x".into(), io::ErrorKind::InvalidInput),
+            ("".into(), io::ErrorKind::InvalidInput),
+            (root.join("none"), io::ErrorKind::NotFound),
+            (root.join("dangling"), io::ErrorKind::NotFound),
+            (root.join("file/x"), io::ErrorKind::NotADirectory),
+            (root.join("x".repeat(300)), io::ErrorKind::InvalidFilename),
+        ] {
+            match reach(&path, |_, _| false) {
+                Err(Lost::Error(error)) => assert_eq!(error.kind(), kind, "{}", path.display()),
+                _ => panic!("{} leads somewhere", path.display()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_is_judged_by_the_folder_that_it_is_in_and_each_one_on_the_way() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("one/two")).unwrap();
+        symlink("one", root.join("first")).unwrap();
+        symlink("two", root.join("one/second")).unwrap();
+        let mut judged = Vec::new();
+        let folders = [&root, &root.join("one")].map(|folder| rustix::fs::stat(folder).unwrap().st_ino);
+        let reached = reach(&root.join("first/second"), |place, folder| {
+            judged.push((place.to_owned(), folder.st_ino));
+            false
+        });
+        assert!(reached.is_ok());
+        assert_eq!(judged, [(root.join("first"), folders[0]), (root.join("one/second"), folders[1])]);
+    }
 }

@@ -357,3 +357,6 @@ fn unknown() -> BpfProgram {
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,3 +94,6 @@ pub(crate) fn release_streams() {
     }
     let _ = chdir("/");
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,3 +112,6 @@ impl<'a> Command<'a> {
         !self.confinement.udp && !self.has_own_network()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -249,4 +249,86 @@ mod tests {
         let table = [process(2, 3, 1), process(3, 2, 1)];
         assert_eq!(pids(&below(&table, |process| process.id.pid == 2)), [2, 3]);
     }
+
+    #[test]
+    fn the_state_and_the_flags_tell_the_dead_and_the_dying() {
+        // The start time is the 20th word behind the name, the pending signals are the 29th.
+        let line = |state: char, flags: u64, pending: u64| {
+            let zeros = |many: usize| vec!["0"; many].join(" ");
+            format!("77 (x) {state} 5 77 3 0 -1 {flags} {} 9001 {} {pending}", zeros(12), zeros(8))
+        };
+        for (state, flags, pending, zombie, is_dying) in [
+            ('S', 0x0040_0000, 0, false, false),
+            ('T', 0, 1 << 18, false, false),
+            ('Z', 0, 0, true, false),
+            ('X', 0, 0, true, false),
+            ('R', EXITING, 0, false, true),
+            ('D', 0, 1 << 8, false, true),
+            ('D', 0, 1 << 8 | 1, false, true),
+            ('S', 0, 1 << 14, false, false),
+        ] {
+            let read = Process::parse(77, line(state, flags, pending).as_bytes()).unwrap();
+            assert_eq!((read.zombie, read.is_dying), (zombie, is_dying), "{state} {flags:#x} {pending:#x}");
+            assert_eq!(read.started(), 9001);
+        }
+    }
+
+    /// A shell that starts another process and says that it has.
+    fn family(script: &str) -> (std::process::Child, i32) {
+        use std::io::BufRead;
+        let mut command = std::process::Command::new("sh");
+        let mut parent = command.args(["-c", script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(parent.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (parent, line.trim().parse().unwrap())
+    }
+
+    #[test]
+    fn what_left_its_session_is_found_below_its_parent_and_with_its_group() {
+        let (mut parent, child) = family("setsid sh -c 'echo $$; exec sleep 1000' & wait");
+        let me = std::process::id();
+        let above = i32::try_from(parent.id()).unwrap();
+        let below_this = pids(&descendants_of(me));
+        let at = |pid: i32| below_this.iter().position(|found| *found == pid).unwrap();
+        assert!(at(above) < at(child), "parents come first");
+        assert_eq!(pids(&descendants_of(parent.id())), [child]);
+        assert_eq!(pids(&remains_of_session(parent.id())), [child], "without the leader itself");
+        assert_eq!(pids(&remains_of_session(child.unsigned_abs())), [0; 0], "a leader that has nothing below it");
+        assert!(group_lives(child));
+        identity(child).unwrap().signal(Signal::SIGKILL);
+        parent.wait().unwrap();
+        assert!(!group_lives(child));
+        assert!(!group_lives(i32::MAX));
+    }
+
+    #[test]
+    fn a_signal_reaches_only_the_process_that_was_meant() {
+        let (mut parent, child) = family("echo $$; exec sleep 1000");
+        let meant = identity(child).unwrap();
+        let earlier = Identity { started: meant.started - 1, ..meant };
+        assert!(meant.is_alive() && !earlier.is_alive());
+        earlier.signal(Signal::SIGKILL);
+        assert!(parent.try_wait().unwrap().is_none(), "its number was another's before");
+        meant.signal(Signal::SIGKILL);
+        parent.wait().unwrap();
+        assert!(!meant.is_alive());
+    }
+
+    #[test]
+    fn an_ended_process_is_in_the_table_until_its_parent_looks_but_counts_as_gone() {
+        let mut command = std::process::Command::new("true");
+        let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let id = identity(pid).unwrap();
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while id.is_alive() {
+            assert!(std::time::Instant::now() < limit);
+            std::thread::yield_now();
+        }
+        assert!(identity(pid) == Some(id) && living(pid).is_none());
+        assert!(!pids(&descendants_of(std::process::id())).contains(&pid));
+        assert!(!all().contains(&id) && !group_lives(pid));
+        child.wait().unwrap();
+        assert_eq!(identity(pid), None);
+    }
 }

@@ -182,3 +182,6 @@ pub(super) fn result_in_words(message: &Message) -> Cow<'_, str> {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

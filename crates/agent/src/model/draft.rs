@@ -261,3 +261,6 @@ fn lay_out<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<Sent<'a>
     }
     (text.is_empty() && calls.next().is_none()).then_some(sent)
 }
+
+#[cfg(test)]
+mod tests;

@@ -214,3 +214,6 @@ impl fmt::Display for Wait {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

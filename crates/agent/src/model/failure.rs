@@ -12,8 +12,10 @@ use super::{error::ModelErrorKind, settings::Key};
 
 /// The longest quote of a provider, in bytes.
 const QUOTE_BYTES: usize = 600;
-/// A word with this many first characters of the key is taken for a part of it.
+/// A word with this many first bytes of the key is taken for a part of it.
 const KEY_BEGINNING: usize = 8;
+/// A key that is shorter than this is found in many words that have nothing to do with it.
+const SHORTEST_KEY: usize = 4;
 
 /// A response that is an error.
 pub(super) struct Words<'a> {
@@ -197,13 +199,19 @@ pub(super) fn safe(foreign: &str) -> String {
 
 /// Hides the key: providers quote the key that they refuse, whole or with its middle starred out.
 fn without_key(text: &str, key: &str) -> String {
-    let Some(beginning) = key.get(..KEY_BEGINNING) else { return text.to_owned() };
+    if key.len() < SHORTEST_KEY {
+        return text.to_owned();
+    }
+    let beginning = &key[..key.floor_char_boundary(KEY_BEGINNING)];
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(beginning) {
         out.push_str(&rest[..at]);
         out.push_str("[key]");
-        rest = rest[at..].trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
+        let found = &rest[at..];
+        // The whole key first: it may have the signs in it that end a word.
+        let after = found.strip_prefix(key).unwrap_or(&found[beginning.len()..]);
+        rest = after.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
     }
     out + rest
 }
@@ -213,3 +221,6 @@ pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let cause = iter::successors(Some(error), |cause| cause.source()).last().map(ToString::to_string);
     safe(&text::clip(&cause.unwrap_or_default(), QUOTE_BYTES))
 }
+
+#[cfg(test)]
+mod tests;

@@ -179,6 +179,80 @@ mod tests {
         }
     }
 
+    /// An answer of each wire, with a text and a call.
+    const ANSWERS: [(Wire, &[&str]); 4] = [
+        (
+            Wire::Anthropic,
+            &[
+                r#"{"type":"message_start","message":{"usage":{"input_tokens":3,"output_tokens":1}}}"#,
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Schön"}}"#,
+                r#"{"type":"content_block_stop","index":0}"#,
+                r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c","name":"f","input":{}}}"#,
+                r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\":"}}"#,
+                r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"1}"}}"#,
+                r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":9}}"#,
+                r#"{"type":"message_stop"}"#,
+            ],
+        ),
+        (
+            Wire::OpenAiChat,
+            &[
+                r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":"Schön"}}]}"#,
+                r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{\"a\":"}}]}}]}"#,
+                r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}}]}"#,
+                r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
+                r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":9}}"#,
+                "[DONE]",
+            ],
+        ),
+        (
+            Wire::OpenAiResponses,
+            &[
+                r#"{"type":"response.output_text.delta","output_index":0,"delta":"Schön"}"#,
+                r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"c","name":"f","arguments":""}}"#,
+                r#"{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{\"a\":"}"#,
+                r#"{"type":"response.function_call_arguments.delta","output_index":1,"delta":"1}"}"#,
+                r#"{"type":"response.completed","response":{"status":"completed","output":[],"usage":{"input_tokens":3,"output_tokens":9}}}"#,
+            ],
+        ),
+        (
+            Wire::Gemini,
+            &[
+                r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Schön"}]}}]}"#,
+                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"id":"c","name":"f","args":{"a":1}}}]}}]}"#,
+                r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":9}}"#,
+            ],
+        ),
+    ];
+
+    #[test]
+    fn a_stream_that_is_cut_anywhere_is_the_whole_answer_or_an_error_and_in_any_two_pieces_the_same() {
+        for (wire, events) in ANSWERS {
+            let speaker = speaker(wire);
+            let text: String = events.iter().map(|event| format!("data: {event}\r\n\r\n")).collect();
+            let bytes = text.as_bytes();
+            let (told, whole) = stream(&*speaker, wire, [bytes]);
+            let whole = whole.ok().unwrap();
+            assert_eq!((&*whole.message.content, whole.usage.output), ("Schön", 9), "{wire}");
+            assert_eq!(whole.message.calls()[0].input, serde_json::json!({"a": 1}), "{wire}");
+            let mut errors = 0;
+            for at in 0..bytes.len() {
+                let (before, after) = bytes.split_at(at);
+                let (begun, reply) = stream(&*speaker, wire, [before]);
+                assert!(told.starts_with(&begun), "{wire} {at}: what is told is not taken back");
+                match reply {
+                    Ok(reply) => assert_eq!(reply.message, whole.message, "{wire} {at}"),
+                    Err(Trouble::Found(ModelErrorKind::Cut { .. })) => errors += 1,
+                    Err(trouble) => panic!("{wire} {at}: {trouble:?}"),
+                }
+                let (same_told, same) = stream(&*speaker, wire, [before, after]);
+                assert_eq!((same_told == told, same.ok().as_ref()), (true, Some(&whole)), "{wire} {at}");
+            }
+            assert!(errors > bytes.len() / 2, "{wire}: {errors} of {}", bytes.len());
+        }
+    }
+
     proptest! {
         #[test]
         fn events_in_any_order_are_an_answer_or_an_error(

@@ -195,3 +195,6 @@ impl ModelSettings {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

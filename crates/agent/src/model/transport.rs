@@ -293,3 +293,6 @@ impl Body {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -195,6 +195,80 @@ fn calls_that_an_earlier_program_left_open_are_closed_before_anything_else() {
     assert_eq!(said(&turn), ["do it", "a+b", "b: 2", &format!("a!: {INTERRUPTED}"), "go on"]);
 }
 
+#[test]
+fn a_stored_state_has_no_secret_of_a_call_and_the_turn_itself_goes_on_with_it() {
+    let mut turn = Turn::new(user(), Limits::default());
+    turn.model_said(wants(vec![call("a", "x", "canary 1"), call("b", "x", "canary 2")]));
+    turn.tool_said("b", text("it says canary"));
+    let conceal = |text: &str| text.replace("canary", "***");
+    let kept = serde_json::to_string(&turn.state().concealed(&conceal)).unwrap();
+    assert!(!kept.contains("canary") && kept.contains("*** 1") && kept.contains("it says ***"), "{kept}");
+    assert!(format!("{:?}", turn.state()).contains("canary"));
+    let resumed = Turn::resume(turn.messages().to_vec(), serde_json::from_str(&kept).unwrap(), Limits::default());
+    assert_eq!(said(&resumed)[2..], [format!("a!: {INTERRUPTED}"), "b: it says ***".to_owned()]);
+}
+
+#[test]
+fn answers_whose_price_is_not_known_cost_nothing_and_what_is_known_is_added_up() {
+    for (costs, sum) in
+        [(&[None, None][..], None), (&[Some(0.5), None], Some(0.5)), (&[None, Some(0.25), Some(0.5)], Some(0.75))]
+    {
+        let mut turn = Turn::new(user(), Limits { cost: Some(1.0), ..Limits::default() });
+        for cost in costs {
+            round(&mut turn, Usage::default(), *cost);
+        }
+        assert_eq!((turn.cost(), turn.next()), (sum, Next::CallModel), "{costs:?}");
+    }
+}
+
+#[test]
+fn counts_that_cannot_be_reach_a_limit_and_are_no_panic() {
+    let endless = Usage { input: u64::MAX, output: u64::MAX, ..Usage::default() };
+    let mut turn = Turn::new(user(), Limits { tokens: Some(u64::MAX), rounds: u32::MAX, ..Limits::default() });
+    round(&mut turn, endless, Some(f64::INFINITY));
+    assert_eq!(turn.next(), Next::Ask(&Question::GoOn(End::TokenLimit)));
+    turn.answered(Answer::GoOn);
+    round(&mut turn, endless, None);
+    assert_eq!((turn.usage().input, turn.next()), (u64::MAX, Next::Ask(&Question::GoOn(End::TokenLimit))));
+}
+
+#[test]
+fn what_was_not_asked_for_changes_nothing() {
+    let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
+    turn.answered(Answer::GoOn);
+    turn.tool_said("a", text("x"));
+    assert!(turn.give_calls_up().is_empty());
+    assert_eq!((turn.next(), turn.messages().len()), (Next::CallModel, 1));
+    turn.model_said(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
+    turn.model_said(says("too early"));
+    turn.tool_said("c", text("of no call"));
+    turn.tool_said("a", text("first"));
+    turn.tool_said("a", text("second"));
+    turn.tool_said("b", text("2"));
+    assert_eq!(said(&turn), ["do it", "a+b", "a: first", "b: 2"]);
+    // The question is open: the model is not asked.
+    turn.model_said(says("uninvited"));
+    assert_eq!((turn.next(), turn.messages().len()), (Next::Ask(&Question::GoOn(End::RoundLimit)), 4));
+    turn.cancel("words of no answer");
+    assert_eq!((turn.next(), turn.messages().len()), (Next::Done(&End::Cancelled), 4));
+    turn.answered(Answer::GoOn);
+    assert_eq!(turn.next(), Next::Done(&End::Cancelled));
+}
+
+#[test]
+fn a_turn_that_waited_for_an_answer_waits_for_it_again_after_a_restart() {
+    let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
+    round(&mut turn, Usage::default(), None);
+    let state: State = serde_json::from_str(&serde_json::to_string(turn.state()).unwrap()).unwrap();
+    let mut resumed = Turn::resume(turn.messages().to_vec(), state, Limits { rounds: 1, ..Limits::default() });
+    assert_eq!(resumed.next(), Next::Ask(&Question::GoOn(End::RoundLimit)));
+    resumed.answered(Answer::GoOn);
+    assert_eq!((resumed.next(), resumed.rounds()), (Next::CallModel, 1));
+    // A state of an earlier version has fewer members.
+    let old: State = serde_json::from_str("{}").unwrap();
+    assert_eq!(Turn::resume(user(), old, Limits::default()).next(), Next::CallModel);
+}
+
 /// What can happen to a turn.
 #[derive(Clone, Debug)]
 enum Happens {

@@ -117,3 +117,6 @@ fn places(list: &[Json], is_meant: impl Fn(usize) -> bool) -> Vec<usize> {
 fn option(list: &[Json], at: usize) -> Option<&str> {
     list.get(at.checked_sub(1)?)?.as_str().filter(|text| text.starts_with('-'))
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,3 +93,6 @@ impl Place {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

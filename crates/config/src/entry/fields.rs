@@ -289,3 +289,6 @@ pub(crate) fn canonical(name: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;

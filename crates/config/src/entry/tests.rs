@@ -1,4 +1,5 @@
 mod held;
+mod values;
 
 use std::time::Duration;
 

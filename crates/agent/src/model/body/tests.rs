@@ -1,0 +1,195 @@
+use proptest::prelude::*;
+use serde_json::json;
+use toolrack_host::Wire;
+
+use super::*;
+
+fn map(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+/// The body of a request with these small members, and those that settings and request add.
+fn written(head: Value, settings: Value, request: Value) -> Value {
+    let mut with = ModelSettings::new("custom", "m", Wire::OpenAiChat, "http://127.0.0.1");
+    with.extra_body = map(settings);
+    let extra = map(request);
+    let mut asked = Request::new(&[]);
+    asked.extra_body = Some(&extra);
+    let mut body = BodyWriter::new(map(head), &with, &asked);
+    body.member("messages", &["ours"]);
+    body.raw("tools", &["[", "1", "]"]);
+    serde_json::from_slice(&body.finish()).unwrap()
+}
+
+#[test]
+fn members_of_the_request_win_over_settings_and_these_over_what_the_wire_writes() {
+    for (head, settings, request, expected) in [
+        (json!({"a": 1}), json!({}), json!({}), json!({"a": 1})),
+        (json!({"a": 1}), json!({"a": 2}), json!({}), json!({"a": 2})),
+        (json!({"a": 1}), json!({"a": 2}), json!({"a": 3}), json!({"a": 3})),
+        (json!({"a": 1}), json!({"a": null}), json!({}), json!({})),
+        (json!({"a": 1}), json!({"a": null}), json!({"a": 4}), json!({"a": 4})),
+        (json!({}), json!({"a": null}), json!({}), json!({})),
+        (json!({"a": 1}), json!({"b": [1]}), json!({"c": {"d": 1}}), json!({"a": 1, "b": [1], "c": {"d": 1}})),
+        // One level down as well.
+        (
+            json!({"o": {"x": 1, "y": 2}}),
+            json!({"o": {"x": 3}}),
+            json!({"o": {"z": 4}}),
+            json!({"o": {"x": 3, "y": 2, "z": 4}}),
+        ),
+        (
+            json!({"o": {"x": {"deep": 1}}}),
+            json!({"o": {"x": {"other": 2}}}),
+            json!({}),
+            json!({"o": {"x": {"other": 2}}}),
+        ),
+        (json!({"o": {"x": 1}}), json!({"o": 5}), json!({}), json!({"o": 5})),
+        (json!({"o": 5}), json!({"o": {"x": 1}}), json!({}), json!({"o": {"x": 1}})),
+    ] {
+        let mut body = written(head.clone(), settings.clone(), request.clone());
+        assert_eq!(body["messages"].take(), json!(["ours"]));
+        assert_eq!(body["tools"].take(), json!([1]));
+        let mut expected = expected;
+        (expected["messages"], expected["tools"]) = (Value::Null, Value::Null);
+        assert_eq!(body, expected, "{head} {settings} {request}");
+    }
+}
+
+#[test]
+fn the_conversation_the_tools_and_the_stream_cannot_be_set_from_outside() {
+    // As the four wires call them.
+    let names = "messages input contents tools stream system systemInstruction instructions";
+    let theirs: Map<String, Value> = names.split(' ').map(|name| (name.to_owned(), json!("theirs"))).collect();
+    for (settings, request) in [(theirs.clone(), Map::new()), (Map::new(), theirs)] {
+        let body = written(json!({"model": "m"}), settings.into(), request.into());
+        assert_eq!(body, json!({"model": "m", "messages": ["ours"], "tools": [1]}));
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_body_is_json_whatever_is_written_into_it(head in ".*", value in ".*", extra in ".*") {
+        let body = written(json!({"model": head}), json!({"x": value}), json!({"y": extra}));
+        prop_assert_eq!((&body["model"], &body["x"], &body["y"]), (&json!(head), &json!(value), &json!(extra)));
+    }
+
+    #[test]
+    fn an_id_that_does_not_fit_becomes_one_that_does_and_always_the_same(id in ".{0,80}", length in 1_usize..64) {
+        let fits = |id: &str| id.len() == length && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let fitted = fitting_id(&id, fits, length);
+        prop_assert!(fits(&fitted));
+        prop_assert_eq!(&fitted, &fitting_id(&id, fits, length));
+        prop_assert_eq!(&fitting_id(&fitted, fits, length), &fitted, "one that fits stays");
+        let other = format!("{id}x");
+        prop_assert!(length < 9 || fitting_id(&other, fits, length) != fitted);
+    }
+}
+
+#[test]
+fn system_texts_come_in_order_and_blank_ones_do_not() {
+    let messages = [
+        Message::new(Role::System, "one"),
+        Message::new(Role::User, "hello"),
+        Message::new(Role::System, " \n"),
+        Message::new(Role::System, "two"),
+    ];
+    let mut request = Request::new(&messages);
+    assert_eq!(system_texts(&request), ["one", "two"]);
+    request.system = Some("first");
+    assert_eq!(system_texts(&request), ["first", "one", "two"]);
+    request.system = Some("");
+    assert_eq!(system_texts(&request), ["one", "two"]);
+}
+
+#[test]
+fn only_an_answer_that_was_cut_before_its_first_word_is_left_out() {
+    let call = ToolCallData::new("a", "f", Map::new());
+    let blocks = json!({"wire": "gemini", "model": "m", "blocks": []});
+    for (message, is_sent) in [
+        (Message::new(Role::Assistant, ""), false),
+        (Message::new(Role::Assistant, " \n"), false),
+        (Message::new(Role::Assistant, "x"), true),
+        (Message::new(Role::Assistant, "").with_tool_calls(vec![call]), true),
+        (Message { blocks: serde_json::from_value(blocks).unwrap(), ..Message::new(Role::Assistant, "") }, true),
+        (Message::new(Role::User, ""), true),
+        (Message::tool_result("a", ""), true),
+    ] {
+        assert_eq!(says_something(&message), is_sent, "{message:?}");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_object_go_back_as_an_empty_one() {
+    for (written, sent) in
+        [("{\"a\":1}", "{\"a\":1}"), ("", "{}"), ("null", "{}"), ("[1]", "{}"), ("{\"a\":", "{}"), ("7", "{}")]
+    {
+        let call = ToolCallData::from_text("id", "f", written);
+        assert_eq!(arguments_text(&call), sent, "{written}");
+        assert_eq!(Value::Object(arguments(&call).into_owned()), sent.parse::<Value>().unwrap(), "{written}");
+    }
+}
+
+fn content(value: Value) -> Content {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn a_part_is_told_in_words_where_a_model_cannot_see_it() {
+    for (part, words) in [
+        (json!({"type": "text", "text": "hi"}), "hi"),
+        (
+            json!({"type": "image", "data": "AAAAAAAA", "mimeType": "image/png"}),
+            "[a picture, image/png, 6 bytes: it cannot be shown to this model]",
+        ),
+        (
+            json!({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}),
+            "[a sound, audio/wav, 3 bytes: it cannot be shown to this model]",
+        ),
+        // The host leaves the bytes out of what is too large.
+        (json!({"type": "image", "data": "", "mimeType": "image/png"}), "[image/png: too large to be shown here]"),
+        (json!({"type": "audio", "data": "", "mimeType": "audio/wav"}), "[audio/wav: too large to be shown here]"),
+        (json!({"type": "resource", "resource": {"uri": "x:y", "text": "inside", "mimeType": "text/plain"}}), "inside"),
+        (
+            json!({"type": "resource", "resource": {"uri": "x:y", "blob": "AAAA"}}),
+            "[the file x:y, application/octet-stream, 3 bytes: it cannot be shown to this model]",
+        ),
+        (
+            json!({"type": "resource", "resource": {"uri": "x:y", "blob": "AAAA", "mimeType": "image/gif"}}),
+            "[a picture, image/gif, 3 bytes: it cannot be shown to this model]",
+        ),
+        (
+            json!({"type": "resource", "resource": {"uri": "x:y", "blob": "AAAA", "mimeType": "audio/mpeg"}}),
+            "[a sound, audio/mpeg, 3 bytes: it cannot be shown to this model]",
+        ),
+        (json!({"type": "resource_link", "uri": "x:y", "name": "n"}), "x:y"),
+    ] {
+        assert_eq!(in_words(&media(&content(part.clone()))), words, "{part}");
+    }
+}
+
+#[test]
+fn a_failed_result_says_so_once() {
+    let failed = |text: &str| result_text(&Message::tool_error("a", text)).into_owned();
+    for (text, sent) in [
+        ("no such file", "Error: no such file"),
+        ("", "Error: "),
+        ("Error: no", "Error: no"),
+        ("ERROR 7", "ERROR 7"),
+        ("err", "Error: err"),
+        ("\u{fc}\u{fc}\u{fc}", "Error: \u{fc}\u{fc}\u{fc}"),
+    ] {
+        assert_eq!(failed(text), sent);
+    }
+    assert_eq!(result_text(&Message::tool_result("a", "fine")), "fine");
+}
+
+#[test]
+fn a_result_in_words_has_its_parts_in_lines_of_their_own() {
+    let picture = content(json!({"type": "image", "data": "", "mimeType": "image/png"}));
+    let with = |text: &str, parts: usize| Message::tool_result("a", text).with_parts(vec![picture.clone(); parts]);
+    let line = "[image/png: too large to be shown here]";
+    assert_eq!(result_in_words(&with("text", 0)), "text");
+    assert_eq!(result_in_words(&with("text", 2)), format!("text\n{line}\n{line}"));
+    assert_eq!(result_in_words(&with("", 1)), line);
+}

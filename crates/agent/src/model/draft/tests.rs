@@ -1,0 +1,236 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const MODEL: &str = "some-model";
+
+/// A piece as a wire hears it.
+#[derive(Clone, Debug)]
+enum Heard {
+    Text(Vec<String>),
+    Signed(String),
+    Call { id: String, name: String, arguments: Vec<String>, is_signed: bool },
+    Raw(u8),
+}
+
+fn pieces_heard() -> impl Strategy<Value = Vec<Heard>> {
+    let piece = prop_oneof![
+        prop::collection::vec("[a-zü€ ]{0,4}", 0..3).prop_map(Heard::Text),
+        "[a-z€]{0,3}".prop_map(Heard::Signed),
+        ("(call_1_[0-2]|[ab]?)", "[a-z]{1,3}", prop::collection::vec("[{}\":a1]{0,3}", 0..3), any::<bool>())
+            .prop_map(|(id, name, arguments, is_signed)| Heard::Call { id, name, arguments, is_signed }),
+        any::<u8>().prop_map(Heard::Raw),
+    ];
+    prop::collection::vec(piece, 0..12)
+}
+
+fn signature() -> Map<String, Value> {
+    [("signature".to_owned(), json!("c2ln"))].into_iter().collect()
+}
+
+/// Has a draft hear the pieces, and returns what is expected to be sent back.
+fn hear(heard: &[Heard], draft: &mut Draft, told: &mut Told) -> Vec<String> {
+    let mut expected = Vec::new();
+    for piece in heard {
+        match piece {
+            Heard::Text(more) => {
+                let at = draft.begin_text().unwrap();
+                more.iter().for_each(|more| draft.text_at(at, more, told));
+                let text = more.concat();
+                assert_eq!(draft.is_blank(at), text.is_empty());
+                expected.extend((!text.is_empty()).then(|| format!("text {text}")));
+            }
+            Heard::Signed(text) => {
+                let at = draft.begin_text().unwrap();
+                draft.text_at(at, text, told);
+                *draft.with_at(at).unwrap() = signature();
+                expected.push(format!("text {text} signed"));
+            }
+            Heard::Call { id, name, arguments, is_signed } => {
+                let at = draft.begin_call(id, name, told).unwrap();
+                arguments.iter().for_each(|more| draft.arguments_at(at, more, told));
+                if *is_signed {
+                    *draft.with_at(at).unwrap() = signature();
+                }
+                let signed = if *is_signed { " signed" } else { "" };
+                expected.push(format!("call {name} {}{signed}", arguments.concat()));
+            }
+            Heard::Raw(number) => {
+                draft.raw(json!({"raw": number})).unwrap();
+                expected.push(format!("raw {number}"));
+            }
+        }
+    }
+    expected
+}
+
+fn in_words(sent: &Sent<'_>) -> String {
+    let signed =
+        |with: &Option<&Map<String, Value>>| if with.is_some_and(|with| !with.is_empty()) { " signed" } else { "" };
+    match sent {
+        Sent::Raw(value) => format!("raw {}", value["raw"]),
+        Sent::Text(text, with) => format!("text {text}{}", signed(with)),
+        Sent::Call(call, with) => {
+            let arguments = call.raw_arguments.clone().unwrap_or_else(|| "an object".into());
+            format!("call {} {arguments}{}", call.name, signed(with))
+        }
+    }
+}
+
+/// Arguments that are an object are compared as one.
+fn comparable(word: &str) -> String {
+    let mut parts = word.splitn(3, ' ');
+    if let (Some("call"), Some(name), Some(rest)) = (parts.next(), parts.next(), parts.next()) {
+        let (arguments, signed) = rest.strip_suffix(" signed").map_or((rest, ""), |arguments| (arguments, " signed"));
+        if ToolCallData::from_text("", "", arguments).arguments().is_some() {
+            return format!("call {name} an object{signed}");
+        }
+    }
+    word.to_owned()
+}
+
+proptest! {
+    #[test]
+    fn what_a_provider_wants_back_goes_back_in_its_order_and_to_no_other(heard in pieces_heard()) {
+        let (mut draft, mut told) = (Draft::new(1), Told::new());
+        let expected: Vec<String> = hear(&heard, &mut draft, &mut told).iter().map(|word| comparable(word)).collect();
+        let reply = draft.finish(Wire::Gemini, MODEL);
+        // As it comes back from a database.
+        let stored = serde_json::to_string(&reply.message).unwrap();
+        let message: Message = serde_json::from_str(&stored).unwrap();
+        prop_assert_eq!(&message, &reply.message);
+
+        let is_plain = expected.iter().all(|word| !word.ends_with(" signed") && !word.starts_with("raw"));
+        prop_assert_eq!(message.blocks.is_none(), is_plain);
+        if !is_plain {
+            let sent: Vec<String> = pieces(&message, Wire::Gemini, MODEL).iter().map(in_words).collect();
+            prop_assert_eq!(sent, expected);
+        }
+        for (wire, model) in [(Wire::Anthropic, MODEL), (Wire::Gemini, "another")] {
+            let sent: Vec<String> = pieces(&message, wire, model).iter().map(in_words).collect();
+            prop_assert!(sent.iter().all(|word| !word.ends_with(" signed") && !word.starts_with("raw")), "{:?}", sent);
+            let texts = sent.iter().filter(|word| word.starts_with("text")).count();
+            prop_assert_eq!(texts, usize::from(!message.content.is_empty()));
+            prop_assert_eq!(sent.len() - texts, message.calls().len());
+        }
+    }
+
+    #[test]
+    fn what_is_told_is_what_is_kept_and_every_call_has_an_id_of_its_own(heard in pieces_heard()) {
+        let (mut draft, mut told) = (Draft::new(1), Told::new());
+        hear(&heard, &mut draft, &mut told);
+        let reply = draft.finish(Wire::Anthropic, MODEL);
+        let text: String = told.iter().filter_map(|delta| match delta { Delta::Text(text) => Some(&**text), _ => None }).collect();
+        prop_assert_eq!(&text, &reply.message.content);
+        let mut ids: Vec<&str> = reply.message.calls().iter().map(|call| &*call.id).collect();
+        let begun: Vec<&str> = told.iter().filter_map(|delta| match delta { Delta::ToolCallBegin { id, .. } => Some(&**id), _ => None }).collect();
+        prop_assert_eq!(&begun, &ids);
+        ids.sort_unstable();
+        ids.dedup();
+        prop_assert!(ids.len() == reply.message.calls().len() && !ids.contains(&""));
+        let stop = if ids.is_empty() { Stop::End } else { Stop::ToolCalls };
+        prop_assert_eq!(reply.stop, stop);
+    }
+
+    #[test]
+    fn a_text_that_was_changed_sends_nothing_cut_and_what_is_opaque_first(heard in pieces_heard(), text in "[a-zü€]{0,6}") {
+        let (mut draft, mut told) = (Draft::new(1), Told::new());
+        hear(&heard, &mut draft, &mut told);
+        let mut message = draft.finish(Wire::Gemini, MODEL).message;
+        let before = message.content.clone();
+        message.content = text.clone();
+        let sent: Vec<String> = pieces(&message, Wire::Gemini, MODEL).iter().map(in_words).collect();
+        let texts: String = sent.iter().filter_map(|word| word.strip_prefix("text ")).map(|word| word.trim_end_matches(" signed")).collect();
+        prop_assert_eq!(&texts, &text, "all of the new text");
+        if text.len() != before.len() {
+            let raw = sent.iter().rposition(|word| word.starts_with("raw")).map_or(0, |at| at + 1);
+            prop_assert!(sent[..raw].iter().all(|word| word.starts_with("raw")), "{:?}", sent);
+        }
+    }
+}
+
+#[test]
+fn a_call_is_told_once_it_has_a_name_with_what_came_before() {
+    let (mut draft, mut told) = (Draft::new(3), Told::new());
+    let at = draft.begin_call("", "", &mut told).unwrap();
+    draft.arguments_at(at, "{\"a\":", &mut told);
+    draft.name_at(at, "", &mut told);
+    assert!(told.is_empty(), "no caller hears of a call without a name");
+    draft.name_at(at, "weather", &mut told);
+    draft.name_at(at, "another", &mut told);
+    draft.arguments_at(at, "1}", &mut told);
+    draft.whole_arguments_at(at, "{\"a\":2}", &mut told);
+    let argument = |fragment: &str| Delta::ToolCallArguments { index: 0, fragment: fragment.into() };
+    let begun = Delta::ToolCallBegin { index: 0, id: "call_3_0".into(), name: "weather".into() };
+    assert_eq!(Vec::from(told), [begun, argument("{\"a\":"), argument("1}")]);
+    let reply = draft.finish(Wire::OpenAiChat, MODEL);
+    let [call] = reply.message.calls() else { panic!() };
+    assert_eq!((&*call.name, &call.input), ("weather", &json!({"a": 1})));
+}
+
+#[test]
+fn arguments_that_come_whole_count_where_no_piece_came() {
+    let (mut draft, mut told) = (Draft::new(1), Told::new());
+    let at = draft.begin_call("x", "f", &mut told).unwrap();
+    draft.whole_arguments_at(at, "{\"a\":2}", &mut told);
+    draft.whole_arguments_at(at, "{\"a\":3}", &mut told);
+    assert_eq!(draft.finish(Wire::OpenAiChat, MODEL).message.calls()[0].input, json!({"a": 2}));
+}
+
+#[test]
+fn a_reason_that_does_not_fit_the_calls_is_put_right_and_every_other_one_stays() {
+    for (stop, with_call, without) in [
+        (None, Stop::ToolCalls, Stop::End),
+        (Some(Stop::End), Stop::ToolCalls, Stop::End),
+        (Some(Stop::ToolCalls), Stop::ToolCalls, Stop::End),
+        (Some(Stop::Length), Stop::Length, Stop::Length),
+        (Some(Stop::Refusal), Stop::Refusal, Stop::Refusal),
+        (Some(Stop::Other("x".into())), Stop::Other("x".into()), Stop::Other("x".into())),
+    ] {
+        for (has_call, expected) in [(true, with_call), (false, without)] {
+            let mut draft = Draft { stop: stop.clone(), ..Draft::new(1) };
+            if has_call {
+                draft.begin_call("x", "f", &mut Told::new()).unwrap();
+            }
+            assert_eq!(draft.finish(Wire::OpenAiChat, MODEL).stop, expected, "{stop:?} {has_call}");
+        }
+    }
+}
+
+#[test]
+fn texts_in_a_row_are_one_piece_and_one_with_a_signature_is_its_own() {
+    let (mut draft, mut told) = (Draft::new(1), Told::new());
+    draft.text("", &mut told).unwrap();
+    assert!(draft.is_empty());
+    draft.text("a", &mut told).unwrap();
+    draft.text("b", &mut told).unwrap();
+    let signed = draft.begin_text().unwrap();
+    draft.text_at(signed, "c", &mut told);
+    *draft.with_at(signed).unwrap() = signature();
+    draft.text("d", &mut told).unwrap();
+    draft.raw(Value::Null).unwrap();
+    let message = draft.finish(Wire::Gemini, MODEL).message;
+    let lengths: Vec<usize> = (message.blocks.unwrap().blocks.iter())
+        .map(|block| if let Block::Text { bytes, .. } = block { *bytes } else { 99 })
+        .collect();
+    assert_eq!((&*message.content, lengths), ("abcd", vec![2, 1, 1]));
+}
+
+#[test]
+fn an_answer_has_so_many_pieces_and_no_more_of_any_kind() {
+    let (mut draft, mut told) = (Draft::new(1), Told::new());
+    for _ in 0..MOST_PIECES {
+        draft.begin_text().unwrap();
+    }
+    let too_many = |result: Result<At, ModelErrorKind>| {
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            "the answer is no answer of a model: it has more than 2048 pieces; is the base URL right?"
+        );
+    };
+    too_many(draft.begin_text());
+    too_many(draft.raw(json!({})));
+    too_many(draft.begin_call("x", "f", &mut told));
+    assert!(told.is_empty());
+}

@@ -1,0 +1,59 @@
+use std::time::Duration;
+
+use super::*;
+
+/// One error of each kind, with its code, and whether there is a hint.
+fn all() -> Vec<(AuthError, &'static str, bool)> {
+    let why = || "w".to_owned();
+    vec![
+        (AuthError::Discovery { why: why() }, "SIGN_IN_UNKNOWN", true),
+        (AuthError::NoPkce, "SIGN_IN_WITHOUT_PKCE", true),
+        (AuthError::Unsafe { what: "token endpoint", why: why() }, "SIGN_IN_UNSAFE_URL", true),
+        (AuthError::NotBound, "SIGN_IN_NEEDS_DPOP", false),
+        (AuthError::NoClient { why: why() }, "SIGN_IN_NO_CLIENT", true),
+        (AuthError::Refused { error: "access_denied".into(), description: why() }, "SIGN_IN_REFUSED", false),
+        (AuthError::Callback { why: why() }, "SIGN_IN_BAD_CALLBACK", true),
+        (AuthError::WrongIssuer { expected: "a".into(), received: "b".into() }, "SIGN_IN_WRONG_ISSUER", true),
+        (AuthError::NoToken { why: why() }, "SIGN_IN_NO_TOKEN", false),
+        (AuthError::Ended, "SIGN_IN_ENDED", true),
+        (AuthError::Unavailable { why: why() }, "SIGN_IN_UNAVAILABLE", true),
+        (BrowserError::GivenUp.into(), "SIGN_IN_GIVEN_UP", false),
+        (BrowserError::Port { port: 7, why: why() }.into(), "SIGN_IN_NO_PORT", false),
+        (BrowserError::TimedOut { after: Duration::from_secs(300) }.into(), "SIGN_IN_TIMED_OUT", false),
+        (StoreError::new("w").into(), "TOKEN_STORE", false),
+        (AuthError::Config { why: why() }, "UNRESOLVED_VALUE", false),
+    ]
+}
+
+#[test]
+fn every_error_has_a_code_of_its_own_and_a_next_step_or_says_it_itself() {
+    let mut codes = std::collections::HashSet::new();
+    for (error, code, has_hint) in all() {
+        assert_eq!((error.code(), error.hint().is_some()), (code, has_hint), "{error}");
+        assert!(codes.insert(code), "{code} is two errors");
+        assert!(!error.to_string().contains('\n') && !error.to_string().is_empty());
+    }
+}
+
+#[test]
+fn what_a_server_says_of_a_refusal_is_told_and_silence_is_not() {
+    let refused =
+        |description: &str| AuthError::Refused { error: "access_denied".into(), description: description.into() };
+    assert_eq!(refused("").to_string(), "the authorization server refused: access_denied");
+    assert_eq!(refused("no").to_string(), "the authorization server refused: access_denied, no");
+    let late = AuthError::from(BrowserError::TimedOut { after: Duration::from_secs(300) });
+    assert_eq!(late.to_string(), "the browser did not come back within 5 minutes");
+}
+
+#[test]
+fn foreign_text_in_an_error_is_one_short_safe_line_without_what_was_sent() {
+    assert_eq!(quote("  a\u{1b}[31m\r\nb "), "a\\u{1b}[31m\\r\\nb");
+    assert!(quote(&"x".repeat(10_000)).len() < QUOTE_BYTES + 10);
+    let secrets = ["sec-ret", "assertion.with.dots", "abc"];
+    let said = "bad sec-ret and sec-ret, assertion.with.dots; abc";
+    // What is shorter than four letters is in too many words.
+    assert_eq!(quote_without(said, &secrets), "bad *** and ***, ***; abc");
+    // It is hidden before the text is cut, or its beginning would be left.
+    let long = format!("{}sec-ret", "x".repeat(QUOTE_BYTES - 4));
+    assert!(!quote_without(&long, &secrets).contains("sec"), "{}", quote_without(&long, &secrets));
+}

@@ -1,0 +1,79 @@
+use http::HeaderValue;
+use url::Url;
+
+use super::*;
+use crate::credentials::{Client, Tokens};
+
+fn slot() -> Slot {
+    Slot::new(TokenKey::of(&Url::parse("https://h/mcp").unwrap()))
+}
+
+/// Credentials whose token, if there is one, ends in so many seconds.
+fn credentials(ends: Option<u64>, refresh: bool) -> Arc<Credentials> {
+    let metadata = serde_json::json!({ "authorization_endpoint": "https://as/a", "token_endpoint": "https://as/t" });
+    let tokens = ends.map(|ends| Tokens {
+        access: "a".into(),
+        refresh: refresh.then(|| "r".into()),
+        scopes: Vec::new(),
+        received: now(),
+        expires: Some(now() + ends),
+    });
+    Arc::new(Credentials {
+        issuer: "https://as".into(),
+        resource: "https://h/mcp".into(),
+        client: Client { id: "me".into(), secret: None, redirect_uri: String::new(), registered: false },
+        tokens,
+        asked: Vec::new(),
+        key: None,
+        metadata: serde_json::from_value(metadata).unwrap(),
+    })
+}
+
+#[test]
+fn what_is_at_hand_is_neither_unknown_nor_due_to_be_renewed() {
+    let slot = slot();
+    assert!(slot.at_hand().is_none(), "the store was not read yet");
+    slot.knows(None);
+    assert!(slot.at_hand().unwrap().is_none(), "there is none, and the store need not be asked again");
+    for (ends, refresh, is_at_hand) in [(3_600, true, true), (0, true, false), (0, false, false), (3_600, false, true)]
+    {
+        slot.knows(Some(credentials(Some(ends), refresh)));
+        assert_eq!(slot.at_hand().is_some(), is_at_hand, "{ends} {refresh}");
+        assert!(slot.known().is_some(), "known it is in any case");
+    }
+    // A client that is still registered, without tokens, is no sign-in.
+    slot.knows(Some(credentials(None, false)));
+    assert!(slot.known().is_none() && slot.at_hand().unwrap().is_none());
+}
+
+#[test]
+fn a_failure_that_goes_on_is_news_once() {
+    let slot = slot();
+    let went = |failing| slot.renewal_went(failing);
+    let news = [None, Some("A"), Some("A"), Some("B"), None, None, Some("A")].map(went);
+    assert_eq!(news, [false, true, false, true, true, false, true]);
+}
+
+#[test]
+fn the_newest_nonce_counts() {
+    let slot = slot();
+    let nonce = |text: &'static str| Nonce::of(&HeaderValue::from_static(text));
+    assert_eq!(slot.nonce(), None);
+    slot.set_nonce(nonce("a"));
+    slot.set_nonce(nonce("b"));
+    assert_eq!(slot.nonce(), nonce("b"));
+    slot.set_nonce(None);
+    assert_eq!(slot.nonce(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_task_has_the_turn_until_its_last_copy_is_gone() {
+    let slot = slot();
+    let waits = || tokio::time::timeout(std::time::Duration::from_secs(1), slot.turn());
+    let turn = slot.turn().await;
+    let copy = turn.clone();
+    drop(turn);
+    assert!(waits().await.is_err());
+    drop(copy);
+    assert!(waits().await.unwrap().is_some());
+}

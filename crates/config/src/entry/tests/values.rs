@@ -1,0 +1,159 @@
+//! Values that fields cannot have: each costs the entry, names its field, and shows nothing of what is written.
+
+use super::*;
+use crate::rows::{CONTAINER, CONTAINER_LIMITS, ENTRY, Kind, OAUTH, Of, Row, SANDBOX_LIMITS, TOOL_LISTS, Table};
+
+/// Each table with the entry that its fields stand in, and their place.
+fn tables() -> Vec<(&'static Table, Json, &'static [&'static str])> {
+    let contained = json!({ "command": "x", "container": { "image": "x" } });
+    vec![
+        (ENTRY, json!({ "command": "x" }), &[]),
+        (ENTRY, json!({ "url": "https://x" }), &[]),
+        (TOOL_LISTS, json!({ "command": "x" }), &["tools"]),
+        (SANDBOX_LIMITS, json!({ "command": "x" }), &["sandbox", "limits"]),
+        (CONTAINER, contained.clone(), &["container"]),
+        (CONTAINER_LIMITS, contained, &["container", "limits"]),
+        (OAUTH, json!({ "url": "https://x" }), &["oauth"]),
+    ]
+}
+
+/// Each field with an entry that it can stand in.
+fn fields() -> impl Iterator<Item = (&'static Row, Json, &'static [&'static str])> {
+    tables().into_iter().flat_map(|(table, entry, place)| {
+        let of = if entry.get("url").is_some() { Of::Http } else { Of::Stdio };
+        let fits = move |row: &&Row| row.of == Of::Any || row.of == of;
+        table.rows.iter().filter(fits).map(move |row| (row, entry.clone(), place))
+    })
+}
+
+/// `entry` with this field, at its place.
+fn with(entry: &Json, place: &[&str], key: &str, value: Json) -> Json {
+    let mut entry = entry.clone();
+    let mut at = &mut entry;
+    for name in place {
+        if !at[*name].is_object() {
+            at[*name] = json!({});
+        }
+        at = &mut at[*name];
+    }
+    at[key] = value;
+    entry
+}
+
+/// Values of other kinds than this one.
+fn wrong(kind: &Kind) -> Vec<Json> {
+    let text = || json!("canary canary");
+    match kind {
+        Kind::Text => vec![json!(1), json!(true), json!(["canary"]), json!({ "canary": "canary" })],
+        Kind::Flag => vec![json!("canary"), json!(1), json!(0), json!([]), json!({})],
+        Kind::Words(_) => vec![text(), json!(""), json!(1), json!(true), json!(["canary"])],
+        Kind::Whole { least, most } => {
+            let below = least.checked_sub(1).map_or(json!(-1), |below| json!(below));
+            vec![
+                below,
+                json!(most + 1),
+                json!(u64::MAX),
+                json!(-1),
+                json!(*least as f64 + 0.5),
+                text(),
+                json!(true),
+                json!([1]),
+            ]
+        }
+        Kind::Time => vec![
+            json!(0),
+            json!(-1),
+            json!(86_401),
+            json!(1e300),
+            text(),
+            json!(""),
+            json!("1d"),
+            json!(true),
+            json!([1]),
+        ],
+        Kind::Texts => vec![json!(1), json!({ "canary": "x" }), json!([["canary"]]), json!([{}])],
+        Kind::Map => vec![json!(["canary"]), text(), json!(1), json!({ "A": ["canary"] }), json!({ "A": {} })],
+        Kind::Ports => vec![json!([65_536]), json!([-1]), json!(["canary"]), json!(443), json!([1.5])],
+        Kind::Object | Kind::Table(_) => vec![text(), json!(1), json!(["canary"])],
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn a_value_of_another_kind_costs_the_entry_names_the_field_and_is_not_repeated() {
+    let mut tried = 0;
+    for (row, entry, place) in fields() {
+        for value in wrong(&row.kind) {
+            let whole = with(&entry, place, row.key, value.clone());
+            let about = format!("{}/{} = {value}", place.join("/"), row.key);
+            let (decoded, problems) = read(&whole);
+            assert!(matches!(decoded, Decoded::Broken), "{about}: {decoded:?}");
+            let errors: Vec<_> = problems.iter().filter(|problem| problem.is_error()).collect();
+            let names = |problem: &&&Problem| {
+                problem.message.contains(row.key) || problem.field.as_ref().is_some_and(|field| field.contains(row.key))
+            };
+            assert!(errors.iter().any(|problem| names(&problem)), "{about}: {errors:?}");
+            let said: String = problems.iter().map(ToString::to_string).collect();
+            assert!(!said.contains("canary"), "{about}: {said}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 300, "{tried}");
+}
+
+#[test]
+fn a_number_at_its_bounds_is_taken() {
+    let mut tried = 0;
+    for (row, entry, place) in fields() {
+        let Some((least, most)) = row.kind.bounds() else { continue };
+        for number in [least, most] {
+            let whole = with(&entry, place, row.key, json!(number));
+            let (decoded, problems) = read(&whole);
+            let errors: Vec<_> = problems.iter().filter(|problem| problem.is_error()).collect();
+            assert!(matches!(decoded, Decoded::Server(_)) && errors.is_empty(), "{whole}: {errors:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 20, "{tried}");
+}
+
+#[test]
+fn a_time_is_taken_up_to_a_day_in_every_spelling_of_its_name() {
+    for (row, entry, place) in fields().filter(|(row, ..)| matches!(row.kind, Kind::Time)) {
+        for (key, value) in [
+            (row.key.to_owned(), json!("1ms")),
+            (row.key.to_owned(), json!(86_400)),
+            (row.key.to_owned(), json!("24h")),
+            (format!("{}_s", row.key), json!(86_400)),
+            (format!("{}_seconds", row.key), json!(1)),
+            (format!("{}_ms", row.key), json!(86_400_000)),
+            (format!("{}Ms", row.key), json!(1)),
+        ] {
+            let whole = with(&entry, place, &key, value);
+            let (decoded, problems) = read(&whole);
+            assert!(matches!(decoded, Decoded::Server(_)) && problems.is_empty(), "{whole}: {problems:?}");
+        }
+        let late = with(&entry, place, &format!("{}_ms", row.key), json!(86_400_001));
+        assert!(matches!(read(&late).0, Decoded::Broken), "{late}");
+    }
+}
+
+#[test]
+fn null_is_as_if_the_field_were_not_there() {
+    for (row, entry, place) in fields().filter(|(row, ..)| !row.is_required) {
+        // Not the field that makes it an entry of its kind.
+        if entry.get(row.key).is_some() {
+            continue;
+        }
+        let absent = place.split_last().map_or(entry.clone(), |(last, above)| {
+            with(
+                &entry,
+                above,
+                last,
+                entry.pointer(&format!("/{}", place.join("/"))).cloned().unwrap_or_else(|| json!({})),
+            )
+        });
+        let (without, with_null) = (read(&absent), read(&with(&entry, place, row.key, Json::Null)));
+        assert_eq!(format!("{without:?}"), format!("{with_null:?}"), "{}/{}", place.join("/"), row.key);
+    }
+}

@@ -1,0 +1,149 @@
+use std::fs;
+
+use super::*;
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split(' ').map(OsString::from).collect()
+}
+
+fn variables(line: &str, environment: &[(&str, &str)], is_bare: bool) -> Vec<(String, String)> {
+    let all = words(&format!("{line} -- server"));
+    let command = Command::of_words(&all).ok().unwrap();
+    let environment = environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let text = |text: OsString| text.into_string().unwrap();
+    command.variables(environment, is_bare).into_iter().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+#[test]
+fn a_server_without_namespaces_looks_names_up_over_tcp_where_it_has_no_datagrams() {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let one = [("PATH", "/bin")];
+    assert_eq!(variables("connect=443", &one, true), [pair("PATH", "/bin"), pair("RES_OPTIONS", " use-vc")]);
+    // What the server has of its own stays.
+    let own = [("RES_OPTIONS", "ndots:2"), ("PATH", "/bin")];
+    assert_eq!(variables("connect=443", &own, true), [pair("PATH", "/bin"), pair("RES_OPTIONS", "ndots:2 use-vc")]);
+    for (line, is_bare) in [("connect=443", false), ("udp=yes", true), ("connect= bind=", true)] {
+        assert_eq!(variables(line, &one, is_bare), [pair("PATH", "/bin")], "{line} {is_bare}");
+    }
+}
+
+#[test]
+fn a_kernel_that_is_too_old_is_named_with_what_it_lacks() {
+    let (files, ports) = (too_old(false), too_old(true));
+    assert!(files.starts_with("this kernel cannot shut files (Linux 6.2): Landlock ABI 3 is needed"), "{files}");
+    assert!(
+        ports.starts_with("this kernel cannot shut files and ports (Linux 6.7): Landlock ABI 4 is needed"),
+        "{ports}"
+    );
+    let has = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
+    assert!(files.ends_with(&format!("and it has {has}")), "{files}");
+}
+
+#[test]
+fn to_ask_what_landlock_there_is_restricts_this_process_in_nothing() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let _ = support();
+    fs::write(file.path(), "x").unwrap();
+    assert!(std::net::TcpListener::bind("127.0.0.1:0").is_ok());
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    assert!(status.contains("NoNewPrivs:\t0"), "{status}");
+}
+
+#[test]
+fn the_ceiling_of_tasks_grows_with_the_processes_of_a_server_and_is_over_what_runs_already() {
+    let (one, many) = (ceiling_of_tasks(1), ceiling_of_tasks(1001));
+    assert!(one > TASKS_PER_PROCESS, "{one}: this process and its like are counted as well");
+    // What runs meanwhile comes and goes.
+    let grown = many.abs_diff(one);
+    assert!(grown.abs_diff(1000 * TASKS_PER_PROCESS) < 8000, "{one} {many}");
+    assert!(ceiling_of_tasks(u32::MAX) > u64::from(u32::MAX), "no overflow");
+}
+
+/// A folder of settings with files and folders of these modes; a name that ends in `/` is a folder.
+fn settings(entries: &[(&str, u32)]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, _) in entries {
+        match name.strip_suffix('/') {
+            Some(folder) => fs::create_dir_all(root.path().join(folder)).unwrap(),
+            None => fs::write(root.path().join(name), "x").unwrap(),
+        }
+    }
+    for (name, mode) in entries {
+        fs::set_permissions(root.path().join(name), fs::Permissions::from_mode(*mode)).unwrap();
+    }
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    root
+}
+
+/// The parts of `root` that every user may read: whole, and only listed; a trailing `.` is the root itself.
+fn public(root: &Path) -> (Vec<String>, Vec<String>) {
+    let mut public = Public::default();
+    public.look(root, 0);
+    let names = |paths: Vec<PathBuf>| {
+        let name = |path: PathBuf| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        let mut names: Vec<String> = paths.into_iter().map(name).collect();
+        names.sort();
+        names
+    };
+    (names(public.whole), names(public.lists))
+}
+
+#[test]
+fn a_server_of_root_reads_of_the_settings_what_every_user_may_read() {
+    let open = [("hosts", 0o644), ("ssl/", 0o755), ("ssl/ca", 0o444)];
+    assert_eq!(public(settings(&open).path()), (vec![String::new()], Vec::new()), "all of it, as a whole");
+
+    let secret = settings(&[
+        ("hosts", 0o644),
+        ("shadow", 0o640),
+        ("ssl/", 0o755),
+        ("ssl/ca", 0o644),
+        ("ssl/deep/", 0o755),
+        ("ssl/deep/x", 0o644),
+        ("app/", 0o755),
+        ("app/conf", 0o644),
+        ("app/key", 0o600),
+        ("locked/", 0o700),
+        ("locked/open", 0o644),
+        ("passed/", 0o711),
+        ("passed/open", 0o644),
+        ("listed/", 0o744),
+    ]);
+    let (whole, lists) = public(secret.path());
+    assert_eq!(whole, ["app/conf", "hosts", "ssl"]);
+    assert_eq!(lists, ["", "app"]);
+}
+
+#[test]
+fn what_is_too_deep_to_be_searched_is_not_read() {
+    let deep = |depth: usize| {
+        let root = settings(&[]);
+        let folder = root.path().join(vec!["d"; depth].join("/"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("file"), "x").unwrap();
+        root
+    };
+    assert_eq!(public(deep(DEPTH - 1).path()).0, [""]);
+    assert!(public(deep(DEPTH).path()).0.is_empty(), "a part that is not looked at is not open");
+}
+
+#[test]
+fn a_link_among_the_settings_counts_as_what_it_leads_to_and_hides_nothing() {
+    let root = settings(&[("hosts", 0o644), ("secret", 0o600)]);
+    std::os::unix::fs::symlink("secret", root.path().join("link")).unwrap();
+    let (whole, lists) = public(root.path());
+    assert_eq!((whole, lists), (vec!["hosts".to_owned()], vec![String::new()]));
+}
+
+#[test]
+fn the_own_folder_of_a_server_is_for_no_other_user() {
+    let root = tempfile::tempdir().unwrap();
+    let own = root.path().join("homes/server");
+    make(&own).unwrap();
+    make(&own).unwrap();
+    for folder in [own.clone(), own.join("tmp")] {
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "{}", folder.display());
+    }
+    fs::write(root.path().join("file"), "").unwrap();
+    assert!(make(&root.path().join("file")).is_err());
+}

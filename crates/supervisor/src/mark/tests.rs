@@ -1,0 +1,116 @@
+use super::*;
+
+#[test]
+fn a_mark_is_read_from_the_limit_that_carries_it() {
+    let mark = Mark::of(std::process::id()).unwrap();
+    for level in 0..=LEVELS {
+        assert_eq!(Mark::of_limit(mark.limit(level)), Some(mark));
+        assert!(level == 0 || mark.limit(level) > mark.limit(level - 1), "a deeper one is lower");
+    }
+    for limit in [0, 200_000, u64::MAX, u64::MAX - 1, i64::MAX as u64] {
+        assert_eq!(Mark::of_limit(limit), None);
+    }
+}
+
+#[test]
+fn what_is_found_is_killed_also_where_looking_takes_too_long() {
+    let mut left = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let id = table::identity(i32::try_from(left.id()).unwrap()).unwrap();
+    assert_eq!(end_all(|| vec![id], Instant::now()), 1);
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&left.wait().unwrap()), Some(Signal::SIGKILL as i32));
+}
+
+#[test]
+fn a_mark_is_lost_when_its_process_is_gone_or_is_another_one() {
+    let mark = Mark::of(std::process::id()).unwrap();
+    assert!(!mark.is_lost());
+    assert!(Mark(mark.0 ^ 1).is_lost(), "another start time");
+    assert!(Mark(PART << PID_AT).is_lost(), "no such process");
+}
+
+/// A process that only waits.
+fn sleeper() -> (std::process::Child, Identity) {
+    let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let id = table::identity(i32::try_from(child.id()).unwrap()).unwrap();
+    (child, id)
+}
+
+/// The letter for what a process does: `T` once it is stopped.
+fn state(id: Identity) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.pid())).unwrap();
+    stat.rsplit(") ").next().unwrap()[..1].to_owned()
+}
+
+#[test]
+fn all_that_was_left_is_stopped_before_any_of_it_is_killed() {
+    let ((mut one, first), (mut other, second)) = (sleeper(), sleeper());
+    let looks = std::cell::Cell::new(0);
+    let wait_until_stopped = |id: Identity| {
+        let limit = Instant::now() + LIMIT;
+        while state(id) != "T" {
+            assert!(Instant::now() < limit, "{id:?} is not stopped, but {}", state(id));
+            std::thread::yield_now();
+        }
+    };
+    let look = || {
+        looks.set(looks.get() + 1);
+        match looks.get() {
+            1 => vec![first],
+            // It started another before it was stopped.
+            2 => {
+                wait_until_stopped(first);
+                vec![first, second]
+            }
+            3 => {
+                wait_until_stopped(first);
+                wait_until_stopped(second);
+                vec![first, second]
+            }
+            _ => [first, second].into_iter().filter(|id| id.is_alive()).collect(),
+        }
+    };
+    assert_eq!(end_all(look, Instant::now() + Duration::from_secs(60)), 2);
+    for child in [&mut one, &mut other] {
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(Signal::SIGKILL as i32));
+    }
+}
+
+#[test]
+fn where_nothing_was_left_there_is_nothing_to_wait_for() {
+    let looks = std::cell::Cell::new(0);
+    let look = || {
+        looks.set(looks.get() + 1);
+        Vec::new()
+    };
+    assert_eq!(end_all(look, Instant::now() + Duration::from_secs(60)), 0);
+    assert_eq!(looks.get(), 1);
+}
+
+#[test]
+fn what_a_marked_process_starts_is_found_in_whatever_session_it_is_and_the_process_itself_is_not() {
+    mark_this();
+    // A supervisor below this one: the marks are told from each other, because the limit goes down.
+    let above = getrlimit(Resource::Rttime).maximum.unwrap();
+    mark_this();
+    assert!(getrlimit(Resource::Rttime).maximum.unwrap() < above);
+
+    let mark = Mark::of(std::process::id()).unwrap();
+    let mut left = std::process::Command::new("setsid").args(["sleep", "1000"]).spawn().unwrap();
+    let pid = i32::try_from(left.id()).unwrap();
+    assert!(marked_with(mark).iter().any(|id| id.pid() == pid));
+    assert!(marked_with(mark).iter().all(|id| id.pid() != i32::try_from(std::process::id()).unwrap()));
+    assert!(marked_with(Mark(mark.0 ^ 1)).is_empty(), "another supervisor's");
+    left.kill().unwrap();
+    left.wait().unwrap();
+    assert!(marked_with(mark).iter().all(|id| id.pid() != pid));
+}
+
+#[test]
+fn a_supervisor_that_is_below_too_many_others_is_still_marked() {
+    let mark = Mark::of(std::process::id()).unwrap();
+    for _ in 0..=LEVELS + 2 {
+        mark_this();
+        assert_eq!(mark_of(i32::try_from(std::process::id()).unwrap()), Some(mark));
+    }
+}

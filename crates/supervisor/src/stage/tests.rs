@@ -1,0 +1,77 @@
+use super::*;
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect()
+}
+
+#[test]
+fn every_stage_survives_its_word_and_starts_this_program_again() {
+    let both = [false, true];
+    let mut stages = vec![Stage::Begin { supervisor: 7 }, Stage::Bare { supervisor: i32::MAX }];
+    for own_network in both {
+        stages.push(Stage::First { keeper: 8, own_network });
+        stages.extend(both.map(|is_fresh| Stage::Inside(Inside { is_fresh, own_network })));
+    }
+    for stage in stages {
+        let command = stage.command(words("udp=yes -- server --flag"));
+        assert_eq!(command[..2], ["/proc/self/exe", CONFINE].map(OsString::from));
+        assert_eq!(Stage::of_word(&command[2]), Some(stage));
+        assert_eq!(command[3..], words("udp=yes -- server --flag"));
+    }
+}
+
+#[test]
+fn a_word_that_is_no_stage_is_refused() {
+    use std::os::unix::ffi::OsStrExt;
+    for word in ["", "begin", "begin:", "begin:7", "begin:x:0", "begin:99999999999:0", "Begin:7:0", "last:7:0", ":7:0"]
+    {
+        assert_eq!(Stage::of_word(OsStr::new(word)), None, "{word:?}");
+    }
+    assert_eq!(Stage::of_word(OsStr::from_bytes(b"begin:\xff:0")), None);
+}
+
+#[test]
+fn the_command_of_a_confined_server_begins_behind_the_first_bars_and_keeps_its_own() {
+    let all = words("confined=yes read=/x -- /bin/server run -- read=/");
+    let command = Command::of_words(&all).ok().unwrap();
+    assert_eq!(command.program, Path::new("/bin/server"));
+    assert_eq!(command.command, words("/bin/server run -- read=/"));
+    assert_eq!(command.confinement.read, [Path::new("/x")], "what the server is told is no permission");
+    assert_eq!(command.words, all);
+}
+
+#[test]
+fn a_command_that_is_not_understood_is_not_run() {
+    for (line, why) in [
+        ("", "no command"),
+        ("confined=yes", "no command"),
+        ("confined=yes --", "no command"),
+        ("confined=yes raed=/ -- server", "its words are not understood"),
+        ("/bin/server -- x", "its words are not understood"),
+        ("connect=http -- server", "its words are not understood"),
+    ] {
+        match Command::of_words(&words(line)) {
+            Err(Failure::Refused(refused)) => assert_eq!(refused, why, "{line:?}"),
+            _ => panic!("{line:?} is run"),
+        }
+    }
+}
+
+#[test]
+fn a_server_has_an_empty_network_only_when_it_may_use_none_and_asks_names_over_tcp_when_it_has_no_datagrams() {
+    for (line, own_network, by_tcp) in [
+        ("connect= bind=", true, false),
+        ("connect= bind= udp=yes", false, false),
+        ("connect=443 bind=", false, true),
+        ("connect= bind=8080", false, true),
+        ("connect=", false, true),
+        ("bind=", false, true),
+        ("udp=yes", false, false),
+        ("confined=yes", false, true),
+    ] {
+        let all = words(&format!("{line} -- server"));
+        let command = Command::of_words(&all).ok().unwrap();
+        assert_eq!(command.has_own_network(), own_network, "{line}");
+        assert_eq!(command.resolves_by_tcp(), by_tcp, "{line}");
+    }
+}
