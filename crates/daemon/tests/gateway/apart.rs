@@ -80,7 +80,11 @@ async fn the_end_of_a_session_ends_its_calls_and_its_stream_and_leaves_the_other
         one.builder(Method::DELETE, &[]).send().await.unwrap().status()
     };
     let (ended, left) = tokio::join!(one.post(&body, &[]), leave);
-    assert_eq!((left.as_u16(), messages_of(ended).await), (200, Vec::new()), "a call of nobody has no answer");
+    assert_eq!(
+        (left.as_u16(), messages_of(ended).await),
+        (200, Vec::new()),
+        "a call that its client gave up has no answer"
+    );
     until("the server hears of it", || effects.read().cancelled().len() == 1).await;
     assert_eq!(next(&mut stream, &mut String::new()).await, None, "its stream ends");
     for method in [Method::DELETE, Method::GET] {
