@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use bytes::Bytes;
 use toolrack_host::Memory;
 
@@ -74,16 +72,4 @@ async fn tools_that_have_not_changed_are_not_written_again() {
     assert_eq!(sqlx::query_scalar::<_, i64>(writes).fetch_one(&store.pool).await.unwrap(), before);
     store.remember_tools("a", tools("y")).await;
     assert!(sqlx::query_scalar::<_, i64>(writes).fetch_one(&store.pool).await.unwrap() > before);
-}
-
-#[tokio::test]
-async fn a_host_waits_only_a_moment_for_a_database_that_another_process_writes_to() {
-    let (_folder, store) = new_store().await;
-    let other = Store::open(store.path()).await.unwrap();
-    let holding = other.begin_durably("holding").await.unwrap();
-    let started = std::time::Instant::now();
-    store.remember_tools("a", tools("x")).await;
-    assert!(started.elapsed() < QUICK + Duration::from_secs(2), "{:?}", started.elapsed());
-    holding.rollback().await.unwrap();
-    assert_eq!(store.tools("never").await, None, "the store goes on");
 }
