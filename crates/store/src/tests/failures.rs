@@ -124,36 +124,3 @@ async fn a_database_that_may_only_be_read_is_named_by_every_write() {
         assert_eq!(content(&reader).await, before, "{writes:?}");
     }
 }
-
-#[tokio::test]
-async fn a_store_that_was_closed_says_so_and_writes_nothing() {
-    for writes in ALL {
-        let (_folder, store) = filled().await;
-        store.close().await;
-        let error = writes.done(&store).await.unwrap_err();
-        assert!(error.to_string().contains("toolrack.db"), "{writes:?}: {error}");
-    }
-}
-
-#[tokio::test]
-async fn a_write_whose_future_is_dropped_has_happened_or_has_not() {
-    for writes in ALL {
-        for polls in 1..12 {
-            let (_folder, store) = filled().await;
-            let before = content(&store).await;
-            {
-                let mut write = std::pin::pin!(writes.done(&store));
-                for _ in 0..polls {
-                    if futures::poll!(&mut write).is_ready() {
-                        break;
-                    }
-                    tokio::task::yield_now().await;
-                }
-            }
-            // The next one does all of it: nothing half done is in its way.
-            let between = content(&store).await;
-            let again = writes.done(&store).await;
-            assert!(again.is_ok() || between != before, "{writes:?} after {polls}: {again:?}");
-        }
-    }
-}
