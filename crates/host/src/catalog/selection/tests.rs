@@ -86,14 +86,6 @@ proptest! {
     }
 
     #[test]
-    fn a_server_that_may_have_nothing_has_nothing(steps in steps()) {
-        let (catalog, selection) = (all_of_them(), made(&steps));
-        for tool in catalog.tools().filter(|tool| selection.has(tool)) {
-            prop_assert!(selection.may_have(&tool.server));
-        }
-    }
-
-    #[test]
     fn the_part_of_a_selection_within_a_server_is_what_it_has_of_that_server(steps in steps()) {
         let (catalog, selection) = (all_of_them(), made(&steps));
         for server in SERVERS.map(name) {
