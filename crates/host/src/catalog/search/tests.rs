@@ -256,18 +256,6 @@ proptest! {
             prop_assert_eq!(&found(&catalog, &written), &plain, "{}", written);
         }
     }
-
-    #[test]
-    fn the_own_words_of_a_tool_find_it_first_whatever_else_there_is(
-        names in prop::collection::btree_set("[bcdfg][aeiou][klmnp][aeiou][rtvz]", 2..12),
-    ) {
-        let tools: Vec<_> = names.iter().map(|name| tool(&format!("{name}_thing"), "Does a thing.", &[])).collect();
-        let catalog = catalog(1, &[("one", Arc::new(set(&tools)))]);
-        for name in &names {
-            let first = found(&catalog, &format!("{name} thing")).into_iter().next();
-            prop_assert_eq!(first, Some(format!("one/{name}_thing")));
-        }
-    }
 }
 
 /// Words that the tools of the office know, and one that none of them knows.
