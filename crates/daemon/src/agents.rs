@@ -27,6 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use toolrack_host::text;
 use tower::ServiceExt as _;
 
 use crate::{
@@ -347,8 +348,9 @@ fn until_sent(response: Response, in_use: InUse) -> Response {
 
 /// No such agent is configured.
 pub(crate) fn unknown(id: &str) -> ApiError {
-    let id: String = id.chars().take(100).collect();
-    ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_AGENT", format!("no agent is called `{id}`"))
+    let clipped = text::clip(id, 200);
+    let shown = text::for_line(&clipped);
+    ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_AGENT", format!("no agent is called `{shown}`"))
         .hint("`[[agents]]` in toolrack.toml names them, GET /api/v1/agents lists them")
 }
 

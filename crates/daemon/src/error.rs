@@ -215,3 +215,6 @@ fn of_edit(error: &EditError) -> ApiError {
         _ => ApiError::new(status, code, error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,3 +70,6 @@ impl Store {
         Ok(rows.into_iter().map(|(project, name, hash)| Refusal { project: project.into(), name, hash }).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -148,3 +148,6 @@ impl Memory for Store {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests;

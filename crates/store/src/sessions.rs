@@ -30,6 +30,9 @@ const MAX_TITLE: usize = 500;
 const SHOWN_PREFIX: usize = 8;
 const SHORTEST_PREFIX: usize = 4;
 
+/// The most bytes that are repeated of what was typed in place of an id.
+const MAX_TYPED: usize = 200;
+
 /// How many sessions are named when a prefix fits more than one.
 const MAX_NAMED: usize = 5;
 
@@ -252,6 +255,11 @@ fn time(milliseconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(milliseconds).unwrap_or_default()
 }
 
+/// What was typed, safe to print and short enough to: it comes from a path of a request, too.
+fn printed(typed: &str) -> String {
+    text::for_log(&text::clip(typed, MAX_TYPED)).into_owned()
+}
+
 /// The part of a title that is stored.
 fn kept_title(title: &str) -> &str {
     &title[..title.floor_char_boundary(MAX_TITLE)]
@@ -354,7 +362,7 @@ impl Store {
             (Some(another), false) => {
                 found.push(another);
                 let prefixes = found.into_iter().take(MAX_NAMED).map(|session| session.prefix).collect();
-                Err(StoreError::AmbiguousSession { typed: text::for_log(typed).into_owned(), prefixes })
+                Err(StoreError::AmbiguousSession { typed: printed(typed), prefixes })
             }
         }
     }
@@ -415,7 +423,7 @@ impl Store {
     }
 
     fn unknown_session(&self, typed: &str) -> StoreError {
-        StoreError::UnknownSession { typed: text::for_log(typed).into_owned() }
+        StoreError::UnknownSession { typed: printed(typed) }
     }
 }
 

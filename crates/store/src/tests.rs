@@ -1,3 +1,5 @@
+mod failures;
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt,

@@ -123,3 +123,6 @@ pub fn tool_of(said: &[Said], index: usize) -> Option<&str> {
     let before = said[..index].iter().rev();
     before.flat_map(|said| &said.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())
 }
+
+#[cfg(test)]
+mod tests;

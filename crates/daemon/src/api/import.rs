@@ -1,6 +1,8 @@
 //! What other programs have configured.
 
-use axum::{Json, extract::State as Extract};
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State as Extract, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_config::import::{Client, Offer, look};
@@ -89,21 +91,32 @@ pub(super) struct Imported {
     edited: Vec<Edited>,
 }
 
-/// Takes servers of other programs over, exactly as they were shown.
+/// Takes servers of other programs over, exactly as they were shown: all of them, or none.
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
     responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn take(Extract(world): State, Body(taken): Body<Taken>) -> Answer<Imported> {
     let found = found(&world).await?;
-    let mut edited = Vec::new();
+    let mut chosen = BTreeMap::new();
     for Choice { client, name, hash } in &taken.offers {
         let is_meant =
             |offer: &&Offer| offer.client.to_string() == *client && offer.name == *name && offer.hash == *hash;
         let offer = found.offers.iter().find(is_meant);
         let offer =
             offer.ok_or_else(|| ApiError::not_found("there is no such offer any more").server(name.as_str()))?;
-        let change = Change::Add { scope: taken.scope.into(), entry: offer.entry.clone(), replace: false };
-        edited.push(edit(&world, name, change, false).await?);
+        if chosen.insert(name.as_str(), &offer.entry).is_some() {
+            let error = ApiError::new(StatusCode::CONFLICT, "EXISTS", "two of the offers have this name");
+            return Err(error.hint("choose one of them").server(name.as_str()));
+        }
+    }
+    let mut edited = Vec::new();
+    // Nothing is written before all of it could be.
+    for dry_run in [true, false] {
+        edited.clear();
+        for (name, entry) in &chosen {
+            let change = Change::Add { scope: taken.scope.into(), entry: (*entry).clone(), replace: false };
+            edited.push(edit(&world, name, change, dry_run).await?);
+        }
     }
     Ok(Json(Imported { edited }))
 }

@@ -87,7 +87,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
         (Some(method), None, None, None) => Ok(Incoming::Notification { method, params: wire.params }),
         (Some(method), Some(_), None, None) => match id {
             Some(id) => Ok(Incoming::Request { id, method, params: wire.params }),
-            None => invalid(&None, "the id is neither a string nor an integer"),
+            None => invalid(&None, "the id is neither a string nor an integer, or is longer than 1024 bytes"),
         },
         (None, Some(raw), Some(result), None) => Ok(Incoming::Response { id: value(raw), outcome: Ok(result) }),
         (None, Some(raw), None, Some(error)) => Ok(Incoming::Response { id: value(raw), outcome: Err(error) }),

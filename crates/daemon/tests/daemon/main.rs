@@ -7,9 +7,17 @@ mod calls;
 #[cfg(test)]
 mod configured;
 #[cfg(test)]
+mod described;
+#[cfg(test)]
 mod door;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod health;
+#[cfg(test)]
+mod import;
+#[cfg(test)]
+mod kept;
 #[cfg(test)]
 mod needs_proxy;
 #[cfg(test)]
@@ -21,7 +29,11 @@ mod reload;
 #[cfg(test)]
 mod secrets;
 #[cfg(test)]
+mod sign_ins;
+#[cfg(test)]
 mod soak;
+#[cfg(test)]
+mod statuses;
 #[cfg(test)]
 mod trust;
 #[cfg(test)]

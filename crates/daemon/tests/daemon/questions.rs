@@ -1,8 +1,11 @@
-use reqwest::{Method, StatusCode};
-use serde_json::json;
-use toolrack_testkit::SideEffects;
+use std::time::Duration;
 
-use crate::up::{Up, fake};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use toolrack_testkit::{Home, SideEffects};
+
+use crate::up::{Up, fake, servers};
 
 #[tokio::test]
 async fn a_call_that_no_rule_allows_waits_for_an_answer_and_sends_what_was_approved() {
@@ -103,5 +106,137 @@ async fn a_form_of_a_server_is_filled_in_over_the_api() {
     let ((status, outcome), answered) = futures::join!(call, answer);
     assert_eq!((status.as_u16(), answered.as_u16()), (200, 204));
     assert!(outcome["text"].as_str().unwrap().contains("Ada"), "{outcome}");
+    up.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_answers_that_come_at_once_one_counts_and_the_call_runs_once() {
+    let effects = SideEffects::new();
+    let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
+    for round in 1..=5 {
+        let call = up.post("/api/v1/calls", json!({ "tool": "fake/write", "arguments": { "path": "a" } }));
+        let answers = async {
+            let question = up.question().await;
+            let answers = (0..8).map(|_| up.answer(&question, json!({ "answer": "once" })));
+            let statuses = futures::future::join_all(answers).await;
+            statuses.iter().filter(|status| **status == 204).count() * 100
+                + statuses.iter().filter(|status| **status == 404).count()
+        };
+        let ((status, _), taken) = futures::join!(call, answers);
+        assert_eq!((status.as_u16(), taken, effects.read().runs_of("write")), (200, 107, round));
+    }
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_question_that_stays_unanswered_is_a_no_and_a_late_answer_is_told_so() {
+    let effects = SideEffects::new();
+    let home = Home::new();
+    home.write("toolrack/mcp.json", servers(&[("fake", fake(&["--log", effects.path_str()]))]));
+    let up = Up::patient(home, Duration::from_millis(300)).await;
+    let mut events = up.events(None).await;
+    let (status, error) = up.post("/api/v1/calls", json!({ "tool": "fake/write" })).await;
+    assert_eq!((status.as_u16(), &error["error"]["code"]), (403, &json!("DENIED")), "{error}");
+    assert!(error["error"]["message"].as_str().unwrap().contains("no person answered in time"), "{error}");
+    let (_, opened) = events.wait("question_opened").await;
+    let question = &opened["question"];
+    assert!(question["asked_at"].as_str() < question["expires_at"].as_str(), "{question}");
+    assert_eq!(events.wait("question_closed").await.1["id"], question["id"]);
+    assert_eq!(up.answer(question, json!({ "answer": "once" })).await, 404);
+    assert_eq!(up.get("/api/v1/approvals").await["approvals"], json!([]));
+    let (_, outcome) = up.call("fake/elicit", json!({ "mode": "form" })).await;
+    assert!(outcome["text"].as_str().unwrap().contains("cancel"), "a form without an answer is cancelled: {outcome}");
+    assert_eq!(effects.read().runs_of("write"), 0);
+    up.down().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_goes_away_takes_its_question_along_and_an_answer_starts_nothing() {
+    let effects = SideEffects::new();
+    let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
+    let mut events = up.events(None).await;
+    let mut waiting = JoinSet::new();
+    waiting.spawn(up.request(Method::POST, "/api/v1/calls").json(&json!({ "tool": "fake/write" })).send());
+    let question = up.question().await;
+    waiting.abort_all();
+    assert_eq!(events.wait("question_closed").await.1["id"], question["id"]);
+    assert_eq!(up.answer(&question, json!({ "answer": "always_server" })).await, 404);
+    assert_eq!((up.get("/api/v1/answers").await["answers"].clone(), effects.read().runs_of("write")), (json!([]), 0));
+    up.down().await;
+}
+
+#[tokio::test]
+async fn every_word_answers_the_questions_that_it_is_for_and_no_others() {
+    let up = Up::with(&[("fake", fake(&[]))]).await;
+    let unfit = async |question: &Value, words: &[&str], status: u16| {
+        for word in words {
+            assert_eq!(up.answer(question, json!({ "answer": word })).await, status, "{word} to {question}");
+        }
+    };
+    // To an approval.
+    let call = up.post("/api/v1/calls", json!({ "tool": "fake/write" }));
+    let answer = async {
+        let question = up.question().await;
+        unfit(&question, &["accept", "decline", "cancel"], 422).await;
+        unfit(&question, &["yes", "Once", "ONCE", "", "always"], 400).await;
+        up.answer(&question, json!({ "answer": "deny" })).await
+    };
+    let ((status, _), answered) = futures::join!(call, answer);
+    assert_eq!((status.as_u16(), answered.as_u16()), (403, 204));
+    // To a form and to a page.
+    for (mode, kind) in [("form", "form"), ("url", "url")] {
+        for (word, said) in [("accept", "accept"), ("decline", "decline"), ("cancel", "cancel")] {
+            let call = up.call("fake/elicit", json!({ "mode": mode }));
+            let answer = async {
+                let question = up.question().await;
+                assert_eq!(question["kind"], kind, "{question}");
+                unfit(&question, &["once", "session", "always_tool", "always_server", "deny"], 422).await;
+                up.answer(&question, json!({ "answer": word, "content": { "name": "Ada" } })).await
+            };
+            let ((status, outcome), answered) = futures::join!(call, answer);
+            assert_eq!((status.as_u16(), answered.as_u16()), (200, 204), "{mode} {word}");
+            let text = outcome["text"].as_str().unwrap();
+            assert!(text.contains(said), "{mode} {word}: {outcome}");
+            // Only a form that was accepted brings what was typed.
+            assert_eq!(text.contains("Ada"), (mode, word) == ("form", "accept"), "{mode} {word}: {outcome}");
+        }
+    }
+    up.down().await;
+}
+
+#[tokio::test]
+async fn questions_are_listed_from_the_oldest_and_answered_in_any_order() {
+    let effects = SideEffects::new();
+    let up = Up::with(&[("fake", fake(&["--log", effects.path_str()]))]).await;
+    let call = async |path: &str| {
+        let call = json!({ "tool": "fake/write", "arguments": { "path": path }, "id": path });
+        up.post("/api/v1/calls", call).await.0.as_u16()
+    };
+    let waiting = async |number: usize| {
+        up.eventually(&format!("{number} wait"), async || {
+            let open = up.get("/api/v1/approvals").await["approvals"].as_array().unwrap().clone();
+            (open.len() == number).then_some(open)
+        })
+        .await
+    };
+    let first = call("a");
+    let then = async {
+        waiting(1).await;
+        let second = call("b");
+        let rest = async {
+            let open = waiting(2).await;
+            let asked: Vec<_> = open.iter().map(|question| &question["arguments"]["path"]).collect();
+            assert_eq!(asked, [&json!("a"), &json!("b")]);
+            let by: Vec<_> = open.iter().map(|question| &question["caller"]["request"]).collect();
+            assert_eq!(by, [&json!("a"), &json!("b")], "each says whose call it is about");
+            assert_eq!(up.get("/api/v1/overview").await["approvals"], 2);
+            assert_eq!(up.answer(&open[1], json!({ "answer": "once" })).await, 204);
+            assert_eq!(waiting(1).await[0]["id"], open[0]["id"]);
+            assert_eq!(up.answer(&open[0], json!({ "answer": "deny" })).await, 204);
+        };
+        futures::join!(second, rest).0
+    };
+    assert_eq!(futures::join!(first, then), (403, 200));
+    assert_eq!(effects.read().runs_of("write"), 1);
     up.down().await;
 }

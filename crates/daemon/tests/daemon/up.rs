@@ -13,7 +13,9 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Unset};
-use toolrack_daemon::{AgentParts, ChosenModel, Daemon, NoModel, NoSignIn, Options, Parts, Questions, Token};
+use toolrack_daemon::{
+    AgentParts, ChosenModel, Daemon, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token,
+};
 use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
 use toolrack_testkit::{Home, fake_server_path};
@@ -25,6 +27,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 pub(crate) struct Up {
     pub(crate) home: Home,
     pub(crate) host: Host,
+    pub(crate) store: Store,
     pub(crate) url: String,
     pub(crate) client: Client,
     end: CancellationToken,
@@ -45,13 +48,21 @@ pub(crate) struct Ways {
     pub(crate) hosts: Vec<String>,
     /// Done before each world is applied.
     pub(crate) before_applying: Arc<dyn Fn() + Send + Sync>,
+    /// Whether the daemon has its database.
+    pub(crate) has_store: bool,
+    /// Signs in to servers.
+    pub(crate) sign_ins: Arc<SignIn>,
 }
+
+/// Signs in to a server, with what connects it to the page.
+pub(crate) type SignIn = dyn Fn(SignInPage) -> futures::future::BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync;
 
 impl Default for Ways {
     fn default() -> Self {
         let (connections, grace) = ((1_000, 500, LONG), Duration::from_secs(5));
         let (hosts, before_applying) = (Vec::new(), Arc::new(|| {}));
-        Self { patience: LONG, agent_idle: LONG, grace, connections, hosts, before_applying }
+        let sign_ins = Arc::new(|_| Box::pin(async { Err(no_sign_in()) }) as futures::future::BoxFuture<'static, _>);
+        Self { patience: LONG, agent_idle: LONG, grace, connections, hosts, before_applying, has_store: true, sign_ins }
     }
 }
 
@@ -110,12 +121,13 @@ impl Up {
 
     /// One that listens, and applies what is configured meanwhile.
     pub(crate) async fn begun(home: Home, ways: Ways) -> Self {
-        let Ways { patience, agent_idle, grace, connections, hosts, before_applying } = ways;
+        let Ways { patience, agent_idle, grace, connections, hosts, before_applying, has_store, sign_ins } = ways;
         let (connections, unauthenticated, head_timeout) = connections;
         let key = ("ANTHROPIC_API_KEY", PathBuf::from("sk-of-the-test"));
         let environment = Environment::new([("TOOLRACK_HOME", home.toolrack_home()), ("HOME", home.home()), key]);
         let places = Places::from_env(&environment).unwrap();
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
+        let kept = store.clone();
         let secrets = Interpolate::new(environment.clone(), Unset::Error).with_own_folders(places.own_folders());
         let secrets = Arc::new(secrets);
         let request = Request::new(places, home.work());
@@ -133,11 +145,11 @@ impl Up {
                 host,
                 request: Request { agent, ..request.clone() },
                 environment: environment.clone(),
-                store: Some(store.clone()),
+                store: has_store.then(|| store.clone()),
                 secrets: Arc::clone(&secrets),
                 questions,
                 models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
-                sign_ins: Box::new(|_, _, _| Box::pin(async { Err(no_sign_in()) })),
+                sign_ins: sign_ins_of(&sign_ins),
                 before_applying: Box::new({
                     let before_applying = Arc::clone(&before_applying);
                     move |_| before_applying()
@@ -162,7 +174,7 @@ impl Up {
         let mut running = JoinSet::new();
         running.spawn(daemon.run(end.clone().cancelled_owned()));
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
-        Self { home, host, url, client, end, running }
+        Self { home, host, store: kept, url, client, end, running }
     }
 
     /// A request with the token.
@@ -334,7 +346,12 @@ pub(crate) fn project(home: &Home, entries: &[(&str, Value)]) {
     home.write(Path::new("work/.mcp.json"), servers(entries));
 }
 
+fn sign_ins_of(signs_in: &Arc<SignIn>) -> SignIns {
+    let signs_in = Arc::clone(signs_in);
+    Box::new(move |_, _, page| signs_in(page))
+}
+
 /// Fails every sign-in.
-fn no_sign_in() -> NoSignIn {
-    NoSignIn { code: "SIGN_IN_UNKNOWN", message: "nobody knows how".to_owned(), hint: None }
+pub(crate) fn no_sign_in() -> NoSignIn {
+    NoSignIn { code: "SIGN_IN_UNKNOWN", message: "this daemon does not know how".to_owned(), hint: None }
 }

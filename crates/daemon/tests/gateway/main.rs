@@ -1,9 +1,12 @@
 //! The gateway as its clients see it: through Toolrack's own host in both eras, and byte by byte.
 #![cfg(test)]
 
+mod apart;
+mod ids;
 mod needs_node;
 mod needs_python;
 mod offers;
+mod pages;
 mod questions;
 mod relayed;
 mod rounds;

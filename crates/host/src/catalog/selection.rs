@@ -98,3 +98,6 @@ impl Selection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

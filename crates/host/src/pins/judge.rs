@@ -140,43 +140,4 @@ fn likeness(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use super::*;
-    use crate::catalog::{ToolSet, tests as made};
-
-    fn pinned(set: &ToolSet) -> BTreeMap<String, Pin> {
-        let pin = |tool: &Tool| {
-            let text = canonical(tool);
-            let definition = Definition { hash: DefinitionHash::of(&text), text };
-            (tool.name.clone(), Pin { definition, renamed_to: None })
-        };
-        set.all().map(|listed| pin(&listed.tool)).collect()
-    }
-
-    /// Each compared with all, this takes a minute.
-    #[test]
-    fn thousands_of_new_tools_are_held_against_thousands_that_have_gone() {
-        const TOOLS: usize = 30_000;
-        let tools: Vec<_> = (0..TOOLS).map(|n| made::tool(&format!("old{n}"), &format!("{n:08}"), &[])).collect();
-        let before = pinned(&made::set(&tools));
-        let mut gone = Gone::new(&[], &[], &before, TOOLS);
-        let others: Vec<_> =
-            (0..TOOLS).map(|n| Says::of(&format!("{{\"description\":\"{:08}\"}}", n + TOOLS))).collect();
-        let begun = Instant::now();
-        assert!(others.iter().all(|says| gone.same(&says.body).is_none()));
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    }
-
-    #[test]
-    fn a_tool_that_has_gone_becomes_one_other_only() {
-        let before = pinned(&made::set(&[made::tool("a", "the same", &[]), made::tool("b", "the same", &[])]));
-        let now = ["x", "y", "z"].map(|name| made::tool(name, "the same", &[]));
-        let judged = made::set(&now).held_against(&before);
-        let was: Vec<_> = judged.strange.iter().map(|strange| (strange.tool.as_str(), strange.cause.clone())).collect();
-        let renamed = |was: &str| Cause::Renamed { was: was.to_owned() };
-        assert_eq!(was, [("x", renamed("a")), ("y", renamed("b"))]);
-        assert_eq!(judged.new.len(), 1);
-    }
-}
+mod tests;

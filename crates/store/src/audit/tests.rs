@@ -1,3 +1,5 @@
+mod queries;
+
 use std::{
     fs,
     path::Path,

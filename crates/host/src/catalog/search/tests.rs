@@ -219,4 +219,48 @@ proptest! {
             prop_assert_eq!(found(&catalog, word), ["s/t"]);
         }
     }
+
+    #[test]
+    fn a_smaller_limit_gives_the_beginning_of_what_a_larger_one_gives(query in queries(), limit in 0_usize..8) {
+        let catalog = office();
+        let all = catalog.search(&query, 100, &Selection::all());
+        let some = catalog.search(&query, limit, &Selection::all());
+        prop_assert_eq!(some.len(), limit.min(all.len()));
+        for (one, other) in some.iter().zip(&all) {
+            prop_assert_eq!((one.tool.selector(), one.score), (other.tool.selector(), other.score));
+        }
+    }
+
+    #[test]
+    fn a_search_within_some_servers_begins_with_what_a_search_of_all_finds_of_them(query in queries()) {
+        let catalog = office();
+        for server in ["files", "tracker"] {
+            let only = Selection::all().of_servers([ServerName::new(server).unwrap()]);
+            let within = catalog.search(&query, 100, &only);
+            let all = catalog.search(&query, 100, &Selection::all());
+            let of_it: Vec<_> = all.iter().filter(|hit| hit.tool.server.as_str() == server).collect();
+            prop_assert!(within.len() >= of_it.len(), "{}", query);
+            for (one, other) in of_it.into_iter().zip(&within) {
+                prop_assert_eq!((one.tool.selector(), one.score), (other.tool.selector(), other.score));
+            }
+        }
+    }
+
+    #[test]
+    fn the_case_of_a_query_and_what_stands_between_its_words_are_of_no_account(
+        words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 1..4),
+    ) {
+        let catalog = office();
+        let plain = found(&catalog, &words.join(" "));
+        for written in [words.join(" ").to_uppercase(), words.join(", "), words.join("  "), words.join("/"), words.join("_")] {
+            prop_assert_eq!(&found(&catalog, &written), &plain, "{}", written);
+        }
+    }
+}
+
+/// Words that the tools of the office know, and one that none of them knows.
+const WORDS: &[&str] = &["read", "text", "file", "issue", "comment", "directory", "assignee", "write", "zebra"];
+
+fn queries() -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..4).prop_map(|words| words.join(" "))
 }

@@ -1,0 +1,76 @@
+use std::{io, path::PathBuf};
+
+use axum::body::to_bytes;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn of(error: impl Into<ApiError>) -> (u16, String) {
+    let error = error.into();
+    (error.status().as_u16(), error.error.code)
+}
+
+#[test]
+fn each_failure_of_the_database_has_a_status_and_a_word_of_its_own() {
+    let path = || PathBuf::from("/data/toolrack.db");
+    let typed = || "abcd".to_owned();
+    for (error, status, code) in [
+        (StoreError::UnknownSession { typed: typed() }, 404, "UNKNOWN_SESSION"),
+        (StoreError::AmbiguousSession { typed: typed(), prefixes: vec![] }, 409, "AMBIGUOUS_SESSION"),
+        (StoreError::Full { path: path() }, 507, "DISK_FULL"),
+        (StoreError::Locked { path: path() }, 409, "DATABASE_BUSY"),
+        (StoreError::ReadOnly { path: path() }, 500, "INTERNAL"),
+        (StoreError::Corrupt { path: path() }, 500, "INTERNAL"),
+        (StoreError::Newer { path: path(), found: 9, known: 8 }, 500, "INTERNAL"),
+    ] {
+        let said = error.to_string();
+        let shown = ApiError::from(error);
+        assert_eq!(shown.error.message, said, "what is wrong, and what to do, is told whatever the status");
+        assert_eq!((shown.status().as_u16(), &*shown.error.code), (status, code), "{said}");
+    }
+}
+
+#[test]
+fn an_edit_that_was_not_made_tells_a_file_that_cannot_be_written_from_one_that_says_something_else() {
+    let path = || PathBuf::from("/home/mcp.json");
+    let full = EditError::Io { doing: "write", path: path(), source: io::Error::from(io::ErrorKind::StorageFull) };
+    assert_eq!(of(EditFailed::Edit(full)), (507, "NOT_WRITTEN".to_owned()));
+    assert_eq!(of(EditFailed::Edit(EditError::Busy { path: path() })), (409, "BUSY".to_owned()));
+    assert_eq!(of(EditFailed::Unknown), (404, "UNKNOWN_SERVER".to_owned()));
+    assert_eq!(of(EditFailed::Store(StoreError::Full { path: path() })), (507, "DISK_FULL".to_owned()));
+    for (no_place, hint) in
+        [(NoPlace::CommandLine, "by hand"), (NoPlace::BuiltIn, "disabled"), (NoPlace::Several(vec![]), "--scope")]
+    {
+        let error = ApiError::from(EditFailed::NoPlace(no_place));
+        assert_eq!((error.status().as_u16(), &*error.error.code), (409, "NOT_EDITABLE"));
+        assert!(error.error.hint.is_some_and(|told| told.contains(hint)), "{hint}");
+    }
+}
+
+#[test]
+fn what_does_not_begin_says_whether_waiting_or_another_id_helps() {
+    assert_eq!(of(NotBegun::NameInUse), (409, "ID_IN_USE".to_owned()));
+    assert_eq!(of(NotBegun::TooMany(7)), (429, "TOO_MANY".to_owned()));
+    assert!(ApiError::from(NotBegun::TooMany(7)).error.message.starts_with("7 others"));
+    assert_eq!(of(NotReloaded::Ending), (503, "ENDING".to_owned()));
+    assert_eq!(of(NotReloaded::Rejected(vec![])), (409, "CONFIG_REJECTED".to_owned()));
+}
+
+#[tokio::test]
+async fn an_error_is_json_with_the_members_that_it_has_and_no_others() {
+    for (error, expected) in [
+        (ApiError::not_found("gone"), json!({ "code": "NOT_FOUND", "message": "gone" })),
+        (
+            ApiError::not_found("gone").hint("look").server("fs"),
+            json!({ "code": "NOT_FOUND", "message": "gone", "hint": "look", "server": "fs" }),
+        ),
+    ] {
+        let response = error.into_response();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["content-type"]),
+            (404, &"application/json".parse().unwrap())
+        );
+        let body = to_bytes(response.into_body(), 1_000).await.unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({ "error": expected }));
+    }
+}

@@ -1,0 +1,90 @@
+//! Servers of other programs, taken over through the daemon.
+
+use serde_json::{Value, json};
+use toolrack_testkit::{Home, SideEffects};
+
+use crate::up::{Up, fake, servers};
+
+const SECRET: &str = "hunter2-hunter2";
+
+/// A home in which Cursor has `entries`.
+fn home(entries: &[(&str, Value)]) -> Home {
+    let home = Home::new();
+    home.write("toolrack/mcp.json", servers(&[("known", fake(&[]))]));
+    home.write("home/.cursor/mcp.json", servers(entries));
+    home
+}
+
+fn choice(offer: &Value) -> Value {
+    json!({ "client": offer["client"], "name": offer["name"], "hash": offer["hash"] })
+}
+
+#[tokio::test]
+async fn a_server_of_another_program_is_taken_over_as_it_was_shown_with_the_secret_that_was_not() {
+    let effects = SideEffects::new();
+    let mut theirs = fake(&["--log", effects.path_str()]);
+    theirs["env"] = json!({ "API_KEY": SECRET });
+    let up = Up::of(home(&[("theirs", theirs), ("known", fake(&[]))])).await;
+    let listed = up.get("/api/v1/import").await;
+    assert!(!listed.to_string().contains(SECRET), "{listed}");
+    let offers = listed["offers"].as_array().unwrap();
+    let told: Vec<_> = offers.iter().map(|offer| (offer["name"].as_str().unwrap(), &offer["known"])).collect();
+    assert_eq!(told, [("theirs", &json!(false)), ("known", &json!(true))]);
+    assert!(offers[0]["path"].as_str().unwrap().ends_with(".cursor/mcp.json"), "{listed}");
+    assert!(effects.read().methods().is_empty(), "it was started by looking");
+
+    let (status, taken) = up.post("/api/v1/import", json!({ "offers": [choice(&offers[0])] })).await;
+    assert_eq!((status.as_u16(), &taken["edited"][0]["name"]), (200, &json!("theirs")), "{taken}");
+    assert!(!taken.to_string().contains(SECRET) && up.file().contains(SECRET), "{taken}");
+    up.until("theirs", "connected").await;
+    assert_eq!(up.get("/api/v1/import").await["offers"][0]["known"], true);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn of_offers_of_which_one_cannot_be_taken_over_none_is() {
+    let up = Up::of(home(&[("one", fake(&[])), ("two", fake(&[]))])).await;
+    let offers = up.get("/api/v1/import").await["offers"].clone();
+    let (one, two) = (choice(&offers[0]), choice(&offers[1]));
+    let before = up.file();
+    for (member, other) in [("hash", "0".repeat(64)), ("client", "gemini".to_owned()), ("name", "three".to_owned())] {
+        let mut stale = two.clone();
+        stale[member] = json!(other);
+        let (status, error) = up.post("/api/v1/import", json!({ "offers": [one, stale] })).await;
+        assert_eq!((status.as_u16(), &error["error"]["code"]), (404, &json!("NOT_FOUND")), "{member}: {error}");
+        assert_eq!(up.file(), before, "{member}");
+    }
+    // The other program's file changes after it was shown.
+    up.home.write("home/.cursor/mcp.json", servers(&[("one", fake(&[])), ("two", fake(&["--tools", "3"]))]));
+    assert_eq!(up.post("/api/v1/import", json!({ "offers": [one, two] })).await.0, 404);
+    assert_eq!(up.file(), before, "another content is another offer");
+    let listed = up.get("/api/v1/import").await["offers"].clone();
+    let known = up.post("/api/v1/servers", json!({ "name": "two", "entry": fake(&[]) }));
+    assert_eq!(known.await.0, 201);
+    let before = up.file();
+    for offers in [json!([one, one]), json!([one, choice(&listed[1])])] {
+        let (status, error) = up.post("/api/v1/import", json!({ "offers": offers })).await;
+        assert_eq!((status.as_u16(), &error["error"]["code"]), (409, &json!("EXISTS")), "{offers}");
+        assert_eq!(up.file(), before, "{offers}");
+    }
+    let (status, none) = up.post("/api/v1/import", json!({ "offers": [] })).await;
+    assert_eq!((status.as_u16(), none), (200, json!({ "edited": [] })));
+    assert_eq!(up.post("/api/v1/import", json!({ "offers": [one] })).await.0, 200);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn what_another_program_has_goes_to_the_file_that_was_chosen() {
+    let up = Up::of(home(&[("theirs", fake(&[]))])).await;
+    up.home.write("work/.git/HEAD", "");
+    let offer = choice(&up.get("/api/v1/import").await["offers"][0]);
+    let taken = async |scope: &str| up.post("/api/v1/import", json!({ "offers": [offer], "scope": scope })).await;
+    assert_eq!(taken("everywhere").await.0, 400);
+    let before = up.file();
+    let (status, edited) = taken("project").await;
+    assert_eq!((status.as_u16(), &edited["edited"][0]["scope"]), (200, &json!("project")), "{edited}");
+    assert!(up.home.read("work/.mcp.json").contains("theirs"));
+    assert_eq!(up.file(), before);
+    up.until("theirs", "connected").await;
+    up.down().await;
+}

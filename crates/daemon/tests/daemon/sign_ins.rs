@@ -1,0 +1,135 @@
+//! Signing in, begun at the daemon and ended in a browser.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, time::timeout};
+use toolrack_daemon::{NoSignIn, SignInPage};
+use toolrack_testkit::Home;
+use url::Url;
+
+use crate::up::{LONG, Up, Ways, no_sign_in, servers};
+
+const PAGE: &str =
+    "https://as.example/authorize?redirect_uri=http%3A%2F%2F127.0.0.1%3A9%2Fcallback&state=s1&client_id=c";
+const BACK: &str = "http://127.0.0.1:9/callback?code=c1&state=s1";
+
+/// A daemon with one server that has to be signed in to. `signs_in` says how.
+async fn up<F>(signs_in: impl Fn(SignInPage) -> F + Send + Sync + 'static) -> Up
+where
+    F: Future<Output = Result<(), NoSignIn>> + Send + 'static,
+{
+    let home = Home::new();
+    home.write("toolrack/mcp.json", servers(&[("web", json!({ "url": "http://127.0.0.1:1/mcp" }))]));
+    let sign_ins = Arc::new(move |page| signs_in(page).boxed());
+    Up::started(home, Ways { sign_ins, ..Ways::default() }).await
+}
+
+async fn begin(up: &Up) -> (StatusCode, Value) {
+    up.post("/api/v1/servers/web/sign-in", json!({})).await
+}
+
+async fn paste(up: &Up, address: &str) -> (u16, Value) {
+    let (status, answer) = up.post("/api/v1/servers/web/sign-in/address", json!({ "address": address })).await;
+    (status.as_u16(), answer["error"]["code"].clone())
+}
+
+async fn until(up: &Up, state: &str) -> Value {
+    up.eventually(&format!("the sign-in is {state}"), async || {
+        let now = up.get("/api/v1/servers/web/sign-in").await;
+        (now["state"] == state).then_some(now)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_address_that_is_pasted_ends_a_sign_in_once_if_it_answers_the_page_that_was_shown() {
+    let (brings, mut brought) = mpsc::unbounded_channel();
+    let up = up(move |SignInPage { shows, pasted }| {
+        let brings = brings.clone();
+        async move {
+            shows.send(Url::parse(PAGE).unwrap()).unwrap();
+            brings.send(pasted.await.map_err(|_| no_sign_in())?).unwrap();
+            Ok(())
+        }
+    })
+    .await;
+    assert_eq!(paste(&up, BACK).await, (404, json!("NOT_FOUND")), "no sign-in has begun");
+    let (status, begun) = begin(&up).await;
+    assert_eq!((status.as_u16(), &begun["state"], &begun["page"]), (202, &json!("waiting"), &json!(PAGE)));
+    assert_eq!(up.get("/api/v1/servers/web/sign-in").await, begun);
+    for other in ["", "c1", "http://127.0.0.1:9/callback?code=c1&state=s2", "https://evil.example/callback?state=s1"] {
+        assert_eq!(paste(&up, other).await, (422, json!("ANOTHER_ADDRESS")), "{other}");
+    }
+    assert_eq!(up.get("/api/v1/servers/web/sign-in").await, begun, "a wrong address ends nothing");
+    assert_eq!(paste(&up, &format!("\n {BACK} ")).await.0, 204);
+    assert_eq!(brought.recv().await.unwrap().as_str(), BACK);
+    let done = until(&up, "done").await;
+    assert_eq!(done["error"], Value::Null);
+    assert_eq!(paste(&up, BACK).await, (404, json!("NOT_FOUND")), "a code is good once");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_sign_in_that_begins_gives_up_the_one_before() {
+    let (ends, mut ended) = mpsc::unbounded_channel();
+    let up = up(move |SignInPage { shows, pasted }| {
+        let ends = ends.clone();
+        async move {
+            let page = format!("{PAGE}&number={}", ends.strong_count());
+            shows.send(Url::parse(&page).unwrap()).unwrap();
+            // Dropped with the future, which tells that this sign-in is given up.
+            let _ended = told_when_dropped(ends);
+            let _pasted = pasted;
+            std::future::pending().await
+        }
+    })
+    .await;
+    let first = begin(&up).await.1;
+    let second = begin(&up).await.1;
+    timeout(LONG, ended.recv()).await.expect("the first one is given up").unwrap();
+    assert_eq!((&first["state"], &second["state"]), (&json!("waiting"), &json!("waiting")));
+    assert_eq!(up.get("/api/v1/servers/web/sign-in").await, second);
+    assert_eq!(paste(&up, BACK).await.0, 204, "the second one waits for an address");
+    up.down().await;
+    timeout(LONG, ended.recv()).await.expect("the end of the daemon gives up the second").unwrap();
+}
+
+/// Says so when it is dropped.
+fn told_when_dropped(ends: mpsc::UnboundedSender<()>) -> impl Drop {
+    struct Ends(mpsc::UnboundedSender<()>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+    Ends(ends)
+}
+
+#[tokio::test]
+async fn a_sign_in_that_fails_after_its_page_was_shown_tells_why_and_what_to_do() {
+    let up = up(|SignInPage { shows, pasted }| async move {
+        shows.send(Url::parse(PAGE).unwrap()).unwrap();
+        let _ = pasted.await;
+        let (message, hint) = ("the server refuses the code".to_owned(), Some("begin anew".to_owned()));
+        Err(NoSignIn { code: "SIGN_IN_REFUSED", message, hint })
+    })
+    .await;
+    assert_eq!(begin(&up).await.1["state"], "waiting");
+    assert_eq!(paste(&up, BACK).await.0, 204);
+    let failed = until(&up, "failed").await;
+    assert_eq!((&failed["error"], &failed["hint"]), (&json!("the server refuses the code"), &json!("begin anew")));
+    assert_eq!(begin(&up).await.1["state"], "waiting", "it can be tried again");
+    up.down().await;
+}
+
+#[tokio::test]
+async fn a_sign_in_that_needs_no_page_is_done_at_once() {
+    let up = up(|SignInPage { .. }| async { Ok(()) }).await;
+    let (status, begun) = begin(&up).await;
+    assert_eq!((status.as_u16(), &begun["page"]), (202, &Value::Null));
+    until(&up, "done").await;
+    up.down().await;
+}
