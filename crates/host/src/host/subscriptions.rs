@@ -181,8 +181,8 @@ mod tests {
     fn a_listener_that_subscribes_twice_at_once_holds_one_subscription_and_loses_no_change() {
         let topics = Arc::<Topics>::default();
         let one = listener(&topics, "x://a");
-        let (again, _) = Interest::new(topics.clone(), "x://a", &one.bell).unwrap();
         topics.updated("x://a");
+        let (again, _) = Interest::new(topics.clone(), "x://a", &one.bell).unwrap();
         one.hold(resource("x://a"), again).unwrap();
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         assert_eq!(one.updated().now_or_never(), None);
