@@ -26,13 +26,16 @@ const MOST_WORDS: usize = 256;
 /// What a client asked to see, as its query says.
 type Wish = Vec<(&'static str, String)>;
 
+/// What leads to a page: the era, and the key before it.
+type PageKey = (Era, Option<String>);
+
 /// The tools of one catalog as one client lists them, page by page.
 #[derive(Debug)]
 struct Pages {
     /// Of the catalog.
     version: u64,
-    /// By era and by the key before the page, each in the first place that was free.
-    rendered: Box<[OnceLock<((Era, Option<String>), Bytes)>]>,
+    /// Each in the first place that was free.
+    rendered: Box<[OnceLock<(PageKey, Bytes)>]>,
 }
 
 impl Pages {
@@ -40,7 +43,7 @@ impl Pages {
         Self { version, rendered: repeat_with(OnceLock::new).take(KEPT_PAGES).collect() }
     }
 
-    fn page(&self, key: (Era, Option<String>), render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
+    fn page(&self, key: PageKey, render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
         for place in &self.rendered {
             let (known, page) = place.get_or_init(|| (key.clone(), render(key.1.as_deref())));
             if *known == key {
@@ -75,12 +78,7 @@ impl View {
 
     /// The page of the catalog of this `version` that `era` and the key `after` lead to. `render` makes it, once:
     /// clients that list at the same moment wait for each other.
-    pub(super) fn page(
-        &self,
-        version: u64,
-        key: (Era, Option<String>),
-        render: impl Fn(Option<&str>) -> Bytes,
-    ) -> Bytes {
+    pub(super) fn page(&self, version: u64, key: PageKey, render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
         let kept = self.pages.load_full();
         if kept.version == version {
             return kept.page(key, render);
