@@ -368,3 +368,24 @@ pub struct KeepError {
     /// What went wrong, in words for a person.
     pub why: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_wants_a_nonce_or_more_scopes_only_where_its_status_and_its_words_say_so() {
+        let challenge =
+            |status, value: &str| Challenge { status, www_authenticate: vec![value.to_owned()], sent: None };
+        for (status, value, nonce, scopes) in [
+            (401, "DPoP error=\"use_dpop_nonce\"", true, false),
+            (403, "DPoP error=\"use_dpop_nonce\"", false, false),
+            (401, "DPoP error=\"invalid_token\"", false, false),
+            (403, "Bearer error=\"insufficient_scope\"", false, true),
+            (401, "Bearer error=\"insufficient_scope\"", false, false),
+        ] {
+            let challenge = challenge(status, value);
+            assert_eq!((challenge.wants_nonce(), challenge.wants_scopes()), (nonce, scopes), "{status} {value}");
+        }
+    }
+}

@@ -65,16 +65,16 @@ fn an_assertion_follows_the_form_that_is_there_and_no_two_are_the_same() {
     let bound = bound(true, false);
     let mut ids = Vec::new();
     for form in ["grant_type=x&code=a%26b", ""] {
-        let dressed = bound.dressed(&post(ENDPOINT, form), None).unwrap();
-        let pairs = pairs(&dressed);
+        let authenticated = bound.authenticated(&post(ENDPOINT, form), None).unwrap();
+        let pairs = pairs(&authenticated);
         let value = |name: &str| pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         assert_eq!(value("code"), (!form.is_empty()).then_some("a&b"));
         assert_eq!(value("client_assertion_type"), Some(STATEMENT));
         let claims = claims(value("client_assertion").unwrap());
         assert_eq!((&claims["sub"], &claims["aud"]), (&json!("me"), &json!("https://as.example")));
         ids.push(claims["jti"].clone());
-        assert!(dressed.headers().get(header::CONTENT_LENGTH).is_none(), "the form has grown");
-        assert!(dressed.headers().get(PROOF).is_none());
+        assert!(authenticated.headers().get(header::CONTENT_LENGTH).is_none(), "the form has grown");
+        assert!(authenticated.headers().get(PROOF).is_none());
     }
     assert_ne!(ids[0], ids[1]);
 }
@@ -86,13 +86,13 @@ fn a_proof_is_of_the_endpoint_with_the_nonce_that_is_wanted() {
     for (nonce, named) in [(None, Value::Null), (Some(&nonce), json!("n1"))] {
         let mut request = post(ENDPOINT, "a=b");
         request.headers_mut().insert(PROOF, http::HeaderValue::from_static("old"));
-        let dressed = bound.dressed(&request, nonce).unwrap();
-        let proofs: Vec<_> = dressed.headers().get_all(PROOF).iter().collect();
+        let authenticated = bound.authenticated(&request, nonce).unwrap();
+        let proofs: Vec<_> = authenticated.headers().get_all(PROOF).iter().collect();
         assert_eq!(proofs.len(), 1);
         let claims = claims(proofs[0].to_str().unwrap());
         assert_eq!((&claims["htm"], &claims["htu"], &claims["nonce"]), (&json!("POST"), &json!(ENDPOINT), &named));
-        assert_eq!(dressed.body(), b"a=b", "without an assertion the form stays");
-        assert!(dressed.headers().contains_key(header::CONTENT_LENGTH));
+        assert_eq!(authenticated.body(), b"a=b", "without an assertion the form stays");
+        assert!(authenticated.headers().contains_key(header::CONTENT_LENGTH));
     }
 }
 
@@ -112,7 +112,7 @@ fn a_server_that_takes_no_algorithm_of_the_key_is_told_before_anything_is_sent()
         let metadata = metadata(json!({ "token_endpoint_auth_signing_alg_values_supported": offered }));
         let statement = Statement::of(&oauth(Some("me"), true), "https://as.example", &metadata).unwrap();
         let bound = Bound { endpoint: ENDPOINT.parse().unwrap(), statement, proof: None };
-        assert_eq!(bound.dressed(&post(ENDPOINT, ""), None).is_ok(), works, "{offered}");
+        assert_eq!(bound.authenticated(&post(ENDPOINT, ""), None).is_ok(), works, "{offered}");
     }
 }
 

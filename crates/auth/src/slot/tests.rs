@@ -61,7 +61,7 @@ fn the_newest_nonce_counts() {
     assert_eq!(slot.nonce(), None);
     slot.set_nonce(nonce("a"));
     slot.set_nonce(nonce("b"));
-    assert_eq!(slot.nonce(), nonce("b"));
+    assert_eq!(slot.nonce(), nonce("b").map(Arc::new));
     slot.set_nonce(None);
     assert_eq!(slot.nonce(), None);
 }

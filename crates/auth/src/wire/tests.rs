@@ -1,3 +1,4 @@
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use super::*;
