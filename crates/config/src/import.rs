@@ -1,6 +1,6 @@
 //! Imports what other programs on this machine have configured, in our own form.
 //!
-//! [`look()`] reads the files of eight programs and offers every server that it finds, ready for
+//! [`look()`] reads the files of nine programs and offers every server that it finds, ready for
 //! [`edit::add`](crate::edit::add). It only reads: it looks no placeholder up, starts nothing, and leaves special files
 //! such as pipes alone.
 //!
@@ -153,6 +153,11 @@ impl Found {
 
     fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Member, private_to: Option<&Path>) {
         let mut report = Report::new(Some(document), &raw.name);
+        if is_of_an_extension(origin.file.client, &raw.node) {
+            let problem = Problem::warning("an extension of Zed's brings this server, and its entry has no command");
+            report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_at);
+            return self.problems.extend(report.into_problems());
+        }
         let Some(Translated { raw, notes }) = translate::entry(origin, raw, &mut report) else {
             return self.problems.extend(report.into_problems());
         };
@@ -218,6 +223,7 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
             [at(&["servers"]), at(&["mcp", "servers"]), at(&["mcp.servers"])].into_iter().flatten().collect()
         }
         Client::Codex => at(&["mcp_servers"]).into_iter().collect(),
+        Client::Zed => at(&["context_servers"]).into_iter().collect(),
         // Version 2 has a level more, which version 1 would take for a server.
         Client::OpenCode => {
             let below = at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
@@ -227,6 +233,12 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
             at(&["mcpServers"]).into_iter().collect()
         }
     }
+}
+
+/// Whether Zed starts the server through an extension, which alone knows the command.
+fn is_of_an_extension(client: Client, entry: &Node) -> bool {
+    let has = |field: &str| entry.get(field).is_some();
+    client == Client::Zed && !has("command") && !has("url") && (has("settings") || entry.text("source").is_some())
 }
 
 fn claude_project<'a>(root: &'a Node, folder: &Path) -> Option<&'a Node> {

@@ -24,6 +24,8 @@ pub enum Client {
     Gemini,
     /// opencode (`~/.config/opencode/opencode.json`).
     OpenCode,
+    /// Zed (`~/.config/zed/settings.json`).
+    Zed,
 }
 
 impl Client {
@@ -37,6 +39,7 @@ impl Client {
         Self::Codex,
         Self::Gemini,
         Self::OpenCode,
+        Self::Zed,
     ];
 
     /// The name of the program on a command line.
@@ -51,6 +54,7 @@ impl Client {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::OpenCode => "opencode",
+            Self::Zed => "zed",
         }
     }
 
@@ -66,6 +70,7 @@ impl Client {
             Self::Codex => "Codex",
             Self::Gemini => "Gemini CLI",
             Self::OpenCode => "opencode",
+            Self::Zed => "Zed",
         }
     }
 

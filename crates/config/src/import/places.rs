@@ -66,6 +66,7 @@ fn project_files(client: Client) -> &'static [&'static str] {
         Client::Codex => &[".codex/config.toml"],
         Client::Gemini => &[".gemini/settings.json"],
         Client::OpenCode => &[".opencode/opencode.jsonc", ".opencode/opencode.json", "opencode.jsonc", "opencode.json"],
+        Client::Zed => &[".zed/settings.json"],
     }
 }
 
@@ -99,6 +100,7 @@ fn user_files(client: Client, environment: &Environment) -> Vec<PathBuf> {
             let usual = config.iter().flat_map(|base| named.map(|name| base.join("opencode").join(name)));
             environment.path("OPENCODE_CONFIG").into_iter().chain(usual).collect()
         }
+        Client::Zed => config.iter().map(|base| base.join("zed/settings.json")).collect(),
     }
 }
 

@@ -10,6 +10,7 @@
 //! - Codex: `RawMcpServerConfig` in openai/codex, codex-rs/config/src/mcp_types.rs
 //! - Gemini CLI: docs/tools/mcp-server.md in google-gemini/gemini-cli
 //! - opencode: opencode.ai/docs/mcp-servers for version 1, opencode.ai/v2/docs/mcp-servers for version 2
+//! - Zed: docs/src/ai/mcp.md and `ContextServerSettingsContent` in zed-industries/zed
 
 use super::Client;
 
@@ -44,6 +45,8 @@ pub(super) enum Meaning {
     BearerVariable,
     /// Nothing, for this reason.
     Nothing(&'static str),
+    /// Nothing, and nothing is lost without it.
+    Needless,
 }
 
 /// The transport of an address when no other field names it.
@@ -58,8 +61,8 @@ pub(super) enum Address {
 }
 
 use Meaning::{
-    BearerVariable, Command, Folder, Inherited, Milliseconds, Nothing, Same, Seconds, Texts, Times, Tools, Type,
-    VariableHeaders,
+    BearerVariable, Command, Folder, Inherited, Milliseconds, Needless, Nothing, Same, Seconds, Texts, Times, Tools,
+    Type, VariableHeaders,
 };
 
 type Table = &'static [(&'static str, Meaning)];
@@ -170,6 +173,16 @@ const OPENCODE: Table = &[
     ("codemode", Nothing("tools are called one by one")),
 ];
 
+const ZED: Table = &[
+    ("url", Meaning::Address(Address::Http)),
+    // That the user wrote the entry, and no extension of Zed's.
+    ("source", Needless),
+    ("settings", Nothing("they are for an extension of Zed's")),
+    ("timeout", Seconds(&["call_timeout"])),
+    ("remote", Nothing("servers run on this machine")),
+    ("oauth", Nothing(SIGN_IN)),
+];
+
 /// What the field `name` of `client` means; `None` for an undocumented one.
 pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
     let own = own(client).iter();
@@ -191,5 +204,6 @@ fn own(client: Client) -> Table {
         Client::Codex => CODEX,
         Client::Gemini => GEMINI,
         Client::OpenCode => OPENCODE,
+        Client::Zed => ZED,
     }
 }

@@ -67,6 +67,10 @@ fn opencode(entry: &Json) -> (Json, Vec<String>) {
     entry_in(Client::OpenCode, ".config/opencode/opencode.json", &json!({ "mcp": { "x": entry } }).to_string())
 }
 
+fn zed(entry: &Json) -> (Json, Vec<String>) {
+    entry_in(Client::Zed, ".config/zed/settings.json", &json!({ "context_servers": { "x": entry } }).to_string())
+}
+
 fn codex(fields: &str) -> (Json, Vec<String>) {
     entry_in(Client::Codex, ".codex/config.toml", &format!("[mcp_servers.x]\n{fields}\n"))
 }
@@ -462,4 +466,41 @@ mod properties {
             }
         }
     }
+}
+
+#[test]
+fn zed_s_servers_are_offered_in_its_old_words_and_its_new_ones() {
+    let ours = json!({ "command": "uv", "args": ["run"], "env": { "K": "v" } });
+    for entry in [
+        json!({ "source": "custom", "command": "uv", "args": ["run"], "env": { "K": "v" } }),
+        json!({ "command": { "path": "uv", "args": ["run"], "env": { "K": "v" } } }),
+        json!({ "command": { "path": "uv", "args": ["run"], "env": { "K": "v" } }, "env": null }),
+    ] {
+        assert_eq!(zed(&entry), (ours.clone(), vec![]), "{entry}");
+    }
+    let (entry, notes) =
+        zed(&json!({ "url": "https://x/mcp", "headers": { "A": "b" }, "timeout": 5, "enabled": false }));
+    assert_eq!(
+        entry,
+        json!({ "url": "https://x/mcp", "headers": { "A": "b" }, "call_timeout": 5, "enabled": false, "type": "http" })
+    );
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(zed(&json!({ "command": "x", "args": [], "remote": true })).1.len(), 1);
+}
+
+#[test]
+fn a_server_of_an_extension_of_zed_is_named_and_not_offered() {
+    let disk = Disk::new();
+    disk.write(
+        ".config/zed/settings.json",
+        "// Zed settings\n{\n  \"context_servers\": {\n    \"a\": { \"settings\": { \"key\": \"canary\" } },\n    \"b\": { \"source\": \"extension\", \"settings\": {} },\n  },\n}\n",
+    );
+    disk.write("code/shop/.zed/settings.json", r#"{ "context_servers": { "c": { "command": "c", "args": [] } } }"#);
+    let found = disk.look(Client::Zed);
+    let offers: Vec<_> = found.offers.iter().map(|offer| (&*offer.name, offer.from_project)).collect();
+    assert_eq!(offers, [("c", true)]);
+    let problems: Vec<_> = found.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].contains("settings.json:4:") && problems[0].contains("extension"), "{problems:?}");
+    assert!(!problems.concat().contains("canary"), "{problems:?}");
 }

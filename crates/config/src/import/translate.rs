@@ -99,6 +99,7 @@ impl Translation<'_> {
             Meaning::VariableHeaders => self.variable_headers(member),
             Meaning::BearerVariable => self.bearer(member),
             Meaning::Nothing(why) => self.left_out(&member.name, why),
+            Meaning::Needless => {}
         }
     }
 
@@ -133,9 +134,13 @@ impl Translation<'_> {
     }
 
     fn command(&mut self, member: &Member) {
-        let Value::List(nodes) = &member.node.value else {
-            let value = self.value(&member.name, &member.node, Bare::Nothing);
-            return self.put("command", member, value);
+        let nodes = match &member.node.value {
+            Value::List(nodes) => nodes,
+            Value::Map(parts) if self.client() == Client::Zed => return self.zed_command(parts),
+            _ => {
+                let value = self.value(&member.name, &member.node, Bare::Nothing);
+                return self.put("command", member, value);
+            }
         };
         let mut values = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
@@ -147,6 +152,17 @@ impl Translation<'_> {
         self.put("command", member, command);
         if !arguments.is_empty() {
             self.put("args", member, Value::List(arguments));
+        }
+    }
+
+    /// The object that Zed had in the place of the program until 2025: `path`, `args` and `env`.
+    fn zed_command(&mut self, parts: &[Member]) {
+        for part in parts.iter().filter(|part| !matches!(part.node.value, Value::Null)) {
+            match part.name.as_str() {
+                "path" => self.command(part),
+                "args" | "env" => self.texts_field(part, &part.name),
+                _ => self.unknown(part),
+            }
         }
     }
 

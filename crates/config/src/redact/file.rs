@@ -106,7 +106,8 @@ fn below(above: Above, name: &str, node: &Node) -> Above {
     let is_map = matches!(node.value, Value::Map(_));
     // Wherever servers are, the fields of an entry are what they are.
     let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
-    let is_container = matches!(&*name, "mcpservers" | "mcp_servers" | "servers" | "mcp" | "mcp.servers");
+    let is_container =
+        matches!(&*name, "mcpservers" | "mcp_servers" | "context_servers" | "servers" | "mcp" | "mcp.servers");
     match above {
         Above::Secret => Above::Secret,
         Above::Rest if is_container => Above::Names,
