@@ -9,6 +9,7 @@
 //! bad entry costs that entry, one bad file that file; both are a [`Problem`].
 
 mod client;
+mod own;
 mod places;
 mod tables;
 mod texts;
@@ -32,7 +33,9 @@ use crate::{
     trust::hash,
 };
 pub use client::Client;
+pub(crate) use own::is_gateway;
 use places::File;
+pub(crate) use places::{files_of_the_project, files_of_the_user};
 use translate::Translated;
 
 /// The largest file that is read: 64 MiB. Claude Code keeps its history beside its servers.
@@ -162,6 +165,8 @@ impl Found {
             return self.problems.extend(report.into_problems());
         };
         match decode(&raw, &mut report) {
+            // Toolrack would be a server of its own.
+            Decoded::Server(_) if is_gateway(&raw.node.to_json()) => {}
             Decoded::Server(spec) => {
                 self.offers.push(Offer {
                     client: origin.file.client,

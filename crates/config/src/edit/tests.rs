@@ -221,7 +221,7 @@ fn nothing_is_written_with_the_permissions_of_a_link() {
     let folder = Folder::new();
     std::os::unix::fs::symlink("nothere", folder.file()).unwrap();
     // As where the link is put there after it was looked for.
-    write::replace(&folder.file(), "{}").unwrap();
+    assert!(write::replace(&folder.file(), None, "{}").unwrap());
     assert_eq!(fs::symlink_metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
