@@ -2,10 +2,7 @@
 
 mod render;
 
-use clap::{
-    Args,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::Args;
 use inquire::{InquireError, MultiSelect};
 use toolrack_config::{
     Loaded, Scope as Layer,
@@ -16,7 +13,7 @@ use toolrack_config::{
 
 use super::edits;
 use crate::{
-    args::{Scope, Write},
+    args::{Scope, Write, programs},
     error::{Exit, Failure},
     suggest,
     verbs::input,
@@ -48,13 +45,6 @@ pub(crate) struct ImportArgs {
 
     #[command(flatten)]
     pub(crate) write: Write,
-}
-
-/// The programs whose configuration can be imported, by their ids.
-fn programs() -> impl TypedValueParser<Value = Client> {
-    // The parser lets only their ids pass.
-    PossibleValuesParser::new(Client::ALL.iter().map(|client| client.id()))
-        .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
 }
 
 /// An offer that was chosen, and the name that it is to have here.
