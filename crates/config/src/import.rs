@@ -11,6 +11,7 @@
 mod client;
 mod own;
 mod places;
+mod seal;
 mod tables;
 mod texts;
 mod translate;
@@ -36,6 +37,7 @@ pub use client::Client;
 pub(crate) use own::is_gateway;
 use places::File;
 pub(crate) use places::{files_of_the_project, files_of_the_user};
+pub use seal::seal;
 use translate::Translated;
 
 /// The largest file that is read: 64 MiB. Claude Code keeps its history beside its servers.
@@ -195,10 +197,19 @@ impl Found {
 #[derive(Debug)]
 struct Origin<'a> {
     file: &'a File,
-    /// The inputs that VS Code asks for: the identifier, and its description.
-    inputs: Vec<(&'a str, &'a str)>,
+    /// What VS Code asks the user for.
+    inputs: Vec<Input<'a>>,
     /// The names that the file switches off, and the setting that says so.
     off: Vec<(&'a str, &'static str)>,
+}
+
+/// Something that VS Code asks the user for.
+#[derive(Debug)]
+struct Input<'a> {
+    id: &'a str,
+    description: &'a str,
+    /// Whether it is typed unseen.
+    is_secret: bool,
 }
 
 /// An object of servers in a file.
@@ -250,11 +261,18 @@ fn claude_project<'a>(root: &'a Node, folder: &Path) -> Option<&'a Node> {
     Some(&root.get("projects")?.node.get(folder.to_str()?)?.node)
 }
 
-fn inputs(root: &Node) -> Vec<(&str, &str)> {
+fn inputs(root: &Node) -> Vec<Input<'_>> {
     let Some(Value::List(inputs)) = root.get("inputs").map(|member| &member.node.value) else {
         return Vec::new();
     };
-    inputs.iter().filter_map(|input| Some((input.text("id")?, input.text("description").unwrap_or_default()))).collect()
+    let read = |input: &'_ Node| -> bool {
+        matches!(input.get("password").map(|member| &member.node.value), Some(Value::Bool(true)))
+    };
+    let inputs = inputs.iter().filter_map(|input| {
+        let description = input.text("description").unwrap_or_default();
+        Some(Input { id: input.text("id")?, description, is_secret: read(input) })
+    });
+    inputs.collect()
 }
 
 /// The servers that a file has and switches off, and the setting that does so.

@@ -318,7 +318,7 @@ fn placeholders_of_others_become_ours() {
 }
 
 #[test]
-fn what_vs_code_asks_becomes_a_variable() {
+fn what_vs_code_asks_becomes_a_variable_or_a_stored_secret() {
     let (entry, notes) = entry_in(
         Client::VsCode,
         "code/shop/.vscode/mcp.json",
@@ -328,9 +328,12 @@ fn what_vs_code_asks_becomes_a_variable() {
             "envFile": "${workspaceFolder}/.env", "sandboxEnabled": true, "dev": { "watch": "*" }, }, },
         }"#,
     );
-    assert_eq!(entry, json!({ "type": "stdio", "command": "npx", "env": { "K": "${PERPLEXITY_KEY}", "L": "${_9}" } }));
+    assert_eq!(
+        entry,
+        json!({ "type": "stdio", "command": "npx", "env": { "K": "${secret:perplexity-key}", "L": "${_9}" } })
+    );
     let all = notes.join("\n");
-    for part in ["`PERPLEXITY_KEY`", "API", "`envFile`", "`sandboxEnabled`", "`dev`"] {
+    for part in ["`toolrack secret set perplexity-key`", "`_9`", "API", "`envFile`", "`sandboxEnabled`", "`dev`"] {
         assert!(all.contains(part), "{part}: {all}");
     }
     assert!(!all.contains('\u{1b}'));
