@@ -1,6 +1,6 @@
 //! Imports what other programs on this machine have configured, in our own form.
 //!
-//! [`look()`] reads the files of nine programs and offers every server that it finds, ready for
+//! [`look()`] reads the files of eleven programs and offers every server that it finds, ready for
 //! [`edit::add`](crate::edit::add). It only reads: it looks no placeholder up, starts nothing, and leaves special files
 //! such as pipes alone.
 //!
@@ -9,6 +9,7 @@
 //! bad entry costs that entry, one bad file that file; both are a [`Problem`].
 
 mod client;
+mod env_file;
 mod own;
 mod places;
 mod seal;
@@ -245,7 +246,7 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
             let below = at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
             below.or_else(|| at(&["mcp"])).into_iter().collect()
         }
-        Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini => {
+        Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini | Client::Qbit | Client::Synapse => {
             at(&["mcpServers"]).into_iter().collect()
         }
     }

@@ -25,6 +25,8 @@ const FILES: &[(&str, &str, &str)] = &[
     ("codex", ".codex/config.toml", "# mine\nmodel = \"m\""),
     ("gemini", ".gemini/settings.json", "\u{feff}{}\n"),
     ("opencode", ".config/opencode/opencode.json", "{ \"$schema\": \"https://opencode.ai/config.json\" }\n"),
+    ("qbit", ".qbit/mcp.json", "{\"mcpServers\":{\"a\":{\"transport\":\"stdio\",\"command\":\"x\"}}}\n"),
+    ("synapse", ".config/synapse/mcp_servers.json", "{\n  \"mcpServers\": {\n  }\n}"),
     ("zed", ".config/zed/settings.json", "// Zed settings\n{\n  \"theme\": \"One\",\n}\n"),
 ];
 
@@ -49,7 +51,7 @@ fn what_is_on_the_machine_is_shown_with_whether_it_is_connected() {
         + vscode  connected as t (this project)  [HOME]/home/.config/Code/User/mcp.json
         + codex   connected as rack              [HOME]/home/.codex/config.toml
         x gemini  its file cannot be read        [HOME]/home/.gemini/settings.json
-        not found here: claude-code, claude-desktop, windsurf, opencode, zed
+        not found here: claude-code, claude-desktop, windsurf, opencode, zed, qbit, synapse
         --- stderr ---
         warning: [HOME]/home/.gemini/settings.json:1:3: this is not JSON: expected string for object property
         `toolrack connect cursor` gives it the tools of all servers
@@ -57,7 +59,7 @@ fn what_is_on_the_machine_is_shown_with_whether_it_is_connected() {
     ");
     let json = rack.run(&["connect", "--json"]).ends_with(0).json();
     let named: Vec<_> = json["clients"].as_array().unwrap().iter().map(|row| row["client"].as_str().unwrap()).collect();
-    assert_eq!(named.len(), 9, "{json}");
+    assert_eq!(named.len(), FILES.len(), "{json}");
     assert_eq!(json["clients"][5]["connected"], json!(["rack"]), "{json}");
 }
 

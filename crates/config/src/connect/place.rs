@@ -67,9 +67,13 @@ pub fn is_installed(client: Client, environment: &Environment, cwd: &Path) -> bo
 fn spot(client: Client) -> Spot {
     let under = |key: &str| Spot::Under(vec![key.to_owned()]);
     match client {
-        Client::ClaudeCode | Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini => {
-            under("mcpServers")
-        }
+        Client::ClaudeCode
+        | Client::ClaudeDesktop
+        | Client::Cursor
+        | Client::Windsurf
+        | Client::Gemini
+        | Client::Qbit
+        | Client::Synapse => under("mcpServers"),
         Client::VsCode => under("servers"),
         Client::Zed => under("context_servers"),
         Client::OpenCode => Spot::OpenCode,

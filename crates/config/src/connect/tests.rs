@@ -202,12 +202,18 @@ fn every_program_is_told_in_its_own_words() {
             Some(json!({ "serverUrl": url, "headers": headers("${env:TOOLRACK_TOKEN}") })),
         ),
         (Client::Codex, words.clone(), Some(json!({ "url": url, "bearer_token_env_var": "TOOLRACK_TOKEN" }))),
-        (Client::Gemini, words, Some(json!({ "httpUrl": url, "headers": headers("${TOOLRACK_TOKEN}") }))),
         (
             Client::OpenCode,
             json!({ "type": "local", "command": ["toolrack", "gateway"] }),
             Some(json!({ "type": "remote", "url": url, "headers": headers("{env:TOOLRACK_TOKEN}") })),
         ),
+        (
+            Client::Qbit,
+            words.clone(),
+            Some(json!({ "transport": "http", "url": url, "headers": headers("${TOOLRACK_TOKEN}") })),
+        ),
+        (Client::Synapse, words.clone(), None),
+        (Client::Gemini, words, Some(json!({ "httpUrl": url, "headers": headers("${TOOLRACK_TOKEN}") }))),
         (Client::Zed, json!({ "source": "custom", "command": "toolrack", "args": ["gateway"] }), None),
     ] {
         assert_eq!(entry(client, &gateway()).unwrap(), program, "{client}");
@@ -246,6 +252,7 @@ fn a_project_has_its_own_files() {
         (Client::Gemini, ".gemini/settings.json"),
         (Client::OpenCode, "opencode.json"),
         (Client::Zed, ".zed/settings.json"),
+        (Client::Qbit, ".qbit/mcp.json"),
     ] {
         let place = of_project(client).unwrap();
         assert_eq!(place.path, disk.project().join(path));
@@ -254,7 +261,7 @@ fn a_project_has_its_own_files() {
         disk.undo(&place).unwrap();
         assert!(!place.path.exists());
     }
-    for client in [Client::ClaudeDesktop, Client::Windsurf] {
+    for client in [Client::ClaudeDesktop, Client::Windsurf, Client::Synapse] {
         let error = of_project(client).unwrap_err().to_string();
         assert!(error.contains("no file for one project"), "{error}");
     }

@@ -29,8 +29,18 @@ pub enum Reach {
 }
 
 /// The fields that say how a server is reached, in the words of all programs.
-const REACHES: &[&str] =
-    &["type", "source", "command", "args", "url", "httpUrl", "serverUrl", "headers", "bearer_token_env_var"];
+const REACHES: &[&str] = &[
+    "type",
+    "transport",
+    "source",
+    "command",
+    "args",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "headers",
+    "bearer_token_env_var",
+];
 
 /// The entry that `client` is to have.
 pub(super) fn entry(client: Client, reach: &Reach) -> Result<Json, ConnectError> {
@@ -43,9 +53,13 @@ pub(super) fn entry(client: Client, reach: &Reach) -> Result<Json, ConnectError>
 fn program(client: Client, command: &str, args: &[String]) -> Json {
     match client {
         Client::ClaudeCode | Client::VsCode => json!({ "type": "stdio", "command": command, "args": args }),
-        Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Codex | Client::Gemini => {
-            json!({ "command": command, "args": args })
-        }
+        Client::ClaudeDesktop
+        | Client::Cursor
+        | Client::Windsurf
+        | Client::Codex
+        | Client::Gemini
+        | Client::Qbit
+        | Client::Synapse => json!({ "command": command, "args": args }),
         Client::OpenCode => {
             let words: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
             json!({ "type": "local", "command": words })
@@ -64,11 +78,12 @@ fn http(client: Client, url: &str) -> Result<Json, ConnectError> {
         Client::Cursor => Ok(json!({ "url": url, "headers": headers(&braced("env:")) })),
         Client::Windsurf => Ok(json!({ "serverUrl": url, "headers": headers(&braced("env:")) })),
         Client::Gemini => Ok(json!({ "httpUrl": url, "headers": headers(&braced("")) })),
+        Client::Qbit => Ok(json!({ "transport": "http", "url": url, "headers": headers(&braced("")) })),
         Client::Codex => Ok(json!({ "url": url, "bearer_token_env_var": TOKEN_VARIABLE })),
         Client::OpenCode => {
             Ok(json!({ "type": "remote", "url": url, "headers": headers(&format!("{{env:{TOKEN_VARIABLE}}}")) }))
         }
-        Client::ClaudeDesktop => refused("its file has only servers that it starts"),
+        Client::ClaudeDesktop | Client::Synapse => refused("its file has only servers that it starts"),
         Client::Zed => refused("it looks up no variables in headers, so the token would stand in its file"),
     }
 }

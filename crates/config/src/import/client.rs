@@ -26,6 +26,10 @@ pub enum Client {
     OpenCode,
     /// Zed (`~/.config/zed/settings.json`).
     Zed,
+    /// Qbit (`~/.qbit/mcp.json`).
+    Qbit,
+    /// Synapse (`~/.config/synapse/mcp_servers.json`).
+    Synapse,
 }
 
 impl Client {
@@ -40,6 +44,8 @@ impl Client {
         Self::Gemini,
         Self::OpenCode,
         Self::Zed,
+        Self::Qbit,
+        Self::Synapse,
     ];
 
     /// The name of the program on a command line.
@@ -55,6 +61,8 @@ impl Client {
             Self::Gemini => "gemini",
             Self::OpenCode => "opencode",
             Self::Zed => "zed",
+            Self::Qbit => "qbit",
+            Self::Synapse => "synapse",
         }
     }
 
@@ -71,6 +79,8 @@ impl Client {
             Self::Gemini => "Gemini CLI",
             Self::OpenCode => "opencode",
             Self::Zed => "Zed",
+            Self::Qbit => "Qbit",
+            Self::Synapse => "Synapse",
         }
     }
 

@@ -60,13 +60,14 @@ pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<F
 pub(crate) fn files_of_the_project(client: Client) -> &'static [&'static str] {
     match client {
         // `.mcp.json` is one of our own layers.
-        Client::ClaudeCode | Client::ClaudeDesktop | Client::Windsurf => &[],
+        Client::ClaudeCode | Client::ClaudeDesktop | Client::Windsurf | Client::Synapse => &[],
         Client::Cursor => &[".cursor/mcp.json"],
         Client::VsCode => &[".vscode/mcp.json", ".vscode/settings.json"],
         Client::Codex => &[".codex/config.toml"],
         Client::Gemini => &[".gemini/settings.json"],
         Client::OpenCode => &[".opencode/opencode.jsonc", ".opencode/opencode.json", "opencode.jsonc", "opencode.json"],
         Client::Zed => &[".zed/settings.json"],
+        Client::Qbit => &[".qbit/mcp.json"],
     }
 }
 
@@ -101,6 +102,11 @@ pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Ve
             let usual = config.iter().flat_map(|base| named.map(|name| base.join("opencode").join(name)));
             environment.path("OPENCODE_CONFIG").into_iter().chain(usual).collect()
         }
+        Client::Qbit => at(".qbit/mcp.json"),
+        Client::Synapse => match environment.path("SYNAPSE_MCP_CONFIG") {
+            Some(file) => vec![file],
+            None => config.iter().map(|base| base.join("synapse/mcp_servers.json")).collect(),
+        },
         Client::Zed => config.iter().map(|base| base.join("zed/settings.json")).collect(),
     }
 }

@@ -36,7 +36,7 @@ pub fn seal(entry: &mut Json, keep: &mut dyn FnMut(&str, String) -> String) {
 fn sealed_value(name: &str, text: &str, keep: &mut dyn FnMut(&str, String) -> String) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
     let value = plain(rest, Bare::Names).filter(|value| !value.is_empty())?;
-    let is_token = || mask::secrets_of(&value).iter().any(|secret| *secret == value);
+    let is_token = || mask::secrets_of(&value).contains(&value);
     (mask::is_secret(name, &value) || is_token()).then(|| format!("{scheme}{}", keep(name, value)))
 }
 

@@ -507,3 +507,47 @@ fn a_server_of_an_extension_of_zed_is_named_and_not_offered() {
     assert!(problems[0].contains("settings.json:4:") && problems[0].contains("extension"), "{problems:?}");
     assert!(!problems.concat().contains("canary"), "{problems:?}");
 }
+
+#[test]
+fn qbit_and_synapse_have_files_of_their_own() {
+    let disk = Disk::new();
+    let entry = json!({ "transport": "stdio", "command": "x", "env": { "K": "$KEY" }, "timeout": 5, "enabled": true });
+    disk.write(".qbit/mcp.json", &json!({ "mcpServers": { "q": entry } }).to_string());
+    let server = json!({ "mcpServers": { "s": { "command": "x", "args": [], "env": { "K": "$KEY" } } } }).to_string();
+    disk.write("code/shop/.qbit/mcp.json", &server).write(".config/synapse/mcp_servers.json", &server);
+    let found = look(&disk.environment(), &disk.project(), &[Client::Qbit, Client::Synapse]);
+    assert!(found.problems.is_empty(), "{found:#?}");
+    let [project, user, synapse] = &*found.offers else { panic!("{found:#?}") };
+    assert!(project.from_project && !user.from_project);
+    assert_eq!(
+        user.entry,
+        json!({ "command": "x", "env": { "K": "${KEY}" }, "startup_timeout": 5, "enabled": true, "type": "stdio" })
+    );
+    // Only Qbit looks variables up.
+    assert_eq!(synapse.entry["env"], json!({ "K": "$$KEY" }));
+    let elsewhere = Environment::new([("HOME", disk.home()), ("SYNAPSE_MCP_CONFIG", disk.home().join("x.json"))]);
+    assert!(look(&elsewhere, &disk.project(), &[Client::Synapse]).offers.is_empty());
+}
+
+#[test]
+fn a_file_of_variables_is_read_once_and_env_comes_before_it() {
+    let disk = Disk::new();
+    disk.write("code/shop/.env", "KEY=pa$$word\nMODE=slow\n");
+    let entry = json!({ "command": "x", "envFile": "${workspaceFolder}/.env", "env": { "MODE": "fast" } });
+    disk.write("code/shop/.vscode/mcp.json", &json!({ "servers": { "x": entry } }).to_string());
+    let lone = json!({ "command": "x", "envFile": ".env" });
+    disk.write("code/shop/.cursor/mcp.json", &json!({ "mcpServers": { "x": lone } }).to_string());
+    let found = look(&disk.environment(), &disk.project(), &[Client::VsCode, Client::Cursor]);
+    let [vscode, cursor] = &*found.offers else { panic!("{found:#?}") };
+    assert_eq!(vscode.entry["env"], json!({ "MODE": "fast", "KEY": "pa$$$$word" }));
+    assert_eq!(cursor.entry["env"], json!({ "KEY": "pa$$$$word", "MODE": "slow" }));
+    assert!(vscode.notes.iter().any(|note| note.starts_with("`envFile`: 2 variables of /")), "{:?}", vscode.notes);
+    for file in ["nothing/.env", "${env:FILE}", "code"] {
+        let (entry, notes) = cursor_entry(file);
+        assert!(entry.get("env").is_none() && notes[0].starts_with("`envFile` is left out: "), "{notes:?}");
+    }
+}
+
+fn cursor_entry(file: &str) -> (Json, Vec<String>) {
+    cursor(&json!({ "command": "x", "envFile": file }))
+}

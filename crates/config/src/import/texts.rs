@@ -96,7 +96,7 @@ impl<'a> Texts<'a> {
             return length;
         }
         let name = &text[1..][..name_length(&text[1..])];
-        if self.client() == Client::Gemini && !name.is_empty() {
+        if matches!(self.client(), Client::Gemini | Client::Qbit) && !name.is_empty() {
             out.push_str(&format!("${{{name}}}"));
             return 1 + name.len();
         }
@@ -145,7 +145,7 @@ impl<'a> Texts<'a> {
         if !is_name(name) {
             return Became::Itself;
         }
-        if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf) {
+        if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf | Client::Qbit) {
             self.note(format!("`{place}`: `${{{name}}}` is looked up here; {} takes it as it is", self.client()));
         }
         Became::Variable(inner.to_owned())

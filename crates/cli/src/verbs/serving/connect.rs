@@ -174,8 +174,8 @@ fn program(client: Client, world: &World) -> Result<String, Failure> {
 /// Whether the client usually starts without the shell, and so without the PATH that was set there.
 fn starts_from_the_desktop(client: Client) -> bool {
     match client {
-        Client::ClaudeDesktop | Client::Cursor | Client::VsCode | Client::Windsurf | Client::Zed => true,
-        Client::ClaudeCode | Client::Codex | Client::Gemini | Client::OpenCode => false,
+        Client::ClaudeDesktop | Client::Cursor | Client::VsCode | Client::Windsurf | Client::Zed | Client::Qbit => true,
+        Client::ClaudeCode | Client::Codex | Client::Gemini | Client::OpenCode | Client::Synapse => false,
     }
 }
 
