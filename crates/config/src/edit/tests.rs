@@ -316,3 +316,27 @@ fn names_of_every_kind_survive_in_both_formats() {
         }
     }
 }
+
+#[test]
+fn an_edit_is_worked_out_anew_on_what_another_program_wrote_meanwhile() {
+    let folder = Folder::with("{ \"mcpServers\": {} }");
+    let mut round = 0;
+    let edited = change(&folder.file(), "n", false, |file| {
+        round += 1;
+        if round == 1 {
+            // Another program knows nothing of the lock.
+            fs::write(folder.file(), "{ \"mcpServers\": {}, \"theirs\": 1 }").unwrap();
+        }
+        file.insert("n", &entry())
+    });
+    edited.unwrap();
+    assert!(folder.text().contains("theirs") && folder.text().contains("npx"), "{}", folder.text());
+
+    let error = change(&folder.file(), "m", false, |file| {
+        round += 1;
+        fs::write(folder.file(), format!("{{ \"theirs\": {round} }}")).unwrap();
+        file.insert("m", &entry())
+    });
+    assert!(matches!(error, Err(EditError::Busy { .. })), "{error:?}");
+    assert_eq!(folder.text(), format!("{{ \"theirs\": {round} }}"));
+}
