@@ -5,7 +5,11 @@ mod write;
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{
+    ArgAction, Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use toolrack_config::import::Client;
 
 pub(crate) use model::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs, TalkArgs, WireName};
 pub(crate) use write::{Scope, Write};
@@ -96,6 +100,13 @@ pub(crate) struct ServersArgs {
     /// Only these servers; the others are not started
     #[arg(value_name = "SERVER")]
     pub(crate) servers: Vec<String>,
+}
+
+/// The programs whose files Toolrack knows, by their ids.
+pub(crate) fn programs() -> impl TypedValueParser<Value = Client> {
+    // The parser lets only their ids pass.
+    PossibleValuesParser::new(Client::ALL.iter().map(|client| client.id()))
+        .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
 }
 
 /// A time such as `30s`, `1.5m`, `500ms`, or a number of seconds; above zero and at most a day.

@@ -54,6 +54,8 @@ dispatch::verbs! {
     /// Run `serve` in the background: start it, look after it, end it
     #[command(subcommand)]
     Daemon(serving::daemon::DaemonVerb) => serving::daemon::run, words;
+    /// Put Toolrack into the configuration of another program, or take it out again
+    Connect(serving::connect::ConnectArgs) => serving::connect::run, broken;
     /// Be an MCP server over stdio that has the tools of all servers
     Gateway(serving::gateway::GatewayArgs) => serving::gateway::run;
     /// Show the resources and resource templates of the servers

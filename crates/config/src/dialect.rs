@@ -68,7 +68,7 @@ fn lower_first(message: &str) -> String {
     }
 }
 
-fn not_an_object(document: &Document, node: &Node, what: &str) -> Box<Problem> {
+pub(crate) fn not_an_object(document: &Document, node: &Node, what: &str) -> Box<Problem> {
     let message = format!("{what} must be an object of servers, not {}", node.kind());
     Box::new(document.locate(Problem::error(message), node.at.clone()))
 }

@@ -9,6 +9,7 @@
 //! nor a reader ever sees half of it. New files are for their owner only (0600): they often hold tokens.
 
 mod diff;
+pub(crate) mod elsewhere;
 mod foreign;
 mod hidden;
 mod merge;
@@ -281,6 +282,9 @@ fn missing(file: &dyn File, name: &str) -> EditError {
 trait File {
     fn document(&self) -> &Document;
 
+    /// The same file with another text.
+    fn reopened(&self, document: Document) -> Result<Box<dyn File>, EditError>;
+
     /// Whether no other program reads the file.
     fn is_ours(&self) -> bool;
 
@@ -358,7 +362,7 @@ fn amend(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Re
 
 /// The same file with another text.
 fn reopened(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> {
-    open(Document::new(file.document().path.clone(), text)).map_err(|_| file.refused())
+    file.reopened(Document::new(file.document().path.clone(), text)).map_err(|_| file.refused())
 }
 
 fn open(document: Document) -> Result<Box<dyn File>, EditError> {
@@ -368,34 +372,45 @@ fn open(document: Document) -> Result<Box<dyn File>, EditError> {
     }
 }
 
+/// How often an edit is worked out anew because a program without a lock has written the file meanwhile.
+const ATTEMPTS: usize = 3;
+
 /// Changes the entry `name` of the file at `path`.
 fn change(
     path: &Path,
     name: &str,
     dry_run: bool,
-    edit: impl FnOnce(&dyn File) -> Result<String, EditError>,
+    mut edit: impl FnMut(&dyn File) -> Result<String, EditError>,
 ) -> Result<Edited, EditError> {
     let target = write::target(path)?;
-    let edit = || {
+    let mut attempt = || {
         let document = Document::read(&target, Kind::Regular).map_err(EditError::Unreadable)?;
-        let exists = document.is_some();
+        let before = document.as_ref().map(|document| document.with_text(&document.text));
         let file = open(document.unwrap_or_else(|| Document::new(Some(target.clone()), "")))?;
         let text = edit(&*file)?;
         let edited = ensure_safe(&*file, &text)?;
         let whole = file.document().with_text(&text);
-        if !dry_run && text != file.text() {
-            write::replace(&target, &whole)?;
+        if !dry_run && text != file.text() && !write::replace(&target, before.as_deref(), &whole)? {
+            return Ok(None);
         }
-        Ok(Edited {
+        Ok(Some(Edited {
             path: target.clone(),
-            created: !exists && !dry_run,
+            created: before.is_none() && !dry_run,
             diff: diff::of(&target, file.text(), &text),
             warnings: Vec::new(),
             before: hash_of(&*file, name),
             after: hash_of(&*edited, name),
-        })
+        }))
     };
-    if dry_run { edit() } else { write::locked(&target, edit) }
+    let mut attempts = || {
+        for _ in 0..ATTEMPTS {
+            if let Some(edited) = attempt()? {
+                return Ok(edited);
+            }
+        }
+        Err(EditError::Busy { path: target.clone() })
+    };
+    if dry_run { attempts() } else { write::locked(&target, attempts) }
 }
 
 /// The file with this text; refused when it differs from the file in more than one entry, or anywhere else.

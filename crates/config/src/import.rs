@@ -1,6 +1,6 @@
 //! Imports what other programs on this machine have configured, in our own form.
 //!
-//! [`look()`] reads the files of eight programs and offers every server that it finds, ready for
+//! [`look()`] reads the files of eleven programs and offers every server that it finds, ready for
 //! [`edit::add`](crate::edit::add). It only reads: it looks no placeholder up, starts nothing, and leaves special files
 //! such as pipes alone.
 //!
@@ -9,7 +9,10 @@
 //! bad entry costs that entry, one bad file that file; both are a [`Problem`].
 
 mod client;
+mod env_file;
+mod own;
 mod places;
+mod seal;
 mod tables;
 mod texts;
 mod translate;
@@ -32,7 +35,10 @@ use crate::{
     trust::hash,
 };
 pub use client::Client;
+pub(crate) use own::is_gateway;
 use places::File;
+pub(crate) use places::{files_of_the_project, files_of_the_user};
+pub use seal::seal;
 use translate::Translated;
 
 /// The largest file that is read: 64 MiB. Claude Code keeps its history beside its servers.
@@ -153,10 +159,17 @@ impl Found {
 
     fn offer(&mut self, origin: &Origin<'_>, document: &Document, raw: &Member, private_to: Option<&Path>) {
         let mut report = Report::new(Some(document), &raw.name);
+        if is_of_an_extension(origin.file.client, &raw.node) {
+            let problem = Problem::warning("an extension of Zed's brings this server, and its entry has no command");
+            report.add(problem.hint("add the server itself with `toolrack add`"), &raw.name_at);
+            return self.problems.extend(report.into_problems());
+        }
         let Some(Translated { raw, notes }) = translate::entry(origin, raw, &mut report) else {
             return self.problems.extend(report.into_problems());
         };
         match decode(&raw, &mut report) {
+            // Toolrack would be a server of its own.
+            Decoded::Server(_) if is_gateway(&raw.node.to_json()) => {}
             Decoded::Server(spec) => {
                 self.offers.push(Offer {
                     client: origin.file.client,
@@ -185,10 +198,19 @@ impl Found {
 #[derive(Debug)]
 struct Origin<'a> {
     file: &'a File,
-    /// The inputs that VS Code asks for: the identifier, and its description.
-    inputs: Vec<(&'a str, &'a str)>,
+    /// What VS Code asks the user for.
+    inputs: Vec<Input<'a>>,
     /// The names that the file switches off, and the setting that says so.
     off: Vec<(&'a str, &'static str)>,
+}
+
+/// Something that VS Code asks the user for.
+#[derive(Debug)]
+struct Input<'a> {
+    id: &'a str,
+    description: &'a str,
+    /// Whether it is typed unseen.
+    is_secret: bool,
 }
 
 /// An object of servers in a file.
@@ -218,26 +240,40 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
             [at(&["servers"]), at(&["mcp", "servers"]), at(&["mcp.servers"])].into_iter().flatten().collect()
         }
         Client::Codex => at(&["mcp_servers"]).into_iter().collect(),
+        Client::Zed => at(&["context_servers"]).into_iter().collect(),
         // Version 2 has a level more, which version 1 would take for a server.
         Client::OpenCode => {
             let below = at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
             below.or_else(|| at(&["mcp"])).into_iter().collect()
         }
-        Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini => {
+        Client::ClaudeDesktop | Client::Cursor | Client::Windsurf | Client::Gemini | Client::Qbit | Client::Synapse => {
             at(&["mcpServers"]).into_iter().collect()
         }
     }
+}
+
+/// Whether Zed starts the server through an extension, which alone knows the command.
+fn is_of_an_extension(client: Client, entry: &Node) -> bool {
+    let has = |field: &str| entry.get(field).is_some();
+    client == Client::Zed && !has("command") && !has("url") && (has("settings") || entry.text("source").is_some())
 }
 
 fn claude_project<'a>(root: &'a Node, folder: &Path) -> Option<&'a Node> {
     Some(&root.get("projects")?.node.get(folder.to_str()?)?.node)
 }
 
-fn inputs(root: &Node) -> Vec<(&str, &str)> {
+fn inputs(root: &Node) -> Vec<Input<'_>> {
     let Some(Value::List(inputs)) = root.get("inputs").map(|member| &member.node.value) else {
         return Vec::new();
     };
-    inputs.iter().filter_map(|input| Some((input.text("id")?, input.text("description").unwrap_or_default()))).collect()
+    let read = |input: &'_ Node| -> bool {
+        matches!(input.get("password").map(|member| &member.node.value), Some(Value::Bool(true)))
+    };
+    let inputs = inputs.iter().filter_map(|input| {
+        let description = input.text("description").unwrap_or_default();
+        Some(Input { id: input.text("id")?, description, is_secret: read(input) })
+    });
+    inputs.collect()
 }
 
 /// The servers that a file has and switches off, and the setting that does so.

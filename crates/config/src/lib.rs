@@ -47,6 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod connect;
 mod dialect;
 mod document;
 pub mod edit;

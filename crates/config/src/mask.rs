@@ -22,7 +22,7 @@ pub(crate) const HIDDEN: &str = "***";
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
 /// The word `Bearer` or one of its like before a credential, and the credential.
-fn split_scheme(text: &str) -> (&str, &str) {
+pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
     let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
 }
@@ -218,7 +218,9 @@ fn parts(text: &str, spans: Spans) -> Vec<String> {
     found
 }
 
-fn spans_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, Spans)> {
+pub(crate) fn spans_of_arguments<'a>(
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> impl Iterator<Item = (&'a str, Spans)> {
     let mut option: Option<&str> = None;
     arguments.into_iter().map(move |text| {
         let before = option.take();

@@ -6,4 +6,5 @@ pub(crate) mod edits;
 pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod remove;
+mod sealed;
 pub(crate) mod switch;

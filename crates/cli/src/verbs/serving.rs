@@ -1,5 +1,6 @@
 //! The verbs that keep servers for other programs.
 
+pub(crate) mod connect;
 pub(crate) mod daemon;
 pub(crate) mod gateway;
 pub(crate) mod serve;

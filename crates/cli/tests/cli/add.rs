@@ -200,3 +200,69 @@ fn a_program_that_is_no_server_is_kept_with_the_next_step() {
     ");
     let _ = rack.run(&["get", "cat"]).ends_with(0);
 }
+
+#[test]
+fn a_command_in_one_word_is_split_and_said() {
+    let rack = Rack::new();
+    assert_snapshot!(rack.run(&["add", "fs", "npx -y pkg", "--no-test"]), @"
+        $ toolrack add fs npx -y pkg --no-test
+        --- stderr ---
+        error: `npx -y pkg` is one word with spaces in it, and no program is called so
+        hint: write the program and each of its arguments as words of their own, and options of `add` before the name
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["add", "--no-test", "fs", "npx -y '@scope/a pkg'"]), @"
+        $ toolrack add --no-test fs npx -y '@scope/a pkg'
+        added the stdio server fs to [HOME]/toolrack/mcp.json
+        --- stderr ---
+        `npx -y '@scope/a pkg'` was one word: the program is `npx`, and the rest its arguments
+        [0]
+    ");
+    let get = rack.run(&["get", "fs", "--json"]).ends_with(0).json();
+    assert_eq!((&get["entry"]["command"], &get["entry"]["args"][1]), (&"npx".into(), &"@scope/a pkg".into()), "{get}");
+    // A program that is called so stays one word.
+    work_file(&rack, "my server", "");
+    let _ = rack.run(&["add", "--no-test", "mine", "./my server"]).ends_with(0);
+    assert_eq!(rack.run(&["get", "mine", "--json"]).json()["entry"]["command"], "./my server");
+    for odd in ["npx -y 'open", "/nonexistent/my server"] {
+        let ran = rack.run(&["add", "--no-test", "odd", odd]).ends_with(2);
+        assert!(ran.stderr.contains("is one word with spaces in it"), "{ran}");
+    }
+}
+
+#[test]
+fn an_address_is_never_a_program_and_odd_names_are_refused() {
+    let rack = Rack::new();
+    for words in [
+        &["add", "--no-test", "-t", "stdio", "web", "https://example.com/mcp"][..],
+        &["add", "--no-test", "web", "--", "https://example.com/mcp"],
+    ] {
+        let ran = rack.run(words).ends_with(2);
+        assert!(ran.stderr.contains("is an address, and no program"), "{ran}");
+    }
+    let ran = rack.run(&["add-json", "web", r#"{ "command": "https://example.com/mcp" }"#]).ends_with(2);
+    assert!(ran.stderr.contains("write it as `url`"), "{ran}");
+    assert_snapshot!(rack.run(&["add", "bad name!", "--", "x"]), @"
+        $ toolrack add bad name! -- x
+        --- stderr ---
+        error: `bad name!` is no name for a server: it has letters, digits and `_-.@:`, and begins with no `-`
+        hint: call it `bad-name`
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["add", "-e", "BAD NAME=1", "x", "--", "x"]), @"
+        $ toolrack add -e BAD NAME=1 x -- x
+        --- stderr ---
+        error: invalid value 'BAD NAME=1' for '--env <NAME[=VALUE]>': the name of an environment variable has letters, digits and `_`, and begins with no digit
+
+        For more information, try '--help'.
+        [2]
+    ");
+    assert_snapshot!(rack.run(&["add"]), @"
+        $ toolrack add
+        --- stderr ---
+        error: nothing says what to add: there is no name, and no command or URL
+        hint: toolrack add NAME -- COMMAND [ARGUMENT]..., toolrack add NAME URL, or toolrack add --help
+        [2]
+    ");
+    assert!(!rack.home.toolrack_home().join("mcp.json").exists());
+}

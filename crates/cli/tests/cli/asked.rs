@@ -84,6 +84,51 @@ fn import_can_be_left_without_a_choice() {
 }
 
 #[test]
+fn add_alone_is_a_dialog_that_asks_again_for_what_makes_no_sense() {
+    let rack = project();
+    let mut terminal = Terminal::run(&rack, &["add", "--no-test"]);
+    terminal.expect("Name of the server: ");
+    terminal.type_in("bad name!\n");
+    terminal.expect("is no name for a server");
+    terminal.expect("Name of the server: ");
+    terminal.type_in("fs\n");
+    terminal.expect("Its command or its URL: ");
+    terminal.type_in("npx -y 'a b'\n");
+    terminal.expect("none: Enter): ");
+    terminal.type_in("BAD NAME=1\n");
+    terminal.expect("none: Enter): ");
+    terminal.type_in("MODE=fast\n");
+    terminal.expect("none: Enter): ");
+    terminal.type_in("\n");
+    assert_eq!(terminal.end().1, 0);
+    let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
+    let entry = json!({ "type": "stdio", "command": "npx", "args": ["-y", "a b"], "env": { "MODE": "fast" } });
+    assert_eq!(file["mcpServers"]["fs"], entry);
+
+    let mut terminal = Terminal::run(&rack, &["add", "web", "--no-test"]);
+    terminal.expect("Its command or its URL: ");
+    terminal.type_in("https://example.com/mcp\n");
+    assert_eq!(terminal.end().1, 0);
+    assert!(rack.home.read("toolrack/mcp.json").contains("https://example.com/mcp"));
+}
+
+#[test]
+fn a_taken_name_is_replaced_after_a_yes_and_left_after_a_no() {
+    let rack = project();
+    rack.configure(&[("fs", json!({ "command": "old" }))]);
+    let before = rack.home.read("toolrack/mcp.json");
+    for (answer, code) in [("n\n", 2), ("y\n", 0)] {
+        assert_eq!(rack.home.read("toolrack/mcp.json"), before);
+        let mut terminal = Terminal::run(&rack, &["add", "--no-test", "fs", "--", "new"]);
+        let shown = terminal.expect("Replace `fs`? [y/N] ");
+        assert!(shown.contains("new"), "{shown}");
+        terminal.type_in(answer);
+        assert_eq!(terminal.end().1, code);
+    }
+    assert!(rack.home.read("toolrack/mcp.json").contains("new"));
+}
+
+#[test]
 fn a_secret_is_typed_unseen() {
     let rack = project();
     let mut terminal = Terminal::run(&rack, &["add", "--no-test", "-e", "API_TOKEN", "fs", "--", "x"]);
@@ -93,5 +138,6 @@ fn a_secret_is_typed_unseen() {
     assert_eq!(code, 0, "{rest}");
     assert!(!rest.contains("canary"), "{rest}");
     let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
-    assert_eq!(file["mcpServers"]["fs"]["env"]["API_TOKEN"], "canary-value");
+    assert_eq!(file["mcpServers"]["fs"]["env"]["API_TOKEN"], "${secret:fs.API_TOKEN}");
+    assert!(rest.contains("API_TOKEN as fs.API_TOKEN"), "{rest}");
 }

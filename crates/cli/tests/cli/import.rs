@@ -162,3 +162,44 @@ fn a_broken_file_of_another_program_costs_only_itself() {
     assert!(ran.stderr.contains(".cursor/mcp.json:1:3"), "{ran}");
     assert_eq!(servers(&rack), ["same", "fake", "two"]);
 }
+
+#[test]
+fn secrets_that_another_program_has_in_clear_are_kept_sealed() {
+    let rack = Rack::new();
+    let entry = json!({ "command": "x", "args": ["--api-key", "canary-arg"], "env": { "API_TOKEN": "canary-env", "MODE": "fast" } });
+    let web = json!({ "url": "https://example.com/mcp", "headers": { "Authorization": "Bearer canary-header" } });
+    rack.home.write("home/.cursor/mcp.json", mcp_json(&[("gh", entry), ("web", web)]));
+    let dry = rack.run(&["import", "--all", "--dry-run"]).ends_with(0);
+    assert!(dry.stdout.contains("${secret:gh.API_TOKEN}"), "{dry}");
+    assert!(rack.run(&["secret", "list"]).ends_with(0).stdout.is_empty());
+
+    assert_snapshot!(rack.run(&["import", "--all"]), @"
+        $ toolrack import --all
+        Cursor ([HOME]/home/.cursor/mcp.json)
+          + gh   new  x --api-key '***'
+          + web  new  https://example.com/mcp
+        added gh to [HOME]/toolrack/mcp.json
+        added web to [HOME]/toolrack/mcp.json
+        --- stderr ---
+        kept among the stored secrets: API_TOKEN as gh.API_TOKEN, argument as gh.argument; the file says ${secret:NAME}; `--plain` writes values into it
+        kept among the stored secrets: Authorization as web.Authorization; the file says ${secret:NAME}; `--plain` writes values into it
+        `toolrack list` connects to them
+        [0]
+    ");
+    let file = rack.home.read("toolrack/mcp.json");
+    assert!(!file.contains("canary"), "{file}");
+    for placeholder in ["${secret:gh.API_TOKEN}", "${secret:gh.argument}", "Bearer ${secret:web.Authorization}", "fast"]
+    {
+        assert!(file.contains(placeholder), "{placeholder}: {file}");
+    }
+    let again = rack.run(&["import", "--json"]).ends_with(0).json();
+    assert_eq!(
+        (&again["offers"][0]["state"], &again["offers"][1]["state"]),
+        (&"same".into(), &"same".into()),
+        "{again}"
+    );
+
+    let _ = rack.run(&["remove", "gh"]).ends_with(0);
+    let _ = rack.run(&["import", "--server", "gh", "--plain"]).ends_with(0);
+    assert!(rack.home.read("toolrack/mcp.json").contains("canary-env"));
+}

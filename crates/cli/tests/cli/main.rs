@@ -29,6 +29,8 @@ mod completions;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod connect;
+#[cfg(test)]
 mod container;
 #[cfg(test)]
 mod dashboard;

@@ -263,7 +263,12 @@ fn a_variable_without_a_value_is_read_from_stdin_and_never_shown() {
     let ran = rack.run_with_stdin(&args, "canary-value\n").ends_with(0);
     assert!(!ran.stdout.contains("canary") && !ran.stderr.contains("canary"), "{ran}");
     let file: Value = serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap();
-    assert_eq!(file["mcpServers"]["fs"]["env"], json!({ "TOKEN": "canary-value", "OTHER": "${OTHER}" }));
+    assert_eq!(file["mcpServers"]["fs"]["env"], json!({ "TOKEN": "${secret:fs.TOKEN}", "OTHER": "${OTHER}" }));
+    let secrets = rack.run(&["secret", "list"]).ends_with(0);
+    assert!(secrets.stdout.contains("fs.TOKEN"), "{secrets}");
+    let plain = [&["add", "--plain", "--replace"][..], &args[1..]].concat();
+    let _ = rack.run_with_stdin(&plain, "canary-value\n").ends_with(0);
+    assert!(rack.home.read("toolrack/mcp.json").contains("canary-value"));
     let error = rack.run_with_stdin(&args, "").ends_with(2);
     assert!(error.stderr.contains("no value for `TOKEN` was given"), "{error}");
 }

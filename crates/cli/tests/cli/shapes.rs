@@ -96,6 +96,7 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "get" => vec!["fake"],
         "remove" | "enable" | "disable" => vec!["gone"],
         "import" => vec!["--server", "other"],
+        "connect" => vec!["cursor", "--yes"],
         "untrust" => vec!["theirs"],
         "config validate" => vec!["odd.json"],
         // As a client of its own, which shows no page.

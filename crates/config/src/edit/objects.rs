@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::{EditError, Parts, foreign, put, splice};
 use crate::{
-    dialect::json as reader,
+    dialect::{json as reader, not_an_object},
     document::Document,
     node::{Member, Node},
 };
@@ -17,6 +17,8 @@ pub(super) struct File {
     is_opencode: bool,
     /// Whether opencode's words are those of its version 2.
     is_second: bool,
+    /// The keys that lead to the servers, where they are known; otherwise the file shows where they are.
+    keys: Option<Vec<String>>,
 }
 
 impl File {
@@ -26,9 +28,26 @@ impl File {
         let is_opencode = reader::is_opencode(&document, root.as_ref().unwrap_or(&nothing));
         let mcp = root.as_ref().and_then(|root| root.get("mcp")).and_then(|mcp| mcp.node.get("servers"));
         let is_second = is_opencode && mcp.is_some_and(|servers| servers.node.text("type").is_none());
-        let file = Self { document, root, is_opencode, is_second };
+        let file = Self { document, root, is_opencode, is_second, keys: None };
         file.container()?;
         Ok(file)
+    }
+
+    /// The file of a program that has its servers under `keys`, whatever else stands in it.
+    pub(super) fn under(document: Document, keys: &[String]) -> Result<Self, EditError> {
+        let root = reader::parse(&document).map_err(EditError::Unreadable)?;
+        let file = Self { document, root, is_opencode: false, is_second: false, keys: Some(keys.to_owned()) };
+        file.container()?;
+        Ok(file)
+    }
+
+    /// The file of opencode, of either version.
+    pub(super) fn of_opencode(document: Document) -> Result<Self, EditError> {
+        let root = reader::parse(&document).map_err(EditError::Unreadable)?;
+        let below = root.as_ref().and_then(|root| root.get("mcp")?.node.get("servers"));
+        let is_second = below.is_some_and(|servers| servers.node.text("type").is_none());
+        let keys: &[&str] = if is_second { &["mcp", "servers"] } else { &["mcp"] };
+        Self::under(document, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
     }
 
     /// The object that holds the servers.
@@ -36,11 +55,43 @@ impl File {
         let Some(root) = &self.root else {
             return Ok(None);
         };
+        if let Some(keys) = &self.keys {
+            return self.at(root, keys);
+        }
         match reader::container(&self.document, root) {
             Ok(reader::Container::Under(node) | reader::Container::Root(node)) => Ok(Some(node)),
             Ok(reader::Container::Missing) => Ok(None),
             Err(problem) => Err(EditError::Unreadable(problem)),
         }
+    }
+
+    /// The object at `keys`, where there is one.
+    fn at<'a>(&'a self, root: &'a Node, keys: &[String]) -> Result<Option<&'a Node>, EditError> {
+        let mut node = root;
+        for at in 0..=keys.len() {
+            if node.members().is_none() {
+                return Err(EditError::Unreadable(not_an_object(&self.document, node, &place(&keys[..at]))));
+            }
+            match keys.get(at).map(|key| node.get(key)) {
+                None => return Ok(Some(node)),
+                Some(None) => return Ok(None),
+                Some(Some(member)) => node = &member.node,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The text with `entry` under keys of which some are not there yet.
+    fn insert_with_keys(&self, keys: &[String], name: &str, entry: &Json) -> String {
+        let mut value = json!({ name: entry });
+        for (at, key) in keys.iter().enumerate().rev() {
+            let parent = self.root.as_ref().and_then(|root| self.at(root, &keys[..at]).ok().flatten());
+            if let Some(parent) = parent {
+                return splice::insert(&self.document.text, parent, key, &value);
+            }
+            value = json!({ key: value });
+        }
+        splice::create(&self.document.text, &value)
     }
 
     fn member(&self, name: &str) -> Result<(&Node, &Member), EditError> {
@@ -55,8 +106,15 @@ impl super::File for File {
         &self.document
     }
 
+    fn reopened(&self, document: Document) -> Result<Box<dyn super::File>, EditError> {
+        Ok(match &self.keys {
+            Some(keys) => Box::new(Self::under(document, keys)?),
+            None => Box::new(Self::of(document)?),
+        })
+    }
+
     fn is_ours(&self) -> bool {
-        !self.is_opencode
+        !self.is_opencode && self.keys.is_none()
     }
 
     fn names(&self) -> Vec<String> {
@@ -83,6 +141,7 @@ impl super::File for File {
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError> {
         let key = if self.is_opencode { "mcp" } else { "mcpServers" };
         Ok(match (self.container(), &self.root) {
+            (Ok(None), _) if let Some(keys) = &self.keys => self.insert_with_keys(keys, name, entry),
             (Ok(Some(container)), _) => splice::insert(self.text(), container, name, entry),
             (_, Some(root)) => splice::insert(self.text(), root, key, &json!({ name: entry })),
             (_, None) => splice::create(self.text(), &json!({ key: { name: entry } })),
@@ -130,12 +189,39 @@ impl super::File for File {
             return parts;
         };
         let mut top = root.to_json();
+        if let Some(keys) = &self.keys {
+            if let Ok(Some(node)) = self.at(root, keys) {
+                put(&mut parts, "server", node.to_json());
+            }
+            take_at(&mut top, keys);
+            put(&mut parts, "top", top);
+            return parts;
+        }
         if let Ok(reader::Container::Under(node)) = reader::container(&self.document, root) {
             take_servers(&mut top, &node.to_json());
             put(&mut parts, "server", node.to_json());
         }
         put(&mut parts, "top", top);
         parts
+    }
+}
+
+/// `mcp.servers`, for a message.
+fn place(keys: &[String]) -> String {
+    if keys.is_empty() { "the file".to_owned() } else { format!("`{}`", keys.join(".")) }
+}
+
+/// Takes what stands at `keys` out of `value`, and every object on the way that holds nothing else: they come and go
+/// with it.
+fn take_at(value: &mut Json, keys: &[String]) {
+    let (Some((key, rest)), Some(members)) = (keys.split_first(), value.as_object_mut()) else {
+        return;
+    };
+    if let Some(member) = members.get_mut(key) {
+        take_at(member, rest);
+        if rest.is_empty() || member.as_object().is_some_and(serde_json::Map::is_empty) {
+            members.shift_remove(key);
+        }
     }
 }
 

@@ -221,7 +221,7 @@ fn nothing_is_written_with_the_permissions_of_a_link() {
     let folder = Folder::new();
     std::os::unix::fs::symlink("nothere", folder.file()).unwrap();
     // As where the link is put there after it was looked for.
-    write::replace(&folder.file(), "{}").unwrap();
+    assert!(write::replace(&folder.file(), None, "{}").unwrap());
     assert_eq!(fs::symlink_metadata(folder.file()).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -315,4 +315,28 @@ fn names_of_every_kind_survive_in_both_formats() {
             assert!(!error.to_string().contains(['\u{1b}', '\n', '\u{202e}']), "{error}");
         }
     }
+}
+
+#[test]
+fn an_edit_is_worked_out_anew_on_what_another_program_wrote_meanwhile() {
+    let folder = Folder::with("{ \"mcpServers\": {} }");
+    let mut round = 0;
+    let edited = change(&folder.file(), "n", false, |file| {
+        round += 1;
+        if round == 1 {
+            // Another program knows nothing of the lock.
+            fs::write(folder.file(), "{ \"mcpServers\": {}, \"theirs\": 1 }").unwrap();
+        }
+        file.insert("n", &entry())
+    });
+    edited.unwrap();
+    assert!(folder.text().contains("theirs") && folder.text().contains("npx"), "{}", folder.text());
+
+    let error = change(&folder.file(), "m", false, |file| {
+        round += 1;
+        fs::write(folder.file(), format!("{{ \"theirs\": {round} }}")).unwrap();
+        file.insert("m", &entry())
+    });
+    assert!(matches!(error, Err(EditError::Busy { .. })), "{error:?}");
+    assert_eq!(folder.text(), format!("{{ \"theirs\": {round} }}"));
 }

@@ -15,6 +15,8 @@ pub(super) struct File {
     document: Document,
     parsed: Toml<String>,
     root: Node,
+    /// Whether the file is known to be Codex's, wherever it lies.
+    is_codex: bool,
 }
 
 /// The program in whose words an entry is written.
@@ -71,7 +73,11 @@ impl File {
         reader::servers(&document).map_err(EditError::Unreadable)?;
         let parsed = Toml::parse(document.text.clone());
         let parsed = parsed.map_err(|_| EditError::Unreadable(Box::new(Problem::error("this is not TOML"))))?;
-        Ok(Self { document, parsed, root })
+        Ok(Self { document, parsed, root, is_codex: false })
+    }
+
+    pub(super) fn of_codex(document: Document) -> Result<Self, EditError> {
+        Ok(Self { is_codex: true, ..Self::of(document)? })
     }
 
     fn entries(&self) -> Vec<Entry<'_>> {
@@ -111,6 +117,9 @@ impl File {
 
     /// The words for a new entry.
     fn form(&self) -> Result<Form, EditError> {
+        if self.is_codex {
+            return Ok(Form::Codex);
+        }
         let path = super::File::path(self);
         let is_called = |name: &str| path.file_name().is_some_and(|file| file == name);
         let has_ours = self.parsed.get("defaults").and_then(|defaults| defaults.get("mcp")).is_some();
@@ -241,6 +250,10 @@ impl File {
 impl super::File for File {
     fn document(&self) -> &Document {
         &self.document
+    }
+
+    fn reopened(&self, document: Document) -> Result<Box<dyn super::File>, EditError> {
+        Ok(Box::new(Self { is_codex: self.is_codex, ..Self::of(document)? }))
     }
 
     fn is_ours(&self) -> bool {

@@ -78,25 +78,60 @@ fn locked_within<T>(
 }
 
 /// Replaces the content of `path` in one step, keeping the permissions of a file. A new one is for its owner only.
-pub(super) fn replace(path: &Path, text: &str) -> Result<(), EditError> {
-    let write = || -> io::Result<()> {
-        let mut options = AtomicWriteFile::options();
-        #[cfg(unix)]
-        {
-            use atomic_write_file::unix::OpenOptionsExt as _;
-            use std::os::unix::fs::OpenOptionsExt as _;
-            // The permissions of a link, which another process may have put there meanwhile, let every user write.
-            let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
-            options.mode(0o600).preserve_mode(is_file);
-        }
-        let mut file = options.open(path)?;
+///
+/// Returns whether it did: a file that is no longer what it was `before` (`None`: not there) stays as another program,
+/// which knows nothing of the lock, has left it. The look comes last, so that no more than the moment of a rename is
+/// left for such a program.
+pub(super) fn replace(path: &Path, before: Option<&str>, text: &str) -> Result<bool, EditError> {
+    let write = || -> io::Result<bool> {
+        let mut file = opened(path)?;
         file.write_all(text.as_bytes())?;
-        file.commit()
+        if !is_still(path, before)? {
+            file.discard()?;
+            return Ok(false);
+        }
+        file.commit()?;
+        Ok(true)
     };
     write().map_err(|source| EditError::Io { doing: "write", path: path.to_owned(), source })
 }
 
+/// Writes a file that no other program writes, for its owner only, with the folders that it needs.
+pub(super) fn keep(path: &Path, text: &str) -> io::Result<()> {
+    build(folder_of(path))?;
+    let mut file = opened(path)?;
+    file.write_all(text.as_bytes())?;
+    file.commit()
+}
+
+fn opened(path: &Path) -> io::Result<AtomicWriteFile> {
+    let mut options = AtomicWriteFile::options();
+    #[cfg(unix)]
+    {
+        use atomic_write_file::unix::OpenOptionsExt as _;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // The permissions of a link, which another process may have put there meanwhile, let every user write.
+        let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+        options.mode(0o600).preserve_mode(is_file);
+    }
+    options.open(path)
+}
+
+/// Whether `path` still holds what it did.
+pub(super) fn is_still(path: &Path, before: Option<&str>) -> io::Result<bool> {
+    match (fs::read(path), before) {
+        (Ok(bytes), Some(before)) => Ok(bytes == before.as_bytes()),
+        (Ok(_), None) => Ok(false),
+        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Ok(before.is_none()),
+        (Err(error), _) => Err(error),
+    }
+}
+
 fn make(folder: &Path) -> Result<(), EditError> {
+    build(folder).map_err(|source| EditError::Io { doing: "make the folder", path: folder.to_owned(), source })
+}
+
+fn build(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -104,7 +139,7 @@ fn make(folder: &Path) -> Result<(), EditError> {
         use std::os::unix::fs::DirBuilderExt;
         builder.mode(0o700);
     }
-    builder.create(folder).map_err(|source| EditError::Io { doing: "make the folder", path: folder.to_owned(), source })
+    builder.create(folder)
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -99,6 +99,12 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         (None, args) => args,
     };
     if let Some(field) = command_field
+        && ["http://", "https://"].iter().any(|start| begins(command.trim_start(), start))
+    {
+        let message = format!("`{}` is an address, and no program: write it as `url`", field.name);
+        fields.report().error(&field.node.at, field.name, message);
+    }
+    if let Some(field) = command_field
         && args.is_none()
         && command.trim().contains(char::is_whitespace)
         && !command.contains(['/', '\\', '$'])

@@ -24,6 +24,12 @@ pub enum Client {
     Gemini,
     /// opencode (`~/.config/opencode/opencode.json`).
     OpenCode,
+    /// Zed (`~/.config/zed/settings.json`).
+    Zed,
+    /// Qbit (`~/.qbit/mcp.json`).
+    Qbit,
+    /// Synapse (`~/.config/synapse/mcp_servers.json`).
+    Synapse,
 }
 
 impl Client {
@@ -37,6 +43,9 @@ impl Client {
         Self::Codex,
         Self::Gemini,
         Self::OpenCode,
+        Self::Zed,
+        Self::Qbit,
+        Self::Synapse,
     ];
 
     /// The name of the program on a command line.
@@ -51,6 +60,9 @@ impl Client {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::OpenCode => "opencode",
+            Self::Zed => "zed",
+            Self::Qbit => "qbit",
+            Self::Synapse => "synapse",
         }
     }
 
@@ -66,6 +78,9 @@ impl Client {
             Self::Codex => "Codex",
             Self::Gemini => "Gemini CLI",
             Self::OpenCode => "opencode",
+            Self::Zed => "Zed",
+            Self::Qbit => "Qbit",
+            Self::Synapse => "Synapse",
         }
     }
 

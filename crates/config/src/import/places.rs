@@ -45,10 +45,10 @@ pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<F
         home: environment.home(),
         from_project,
     };
-    let own: Vec<PathBuf> = user_files(client, environment).into_iter().map(|path| cwd.join(path)).collect();
+    let own: Vec<PathBuf> = files_of_the_user(client, environment).into_iter().map(|path| cwd.join(path)).collect();
     // A home folder that is its own project brings nothing that is not the user's.
     let project = folders.iter().rev().flat_map(|folder| {
-        let paths = project_files(client).iter().map(move |name| folder.join(name));
+        let paths = files_of_the_project(client).iter().map(move |name| folder.join(name));
         paths.map(move |path| (folder, path))
     });
     let project = project.filter(|(_, path)| !own.contains(path)).map(|(folder, path)| file(path, folder, true));
@@ -57,19 +57,22 @@ pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<F
 }
 
 /// The files that a project can bring, relative to each of its folders.
-fn project_files(client: Client) -> &'static [&'static str] {
+pub(crate) fn files_of_the_project(client: Client) -> &'static [&'static str] {
     match client {
         // `.mcp.json` is one of our own layers.
-        Client::ClaudeCode | Client::ClaudeDesktop | Client::Windsurf => &[],
+        Client::ClaudeCode | Client::ClaudeDesktop | Client::Windsurf | Client::Synapse => &[],
         Client::Cursor => &[".cursor/mcp.json"],
         Client::VsCode => &[".vscode/mcp.json", ".vscode/settings.json"],
         Client::Codex => &[".codex/config.toml"],
         Client::Gemini => &[".gemini/settings.json"],
         Client::OpenCode => &[".opencode/opencode.jsonc", ".opencode/opencode.json", "opencode.jsonc", "opencode.json"],
+        Client::Zed => &[".zed/settings.json"],
+        Client::Qbit => &[".qbit/mcp.json"],
     }
 }
 
-fn user_files(client: Client, environment: &Environment) -> Vec<PathBuf> {
+/// The files of the user, the strongest first.
+pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Vec<PathBuf> {
     let home = environment.home();
     let at = |path: &str| home.iter().map(|home| home.join(path)).collect::<Vec<_>>();
     // Where Electron and the XDG Base Directory Specification put configuration, then where macOS does.
@@ -99,6 +102,12 @@ fn user_files(client: Client, environment: &Environment) -> Vec<PathBuf> {
             let usual = config.iter().flat_map(|base| named.map(|name| base.join("opencode").join(name)));
             environment.path("OPENCODE_CONFIG").into_iter().chain(usual).collect()
         }
+        Client::Qbit => at(".qbit/mcp.json"),
+        Client::Synapse => match environment.path("SYNAPSE_MCP_CONFIG") {
+            Some(file) => vec![file],
+            None => config.iter().map(|base| base.join("synapse/mcp_servers.json")).collect(),
+        },
+        Client::Zed => config.iter().map(|base| base.join("zed/settings.json")).collect(),
     }
 }
 

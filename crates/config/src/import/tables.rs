@@ -10,6 +10,8 @@
 //! - Codex: `RawMcpServerConfig` in openai/codex, codex-rs/config/src/mcp_types.rs
 //! - Gemini CLI: docs/tools/mcp-server.md in google-gemini/gemini-cli
 //! - opencode: opencode.ai/docs/mcp-servers for version 1, opencode.ai/v2/docs/mcp-servers for version 2
+//! - Qbit, Synapse: their designs of MCP support
+//! - Zed: docs/src/ai/mcp.md and `ContextServerSettingsContent` in zed-industries/zed
 
 use super::Client;
 
@@ -42,8 +44,12 @@ pub(super) enum Meaning {
     VariableHeaders,
     /// The variable that holds a bearer token.
     BearerVariable,
+    /// A file of variables.
+    EnvFile,
     /// Nothing, for this reason.
     Nothing(&'static str),
+    /// Nothing, and nothing is lost without it.
+    Needless,
 }
 
 /// The transport of an address when no other field names it.
@@ -58,8 +64,8 @@ pub(super) enum Address {
 }
 
 use Meaning::{
-    BearerVariable, Command, Folder, Inherited, Milliseconds, Nothing, Same, Seconds, Texts, Times, Tools, Type,
-    VariableHeaders,
+    BearerVariable, Command, EnvFile, Folder, Inherited, Milliseconds, Needless, Nothing, Same, Seconds, Texts, Times,
+    Tools, Type, VariableHeaders,
 };
 
 type Table = &'static [(&'static str, Meaning)];
@@ -80,7 +86,6 @@ const COMMON: Table = &[
 
 const ASKS: &str = "which tools may run unasked is decided here";
 const SIGN_IN: &str = "settings for signing in are not taken over";
-const ENV_FILE: &str = "files of variables are not read; set them, or write them into `env`";
 
 const CLAUDE: Table = &[
     ("url", Meaning::Address(Address::Http)),
@@ -99,7 +104,7 @@ const DESKTOP: Table = &[("url", Meaning::Address(Address::Http))];
 const CURSOR: Table = &[
     ("url", Meaning::Address(Address::Either)),
     ("server_url", Meaning::Address(Address::Either)),
-    ("env_file", Nothing(ENV_FILE)),
+    ("env_file", EnvFile),
     ("auth", Nothing(SIGN_IN)),
     ("auto_approve", Nothing(ASKS)),
 ];
@@ -109,7 +114,7 @@ const SANDBOX: &str = "it runs without a sandbox until its entry says `\"sandbox
 
 const VS_CODE: Table = &[
     ("url", Meaning::Address(Address::Either)),
-    ("env_file", Nothing(ENV_FILE)),
+    ("env_file", EnvFile),
     ("dev", Nothing("servers are not watched or debugged")),
     ("sandbox", Nothing(SANDBOX)),
     ("sandbox_enabled", Nothing(SANDBOX)),
@@ -170,6 +175,18 @@ const OPENCODE: Table = &[
     ("codemode", Nothing("tools are called one by one")),
 ];
 
+const ZED: Table = &[
+    ("url", Meaning::Address(Address::Http)),
+    // That the user wrote the entry, and no extension of Zed's.
+    ("source", Needless),
+    ("settings", Nothing("they are for an extension of Zed's")),
+    ("timeout", Seconds(&["call_timeout"])),
+    ("remote", Nothing("servers run on this machine")),
+    ("oauth", Nothing(SIGN_IN)),
+];
+
+const QBIT: Table = &[("url", Meaning::Address(Address::Http)), ("timeout", Seconds(&["startup_timeout"]))];
+
 /// What the field `name` of `client` means; `None` for an undocumented one.
 pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
     let own = own(client).iter();
@@ -191,5 +208,8 @@ fn own(client: Client) -> Table {
         Client::Codex => CODEX,
         Client::Gemini => GEMINI,
         Client::OpenCode => OPENCODE,
+        Client::Zed => ZED,
+        Client::Qbit => QBIT,
+        Client::Synapse => &[],
     }
 }

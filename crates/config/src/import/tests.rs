@@ -67,6 +67,10 @@ fn opencode(entry: &Json) -> (Json, Vec<String>) {
     entry_in(Client::OpenCode, ".config/opencode/opencode.json", &json!({ "mcp": { "x": entry } }).to_string())
 }
 
+fn zed(entry: &Json) -> (Json, Vec<String>) {
+    entry_in(Client::Zed, ".config/zed/settings.json", &json!({ "context_servers": { "x": entry } }).to_string())
+}
+
 fn codex(fields: &str) -> (Json, Vec<String>) {
     entry_in(Client::Codex, ".codex/config.toml", &format!("[mcp_servers.x]\n{fields}\n"))
 }
@@ -314,7 +318,7 @@ fn placeholders_of_others_become_ours() {
 }
 
 #[test]
-fn what_vs_code_asks_becomes_a_variable() {
+fn what_vs_code_asks_becomes_a_variable_or_a_stored_secret() {
     let (entry, notes) = entry_in(
         Client::VsCode,
         "code/shop/.vscode/mcp.json",
@@ -324,9 +328,12 @@ fn what_vs_code_asks_becomes_a_variable() {
             "envFile": "${workspaceFolder}/.env", "sandboxEnabled": true, "dev": { "watch": "*" }, }, },
         }"#,
     );
-    assert_eq!(entry, json!({ "type": "stdio", "command": "npx", "env": { "K": "${PERPLEXITY_KEY}", "L": "${_9}" } }));
+    assert_eq!(
+        entry,
+        json!({ "type": "stdio", "command": "npx", "env": { "K": "${secret:perplexity-key}", "L": "${_9}" } })
+    );
     let all = notes.join("\n");
-    for part in ["`PERPLEXITY_KEY`", "API", "`envFile`", "`sandboxEnabled`", "`dev`"] {
+    for part in ["`toolrack secret set perplexity-key`", "`_9`", "API", "`envFile`", "`sandboxEnabled`", "`dev`"] {
         assert!(all.contains(part), "{part}: {all}");
     }
     assert!(!all.contains('\u{1b}'));
@@ -462,4 +469,85 @@ mod properties {
             }
         }
     }
+}
+
+#[test]
+fn zed_s_servers_are_offered_in_its_old_words_and_its_new_ones() {
+    let ours = json!({ "command": "uv", "args": ["run"], "env": { "K": "v" } });
+    for entry in [
+        json!({ "source": "custom", "command": "uv", "args": ["run"], "env": { "K": "v" } }),
+        json!({ "command": { "path": "uv", "args": ["run"], "env": { "K": "v" } } }),
+        json!({ "command": { "path": "uv", "args": ["run"], "env": { "K": "v" } }, "env": null }),
+    ] {
+        assert_eq!(zed(&entry), (ours.clone(), vec![]), "{entry}");
+    }
+    let (entry, notes) =
+        zed(&json!({ "url": "https://x/mcp", "headers": { "A": "b" }, "timeout": 5, "enabled": false }));
+    assert_eq!(
+        entry,
+        json!({ "url": "https://x/mcp", "headers": { "A": "b" }, "call_timeout": 5, "enabled": false, "type": "http" })
+    );
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(zed(&json!({ "command": "x", "args": [], "remote": true })).1.len(), 1);
+}
+
+#[test]
+fn a_server_of_an_extension_of_zed_is_named_and_not_offered() {
+    let disk = Disk::new();
+    disk.write(
+        ".config/zed/settings.json",
+        "// Zed settings\n{\n  \"context_servers\": {\n    \"a\": { \"settings\": { \"key\": \"canary\" } },\n    \"b\": { \"source\": \"extension\", \"settings\": {} },\n  },\n}\n",
+    );
+    disk.write("code/shop/.zed/settings.json", r#"{ "context_servers": { "c": { "command": "c", "args": [] } } }"#);
+    let found = disk.look(Client::Zed);
+    let offers: Vec<_> = found.offers.iter().map(|offer| (&*offer.name, offer.from_project)).collect();
+    assert_eq!(offers, [("c", true)]);
+    let problems: Vec<_> = found.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].contains("settings.json:4:") && problems[0].contains("extension"), "{problems:?}");
+    assert!(!problems.concat().contains("canary"), "{problems:?}");
+}
+
+#[test]
+fn qbit_and_synapse_have_files_of_their_own() {
+    let disk = Disk::new();
+    let entry = json!({ "transport": "stdio", "command": "x", "env": { "K": "$KEY" }, "timeout": 5, "enabled": true });
+    disk.write(".qbit/mcp.json", &json!({ "mcpServers": { "q": entry } }).to_string());
+    let server = json!({ "mcpServers": { "s": { "command": "x", "args": [], "env": { "K": "$KEY" } } } }).to_string();
+    disk.write("code/shop/.qbit/mcp.json", &server).write(".config/synapse/mcp_servers.json", &server);
+    let found = look(&disk.environment(), &disk.project(), &[Client::Qbit, Client::Synapse]);
+    assert!(found.problems.is_empty(), "{found:#?}");
+    let [project, user, synapse] = &*found.offers else { panic!("{found:#?}") };
+    assert!(project.from_project && !user.from_project);
+    assert_eq!(
+        user.entry,
+        json!({ "command": "x", "env": { "K": "${KEY}" }, "startup_timeout": 5, "enabled": true, "type": "stdio" })
+    );
+    // Only Qbit looks variables up.
+    assert_eq!(synapse.entry["env"], json!({ "K": "$$KEY" }));
+    let elsewhere = Environment::new([("HOME", disk.home()), ("SYNAPSE_MCP_CONFIG", disk.home().join("x.json"))]);
+    assert!(look(&elsewhere, &disk.project(), &[Client::Synapse]).offers.is_empty());
+}
+
+#[test]
+fn a_file_of_variables_is_read_once_and_env_comes_before_it() {
+    let disk = Disk::new();
+    disk.write("code/shop/.env", "KEY=pa$$word\nMODE=slow\n");
+    let entry = json!({ "command": "x", "envFile": "${workspaceFolder}/.env", "env": { "MODE": "fast" } });
+    disk.write("code/shop/.vscode/mcp.json", &json!({ "servers": { "x": entry } }).to_string());
+    let lone = json!({ "command": "x", "envFile": ".env" });
+    disk.write("code/shop/.cursor/mcp.json", &json!({ "mcpServers": { "x": lone } }).to_string());
+    let found = look(&disk.environment(), &disk.project(), &[Client::VsCode, Client::Cursor]);
+    let [vscode, cursor] = &*found.offers else { panic!("{found:#?}") };
+    assert_eq!(vscode.entry["env"], json!({ "MODE": "fast", "KEY": "pa$$$$word" }));
+    assert_eq!(cursor.entry["env"], json!({ "KEY": "pa$$$$word", "MODE": "slow" }));
+    assert!(vscode.notes.iter().any(|note| note.starts_with("`envFile`: 2 variables of /")), "{:?}", vscode.notes);
+    for file in ["nothing/.env", "${env:FILE}", "code"] {
+        let (entry, notes) = cursor_entry(file);
+        assert!(entry.get("env").is_none() && notes[0].starts_with("`envFile` is left out: "), "{notes:?}");
+    }
+}
+
+fn cursor_entry(file: &str) -> (Json, Vec<String>) {
+    cursor(&json!({ "command": "x", "envFile": file }))
 }

@@ -5,6 +5,7 @@ use std::{fmt::Display, path::Path};
 use toolrack_host::text::{clip, for_line};
 
 use super::{Client, File, Origin};
+use crate::interpolate::is_secret_word;
 use crate::placeholder::{Bare, closing_brace, is_name, name_length};
 
 /// The longest description of a question of VS Code that a note repeats, in bytes.
@@ -20,6 +21,8 @@ pub(super) struct Texts<'a> {
 enum Replacement {
     /// A variable of the environment, with its default.
     Variable(String),
+    /// A stored secret.
+    Secret(String),
     /// Text that was known already.
     Text(String),
     /// What it was: it means itself here too.
@@ -82,6 +85,7 @@ impl<'a> Texts<'a> {
             let length = inner.len() + "${}".len();
             match self.braced(place, inner) {
                 Replacement::Variable(name) => out.push_str(&format!("${{{name}}}")),
+                Replacement::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
                 Replacement::Text(text) => out.push_str(&text.replace('$', "$$")),
                 Replacement::Itself => out.push_str(&text[..length]),
                 Replacement::Escaped => {
@@ -92,7 +96,7 @@ impl<'a> Texts<'a> {
             return length;
         }
         let name = &text[1..][..name_length(&text[1..])];
-        if self.client() == Client::Gemini && !name.is_empty() {
+        if matches!(self.client(), Client::Gemini | Client::Qbit) && !name.is_empty() {
             out.push_str(&format!("${{{name}}}"));
             return 1 + name.len();
         }
@@ -141,7 +145,7 @@ impl<'a> Texts<'a> {
         if !is_name(name) {
             return Replacement::Itself;
         }
-        if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf) {
+        if !matches!(self.client(), Client::ClaudeCode | Client::Gemini | Client::Windsurf | Client::Qbit) {
             self.note(format!("`{place}`: `${{{name}}}` is looked up here; {} takes it as it is", self.client()));
         }
         Replacement::Variable(inner.to_owned())
@@ -154,12 +158,17 @@ impl<'a> Texts<'a> {
 
     /// A placeholder for an input that VS Code asks the user for.
     fn asked(&mut self, place: &str, id: &str) -> Replacement {
-        let name = variable_name(id);
-        let known = self.origin.inputs.iter().find(|(known, _)| *known == id);
-        let about = match known.map(|(_, description)| description.trim()).filter(|about| !about.is_empty()) {
+        let known = self.origin.inputs.iter().find(|known| known.id == id);
+        let about = match known.map(|known| known.description.trim()).filter(|about| !about.is_empty()) {
             Some(about) => format!(" ({})", clip(about, MAX_DESCRIPTION)),
             None => String::new(),
         };
+        if known.is_some_and(|known| known.is_secret) {
+            let name = if is_secret_word(id) { id.to_owned() } else { variable_name(id) };
+            self.note(format!("`{place}`: `toolrack secret set {name}` stores what {} asks for{about}", self.client()));
+            return Replacement::Secret(name);
+        }
+        let name = variable_name(id);
         self.note(format!("`{place}`: set the variable `{name}` to what {} asks for{about}", self.client()));
         Replacement::Variable(name)
     }

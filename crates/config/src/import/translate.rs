@@ -6,11 +6,12 @@ use serde_json::Number;
 use toolrack_host::{ServerName, text::for_line};
 
 use super::{
-    Client, Origin,
+    Client, Origin, env_file,
     tables::{Address, Meaning, meaning, rank},
     texts::Texts,
 };
 use crate::{
+    document::{Document, Kind},
     entry::{Report, canonical},
     node::{Member, Node, Value},
     placeholder::{Bare, is_name},
@@ -35,11 +36,13 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
         report.add(Problem::error(message), &raw.node.at);
         return None;
     };
-    let mut translation = Translation { texts: Texts::new(origin), out: Vec::new(), address: None, word: None };
+    let mut translation =
+        Translation { texts: Texts::new(origin), out: Vec::new(), address: None, word: None, filed: Vec::new() };
     let name = translation.name(&raw.name);
     for member in members.iter().filter(|member| !matches!(member.node.value, Value::Null)) {
         translation.field(member);
     }
+    translation.take_filed();
     translation.kind();
     translation.switch(&raw.name, &raw.name_at);
     let Translation { texts, out, .. } = translation;
@@ -57,6 +60,8 @@ struct Translation<'a> {
     address: Option<(usize, Address)>,
     /// What `type` says.
     word: Option<Member>,
+    /// What a file of variables says.
+    filed: Vec<Member>,
 }
 
 impl Translation<'_> {
@@ -100,6 +105,8 @@ impl Translation<'_> {
             Meaning::VariableHeaders => self.variable_headers(member),
             Meaning::BearerVariable => self.bearer(member),
             Meaning::Nothing(why) => self.left_out(&member.name, why),
+            Meaning::EnvFile => self.env_file(member),
+            Meaning::Needless => {}
         }
     }
 
@@ -134,9 +141,13 @@ impl Translation<'_> {
     }
 
     fn command(&mut self, member: &Member) {
-        let Value::List(nodes) = &member.node.value else {
-            let value = self.value(&member.name, &member.node, Bare::Nothing);
-            return self.put("command", member, value);
+        let nodes = match &member.node.value {
+            Value::List(nodes) => nodes,
+            Value::Map(parts) if self.client() == Client::Zed => return self.zed_command(parts),
+            _ => {
+                let value = self.value(&member.name, &member.node, Bare::Nothing);
+                return self.put("command", member, value);
+            }
         };
         let mut values = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
@@ -148,6 +159,17 @@ impl Translation<'_> {
         self.put("command", member, command);
         if !arguments.is_empty() {
             self.put("args", member, Value::List(arguments));
+        }
+    }
+
+    /// The object that Zed had in the place of the program until 2025: `path`, `args` and `env`.
+    fn zed_command(&mut self, parts: &[Member]) {
+        for part in parts.iter().filter(|part| !matches!(part.node.value, Value::Null)) {
+            match part.name.as_str() {
+                "path" => self.command(part),
+                "args" | "env" => self.texts_field(part, &part.name),
+                _ => self.unknown(part),
+            }
         }
     }
 
@@ -204,6 +226,42 @@ impl Translation<'_> {
             (value, _) => value,
         };
         self.put("cwd", member, value);
+    }
+
+    /// Reads the variables of a file as they are now: it is not read again when the server starts.
+    fn env_file(&mut self, member: &Member) {
+        let Some(written) = member.node.as_text() else {
+            return self.left_out(&member.name, "it is not the name of a file");
+        };
+        let path = self.texts.translate(&member.name, written, Bare::Nothing);
+        if path.contains("${") {
+            return self.left_out(&member.name, "only the other program can say which file it is");
+        }
+        let path = self.texts.file().folder.join(path.replace("$$", "$"));
+        let shown = path.display();
+        let document = match Document::read(&path, Kind::Regular) {
+            Ok(Some(document)) => document,
+            Ok(None) => return self.left_out(&member.name, &format!("there is no file {shown}")),
+            Err(problem) => return self.left_out(&member.name, &problem.message),
+        };
+        let read = env_file::variables(&document.text);
+        self.texts.note(format!(
+            "`{}`: {} variables of {shown} are taken over as they are now",
+            member.name,
+            read.len()
+        ));
+        let escaped = |value: String| Value::Text(value.replace('$', "$$"));
+        self.filed = read.into_iter().map(|(name, value)| placed(&name, member, escaped(value))).collect();
+    }
+
+    /// Adds what the file of variables says and `env` does not.
+    fn take_filed(&mut self) {
+        let mut filed = std::mem::take(&mut self.filed);
+        let known = self.out.iter().find(|member| member.name == "env").and_then(|member| member.node.members());
+        filed.retain(|member| !known.unwrap_or_default().iter().any(|known| known.name == member.name));
+        if let Some(first) = filed.first().cloned() {
+            self.merge("env", &first, filed);
+        }
     }
 
     fn address(&mut self, member: &Member, rank: usize, address: Address) {

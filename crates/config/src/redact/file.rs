@@ -106,7 +106,8 @@ fn below(above: Context, name: &str, node: &Node) -> Context {
     let is_map = matches!(node.value, Value::Map(_));
     // Wherever servers are, the fields of an entry are what they are.
     let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
-    let is_container = matches!(&*name, "mcpservers" | "mcp_servers" | "servers" | "mcp" | "mcp.servers");
+    let is_container =
+        matches!(&*name, "mcpservers" | "mcp_servers" | "context_servers" | "servers" | "mcp" | "mcp.servers");
     match above {
         Context::Secret => Context::Secret,
         Context::Rest if is_container => Context::Names,

@@ -188,9 +188,9 @@ fn every_program_s_servers_mean_here_what_they_mean_there() {
         "perplexity",
         json!({
             "type": "stdio", "command": "npx", "args": ["-y", "server-perplexity-ask"],
-            "env": { "PERPLEXITY_API_KEY": "${PERPLEXITY_KEY}" },
+            "env": { "PERPLEXITY_API_KEY": "${secret:perplexity-key}" },
         }),
-        &["set the variable `PERPLEXITY_KEY` to what VS Code asks for (API key)"],
+        &["`toolrack secret set perplexity-key` stores what VS Code asks for (API key)"],
     );
     same(
         Client::Windsurf,

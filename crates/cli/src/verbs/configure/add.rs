@@ -1,6 +1,7 @@
 //! `toolrack add` and `toolrack add-json`
 
 pub(crate) mod args;
+mod dialog;
 
 use std::{ffi::OsString, io::IsTerminal, net::IpAddr, time::Duration};
 
@@ -12,7 +13,10 @@ use toolrack_config::{
 };
 use toolrack_host::{ServerName, text};
 
-use super::edits::{self, Document};
+use super::{
+    edits::{self, Document},
+    sealed::{self, Sealed},
+};
 use crate::{
     error::{Exit, Failure},
     verbs::{
@@ -40,29 +44,41 @@ struct Addition {
     place: Place,
     options: Options,
     test: bool,
+    /// What the entry names and does not hold.
+    sealed: Sealed,
 }
 
-pub(crate) async fn run(args: AddArgs, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn run(mut args: AddArgs, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    dialog::complete(&mut args, world).await?;
     let after_dashes = args.follows_dashes(words);
-    let name = server_name(&args.name)?;
+    let name = new_name(args.name.as_deref().unwrap_or_default())?;
     let target = args.target(after_dashes).map_err(|error| misunderstood(&error))?;
     let mut options = args.options;
     if let (Target::Command { command, .. }, None, false) = (&target, options.transport, after_dashes) {
         runs_a_program(command, world)?;
     }
-    ask_for_values(&mut options, world).await?;
+    let target = in_words(target, world)?;
+    let asked = ask_for_values(&mut options, world).await?;
+    let mut sealed = Sealed::default();
+    if !options.plain && !asked.is_empty() {
+        let taken = sealed::taken(world).await?;
+        for (variable, value) in options.env.iter_mut().filter(|(variable, _)| asked.contains(variable)) {
+            *value = value.take().map(|value| sealed.add(name.as_str(), variable, value, &taken));
+        }
+    }
     let addition = Addition {
         entry: entry(&target, &options, world)?,
         place: edits::place(options.scope.unwrap_or_default(), world),
         options: Options { replace: options.replace, dry_run: options.dry_run },
         test: !options.no_test,
         name,
+        sealed,
     };
     add(addition, world).await
 }
 
 pub(crate) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failure> {
-    let name = server_name(&args.name)?;
+    let name = new_name(&args.name)?;
     let text = input::read("the entry", args.entry, &world.screen).await?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
@@ -72,16 +88,38 @@ pub(crate) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failu
         options: Options { replace: args.replace, dry_run: args.write.dry_run },
         test: !args.no_test,
         name,
+        sealed: Sealed::default(),
     };
     add(addition, world).await
 }
 
 async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
-    let Addition { name, entry, place, options, test } = addition;
+    let Addition { name, entry, place, mut options, test, sealed } = addition;
     let hash = content_hash(&entry);
     let kind = kind_of(&entry);
-    let (path, server) = (place.path.clone(), name.clone());
-    let edited = edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options)).await?;
+    let edit = |options: Options| {
+        let (path, server, entry) = (place.path.clone(), name.clone(), entry.clone());
+        edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options))
+    };
+    // What cannot be added leaves no secret behind.
+    let shown = match edit(Options { dry_run: true, ..options }).await {
+        Err(taken) if taken.code == "EXISTS" && world.screen.interactive() && !world.screen.json() => {
+            options.replace = true;
+            let shown = edit(Options { dry_run: true, ..options }).await?;
+            world.screen.say(shown.diff.trim_end());
+            if !options.dry_run && !world.confirm(&format!("Replace `{}`?", text::for_line(name.as_str()))).await {
+                return Err(taken);
+            }
+            shown
+        }
+        shown => shown?,
+    };
+    let edited = if options.dry_run {
+        shown
+    } else {
+        sealed.keep(world).await?;
+        edit(options).await?
+    };
     // The user who types an entry agrees to it, in this folder.
     if !options.dry_run {
         edits::approve_written(name.as_str(), &hash, world).await?;
@@ -91,6 +129,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
         let done = format!("added the {kind} server {name} to {}", edits::shown(&edited.path));
         edits::report(&done, &document, world).await?;
     }
+    sealed.tell(world);
     for problem in &edited.warnings {
         world.screen.problem(problem);
     }
@@ -113,8 +152,46 @@ struct Trial {
     failure: Option<Failure>,
 }
 
-fn server_name(name: &str) -> Result<ServerName, Failure> {
-    ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))
+/// A name for a new server: one that every shell takes as it is.
+fn new_name(name: &str) -> Result<ServerName, Failure> {
+    let known = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | ':');
+    if name.chars().all(is_plain) && !name.starts_with('-') {
+        return Ok(known);
+    }
+    let better: Vec<&str> = name.split(|c| !is_plain(c)).filter(|part| !part.is_empty()).collect();
+    let better = better.join("-");
+    let better = better.trim_start_matches('-');
+    let failure = Failure::usage(format!(
+        "`{}` is no name for a server: it has letters, digits and `_-.@:`, and begins with no `-`",
+        text::for_line(name)
+    ));
+    Err(if better.is_empty() { failure } else { failure.hint(format!("call it `{better}`")) })
+}
+
+/// A command that was given as one word is split as a shell would, unless a program is called so; an address is none.
+fn in_words(target: Target, world: &World) -> Result<Target, Failure> {
+    let Target::Command { command, arguments } = &target else { return Ok(target) };
+    let shown = text::for_line(command);
+    if args::looks_like_url(command) {
+        let message = format!("`{shown}` is an address, and no program");
+        return Err(Failure::usage(message).hint("write it right behind the name, without `--` and without `-t stdio`"));
+    }
+    let is_there = |program: &str| world.folder.join(program).exists();
+    if !command.contains(char::is_whitespace) || is_there(command) {
+        return Ok(target);
+    }
+    let words = shell_words::split(command).unwrap_or_default();
+    match words.split_first() {
+        Some((program, rest)) if arguments.is_empty() && (!program.contains('/') || is_there(program)) => {
+            let name = text::for_line(program);
+            world.screen.note(&format!("`{shown}` was one word: the program is `{name}`, and the rest its arguments"));
+            Ok(Target::Command { command: program.clone(), arguments: rest.to_vec() })
+        }
+        _ => Err(Failure::usage(format!("`{shown}` is one word with spaces in it, and no program is called so")).hint(
+            "write the program and each of its arguments as words of their own, and options of `add` before the name",
+        )),
+    }
 }
 
 /// Refuses an address that would be taken for a program, with all options after it for arguments.
@@ -154,15 +231,18 @@ fn misunderstood(error: &clap::Error) -> Failure {
 }
 
 /// Fills in the variables that were given without a value: typed unseen on a terminal, else a line of stdin each.
-async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<(), Failure> {
+/// Returns which they are.
+async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<Vec<String>, Failure> {
+    let mut asked = Vec::new();
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
         if !world.screen.interactive() && std::io::stdin().is_terminal() {
             return Err(Failure::usage(format!("`-e {name}` has no value, and no person can be asked for it"))
                 .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
         }
         *value = Some(input::secret(name, world.screen.interactive()).await?);
+        asked.push(name.clone());
     }
-    Ok(())
+    Ok(asked)
 }
 
 /// The entry in the given JSON: the JSON itself, or what a whole file has under `mcpServers` or `servers`.

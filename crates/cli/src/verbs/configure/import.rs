@@ -2,21 +2,22 @@
 
 mod render;
 
-use clap::{
-    Args,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::Args;
 use inquire::{InquireError, MultiSelect};
 use toolrack_config::{
     Loaded, Scope as Layer, closest,
     edit::{self, Options},
     import::{self, Client, Found, Offer},
     project_root,
+    trust::content_hash,
 };
 
-use super::edits;
+use super::{
+    edits,
+    sealed::{self, Sealed},
+};
 use crate::{
-    args::{Scope, Write},
+    args::{Scope, Write, programs},
     error::{Exit, Failure},
     verbs::input,
     wire::World,
@@ -45,15 +46,12 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "NAME[=NEW]")]
     pub(crate) server: Vec<String>,
 
+    /// Write secrets into the file as they are, instead of keeping them among the stored secrets
+    #[arg(long)]
+    pub(crate) plain: bool,
+
     #[command(flatten)]
     pub(crate) write: Write,
-}
-
-/// The programs whose configuration can be imported, by their ids.
-fn programs() -> impl TypedValueParser<Value = Client> {
-    // The parser lets only their ids pass.
-    PossibleValuesParser::new(Client::ALL.iter().map(|client| client.id()))
-        .try_map(|id| Client::from_id(&id).ok_or("this program is not known"))
 }
 
 /// An offer that was chosen, and the name that it is to have here.
@@ -125,7 +123,10 @@ async fn conclude(offered: &[Offered<'_>], added: &[Added], args: &ImportArgs, w
 /// How an offer relates to what is configured already, and to the other offers.
 fn standing(offer: &Offer, found: &Found, loaded: &Loaded) -> Standing {
     if let Some(entry) = loaded.entry(&offer.name) {
-        return if entry.hash == offer.hash || entry.view == offer.view { Standing::Same } else { Standing::Taken };
+        let is_same = entry.hash == offer.hash
+            || entry.view == offer.view
+            || entry.hash == sealed::hash_of(&offer.name, &offer.entry);
+        return if is_same { Standing::Same } else { Standing::Taken };
     }
     let first = found.named(&offer.name).next();
     match first {
@@ -206,17 +207,27 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Ad
     // What was for one folder must not begin to run in all others.
     let usual = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
     let place = edits::place(args.write.scope.unwrap_or(usual), world);
-    let (name, path, entry) = (choice.name.clone(), place.path.clone(), choice.offer.entry.clone());
-    let options = Options { replace: false, dry_run: args.write.dry_run };
-    let edited =
-        edits::run(&choice.name, move || edit::add(&path, &name, &entry, options)).await.map_err(|failure| {
-            match failure.code {
-                "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
-                _ => failure,
-            }
-        })?;
+    let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());
+    if !args.plain {
+        sealed.seal(&choice.name, &mut entry, world).await?;
+    }
+    let hash = content_hash(&entry);
+    let edit = |dry_run| {
+        let (name, path, entry) = (choice.name.clone(), place.path.clone(), entry.clone());
+        edits::run(&choice.name, move || edit::add(&path, &name, &entry, Options { replace: false, dry_run }))
+    };
+    // What cannot be added leaves no secret behind.
+    let mut edited = edit(true).await.map_err(|failure| match failure.code {
+        "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
+        _ => failure,
+    })?;
+    if !args.write.dry_run {
+        sealed.keep(world).await?;
+        edited = edit(false).await?;
+        sealed.tell(world);
+    }
     if place.scope == Layer::Project && !args.write.dry_run {
-        edits::approve_written(&choice.name, &choice.offer.hash, world).await?;
+        edits::approve_written(&choice.name, &hash, world).await?;
     }
     let notes = choice.offer.notes.clone();
     let (name, scope) = (choice.name.clone(), place.scope.as_str());

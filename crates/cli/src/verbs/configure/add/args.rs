@@ -14,7 +14,8 @@ use crate::{
 #[command(
     override_usage = "toolrack add [OPTIONS] NAME -- COMMAND [ARGUMENT]...
        toolrack add [OPTIONS] NAME COMMAND [ARGUMENT]...
-       toolrack add [OPTIONS] NAME URL [OPTIONS]",
+       toolrack add [OPTIONS] NAME URL [OPTIONS]
+       toolrack add",
     after_help = "Examples:
   toolrack add fs -- npx -y @modelcontextprotocol/server-filesystem .
   toolrack add gh -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- \\
@@ -27,13 +28,13 @@ ${secret:NAME} from what `toolrack secret set NAME` keeps."
 pub(crate) struct AddArgs {
     /// The name of the server: how you will call its tools
     #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
 
     #[command(flatten)]
     pub(crate) options: AddOptions,
 
     /// The command that starts it with its arguments, or its URL
-    #[arg(value_name = "COMMAND | URL", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND | URL", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) rest: Vec<String>,
 }
 
@@ -48,7 +49,8 @@ pub(crate) struct AddOptions {
     #[arg(short, long, value_name = "TRANSPORT")]
     pub(crate) transport: Option<TransportKind>,
 
-    /// A variable for the server's environment: NAME=VALUE, or NAME to be asked for its value
+    /// A variable for the server's environment: NAME=VALUE, or NAME to be asked for its value, which is then kept among the
+    /// stored secrets
     #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = env_pair)]
     pub(crate) env: Vec<(String, Option<String>)>,
 
@@ -71,6 +73,10 @@ pub(crate) struct AddOptions {
     /// End a call after this long without a sign of life, such as 30s or 2m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+
+    /// Write the values that are asked for into the file
+    #[arg(long)]
+    pub(crate) plain: bool,
 
     /// Only write it, without trying to connect
     #[arg(long)]
@@ -158,7 +164,7 @@ impl AddArgs {
         Ok(Target::Command { command: first, arguments: words.collect() })
     }
 
-    fn is_url(&self, after_dashes: bool) -> bool {
+    pub(super) fn is_url(&self, after_dashes: bool) -> bool {
         match self.options.transport {
             Some(TransportKind::Http | TransportKind::Sse) => true,
             Some(TransportKind::Stdio) => false,
@@ -220,6 +226,7 @@ impl AddOptions {
             cwd: more.cwd.or(self.cwd),
             tools: self.tools,
             timeout: more.timeout.or(self.timeout),
+            plain: self.plain || more.plain,
             no_test: self.no_test || more.no_test,
             replace: self.replace || more.replace,
             dry_run: self.dry_run || more.dry_run,
@@ -227,15 +234,15 @@ impl AddOptions {
     }
 }
 
-fn looks_like_url(word: &str) -> bool {
+pub(super) fn looks_like_url(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();
     lower.starts_with("http://") || lower.starts_with("https://")
 }
 
-fn env_pair(word: &str) -> Result<(String, Option<String>), String> {
+pub(super) fn env_pair(word: &str) -> Result<(String, Option<String>), String> {
     match word.split_once('=') {
         Some(("", _)) => Err("write NAME=VALUE".to_owned()),
-        Some((name, value)) => Ok((name.to_owned(), Some(value.to_owned()))),
+        Some((name, value)) => variable(name).map(|name| (name, Some(value.to_owned()))),
         None => variable(word).map(|name| (name, None)),
     }
 }
@@ -245,7 +252,11 @@ fn variable(word: &str) -> Result<String, String> {
     let is_name = !word.starts_with(|c: char| c.is_ascii_digit())
         && !word.is_empty()
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if is_name { Ok(word.to_owned()) } else { Err("write the name of an environment variable".to_owned()) }
+    if is_name {
+        Ok(word.to_owned())
+    } else {
+        Err("the name of an environment variable has letters, digits and `_`, and begins with no digit".to_owned())
+    }
 }
 
 pub(crate) fn header_pair(word: &str) -> Result<(String, String), String> {

@@ -1,0 +1,68 @@
+//! What is missing on the command line, asked on a terminal.
+
+use toolrack_host::text;
+
+use super::{
+    args::{AddArgs, env_pair},
+    new_name,
+};
+use crate::{
+    error::{Exit, Failure},
+    wire::World,
+};
+
+/// Asks for the name and the command or URL, where they were not typed.
+///
+/// # Errors
+/// When no user can be asked, or the user leaves.
+pub(super) async fn complete(args: &mut AddArgs, world: &World) -> Result<(), Failure> {
+    if args.name.is_some() && !args.rest.is_empty() {
+        return Ok(());
+    }
+    if !world.screen.interactive() || world.screen.json() {
+        let name = if args.name.is_none() { "no name, and " } else { "" };
+        return Err(Failure::usage(format!("nothing says what to add: there is {name}no command or URL"))
+            .hint("toolrack add NAME -- COMMAND [ARGUMENT]..., toolrack add NAME URL, or toolrack add --help"));
+    }
+    if args.name.is_none() {
+        args.name = Some(ask_until("Name of the server: ", world, |typed| Ok(new_name(typed)?.to_string())).await?);
+    }
+    args.rest = ask_until("Its command or its URL: ", world, |typed| {
+        let words = shell_words::split(typed).map_err(|_| Failure::usage("a quotation mark is not closed"))?;
+        if words.is_empty() {
+            Err(Failure::usage("write a command such as `npx -y PACKAGE`, or https://…"))
+        } else {
+            Ok(words)
+        }
+    })
+    .await?;
+    if args.is_url(false) {
+        return Ok(());
+    }
+    loop {
+        let variable = ask_until(
+            "A variable it needs (NAME=VALUE, or NAME to type the value unseen; none: Enter): ",
+            world,
+            |typed| {
+                if typed.is_empty() { Ok(None) } else { env_pair(typed).map(Some).map_err(Failure::usage) }
+            },
+        );
+        match variable.await? {
+            Some(variable) => args.options.env.push(variable),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Asks until `read` understands what was typed.
+async fn ask_until<T>(question: &str, world: &World, read: impl Fn(&str) -> Result<T, Failure>) -> Result<T, Failure> {
+    loop {
+        let Some(typed) = world.terminal().value(question).await else {
+            return Err(Failure::new(Exit::Interrupted, "INTERRUPTED", "nothing was done"));
+        };
+        match read(typed.trim()) {
+            Ok(read) => return Ok(read),
+            Err(failure) => world.screen.say(&text::for_line(&failure.message)),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `toolrack connect`
+
+mod args;
+mod render;
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use toolrack_config::{
+    connect::{self, Change, ConnectError, Place, Reach},
+    edit::EditError,
+    import::Client,
+};
+use url::Url;
+
+use super::serve::record::Record;
+use crate::{
+    error::{Exit, Failure},
+    verbs::{Cli, Verb},
+    wire::World,
+};
+pub(crate) use args::ConnectArgs;
+use render::{Document, Done, Row};
+
+/// The name of this program on a path.
+const PROGRAM: &str = "toolrack";
+
+/// Where a daemon serves clients unless it is told otherwise.
+const USUAL: &str = "http://127.0.0.1:7717/mcp";
+
+/// How often a change is worked out anew because the other program has written its file meanwhile, where no user has
+/// seen the first one.
+const ATTEMPTS: usize = 3;
+
+pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failure> {
+    let Some(client) = args.client else {
+        return list(world).await;
+    };
+    let place = place(client, args.project, world)?;
+    let reach = if args.undo { None } else { Some(reach(client, &args, world)?) };
+    let work_out = || {
+        let memories = world.places.data().join("connections");
+        let (place, name, reach) = (place.clone(), args.name.clone(), reach.clone());
+        // The file may be large, and far away.
+        tokio::task::spawn_blocking(move || match reach {
+            Some(reach) => connect::connect(&place, &name, &reach, &memories),
+            None => connect::undo(&place, &name, &memories),
+        })
+    };
+    let worked_out =
+        || async { work_out().await.map_err(|_| lost())?.map_err(|error| failure(error, client, &args.name)) };
+    let mut change = worked_out().await?;
+    if !args.dry_run && !change.is_nothing() {
+        if !args.yes {
+            agreed(&change, client, world).await?;
+        }
+        for attempt in 1.. {
+            match write(change).await? {
+                (written, Ok(())) => {
+                    change = written;
+                    break;
+                }
+                (_, Err(ConnectError::Changed { .. })) if args.yes && attempt < ATTEMPTS => {
+                    change = worked_out().await?
+                }
+                (_, Err(error)) => return Err(failure(error, client, &args.name)),
+            }
+        }
+    }
+    let done = Done {
+        client,
+        name: &args.name,
+        of_project: args.project,
+        is_undo: args.undo,
+        dry_run: args.dry_run,
+        reach: reach.as_ref(),
+    };
+    conclude(&done, &change, world).await
+}
+
+/// The same again with how it went.
+async fn write(change: Change) -> Result<(Change, Result<(), ConnectError>), Failure> {
+    tokio::task::spawn_blocking(move || {
+        let written = change.write();
+        (change, written)
+    })
+    .await
+    .map_err(|_| lost())
+}
+
+fn lost() -> Failure {
+    Failure::new(Exit::Other, "INTERNAL", "the file was not written")
+}
+
+fn place(client: Client, of_project: bool, world: &World) -> Result<Place, Failure> {
+    let of = if of_project { Place::of_project } else { Place::of_user };
+    of(client, &world.environment, &world.folder).map_err(|error| Failure::config(error.to_string()))
+}
+
+/// Shows the change and asks for a yes.
+async fn agreed(change: &Change, client: Client, world: &World) -> Result<(), Failure> {
+    world
+        .person_to_ask(&format!("the file of {client} changes only when a user agrees to it"))
+        .map_err(|failure| failure.hint("`--dry-run` shows the change, `--yes` agrees to it"))?;
+    world.screen.say(change.diff().trim_end());
+    if world.confirm(&format!("{}?", render::question(change))).await {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Denied, "NOT_AGREED", "nothing was written"))
+}
+
+async fn conclude(done: &Done<'_>, change: &Change, world: &World) -> Result<Exit, Failure> {
+    let screen = &world.screen;
+    if screen.json() {
+        screen.document(&Document::new(done, change)).await?;
+        return Ok(Exit::Ok);
+    }
+    if done.dry_run && !change.is_nothing() {
+        screen.page(change.diff()).await?;
+        return Ok(Exit::Ok);
+    }
+    screen.page(render::done(done, change)).await?;
+    if let Some(next) = render::next_step(done, change) {
+        screen.note(&next);
+    }
+    Ok(Exit::Ok)
+}
+
+/// How the client is to reach Toolrack.
+fn reach(client: Client, args: &ConnectArgs, world: &World) -> Result<Reach, Failure> {
+    if let Some(url) = &args.http {
+        let usual = || Record::read(world.places.data()).filter(Record::is_alive);
+        let usual = || usual().map_or_else(|| USUAL.to_owned(), |daemon| format!("http://{}/mcp", daemon.address));
+        let url = if url.is_empty() { usual() } else { url.clone() };
+        let is_address = Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        if !is_address {
+            let message = format!("`{url}` is no address of a daemon: it must begin with http:// or https://");
+            return Err(Failure::usage(message).hint(format!("leave it out, or write {USUAL}")));
+        }
+        return Ok(Reach::Http { url });
+    }
+    let words = [PROGRAM, "gateway"].into_iter().chain(args.gateway.iter().map(String::as_str));
+    match Cli::try_parse_from(words).map(|cli| cli.verb) {
+        Ok(Verb::Gateway(_)) => {}
+        Ok(_) => return Err(Failure::usage("what follows `--` must be options of `toolrack gateway`")),
+        Err(error) => {
+            let error = error.render().to_string();
+            let first = error.lines().next().unwrap_or_default();
+            let message = format!("`toolrack gateway` would refuse this: {}", first.trim_start_matches("error: "));
+            return Err(Failure::usage(message).hint("toolrack gateway --help"));
+        }
+    }
+    let args = std::iter::once("gateway".to_owned()).chain(args.gateway.iter().cloned()).collect();
+    Ok(Reach::Program { command: program(client, world)?, args })
+}
+
+/// The program as the client finds it: by its name where it is on the path, and otherwise by its own.
+fn program(client: Client, world: &World) -> Result<String, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the system does not say where this program is"))?;
+    let path = world.environment.get("PATH");
+    let found = path.and_then(|path| which::which_in(PROGRAM, Some(path), &world.folder).ok());
+    let found = found.filter(|found| is_same(found, &own));
+    let program = match found {
+        Some(_) if !starts_from_the_desktop(client) => PathBuf::from(PROGRAM),
+        Some(found) => found,
+        None => own,
+    };
+    program.into_os_string().into_string().map_err(|_| {
+        Failure::usage("the path of this program is no text, and cannot stand in a file").hint("put it on the PATH")
+    })
+}
+
+/// Whether the client usually starts without the shell, and so without the PATH that was set there.
+fn starts_from_the_desktop(client: Client) -> bool {
+    match client {
+        Client::ClaudeDesktop | Client::Cursor | Client::VsCode | Client::Windsurf | Client::Zed | Client::Qbit => true,
+        Client::ClaudeCode | Client::Codex | Client::Gemini | Client::OpenCode | Client::Synapse => false,
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Shows which clients there are and which of them are connected.
+async fn list(world: &World) -> Result<Exit, Failure> {
+    let (environment, folder) = (world.environment.clone(), world.folder.clone());
+    let rows = tokio::task::spawn_blocking(move || {
+        let rows = Client::ALL.iter().map(|client| Row::of(*client, &environment, &folder));
+        rows.collect::<Vec<_>>()
+    });
+    let rows =
+        rows.await.map_err(|_| Failure::new(Exit::Other, "INTERNAL", "the files of other programs were not read"))?;
+    if world.screen.json() {
+        world.screen.document(&render::Clients { clients: &rows }).await?;
+        return Ok(Exit::Ok);
+    }
+    world.screen.page(render::clients(&rows, world.screen.look())).await?;
+    rows.iter().filter_map(|row| row.problem.as_ref()).for_each(|problem| world.screen.warning(problem));
+    if let Some(row) = rows.iter().find(|row| row.is_there() && !row.is_connected() && row.problem.is_none()) {
+        world.screen.note(&format!("`toolrack connect {}` gives it the tools of all servers", row.client.id()));
+    }
+    Ok(Exit::Ok)
+}
+
+fn failure(error: ConnectError, client: Client, name: &str) -> Failure {
+    let (exit, code) = match &error {
+        ConnectError::Taken { .. } => (Exit::Usage, "EXISTS"),
+        ConnectError::NotConnected { .. } => (Exit::Usage, "NOT_CONNECTED"),
+        ConnectError::Changed { .. } | ConnectError::WriteProtected { .. } | ConnectError::NotKept { .. } => {
+            (Exit::Other, "NOT_WRITTEN")
+        }
+        _ => (Exit::Usage, "CONFIG"),
+    };
+    let failure = Failure::new(exit, code, render::in_one_line(&error));
+    match error {
+        ConnectError::Edit(EditError::Unreadable(_)) => {
+            failure.hint("nothing was changed in it: mend it, and try again")
+        }
+        ConnectError::Taken { .. } => {
+            failure.hint(format!("give Toolrack another name there: toolrack connect {} --name rack", client.id()))
+        }
+        ConnectError::NotConnected { .. } if name == PROGRAM => {
+            failure.hint("`toolrack connect` shows which programs are connected, and by which name")
+        }
+        _ => failure,
+    }
+}

@@ -1,0 +1,57 @@
+//! The words of `connect`.
+
+use clap::Args;
+use toolrack_config::import::Client;
+
+use crate::args::programs;
+
+/// `connect`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack connect                          which programs there are, and which
+                                            of them are connected
+  toolrack connect claude-code
+  toolrack connect cursor --project
+  toolrack connect codex -- --server github --yes-read-only
+  toolrack connect vscode --http            at the endpoint of `toolrack up`
+  toolrack connect cursor --undo
+
+The program's own file is changed, and nothing else in it; the change is shown
+first. An undo gives the file its bytes back, or takes out the one entry if the
+file has changed since.")]
+pub(crate) struct ConnectArgs {
+    /// Which program is to have the tools of all servers; without one, all are shown
+    #[arg(value_name = "PROGRAM", value_parser = programs())]
+    pub(crate) client: Option<Client>,
+
+    /// Only for this project
+    #[arg(long, requires = "client")]
+    pub(crate) project: bool,
+
+    /// Let it connect to the daemon instead of starting a gateway; it sends the token that TOOLRACK_TOKEN holds
+    #[arg(
+        long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "",
+        conflicts_with = "gateway", requires = "client"
+    )]
+    pub(crate) http: Option<String>,
+
+    /// The name of the server there
+    #[arg(long, value_name = "NAME", default_value = "toolrack", requires = "client")]
+    pub(crate) name: String,
+
+    /// Take it out again
+    #[arg(long, conflicts_with_all = ["http", "gateway"], requires = "client")]
+    pub(crate) undo: bool,
+
+    /// Write without asking
+    #[arg(short, long, requires = "client")]
+    pub(crate) yes: bool,
+
+    /// Show what would be written, and write nothing
+    #[arg(long, conflicts_with = "yes", requires = "client")]
+    pub(crate) dry_run: bool,
+
+    /// Options of `toolrack gateway`, after `--`
+    #[arg(value_name = "WORDS", last = true, allow_hyphen_values = true)]
+    pub(crate) gateway: Vec<String>,
+}

@@ -1,0 +1,201 @@
+//! Programs that are connected, and changes of their files.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use toolrack_config::{
+    Environment,
+    connect::{self, Change, ConnectError, Place, Reach, TOKEN_VARIABLE},
+    edit::EditError,
+    import::Client,
+};
+use toolrack_host::text;
+
+use super::PROGRAM;
+use crate::{
+    error::with_causes,
+    render::{Cell, Look, Sign, Tone, columns, paint},
+};
+
+/// What was asked for.
+pub(super) struct Done<'a> {
+    pub(super) client: Client,
+    pub(super) name: &'a str,
+    pub(super) of_project: bool,
+    pub(super) is_undo: bool,
+    pub(super) dry_run: bool,
+    pub(super) reach: Option<&'a Reach>,
+}
+
+/// `connect PROGRAM --json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Document<'a> {
+    client: Client,
+    name: &'a str,
+    path: &'a Path,
+    connected: bool,
+    created: bool,
+    removed: bool,
+    /// Whether the file has the very bytes that it had before it was connected, or an undo gives them back.
+    exact: bool,
+    dry_run: bool,
+    diff: String,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn new(done: &Done<'a>, change: &'a Change) -> Self {
+        Self {
+            client: done.client,
+            name: done.name,
+            path: change.path(),
+            connected: !done.is_undo,
+            created: change.creates(),
+            removed: change.removes(),
+            exact: change.is_exact(),
+            dry_run: done.dry_run,
+            diff: change.diff(),
+        }
+    }
+}
+
+/// `connect --json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Clients<'a> {
+    pub(super) clients: &'a [Row],
+}
+
+/// One program.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) client: Client,
+    title: &'static str,
+    /// Whether something of it is on this machine.
+    found: bool,
+    /// Its file, whether it is there or not.
+    path: Option<PathBuf>,
+    /// The names that Toolrack has there.
+    connected: Vec<String>,
+    /// The names that it has there for this project alone.
+    connected_here: Vec<String>,
+    /// Why its file cannot be read.
+    pub(super) problem: Option<String>,
+}
+
+impl Row {
+    pub(super) fn of(client: Client, environment: &Environment, folder: &Path) -> Self {
+        let place = Place::of_user(client, environment, folder);
+        let names = |place: &Result<Place, ConnectError>| match place {
+            Ok(place) => connect::names(place).map_err(|error| in_one_line(&error)),
+            Err(_) => Ok(Vec::new()),
+        };
+        let (connected, here) = (names(&place), names(&Place::of_project(client, environment, folder)));
+        let problem = connected.as_ref().err().or(here.as_ref().err()).cloned();
+        Self {
+            client,
+            title: client.title(),
+            found: connect::is_installed(client, environment, folder),
+            path: place.ok().map(|place| place.path),
+            connected: connected.unwrap_or_default(),
+            connected_here: here.unwrap_or_default(),
+            problem,
+        }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.found || self.is_connected() || self.problem.is_some()
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        !self.connected.is_empty() || !self.connected_here.is_empty()
+    }
+
+    fn state(&self) -> (Sign, Tone, String) {
+        if self.problem.is_some() {
+            return (Sign::Bad, Tone::Bad, "its file cannot be read".to_owned());
+        }
+        let here = self.connected_here.iter().map(|name| format!("{name} (this project)"));
+        let names: Vec<String> = self.connected.iter().cloned().chain(here).collect();
+        match names.is_empty() {
+            true => (Sign::Off, Tone::Faint, "not connected".to_owned()),
+            false => (Sign::Good, Tone::Good, format!("connected as {}", names.join(", "))),
+        }
+    }
+}
+
+/// The programs that are there, each on a line, and the others on one.
+pub(super) fn clients(rows: &[Row], look: Look) -> String {
+    let cells = rows.iter().filter(|row| row.is_there()).map(|row| {
+        let (sign, tone, state) = row.state();
+        let path = row.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        vec![
+            Cell::new(tone, look.sign(sign)),
+            Cell::new(Tone::Strong, row.client.id()),
+            Cell::new(tone, text::for_line(&state)),
+            Cell::new(Tone::Faint, text::for_line(&path)),
+        ]
+    });
+    let mut lines = columns(&cells.collect::<Vec<_>>());
+    let others: Vec<&str> = rows.iter().filter(|row| !row.is_there()).map(|row| row.client.id()).collect();
+    if !others.is_empty() {
+        lines.push(paint(Tone::Faint, &format!("not found here: {}", others.join(", "))));
+    }
+    lines.join("\n")
+}
+
+/// What the user is asked, without a question mark.
+pub(super) fn question(change: &Change) -> String {
+    let path = shown(change.path());
+    match (change.creates(), change.removes()) {
+        (true, _) => format!("Make {path}"),
+        (_, true) => format!("Remove {path}"),
+        _ => format!("Change {path}"),
+    }
+}
+
+/// The line for what was done.
+pub(super) fn done(done: &Done<'_>, change: &Change) -> String {
+    let (client, name, path) = (done.client, text::for_line(done.name), shown(change.path()));
+    match (done.is_undo, change.is_nothing()) {
+        (false, true) => format!("{client} is connected already: {path} has {name} just so"),
+        (false, false) => format!("connected {client}: {name} is in {path}"),
+        (true, _) if change.removes() => format!("disconnected {client}: {path} was made for it, and is gone"),
+        (true, _) if change.is_exact() => format!("disconnected {client}: {path} is what it was before, to the byte"),
+        (true, _) => {
+            format!("disconnected {client}: {name} was taken out of {path}, which had changed since and keeps the rest")
+        }
+    }
+}
+
+/// What is left to do.
+pub(super) fn next_step(done: &Done<'_>, change: &Change) -> Option<String> {
+    if done.is_undo || change.is_nothing() {
+        return None;
+    }
+    let client = done.client;
+    let first = match done.reach {
+        Some(Reach::Http { .. }) => format!(
+            "start the daemon with `toolrack up --token-file FILE`, and {client} with {TOKEN_VARIABLE} set to what FILE holds"
+        ),
+        _ => format!("{client} has the tools when it starts anew"),
+    };
+    let mut undo = vec!["toolrack", "connect", client.id(), "--undo"];
+    if done.of_project {
+        undo.push("--project");
+    }
+    if done.name != PROGRAM {
+        undo.extend(["--name", done.name]);
+    }
+    Some(format!("{first}; `{}` takes it out again", shell_words::join(undo)))
+}
+
+/// Why it failed, without the line of a file that goes with it.
+pub(super) fn in_one_line(error: &ConnectError) -> String {
+    match error {
+        ConnectError::Edit(EditError::Unreadable(problem)) => format!("{problem:#}").replacen(": error: ", ": ", 1),
+        error => with_causes(error),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    text::for_line(&path.display().to_string()).into_owned()
+}

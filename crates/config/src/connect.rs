@@ -1,0 +1,281 @@
+//! Puts Toolrack into the files of other programs, and takes it out again.
+//!
+//! A [`Place`] is where one program has its servers. [`connect()`] and [`undo()`] work out a [`Change`] of it, which can
+//! be shown as a diff; [`Change::write`] writes exactly that, or nothing where another program has written the file
+//! meanwhile. What stood there before is remembered, a few bytes and not the file, so that an undo gives back the very
+//! bytes as long as the file has not changed since; after that it takes out no more than the entry.
+
+mod memory;
+mod place;
+mod words;
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value as Json;
+use toolrack_host::text::for_line;
+
+use crate::{
+    edit::{
+        EditError,
+        elsewhere::{self, Deed, Plan},
+    },
+    import::{Client, is_gateway},
+};
+use memory::Memory;
+
+pub use place::{Place, is_installed};
+pub use words::{Reach, TOKEN_VARIABLE};
+
+/// What a place has under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing.
+    Free,
+    /// Toolrack's gateway.
+    Ours,
+    /// Another server.
+    Taken,
+}
+
+/// Why a program was not connected or disconnected. Its file is unchanged.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The home folder is not known.
+    #[error("no home folder is known, so the file of {0} is not: set `HOME`")]
+    NoHome(Client),
+    /// The program reads no file of a project.
+    #[error("{0} has no file for one project: leave `--project` out")]
+    NoProject(Client),
+    /// The program cannot be told of an endpoint.
+    #[error(
+        "{client} cannot be connected over HTTP: {why}. Leave `--http` out: the gateway over stdio shares the servers of a running daemon as well"
+    )]
+    NoHttp {
+        /// The program.
+        client: Client,
+        /// What is in the way.
+        why: &'static str,
+    },
+    /// Another server has the name.
+    #[error("{} has another server called `{}`", for_line(&path.display().to_string()), for_line(name))]
+    Taken {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// Toolrack is not there.
+    #[error("{} has no server `{}`, so nothing is to be undone", for_line(&path.display().to_string()), for_line(name))]
+    NotConnected {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// The user, or a program that looks after the file, does not want it to be written.
+    #[error("{} is write-protected: add the entry by hand, or `chmod u+w` it first", for_line(&path.display().to_string()))]
+    WriteProtected {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another program wrote the file after the change was worked out.
+    #[error("{} was changed by another program meanwhile, and was left as it is: try again", for_line(&path.display().to_string()))]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What stood in the file before cannot be kept for an undo.
+    #[error("cannot keep what an undo needs in {}: {kind}; the file of the program is unchanged", for_line(&path.display().to_string()), kind = source.kind())]
+    NotKept {
+        /// Where it was to be kept.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The file cannot be read or edited.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+}
+
+/// A change that is worked out and not written yet.
+pub struct Change {
+    plan: Plan,
+    /// Whether an undo gives back the bytes that were there before. `true` for a connection.
+    is_exact: bool,
+    /// What is to be remembered once it is written; `None` where it is to be forgotten.
+    memory: Option<Memory>,
+    /// Where that is kept.
+    kept: PathBuf,
+    /// Folders that go with the file.
+    folders: Vec<PathBuf>,
+}
+
+// The texts may hold secrets.
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Change")
+            .field("path", &self.plan.path)
+            .field("is_exact", &self.is_exact)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Change {
+    /// The file, with symbolic links followed.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.plan.path
+    }
+
+    /// The change as a unified diff, with secrets hidden; empty where nothing changes.
+    #[must_use]
+    pub fn diff(&self) -> String {
+        self.plan.diff()
+    }
+
+    /// Whether the file is as it should be already.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.plan.before == self.plan.after
+    }
+
+    /// Whether the file is made by it.
+    #[must_use]
+    pub fn creates(&self) -> bool {
+        self.plan.before.is_none() && self.plan.after.is_some()
+    }
+
+    /// Whether the file goes with it.
+    #[must_use]
+    pub fn removes(&self) -> bool {
+        self.plan.before.is_some() && self.plan.after.is_none()
+    }
+
+    /// Whether an undo gives back the very bytes that the file had before it was connected.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
+    /// Writes it. Blocks up to 5 s while another process of ours edits the file.
+    ///
+    /// # Errors
+    /// [`ConnectError::Changed`] where the file is not what it was when the change was worked out, and whatever keeps it
+    /// from being written. The file is then as it was.
+    pub fn write(&self) -> Result<(), ConnectError> {
+        if self.is_nothing() {
+            return Ok(());
+        }
+        let path = self.plan.path.clone();
+        if path.metadata().is_ok_and(|file| file.permissions().readonly()) {
+            return Err(ConnectError::WriteProtected { path });
+        }
+        // Kept first: a file that was written and cannot be put back would be worse than a memory of no use.
+        let before = || match &self.memory {
+            Some(memory) => memory.keep(&self.kept),
+            None => Ok(()),
+        };
+        if !self.plan.write(before)? {
+            return Err(ConnectError::Changed { path });
+        }
+        if self.memory.is_none() {
+            memory::forget(&self.kept);
+        }
+        // Innermost first; one that holds something else stays.
+        for folder in &self.folders {
+            if std::fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What `place` has under `name`.
+///
+/// # Errors
+/// When its file cannot be read.
+pub fn standing(place: &Place, name: &str) -> Result<Standing, ConnectError> {
+    Ok(match elsewhere::entry(&place.path, &place.spot, name)? {
+        None => Standing::Free,
+        Some(entry) if is_gateway(&entry) => Standing::Ours,
+        Some(_) => Standing::Taken,
+    })
+}
+
+/// The names under which `place` has Toolrack's gateway.
+///
+/// # Errors
+/// When its file cannot be read.
+pub fn names(place: &Place) -> Result<Vec<String>, ConnectError> {
+    let entries = elsewhere::entries(&place.path, &place.spot)?;
+    Ok(entries.into_iter().filter(|(_, entry)| is_gateway(entry)).map(|(name, _)| name).collect())
+}
+
+/// Works out how `place` gets Toolrack's gateway as the server `name`. An entry of ours is brought up to date, and keeps
+/// what the user has added to it. What an undo needs is going to be kept in the folder `memories`.
+///
+/// # Errors
+/// [`ConnectError`]
+pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Result<Change, ConnectError> {
+    let wanted = words::entry(place.client, reach)?;
+    let found = elsewhere::entry(&place.path, &place.spot, name)?;
+    if found.as_ref().is_some_and(|entry| !is_gateway(entry)) {
+        let (path, _) = elsewhere::text(&place.path)?;
+        return Err(ConnectError::Taken { path, name: name.to_owned() });
+    }
+    let wanted = match found.as_ref().and_then(Json::as_object) {
+        Some(found) => words::merged(found, wanted),
+        None => wanted,
+    };
+    let plan = if found.as_ref() == Some(&wanted) {
+        let (path, text) = elsewhere::text(&place.path)?;
+        Plan { path, before: text.clone(), after: text }
+    } else {
+        elsewhere::plan(&place.path, &place.spot, name, Deed::Put(&wanted))?
+    };
+    let kept = memory::place(memories, place.client, &plan.path, name);
+    // What a former connection found there is what an undo has to give back.
+    let former = Memory::read(&kept).filter(|memory| plan.before.as_deref().is_some_and(|now| memory.fits(now)));
+    let memory = match former {
+        Some(former) => former.followed_by(&plan),
+        None => Memory::of(&plan, missing_folders(&plan.path)),
+    };
+    Ok(Change { plan, is_exact: true, memory, kept, folders: Vec::new() })
+}
+
+/// Works out how Toolrack's gateway, which `place` has as the server `name`, is taken out again.
+///
+/// # Errors
+/// [`ConnectError`]
+pub fn undo(place: &Place, name: &str, memories: &Path) -> Result<Change, ConnectError> {
+    let (path, now) = elsewhere::text(&place.path)?;
+    let kept = memory::place(memories, place.client, &path, name);
+    if let (Some(memory), Some(now)) = (Memory::read(&kept), &now)
+        && let Some(original) = memory.original(now)
+    {
+        let folders = if original.is_none() { memory.folders() } else { Vec::new() };
+        let plan = Plan { path, before: Some(now.clone()), after: original };
+        return Ok(Change { plan, is_exact: true, memory: None, kept, folders });
+    }
+    match standing(place, name)? {
+        Standing::Free => Err(ConnectError::NotConnected { path, name: name.to_owned() }),
+        Standing::Taken => Err(ConnectError::Taken { path, name: name.to_owned() }),
+        Standing::Ours => {
+            let plan = elsewhere::plan(&place.path, &place.spot, name, Deed::Remove)?;
+            Ok(Change { plan, is_exact: false, memory: None, kept, folders: Vec::new() })
+        }
+    }
+}
+
+/// The folders above `path` that are not there, innermost first.
+fn missing_folders(path: &Path) -> Vec<PathBuf> {
+    path.ancestors().skip(1).take_while(|folder| !folder.exists()).map(Path::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests;

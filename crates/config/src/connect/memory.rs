@@ -1,0 +1,148 @@
+//! What an undo needs to give a file its bytes back: where it was changed, and what stood there.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::ConnectError;
+use crate::{
+    edit::elsewhere::{Plan, keep_for_the_owner},
+    import::Client,
+};
+
+/// One change of one file. Texts are whole, byte order mark and all; what did not change in it is not kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Memory {
+    /// The hash of the text before; `None` where there was no file.
+    before: Option<String>,
+    /// The hash of the text after.
+    after: String,
+    /// The bytes of the text after that are new.
+    from: usize,
+    to: usize,
+    /// What stood there before.
+    replaced: String,
+    /// The folders that were made for the file, innermost first.
+    folders: Vec<PathBuf>,
+}
+
+/// The file that a memory is kept in.
+pub(super) fn place(folder: &Path, client: Client, path: &Path, name: &str) -> PathBuf {
+    let mut hash = Sha256::new();
+    hash.update(path.as_os_str().as_encoded_bytes());
+    hash.update([0]);
+    hash.update(name);
+    folder.join(format!("{}-{}.json", client.id(), &hex(&hash.finalize())[..16]))
+}
+
+/// Removes the memory that is kept in `file`.
+pub(super) fn forget(file: &Path) {
+    // One that stays fits no file any more, and so changes none.
+    let _ = fs::remove_file(file);
+}
+
+impl Memory {
+    /// What is to be remembered of `plan`; `None` where it removes the file.
+    pub(super) fn of(plan: &Plan, folders: Vec<PathBuf>) -> Option<Self> {
+        Some(Self::between(plan.before.as_deref(), plan.after.as_deref()?, folders))
+    }
+
+    fn between(before: Option<&str>, after: &str, folders: Vec<PathBuf>) -> Self {
+        let old = before.unwrap_or_default();
+        let same = old.bytes().zip(after.bytes()).take_while(|(old, new)| old == new).count();
+        let head = old.floor_char_boundary(same).min(after.floor_char_boundary(same));
+        let rest = old.len().min(after.len()) - head;
+        let same = old.bytes().rev().zip(after.bytes().rev()).take(rest).take_while(|(old, new)| old == new).count();
+        let (old_end, new_end) =
+            (old.ceil_char_boundary(old.len() - same), after.ceil_char_boundary(after.len() - same));
+        // Both texts end alike, so a boundary in one is a boundary in the other.
+        let tail = (old.len() - old_end).min(after.len() - new_end);
+        Self {
+            before: before.map(hash),
+            after: hash(after),
+            from: head,
+            to: after.len() - tail,
+            replaced: old[head..old.len() - tail].to_owned(),
+            folders,
+        }
+    }
+
+    /// The same with what `plan` does after it.
+    pub(super) fn followed_by(self, plan: &Plan) -> Option<Self> {
+        let original = self.original(plan.before.as_deref()?)?;
+        Some(Self::between(original.as_deref(), plan.after.as_deref()?, self.folders))
+    }
+
+    /// Whether it is of a file that holds `now`.
+    pub(super) fn fits(&self, now: &str) -> bool {
+        self.after == hash(now)
+    }
+
+    /// What the file that holds `now` held before, where `Some(None)` means that there was none; `None` where the file
+    /// has changed since.
+    pub(super) fn original(&self, now: &str) -> Option<Option<String>> {
+        if !self.fits(now) {
+            return None;
+        }
+        let Some(before) = &self.before else { return Some(None) };
+        let original = format!("{}{}{}", now.get(..self.from)?, self.replaced, now.get(self.to..)?);
+        (hash(&original) == *before).then_some(Some(original))
+    }
+
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        self.folders.clone()
+    }
+
+    /// What is kept in `file`; a memory that cannot be read is none.
+    pub(super) fn read(file: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(file).ok()?).ok()
+    }
+
+    /// Keeps it in `file`, for its owner only.
+    pub(super) fn keep(&self, file: &Path) -> Result<(), ConnectError> {
+        let keep = || keep_for_the_owner(file, &serde_json::to_string(self).map_err(io::Error::other)?);
+        keep().map_err(|source| ConnectError::NotKept { path: file.to_owned(), source })
+    }
+}
+
+fn hash(text: &str) -> String {
+    hex(&Sha256::digest(text))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_comes_back_from_what_it_became() {
+        for (before, after) in [
+            (Some("{}"), "{\"a\": 1}"),
+            (Some("aaa"), "aaaa"),
+            (Some("aaaa"), "aa"),
+            (Some("é"), "è"),
+            (Some("日"), "日本"),
+            (Some("xéy"), "xây"),
+            (Some(""), "x"),
+            (Some("same"), "same"),
+            (None, "new"),
+        ] {
+            let memory = Memory::between(before, after, Vec::new());
+            assert_eq!(memory.original(after), Some(before.map(str::to_owned)), "{before:?} {after}");
+            assert_eq!(memory.original(&format!("{after} ")), None);
+        }
+    }
+
+    #[test]
+    fn what_did_not_change_is_not_kept() {
+        let memory = Memory::between(Some("secret { } secret"), "secret { x } secret", Vec::new());
+        assert!(!serde_json::to_string(&memory).unwrap().contains("secret"), "{memory:?}");
+    }
+}

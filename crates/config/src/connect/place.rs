@@ -1,0 +1,116 @@
+//! Where a program has its servers.
+
+use std::path::{Path, PathBuf};
+
+use super::ConnectError;
+use crate::{
+    edit::elsewhere::Spot,
+    environment::Environment,
+    import::{Client, files_of_the_project, files_of_the_user},
+    places::project_root,
+};
+
+/// Where one program has its servers: a file, which need not be there yet, and a place in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The program.
+    pub client: Client,
+    /// Its file, with symbolic links not followed.
+    pub path: PathBuf,
+    pub(super) spot: Spot,
+}
+
+impl Place {
+    /// Where `client` has the servers that the user of this `environment` has in every folder.
+    ///
+    /// # Errors
+    /// When the home folder is not known.
+    pub fn of_user(client: Client, environment: &Environment, cwd: &Path) -> Result<Self, ConnectError> {
+        let file = file_of_user(client, environment).ok_or(ConnectError::NoHome(client))?;
+        Ok(Self { client, path: cwd.join(file), spot: spot(client) })
+    }
+
+    /// Where `client` has the servers of the project of `cwd`.
+    ///
+    /// Claude Code's are the user's own for that project: its file for all users of a project, `.mcp.json`, is one that
+    /// Toolrack reads itself, and would have it be a server of its own.
+    ///
+    /// # Errors
+    /// When `client` has none.
+    pub fn of_project(client: Client, environment: &Environment, cwd: &Path) -> Result<Self, ConnectError> {
+        let root = project_root(cwd);
+        if client == Client::ClaudeCode {
+            let keys = ["projects".to_owned(), root.display().to_string(), "mcpServers".to_owned()];
+            let place = Self::of_user(client, environment, cwd)?;
+            return Ok(Self { spot: Spot::Under(keys.to_vec()), ..place });
+        }
+        let names: Vec<PathBuf> = files_of_the_project(client).iter().map(PathBuf::from).collect();
+        let names: Vec<PathBuf> = names.into_iter().filter(|name| holds_servers(client, name)).collect();
+        let there = names.iter().find(|name| root.join(name).symlink_metadata().is_ok());
+        let name = there.or_else(|| usual(client, &names)).ok_or(ConnectError::NoProject(client))?;
+        Ok(Self { client, path: root.join(name), spot: spot(client) })
+    }
+}
+
+/// Whether something of `client` is in the user's folders.
+#[must_use]
+pub fn is_installed(client: Client, environment: &Environment, cwd: &Path) -> bool {
+    let home = environment.home();
+    let is_there = |path: &Path| {
+        let folder = path.parent().filter(|folder| home.as_deref() != Some(*folder));
+        path.exists() || folder.is_some_and(Path::is_dir)
+    };
+    let has_folder = home.as_ref().is_some_and(|home| client == Client::ClaudeCode && home.join(".claude").is_dir());
+    has_folder || files_of_the_user(client, environment).iter().any(|path| is_there(&cwd.join(path)))
+}
+
+fn spot(client: Client) -> Spot {
+    let under = |key: &str| Spot::Under(vec![key.to_owned()]);
+    match client {
+        Client::ClaudeCode
+        | Client::ClaudeDesktop
+        | Client::Cursor
+        | Client::Windsurf
+        | Client::Gemini
+        | Client::Qbit
+        | Client::Synapse => under("mcpServers"),
+        Client::VsCode => under("servers"),
+        Client::Zed => under("context_servers"),
+        Client::OpenCode => Spot::OpenCode,
+        Client::Codex => Spot::Codex,
+    }
+}
+
+/// The file that is there; else the one whose folder is there; else the usual one.
+fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
+    let mut files = files_of_the_user(client, environment);
+    files.retain(|file| holds_servers(client, file) && !file.components().any(|part| part.as_os_str() == "profiles"));
+    if let Some(there) = files.iter().find(|file| file.symlink_metadata().is_ok()) {
+        return Some(there.clone());
+    }
+    let likely: Vec<PathBuf> = files.iter().filter(|file| file.parent().is_some_and(Path::is_dir)).cloned().collect();
+    usual(client, &likely).or_else(|| usual(client, &files)).cloned()
+}
+
+/// Whether servers are added to a file of this name, and not only found in it for historical reasons.
+fn holds_servers(client: Client, file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    client != Client::VsCode || name == "mcp.json"
+}
+
+/// The one that the program makes itself, as its makers document it.
+fn usual(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
+    let of_macos = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
+    match client {
+        Client::OpenCode => {
+            files.iter().find(|file| file.ends_with("opencode.json") && !is_hidden(file)).or(files.first())
+        }
+        _ if cfg!(target_os = "macos") => files.iter().find(of_macos).or(files.first()),
+        _ => files.first(),
+    }
+}
+
+/// Whether it is in opencode's own folder of a project, where it keeps other things than this file.
+fn is_hidden(file: &Path) -> bool {
+    file.starts_with(".opencode")
+}

@@ -1,0 +1,102 @@
+//! The entry of Toolrack's gateway in the words of each program.
+//!
+//! [`import`](crate::import) names where the words are documented.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::ConnectError;
+use crate::import::Client;
+
+/// The variable that holds the token of the daemon, where a program connects to it over HTTP. No file gets the token
+/// itself.
+pub const TOKEN_VARIABLE: &str = "TOOLRACK_TOKEN";
+
+/// How a program reaches Toolrack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It starts a gateway.
+    Program {
+        /// The program.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+    },
+    /// It connects to the endpoint of a daemon.
+    Http {
+        /// The address.
+        url: String,
+    },
+}
+
+/// The fields that say how a server is reached, in the words of all programs.
+const REACHES: &[&str] = &[
+    "type",
+    "transport",
+    "source",
+    "command",
+    "args",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "headers",
+    "bearer_token_env_var",
+];
+
+/// The entry that `client` is to have.
+pub(super) fn entry(client: Client, reach: &Reach) -> Result<Json, ConnectError> {
+    match reach {
+        Reach::Program { command, args } => Ok(program(client, command, args)),
+        Reach::Http { url } => http(client, url),
+    }
+}
+
+fn program(client: Client, command: &str, args: &[String]) -> Json {
+    match client {
+        Client::ClaudeCode | Client::VsCode => json!({ "type": "stdio", "command": command, "args": args }),
+        Client::ClaudeDesktop
+        | Client::Cursor
+        | Client::Windsurf
+        | Client::Codex
+        | Client::Gemini
+        | Client::Qbit
+        | Client::Synapse => json!({ "command": command, "args": args }),
+        Client::OpenCode => {
+            let words: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
+            json!({ "type": "local", "command": words })
+        }
+        // Versions before `source` was made optional refuse an entry without it.
+        Client::Zed => json!({ "source": "custom", "command": command, "args": args }),
+    }
+}
+
+fn http(client: Client, url: &str) -> Result<Json, ConnectError> {
+    let headers = |variable: &str| json!({ "Authorization": format!("Bearer {variable}") });
+    let refused = |why| Err(ConnectError::NoHttp { client, why });
+    match client {
+        Client::ClaudeCode => Ok(json!({ "type": "http", "url": url, "headers": headers(&braced("")) })),
+        Client::VsCode => Ok(json!({ "type": "http", "url": url, "headers": headers(&braced("env:")) })),
+        Client::Cursor => Ok(json!({ "url": url, "headers": headers(&braced("env:")) })),
+        Client::Windsurf => Ok(json!({ "serverUrl": url, "headers": headers(&braced("env:")) })),
+        Client::Gemini => Ok(json!({ "httpUrl": url, "headers": headers(&braced("")) })),
+        Client::Qbit => Ok(json!({ "transport": "http", "url": url, "headers": headers(&braced("")) })),
+        Client::Codex => Ok(json!({ "url": url, "bearer_token_env_var": TOKEN_VARIABLE })),
+        Client::OpenCode => {
+            Ok(json!({ "type": "remote", "url": url, "headers": headers(&format!("{{env:{TOKEN_VARIABLE}}}")) }))
+        }
+        Client::ClaudeDesktop | Client::Synapse => refused("its file has only servers that it starts"),
+        Client::Zed => refused("it looks up no variables in headers, so the token would stand in its file"),
+    }
+}
+
+fn braced(kind: &str) -> String {
+    format!("${{{kind}{TOKEN_VARIABLE}}}")
+}
+
+/// `wanted` with what the user has added to the entry that was `found`.
+pub(super) fn merged(found: &Map<String, Json>, wanted: Json) -> Json {
+    let Json::Object(mut wanted) = wanted else { return wanted };
+    for (field, value) in found.iter().filter(|(field, _)| !REACHES.contains(&field.as_str())) {
+        wanted.entry(field.clone()).or_insert_with(|| value.clone());
+    }
+    Json::Object(wanted)
+}

@@ -1,0 +1,53 @@
+//! Files of variables, as programs that start servers read them: `NAME=value` on each line.
+
+use crate::placeholder::is_name;
+
+/// The variables of `text`, each once, as the last line that names it says.
+///
+/// Comments, blank lines and the word `export` mean nothing; a value may stand in quotes, and in double ones `\n` is a
+/// line break. Any other line is left out. Nothing is looked up: a `$` means itself.
+pub(super) fn variables(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (name, value) in text.lines().filter_map(variable) {
+        match found.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => found.push((name, value)),
+        }
+    }
+    found
+}
+
+fn variable(line: &str) -> Option<(String, String)> {
+    let line = line.trim();
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    let (name, value) = line.split_once('=')?;
+    let name = name.trim();
+    is_name(name).then(|| (name.to_owned(), unquoted(value.trim())))
+}
+
+fn unquoted(value: &str) -> String {
+    let inside = |quote: char| {
+        let rest = value.strip_prefix(quote)?;
+        // What follows the quotes can only be a comment.
+        rest.rfind(quote).map(|end| &rest[..end])
+    };
+    if let Some(text) = inside('"') {
+        return text.replace("\\n", "\n").replace("\\\"", "\"");
+    }
+    if let Some(text) = inside('\'') {
+        return text.to_owned();
+    }
+    value.split(" #").next().unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_read_as_people_write_them() {
+        let text = "# mine\nA=1\r\nexport B = two words # why\n\nC='#x' # y\nD=\"a\\nb\"\nnot a variable\n1X=no\nA=2\nE=\nF=a#b\n";
+        let read: Vec<_> = variables(text).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(read, ["A=2", "B=two words", "C=#x", "D=a\nb", "E=", "F=a#b"]);
+    }
+}

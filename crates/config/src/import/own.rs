@@ -1,0 +1,75 @@
+//! Tells Toolrack itself among the servers of other programs.
+
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+/// Whether `entry`, in the words of any program, is Toolrack's own gateway: the program with its verb, or the endpoint of
+/// a daemon with the variable that `toolrack connect` writes.
+pub(crate) fn is_gateway(entry: &Json) -> bool {
+    let text = |field: &str| entry.get(field).and_then(Json::as_str);
+    if let Some(words) = words(entry) {
+        let mut words = words.into_iter();
+        let program = words.next().unwrap_or_default();
+        let is_named = Path::new(program).file_stem().is_some_and(|stem| stem == "toolrack");
+        return is_named && words.next() == Some("gateway");
+    }
+    let is_endpoint = ["url", "httpUrl", "serverUrl"].iter().filter_map(|field| text(field)).any(is_of_a_daemon);
+    is_endpoint && entry.to_string().contains("TOOLRACK_TOKEN")
+}
+
+fn is_of_a_daemon(url: &str) -> bool {
+    url.split(['?', '#']).next().is_some_and(|url| url.trim_end_matches('/').ends_with("/mcp"))
+}
+
+/// The command of `entry` with its arguments.
+fn words(entry: &Json) -> Option<Vec<&str>> {
+    let command = entry.get("command")?;
+    // Zed had an object in its place.
+    let (command, args) = match command {
+        Json::Object(parts) => (parts.get("path")?, parts.get("args")),
+        command => (command, entry.get("args")),
+    };
+    let mut words = Vec::new();
+    push(&mut words, command);
+    args.into_iter().for_each(|args| push(&mut words, args));
+    Some(words)
+}
+
+fn push<'a>(words: &mut Vec<&'a str>, value: &'a Json) {
+    match value {
+        Json::Array(values) => words.extend(values.iter().filter_map(Json::as_str)),
+        value => words.extend(value.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_gateway_is_known_in_the_words_of_every_program() {
+        for ours in [
+            json!({ "command": "toolrack", "args": ["gateway"] }),
+            json!({ "type": "stdio", "command": "/opt/bin/toolrack", "args": ["gateway", "--server", "x"] }),
+            json!({ "type": "local", "command": ["toolrack", "gateway"] }),
+            json!({ "command": { "path": "toolrack", "args": ["gateway"] } }),
+            json!({ "url": "http://127.0.0.1:7717/mcp", "headers": { "Authorization": "Bearer ${env:TOOLRACK_TOKEN}" } }),
+            json!({ "url": "http://127.0.0.1:7717/mcp", "bearer_token_env_var": "TOOLRACK_TOKEN" }),
+        ] {
+            assert!(is_gateway(&ours), "{ours}");
+        }
+        for other in [
+            json!({ "command": "toolrack", "args": ["call"] }),
+            json!({ "command": "npx", "args": ["toolrack", "gateway"] }),
+            json!({ "command": "mcp-toolrack", "args": ["gateway"] }),
+            json!({ "url": "http://127.0.0.1:7717/mcp" }),
+            json!({ "url": "https://example.com/x", "headers": { "X": "TOOLRACK_TOKEN" } }),
+            json!(null),
+        ] {
+            assert!(!is_gateway(&other), "{other}");
+        }
+    }
+}
