@@ -12,6 +12,7 @@ use tokio::{
 use toolrack_config::{Environment, Places};
 
 use crate::{
+    args,
     asker::OwnLines,
     door::{self, Door},
     error::{Exit, Failure, with_causes},
@@ -87,8 +88,9 @@ pub(crate) async fn run(
 fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // `-v` shows what this process does. Servers are told of folders when they are connected.
-    let is_plain = !global.no_daemon && !is_off && global.verbose == 0 && global.root.is_empty();
+    // `-v` shows what this process does. Servers are told of folders when they are connected. What is typed, no daemon has.
+    let is_typed = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
+    let is_plain = !global.no_daemon && !is_off && global.verbose == 0 && global.root.is_empty() && !is_typed;
     if !is_plain || cli.verb.way() != Way::Lent {
         return None;
     }

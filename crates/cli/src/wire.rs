@@ -15,7 +15,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
-use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
+use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Typed, Unset};
 use toolrack_host::{
     AllowAll, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, SharedAsker,
     State, Tracer,
@@ -28,7 +28,7 @@ use url::Url;
 use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Borrower};
 use crate::{
-    args::Global,
+    args::{Global, ONCE, Once},
     asker::{Sampler, Terminal},
     audit::Audited,
     database,
@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
     global: Global,
+    /// The configurations of the command line that stand in no file.
+    typed: Vec<Typed>,
     has_proxy: bool,
     /// `None` when it cannot be opened: everything works without it, only slower and with less remembered.
     store: Option<Store>,
@@ -116,7 +118,7 @@ impl World {
     /// # Errors
     /// When there is no working folder, nothing says where the configuration is, or a `--root` is no folder.
     pub(crate) async fn open(
-        global: Global,
+        (global, typed): (Global, Vec<Typed>),
         mut environment: Environment,
         screen: Arc<Screen>,
     ) -> Result<Self, Failure> {
@@ -148,7 +150,7 @@ impl World {
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies);
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
-        let sign_in = sign_in(&stored, &secrets, &egress, &audit);
+        let sign_in = sign_in((&stored, &secrets), &egress, &audit, global.once.clone());
         let terminal = Arc::new(Terminal::new(Arc::clone(&screen), roots));
         Ok(Self {
             screen,
@@ -157,6 +159,7 @@ impl World {
             folder,
             environment,
             global,
+            typed,
             has_proxy,
             store,
             stored,
@@ -224,6 +227,11 @@ impl World {
     /// Whether nothing may be asked, nor read from the terminal.
     pub(crate) fn has_no_input(&self) -> bool {
         self.global.no_input
+    }
+
+    /// The server that is used this one time.
+    pub(crate) fn once(&self) -> Option<&Once> {
+        self.global.once.as_ref()
     }
 
     /// The agent that was named.
@@ -462,6 +470,7 @@ impl World {
             egress: self.egress.clone(),
             tracer: self.tracer.clone(),
             audit: Arc::clone(&self.audit),
+            keeps_answers: self.global.once.is_none(),
         }
     }
 
@@ -512,11 +521,16 @@ impl World {
 }
 
 /// Signs in the requests to servers, with the tokens that are stored.
-fn sign_in(stored: &Arc<Stored>, secrets: &Arc<Interpolate>, egress: &Egress, audit: &Audited) -> SignIn {
+fn sign_in(
+    (stored, secrets): (&Arc<Stored>, &Arc<Interpolate>),
+    egress: &Egress,
+    audit: &Audited,
+    once: Option<Once>,
+) -> SignIn {
     let kept = Arc::clone(secrets);
     let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(stored))))
         .resolver(Arc::<Interpolate>::clone(secrets))
-        .how(how_to_sign_in)
+        .how(move |server, scopes| how_to_sign_in(server, scopes, once.as_ref()))
         .egress(egress.clone())
         .secrets(move |secret| kept.keep_secret(secret));
     match audit.witness(None) {
@@ -526,7 +540,11 @@ fn sign_in(stored: &Arc<Stored>, secrets: &Arc<Interpolate>, egress: &Egress, au
 }
 
 /// The command that signs in to `server`, with these scopes if there are any.
-fn how_to_sign_in(server: &ServerName, scopes: &[String]) -> String {
+fn how_to_sign_in(server: &ServerName, scopes: &[String], once: Option<&Once>) -> String {
+    if let (Some(Once::Url(url)), ONCE) = (once, server.as_str()) {
+        // A sign-in belongs to a name.
+        return format!("toolrack add NAME {}", shell_words::quote(url));
+    }
     let words = ["toolrack", "login", server.as_str()].into_iter();
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
 }

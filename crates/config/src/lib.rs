@@ -61,7 +61,7 @@ pub use entry::is_account;
 pub use environment::Environment;
 pub use guard::SecretGate;
 pub use interpolate::{Interpolate, Secrets, Unset, is_secret_word, secrets_in};
-pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, load, reload};
+pub use load::{ConfigFile, Entry, Loaded, Rejected, Request, Scope, Shadowed, Typed, load, reload};
 pub use model::{CheckName, ModelChoice, PriceChoice};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};

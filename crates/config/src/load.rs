@@ -21,7 +21,7 @@ use toolrack_host::{
 
 use crate::{
     dialect::{self, Agent},
-    document::{Document, Kind},
+    document::Document,
     entry::{Decoded, Report, closest, decode},
     interpolate::Unset,
     model::CheckName,
@@ -78,6 +78,15 @@ impl fmt::Display for Scope {
     }
 }
 
+/// A configuration that stands in no file: JSON on the command line, or what a pipe brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
+    /// Where it was typed, as problems name it: `--mcp-config`, `stdin`.
+    pub place: String,
+    /// JSON, as a file of servers has it.
+    pub text: String,
+}
+
 /// What to load.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -87,7 +96,9 @@ pub struct Request {
     pub cwd: PathBuf,
     /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
     pub mcp_config: Vec<PathBuf>,
-    /// Use only the servers of [`Self::mcp_config`] and the built-in ones (`--strict-mcp-config`). Rules about calls,
+    /// Configurations that were typed or piped, stronger than every file.
+    pub typed: Vec<Typed>,
+    /// Use only the servers of [`Self::mcp_config`], [`Self::typed`] and the built-in ones (`--strict-mcp-config`). Rules about calls,
     /// and which model answers, still count.
     pub strict: bool,
     /// Servers that the program carries: the lowest layer, which files can replace or switch off.
@@ -105,6 +116,7 @@ impl Request {
             places,
             cwd: cwd.into(),
             mcp_config: Vec::new(),
+            typed: Vec::new(),
             strict: false,
             built_in: Desired::new(),
             agent: None,
@@ -258,7 +270,8 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
         world.add_file(layer);
     }
     world.add_agents(request.agent.as_deref());
-    let files = layers.into_iter().map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
+    let files = layers.into_iter().filter(|layer| layer.text.is_none());
+    let files = files.map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
     world.into_loaded(files, project)
 }
 
@@ -338,8 +351,7 @@ impl<'a> World<'a> {
     }
 
     fn add_file(&mut self, layer: &Layer) {
-        let kind = if layer.scope == Scope::CommandLine { Kind::Any } else { Kind::Regular };
-        let document = match Document::read(&layer.path, kind) {
+        let document = match layer.document() {
             Ok(Some(document)) => document,
             Ok(None) => {
                 self.is_whole &= layer.missing.as_ref().is_none_or(|problem| !problem.is_error());
@@ -368,7 +380,7 @@ impl<'a> World<'a> {
             let (settings, problems) = Settings::read(&document, self.wanted);
             return self.add_settings_alone(settings, problems);
         }
-        if document.text.is_empty() {
+        if document.text.is_empty() && layer.text.is_none() {
             self.blank.push(layer.path.clone());
         }
         if layer.reads == Reads::All {
@@ -462,7 +474,7 @@ impl<'a> World<'a> {
     /// Replaces any entry of this name.
     fn put(&mut self, place: &Place<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
         let layer = place.layer;
-        let source = Source::file(layer.scope.as_str(), &layer.path);
+        let source = layer.source();
         let hash = hash(&raw.node);
         // The user's own entry is shown as it is written, in whatever folder.
         let written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
@@ -534,7 +546,7 @@ impl<'a> World<'a> {
             spec.enabled = enabled;
             show_switched(&mut entry.view, enabled);
             show_switched(&mut entry.proposal, enabled);
-            entry.switched_by = Some(Source::file(layer.scope.as_str(), &layer.path));
+            entry.switched_by = Some(layer.source());
         }
     }
 

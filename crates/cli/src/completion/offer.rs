@@ -52,6 +52,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("NAME=VALUE", Offered::Arguments),
     ("FILE", Offered::Files),
     ("DIR", Offered::Folders),
+    ("COMMAND", Offered::Files),
     ("COMMAND | URL", Offered::Files),
     ("ACCOUNT", Offered::Nothing),
     ("AGENT", Offered::Agents),

@@ -85,6 +85,7 @@ impl World {
             && global.strict_mcp_config == self.global.strict_mcp_config
             && global.agent == self.global.agent
             && global.root.is_empty()
+            && self.typed.is_empty()
             && self.stored.is_opened_with(key)
             && Places::from_env(&environment).is_ok_and(|places| places == self.places);
         if !is_same || self.store.is_none() {
@@ -102,6 +103,7 @@ impl World {
             folder,
             environment: environment.clone(),
             global,
+            typed: Vec::new(),
             has_proxy: self.has_proxy,
             store: self.store.clone(),
             tracer: None,

@@ -69,6 +69,8 @@ mod model_settings;
 #[cfg(test)]
 mod on_terminal;
 #[cfg(test)]
+mod once;
+#[cfg(test)]
 mod output;
 #[cfg(test)]
 mod pins;

@@ -18,7 +18,7 @@ use toolrack_host::{
 
 use super::given;
 use crate::{
-    args::duration,
+    args::{OnceArgs, duration},
     arguments::{self, BadArguments},
     error::{Exit, Failure},
     render::size,
@@ -38,13 +38,17 @@ use crate::{
   paths=a paths=b      several values for a list
   filter:='{\"a\": 1}'   JSON as it stands
 
+Without configuration, the tool stands behind the server's address, or before `--` and its command.
+
 Examples:
   toolrack call fs/read_text_file path=README.md head=10
+  toolrack call https://example.com/mcp echo message=hi
+  toolrack call echo message=hi -- npx -y my-server
   toolrack call fs/edit --args @edit.json
   toolrack call browser/screenshot -o page.png
   echo '{\"path\": \".\"}' | toolrack call builtin/list_directory --args -")]
 pub(crate) struct CallArgs {
-    /// Which tool: server/tool, server.tool, or the name a model sees
+    /// Which tool: server/tool, server.tool, or the name a model sees; or the address of its server, and then its name
     #[arg(value_name = "TOOL")]
     pub(crate) selector: String,
 
@@ -67,6 +71,9 @@ pub(crate) struct CallArgs {
     /// Write the result into this file as it is, decoded if it is no text; - for stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
 pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
@@ -84,7 +91,7 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
         failure
-            .hint(format!("`toolrack tools {server} --schema` shows what it takes"))
+            .hint(format!("`{}` shows what it takes", shows_schema(server, world)))
             .server(server.as_str())
             .tool(&tool.name)
     };
@@ -113,13 +120,24 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     show(outcome, args.output.as_deref(), world).await
 }
 
+/// The command that shows what the tools of `server` take.
+fn shows_schema(server: &ServerName, world: &World) -> String {
+    match world.once() {
+        Some(once) => once.line("tools --schema"),
+        None => format!("toolrack tools {server} --schema"),
+    }
+}
+
 /// The tool that is called `selector`, which may be in quarantine, and its host, which has only the servers that can
 /// have a tool of this name.
 ///
 /// # Errors
 /// When there is no such tool, or its server cannot be used.
 pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
-    let meant = Meant::by(selector, loaded)?;
+    let meant = match world.once() {
+        Some(_) => Meant::of_once(selector)?,
+        None => Meant::by(selector, loaded)?,
+    };
     let mut desired = loaded.desired.clone();
     desired.retain(|name, _| meant.may_be(name));
     let host = world.connect(desired).await?;
@@ -133,7 +151,16 @@ pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
     };
     match found {
         Some(found) => Ok((host, found.clone())),
-        None => Err(missing(&host, &catalog.unknown(selector), &meant)),
+        None => {
+            let failure = missing(&host, &catalog.unknown(selector), &meant);
+            Err(match (world.once(), &failure.hint) {
+                // A server that is used once has no name to go on with.
+                (Some(once), Some(hint)) if hint.starts_with("`toolrack tools") => {
+                    failure.hint(format!("`{}` shows its tools", once.line("tools")))
+                }
+                _ => failure,
+            })
+        }
     }
 }
 

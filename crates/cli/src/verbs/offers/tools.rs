@@ -9,6 +9,7 @@ use toolrack_host::{Catalog, CatalogTool, Host, Selection, text};
 
 use super::call;
 use crate::{
+    args::OnceArgs,
     error::{Exit, Failure, out_of_quarantine},
     verbs::{reach, safety::policy},
     wire::World,
@@ -22,9 +23,11 @@ use render::Shown;
   toolrack tools --search 'rename a file'
   toolrack tools github --search 'create issue' --limit 3
   toolrack tools fs --schema
-  toolrack tools fs/read_text_file")]
+  toolrack tools fs/read_text_file
+  toolrack tools https://example.com/mcp
+  toolrack tools -- npx -y my-server")]
 pub(crate) struct ToolsArgs {
-    /// Only these servers; the others are not started. Or one tool, to show all of it
+    /// Only these servers; the others are not started. Or one tool, to show all of it. Or an address, for this one time
     #[arg(value_name = "SERVER | TOOL")]
     pub(crate) servers: Vec<String>,
 
@@ -43,6 +46,9 @@ pub(crate) struct ToolsArgs {
     /// Show long descriptions of a tool, its arguments and its server whole
     #[arg(long)]
     pub(crate) full: bool,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
 pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure> {
