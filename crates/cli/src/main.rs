@@ -4,6 +4,7 @@
 //! the terminal ([`asker`]), and renders what comes back ([`render`]). Every verb answers with data on stdout, messages
 //! on stderr, and an exit code that scripts can rely on ([`error::Exit`]).
 
+mod aloud;
 mod args;
 mod arguments;
 mod asker;

@@ -28,6 +28,7 @@ use url::Url;
 use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Borrower};
 use crate::{
+    aloud::Aloud,
     args::{Global, ONCE, Once},
     asker::{Sampler, Terminal},
     audit::Audited,
@@ -89,7 +90,7 @@ pub(crate) struct World {
     /// What `--args` stands for, where it was read already.
     brought: Option<Brought>,
     /// Set in the world of a command that a daemon runs for another process.
-    lent: Option<Lent>,
+    lent: Option<Box<Lent>>,
 }
 
 /// What runs once a verb connects.
@@ -98,6 +99,8 @@ struct Running {
     host: Host,
     /// Stores what its servers say; `None` without a database.
     log: Option<LogKeeper>,
+    /// Shows what its servers say; only where the user asked for that.
+    aloud: Option<Aloud>,
 }
 
 /// What the files say that the host of a command is made with, and what is noted of it at the end.
@@ -374,7 +377,7 @@ impl World {
                 spec.retry.attempts = 0;
             }
         }
-        let Running { host, log } = self.running();
+        let Running { host, log, .. } = self.running();
         if let Some(log) = log {
             log.sources().expect(&desired);
         }
@@ -437,8 +440,14 @@ impl World {
         self.running.get_or_init(|| {
             let host = self.new_host();
             let log = self.hosts().log_of(&host);
-            Running { host, log }
+            let aloud = (self.global.verbose > 0).then(|| self.aloud(&host, |_| true));
+            Running { host, log, aloud }
         })
+    }
+
+    /// Begins to show what the servers of `host` say that `shows` wants.
+    fn aloud(&self, host: &Host, shows: impl Fn(&ServerName) -> bool + Send + 'static) -> Aloud {
+        Aloud::start(host.events(), Arc::clone(&self.screen), shows)
     }
 
     /// The folder for results that are too long.
@@ -510,6 +519,9 @@ impl World {
         }
         // Its outcome is a row of the audit log.
         self.sign_in.settled().await;
+        if let Some(aloud) = running.and_then(|running| running.aloud.as_ref()) {
+            aloud.close().await;
+        }
         if let Some(log) = running.and_then(|running| running.log.as_ref()) {
             log.close().await;
         }
