@@ -11,6 +11,20 @@ pub(crate) fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, name)| name)
 }
 
+/// The one of `known` that `typed` is short for, such as `msg` for `message`; `None` when none is, or several are.
+pub(crate) fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = typed.to_lowercase();
+    let is_short_for = |name: &str| {
+        let name = name.to_lowercase();
+        let mut letters = name.chars();
+        typed.chars().count() > 1
+            && typed.chars().next() == name.chars().next()
+            && typed.chars().all(|letter| letters.any(|other| other == letter))
+    };
+    let mut meant = known.into_iter().filter(|name| is_short_for(name));
+    meant.next().filter(|_| meant.next().is_none())
+}
+
 /// From 0 to 1. Two letters that changed places, or one letter too many or too few, is likely enough even in a short
 /// name.
 fn likeness(typed: &str, name: &str) -> f64 {
@@ -21,7 +35,7 @@ fn likeness(typed: &str, name: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::closest;
+    use super::{abbreviated, closest};
 
     #[test]
     fn a_slip_of_the_finger_finds_the_name() {
@@ -30,6 +44,16 @@ mod tests {
         assert_eq!(closest("GitHub", known), Some("github"));
         assert_eq!(closest("evrything", known), Some("everything"));
         assert_eq!(closest("wbe", ["web", "fs"]), Some("web"));
+    }
+
+    #[test]
+    fn an_abbreviation_finds_the_one_name_that_it_can_be() {
+        let known = ["message", "path", "pattern"];
+        assert_eq!(abbreviated("msg", known), Some("message"));
+        assert_eq!(abbreviated("pth", known), Some("path"));
+        for unclear in ["pt", "m", "gsm", "essage", ""] {
+            assert_eq!(abbreviated(unclear, known), None, "{unclear}");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn what_goes_wrong_with_it_is_told_in_words_that_can_be_typed() {
     let error = rack.run(&with_server(&["call", "ecko", "text=x", "--json"])).ends_with(5).error();
     assert_eq!(error["code"], "UNKNOWN_TOOL");
     let error = rack.run(&with_server(&["call", "add", "a=one", "--json"])).ends_with(2).error();
-    assert!(error["hint"].as_str().unwrap().starts_with("`toolrack tools --schema -- "), "{error}");
+    assert!(error["hint"].as_str().unwrap().starts_with("`toolrack tools add -- "), "{error}");
     let _ = rack.run(&["tools", "--", "no-such-program-anywhere"]).ends_with(4);
     let _ = rack.run(&["call", "--", "npx", "-y", "X", "echo"]).ends_with(2);
 }

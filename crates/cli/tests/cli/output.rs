@@ -132,6 +132,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
           path=README.md       a value, read as the tool's schema says: text, number, true or false
           paths=a paths=b      several values for a list
           filter:='{"a": 1}'   JSON as it stands
+          '{"path": "."}'      a JSON object has several at once
 
         Without configuration, the tool stands behind the server's address, or before `--` and its command.
 

@@ -37,6 +37,7 @@ use crate::{
   path=README.md       a value, read as the tool's schema says: text, number, true or false
   paths=a paths=b      several values for a list
   filter:='{\"a\": 1}'   JSON as it stands
+  '{\"path\": \".\"}'      a JSON object has several at once
 
 Without configuration, the tool stands behind the server's address, or before `--` and its command.
 
@@ -78,20 +79,27 @@ pub(crate) struct CallArgs {
 
 pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
     // Mistakes in what was typed are found before anything is started.
-    let given = arguments::parse(&args.arguments)?;
+    let as_call = arguments::as_call(&args.selector, &args.arguments);
+    let as_words = |failure: Failure| match &as_call {
+        Some(words) if failure.code == "BAD_ARGUMENTS" || failure.code.starts_with("UNKNOWN_") => {
+            failure.hint(format!("arguments stand behind the tool: toolrack call {words}"))
+        }
+        _ => failure,
+    };
+    let given = arguments::parse(&args.arguments).map_err(|error| as_words(error.into()))?;
     let base = base(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
     world.samples_with_configured(&loaded);
     // The host refuses the call of a tool in quarantine.
-    let (host, found) = named(&args.selector, &loaded, world).await?;
+    let (host, found) = named(&args.selector, &loaded, world).await.map_err(as_words)?;
     let (server, tool) = (&found.server, found.tool());
     // Mistakes in the arguments do not matter for a tool that is not called at all.
     let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
         failure
-            .hint(format!("`{}` shows what it takes", shows_schema(server, world)))
+            .hint(format!("`{}` shows what it takes", shows_tool(server, &tool.name, world)))
             .server(server.as_str())
             .tool(&tool.name)
     };
@@ -120,11 +128,11 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     show(outcome, args.output.as_deref(), world).await
 }
 
-/// The command that shows what the tools of `server` take.
-fn shows_schema(server: &ServerName, world: &World) -> String {
+/// The command that shows what `tool` takes.
+fn shows_tool(server: &ServerName, tool: &str, world: &World) -> String {
     match world.once() {
-        Some(once) => once.line("tools --schema"),
-        None => format!("toolrack tools {server} --schema"),
+        Some(once) => once.line(&format!("tools {}", shell_words::quote(tool))),
+        None => format!("toolrack tools {}", shell_words::quote(&format!("{server}/{tool}"))),
     }
 }
 
@@ -250,7 +258,11 @@ pub(crate) async fn read_arguments(args: String, screen: &Screen) -> Result<Stri
 
 impl From<BadArguments> for Failure {
     fn from(error: BadArguments) -> Self {
-        Self::new(Exit::Usage, "BAD_ARGUMENTS", error.to_string())
+        let failure = Self::new(Exit::Usage, "BAD_ARGUMENTS", error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 }
 
