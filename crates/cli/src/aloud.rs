@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::{
     sync::{broadcast, oneshot},
-    task::JoinHandle,
+    task::JoinSet,
 };
-use tokio_util::task::AbortOnDropHandle;
 use toolrack_host::{Event, ServerName};
 
 use crate::{
@@ -16,7 +15,7 @@ use crate::{
 
 /// Shows lines of servers until it is closed or dropped.
 #[derive(Debug)]
-pub(crate) struct Aloud(Mutex<Option<(oneshot::Sender<()>, AbortOnDropHandle<()>)>>);
+pub(crate) struct Aloud(Mutex<Option<(oneshot::Sender<()>, JoinSet<()>)>>);
 
 impl Aloud {
     /// Begins to show what the servers say that `shows` wants.
@@ -26,7 +25,8 @@ impl Aloud {
         shows: impl Fn(&ServerName) -> bool + Send + 'static,
     ) -> Self {
         let (end, mut ended) = oneshot::channel();
-        let telling: JoinHandle<()> = tokio::spawn(async move {
+        let mut telling = JoinSet::new();
+        telling.spawn(async move {
             loop {
                 let event = tokio::select! {
                     event = events.recv() => event,
@@ -45,15 +45,15 @@ impl Aloud {
                 tell(&event, &screen, &shows);
             }
         });
-        Self(Mutex::new(Some((end, AbortOnDropHandle::new(telling)))))
+        Self(Mutex::new(Some((end, telling))))
     }
 
     /// Shows what has been said until now, and ends.
     pub(crate) async fn close(&self) {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((end, telling)) = running {
+        if let Some((end, mut telling)) = running {
             let _ = end.send(());
-            let _ = telling.await;
+            telling.join_next().await;
         }
     }
 }

@@ -63,6 +63,14 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) no_daemon: bool,
 
+    /// Answer a field that a server asks for in a form, without a terminal; may be given more than once
+    #[arg(long, value_name = "FIELD=VALUE", global = true)]
+    pub(crate) answer: Vec<String>,
+
+    /// Answer such fields as the JSON object in this file says
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) answers: Option<PathBuf>,
+
     /// The server of this one time, once the words of the verb are understood.
     #[arg(skip)]
     pub(crate) once: Option<Once>,
@@ -83,6 +91,7 @@ impl Global {
     pub(crate) fn followed_by(mut self, more: Self) -> Self {
         self.mcp_config.extend(more.mcp_config);
         self.root.extend(more.root);
+        self.answer.extend(more.answer);
         Self {
             mcp_config: self.mcp_config,
             strict_mcp_config: self.strict_mcp_config || more.strict_mcp_config,
@@ -95,6 +104,8 @@ impl Global {
             no_input: self.no_input || more.no_input,
             root: self.root,
             no_daemon: self.no_daemon || more.no_daemon,
+            answer: self.answer,
+            answers: more.answers.or(self.answers),
             once: self.once,
         }
     }

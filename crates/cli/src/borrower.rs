@@ -116,6 +116,7 @@ fn wanted(cli: &Cli, environment: &Environment) -> Wanted {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
     // Servers are told of folders when they are connected. What is typed, no daemon has.
+    let has_answers = global.answers.is_some() || !global.answer.is_empty();
     let is_typed = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.way() == Way::Lent);
     let data = places.map(|places| places.data().to_owned());
@@ -127,6 +128,7 @@ fn wanted(cli: &Cli, environment: &Environment) -> Wanted {
         () if is_off => "`TOOLRACK_NO_DAEMON` says so",
         () if global.verbose > 1 => "`-vv` shows what this process does",
         () if !global.root.is_empty() => "its servers know of no `--root`",
+        () if has_answers => "`--answer` is for the servers of one command",
         () if is_typed => "what is typed for one time is started for one time",
         () => return Wanted::DaemonOf(data),
     };

@@ -151,6 +151,8 @@ async fn to_the_end(
         exit = ended(&mut stop, hears) => Ok(exit),
         result = Box::pin(cli.verb.run(&words, &world)) => result,
     };
+    // A form that was not answered as was said is the reason of all that followed.
+    let result = world.terminal().unanswered().map_or(result, Err);
     screen.settle();
     if let Err(failure) = &result {
         screen.failure(failure);

@@ -17,8 +17,8 @@ use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Typed, Unset};
 use toolrack_host::{
-    AllowAll, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, SharedAsker,
-    State, Tracer,
+    AllowAll, Asker as _, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName,
+    SharedAsker, State, Tracer,
     ask::Root,
     spec::{Transport, Trust},
 };
@@ -154,7 +154,7 @@ impl World {
         let egress = Egress::default().with_proxies_of_environment(proxies);
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
         let sign_in = sign_in((&stored, &secrets), &egress, &audit, global.once.clone());
-        let terminal = Arc::new(Terminal::new(Arc::clone(&screen), roots));
+        let terminal = Arc::new(Terminal::new(Arc::clone(&screen), roots).answering(&global)?);
         Ok(Self {
             screen,
             terminal,
@@ -320,6 +320,11 @@ impl World {
             return Ok(());
         }
         Err(Failure::usage(format!("{why}, and no person can be asked")).hint("look at it, then say `--yes`"))
+    }
+
+    /// Whether a person, or an answer that was given beforehand, can answer a server's form.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.terminal.abilities().forms
     }
 
     /// Lets `gate` decide what may run, from now on. Only before anything is connected.

@@ -63,6 +63,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("ADDRESS", Offered::Nothing),
     ("HOST", Offered::Nothing),
     ("END", Offered::Nothing),
+    ("FIELD=VALUE", Offered::Nothing),
     ("GLOB", Offered::Nothing),
     ("HASH", Offered::Nothing),
     ("INPUT,OUTPUT", Offered::Nothing),

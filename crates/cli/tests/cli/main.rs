@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod add;
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod ask;
 #[cfg(test)]
 mod asked;

@@ -114,19 +114,23 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
           -h, --help            Print help
 
         Options of every command:
-              --mcp-config <FILE>  Read the servers of this file as well: a path, - for stdin, or JSON
-                                   itself; repeatable
-              --strict-mcp-config  Use only the servers of the files given with --mcp-config
-              --strict             Fail when anything in the configuration is broken
-              --agent <AGENT>      Use the servers of this agent of toolrack.toml as well
-              --json               Print one JSON document; errors are one line of JSON on stderr
-              --color <WHEN>       When to use colour [default: auto] [possible values: auto, always, never]
-          -q, --quiet              Print no notes and warnings
-          -v, --verbose...         Print more of what happens; twice for everything
-              --no-input           Never ask anything, even on a terminal
-              --root <DIR>         Tell servers that ask for it about this folder; may be given more than
-                                   once
-              --no-daemon          Start servers anew even where a running daemon has them
+              --mcp-config <FILE>     Read the servers of this file as well: a path, - for stdin, or JSON
+                                      itself; repeatable
+              --strict-mcp-config     Use only the servers of the files given with --mcp-config
+              --strict                Fail when anything in the configuration is broken
+              --agent <AGENT>         Use the servers of this agent of toolrack.toml as well
+              --json                  Print one JSON document; errors are one line of JSON on stderr
+              --color <WHEN>          When to use colour [default: auto] [possible values: auto, always,
+                                      never]
+          -q, --quiet                 Print no notes and warnings
+          -v, --verbose...            Print more of what happens; twice for everything
+              --no-input              Never ask anything, even on a terminal
+              --root <DIR>            Tell servers that ask for it about this folder; may be given more than
+                                      once
+              --no-daemon             Start servers anew even where a running daemon has them
+              --answer <FIELD=VALUE>  Answer a field that a server asks for in a form, without a terminal;
+                                      may be given more than once
+              --answers <FILE>        Answer such fields as the JSON object in this file says
 
         How values are read:
           path=README.md       a value, read as the tool's schema says: text, number, true or false
