@@ -4,6 +4,7 @@ mod agreed;
 mod ground;
 mod layers;
 mod reload;
+mod request;
 mod told;
 
 use std::{
@@ -24,9 +25,8 @@ use crate::{
     document::Document,
     entry::{Decoded, Report, closest, decode},
     interpolate::Unset,
-    model::CheckName,
     node::{Member, Node},
-    places::{Places, project_root},
+    places::project_root,
     problem::Problem,
     redact::redact,
     settings::{Role, Section, Settings, Wanted},
@@ -38,6 +38,7 @@ use layers::{Layer, Reads, layers};
 use told::Told;
 
 pub use reload::{Rejected, reload};
+pub use request::{Request, Typed};
 
 /// Servers that one file may have. No user has a tenth of it; a file that was written to be a burden has.
 const MAX_SERVERS: usize = 1_000;
@@ -75,53 +76,6 @@ impl Scope {
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// A configuration that stands in no file: JSON on the command line, or what a pipe brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Typed {
-    /// Where it was typed, as problems name it: `--mcp-config`, `stdin`.
-    pub place: String,
-    /// JSON, as a file of servers has it.
-    pub text: String,
-}
-
-/// What to load.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The user's folders and files.
-    pub places: Places,
-    /// The working folder, which decides the project.
-    pub cwd: PathBuf,
-    /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
-    pub mcp_config: Vec<PathBuf>,
-    /// Configurations that were typed or piped, stronger than every file.
-    pub typed: Vec<Typed>,
-    /// Use only the servers of [`Self::mcp_config`], [`Self::typed`] and the built-in ones (`--strict-mcp-config`). Rules about calls,
-    /// and which model answers, still count.
-    pub strict: bool,
-    /// Servers that the program carries: the lowest layer, which files can replace or switch off.
-    pub built_in: Desired,
-    /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. One that no file knows is an error.
-    pub agent: Option<String>,
-    /// Checks whether a text names a model. Without it, every text does.
-    pub check_model: Option<CheckName>,
-}
-
-impl Request {
-    /// Everything that is configured for `cwd`.
-    pub fn new(places: Places, cwd: impl Into<PathBuf>) -> Self {
-        Self {
-            places,
-            cwd: cwd.into(),
-            mcp_config: Vec::new(),
-            typed: Vec::new(),
-            strict: false,
-            built_in: Desired::new(),
-            agent: None,
-            check_model: None,
-        }
     }
 }
 

@@ -3,7 +3,7 @@ use std::fs;
 use toolrack_host::{Caller, Gate as _, GateRequest, Verdict, Way, mcp::Annotations, spec::Transport};
 
 use super::*;
-use crate::trust::NoLedger;
+use crate::{places::Places, trust::NoLedger};
 
 /// A home and a project, both empty.
 struct Disk {
