@@ -1,9 +1,13 @@
 //! The words that several verbs share. Nothing here reads files or connects; the verbs work out what they mean.
 
 mod model;
+mod once;
 mod write;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{
     ArgAction, Args, ValueEnum,
@@ -12,13 +16,14 @@ use clap::{
 use toolrack_config::import::Client;
 
 pub(crate) use model::{LimitArgs, ModelArgs, PolicyArgs, RulesArgs, TalkArgs, WireName};
+pub(crate) use once::{NAME as ONCE, Once, OnceArgs};
 pub(crate) use write::{Scope, Write};
 
 /// Options of every verb.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// Read the servers of this file as well; may be given more than once
+    /// Read the servers of this file as well: a path, - for stdin, or JSON itself; repeatable
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) mcp_config: Vec<PathBuf>,
 
@@ -61,6 +66,28 @@ pub(crate) struct Global {
     /// Start servers anew even where a running daemon has them
     #[arg(long, global = true)]
     pub(crate) no_daemon: bool,
+
+    /// Answer a field that a server asks for in a form, without a terminal; may be given more than once
+    #[arg(long, value_name = "FIELD=VALUE", global = true)]
+    pub(crate) answer: Vec<String>,
+
+    /// Answer such fields as the JSON object in this file says
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) answers: Option<PathBuf>,
+
+    /// The server of this one time, once the words of the verb are understood.
+    #[arg(skip)]
+    pub(crate) once: Option<Once>,
+}
+
+/// Whether a `--mcp-config` is stdin.
+pub(crate) fn is_stdin(word: &Path) -> bool {
+    word == Path::new("-")
+}
+
+/// Whether a `--mcp-config` is no file: stdin, or JSON itself.
+pub(crate) fn is_typed(word: &Path) -> bool {
+    is_stdin(word) || word.to_str().is_some_and(|word| word.trim_start().starts_with('{'))
 }
 
 impl Global {
@@ -68,6 +95,7 @@ impl Global {
     pub(crate) fn followed_by(mut self, more: Self) -> Self {
         self.mcp_config.extend(more.mcp_config);
         self.root.extend(more.root);
+        self.answer.extend(more.answer);
         Self {
             mcp_config: self.mcp_config,
             strict_mcp_config: self.strict_mcp_config || more.strict_mcp_config,
@@ -80,6 +108,9 @@ impl Global {
             no_input: self.no_input || more.no_input,
             root: self.root,
             no_daemon: self.no_daemon || more.no_daemon,
+            answer: self.answer,
+            answers: more.answers.or(self.answers),
+            once: self.once,
         }
     }
 }
@@ -92,6 +123,16 @@ pub(crate) enum Color {
     Auto,
     Always,
     Never,
+}
+
+/// Verbs that show what servers have.
+#[derive(Debug, Default, Args)]
+pub(crate) struct OffersArgs {
+    #[command(flatten)]
+    pub(crate) only: ServersArgs,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
 /// Verbs that may be narrowed to some servers.

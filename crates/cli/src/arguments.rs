@@ -5,15 +5,16 @@
 
 mod check;
 mod listed;
+mod slips;
 
 use std::{cell::Cell, collections::HashSet};
 
 use serde_json::{Map, Number, Value};
-use toolrack_config::closest;
 
 pub(crate) use self::{
     check::check,
     listed::{Listed, listed},
+    slips::{as_call, unnamed},
 };
 
 /// How deep `$ref`, `anyOf` and the like are followed while a value is read.
@@ -29,6 +30,8 @@ const MAX_CHOICES: usize = 20;
 pub(crate) enum BadArguments {
     #[error("`{word}` is no argument: write name=value, or name:=json")]
     NoEquals { word: String },
+    #[error("`{word}` begins as a JSON object, and is none: {why}")]
+    ObjectNotJson { word: String, why: String },
     #[error("the value of `{name}` is not JSON: {why}")]
     NotJson { name: String, why: String },
     #[error("--args is not JSON: {why}")]
@@ -56,11 +59,25 @@ enum Typed {
     Json(Value),
 }
 
-/// Splits words at their first `=`; a `:` before it makes the value JSON.
+/// Splits words at their first `=`; a `:` before it makes the value JSON. A word that is a JSON object stands for all that is
+/// in it.
 pub(crate) fn parse(words: &[String]) -> Result<Vec<Given>, BadArguments> {
+    let (objects, words): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.trim_start().starts_with('{'));
+    let mut given = Vec::new();
+    for object in objects {
+        let object: Map<String, Value> = serde_json::from_str(object)
+            .map_err(|error| BadArguments::ObjectNotJson { word: object.clone(), why: error.to_string() })?;
+        given.extend(object.into_iter().map(|(name, value)| Given { name, value: Typed::Json(value) }));
+    }
+    given.extend(pairs(&words)?);
+    Ok(given)
+}
+
+fn pairs(words: &[&String]) -> Result<Vec<Given>, BadArguments> {
     words
         .iter()
         .map(|word| {
+            let word = *word;
             let no_equals = || BadArguments::NoEquals { word: word.clone() };
             let (name, text) = word.split_once('=').ok_or_else(no_equals)?;
             let (name, value) = match name.strip_suffix(':') {
@@ -137,6 +154,21 @@ struct Expected<'a> {
     here: Option<&'a Value>,
     /// How many places may still be looked at.
     left: &'a Cell<usize>,
+}
+
+impl BadArguments {
+    /// What was probably meant.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let Self::NoEquals { word } = self else { return None };
+        let (name, value) = word.split_once(':').filter(|(name, value)| is_name(name) && !value.starts_with("//"))?;
+        let value = value.trim();
+        (!value.is_empty()).then(|| format!("did you mean `{}`?", slips::as_typed(&format!("{name}={value}"))))
+    }
+}
+
+/// Whether an argument may be called `word`, as far as most are.
+fn is_name(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
 
 impl<'a> Expected<'a> {
@@ -329,24 +361,6 @@ fn number(text: &str) -> Option<Number> {
 
 fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
-}
-
-/// Arguments that an open schema does not name, with what was probably meant. [`check()`] is for a closed one.
-pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
-    let open = !matches!(schema.get("additionalProperties"), Some(Value::Bool(false) | Value::Object(_)));
-    let Some(known) = schema.get("properties").and_then(Value::as_object) else {
-        return Vec::new();
-    };
-    arguments
-        .keys()
-        .filter(|name| open && !known.contains_key(*name))
-        .map(|name| match closest(name, known.keys().map(String::as_str)) {
-            Some(meant) => {
-                format!("the tool names no argument `{name}`; did you mean `{meant}`?")
-            }
-            None => format!("the tool names no argument `{name}`"),
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Questions go to stderr and answers come from stdin, one question at a time. Nothing is opened, fetched or sent
 //! before the person has seen all of it and agreed.
 
+mod answers;
 mod approval;
 mod form;
 mod lines;
@@ -22,10 +23,13 @@ use toolrack_host::{
 use url::{Position, Url};
 
 use crate::{
+    args::Global,
+    error::Failure,
     lending::FarLines,
     render::{Tone, paint},
     screen::Screen,
 };
+use answers::Answers;
 use form::Field;
 use lines::Lines;
 pub(crate) use lines::OwnLines;
@@ -42,6 +46,8 @@ pub(crate) struct Terminal {
     lines: Lines,
     /// One question at a time: the holder of the permit has the terminal.
     turn: Semaphore,
+    /// Answers to forms that were given beforehand.
+    answers: Option<Answers>,
     /// The model that may answer servers, if there is one.
     sampler: ArcSwapOption<Sampler>,
 }
@@ -57,7 +63,27 @@ impl Drop for Standing<'_> {
 
 impl Terminal {
     pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>) -> Self {
-        Self { screen, roots, lines: Lines::of_stdin(), turn: Semaphore::new(1), sampler: ArcSwapOption::empty() }
+        Self {
+            screen,
+            roots,
+            lines: Lines::of_stdin(),
+            turn: Semaphore::new(1),
+            answers: None,
+            sampler: ArcSwapOption::empty(),
+        }
+    }
+
+    /// The same terminal, with the answers that the options give.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(crate) fn answering(self, global: &Global) -> Result<Self, Failure> {
+        Ok(Self { answers: Answers::of(global)?, ..self })
+    }
+
+    /// The failure of the first form that the given answers did not answer.
+    pub(crate) fn unanswered(&self) -> Option<Failure> {
+        self.answers.as_ref()?.failure()
     }
 
     /// The terminal of a command that this process runs for another one.
@@ -124,6 +150,9 @@ impl Terminal {
                 return Elicited::Decline;
             }
         };
+        if let Some(answered) = self.by_answers(server, &fields) {
+            return answered;
+        }
         self.screen.say("Enter takes the value in brackets; Ctrl-D leaves the form.");
         let mut answers = Map::new();
         for field in &fields {
@@ -139,6 +168,28 @@ impl Terminal {
             Some(true) => Elicited::Accept(answers),
             Some(false) => Elicited::Decline,
             None => Elicited::Cancel,
+        }
+    }
+
+    /// The answers that were given beforehand; `None` where the user at the terminal gives them.
+    fn by_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
+        let answers = self.answers.as_ref()?;
+        match answers.to(fields) {
+            Ok(Some(values)) => {
+                let names: Vec<_> = values.keys().map(|name| text::for_line(name).into_owned()).collect();
+                self.screen.aside(&format!("answered as --answer says: {}", names.join(", ")));
+                Some(Elicited::Accept(values))
+            }
+            Ok(None) if self.screen.interactive() => None,
+            Ok(None) => {
+                let missing = fields.iter().find(|field| answers.lacks(field)).map_or("", |field| &field.name);
+                answers.failed(format!("`{server}` asks for `{}`, and no answer is given", text::for_line(missing)));
+                Some(Elicited::Cancel)
+            }
+            Err(why) => {
+                answers.failed(format!("`{server}` asks in a form, and {why}"));
+                Some(Elicited::Cancel)
+            }
         }
     }
 
@@ -175,6 +226,7 @@ impl Asker for Terminal {
     fn abilities(&self) -> Abilities {
         let mut abilities = Abilities::NONE;
         abilities.roots = !self.roots.is_empty();
+        abilities.forms = self.answers.is_some();
         if self.screen.interactive() {
             abilities.confirm = true;
             abilities.forms = true;
@@ -255,7 +307,6 @@ mod tests {
     use toolrack_config::Environment;
 
     use super::*;
-    use crate::args::Global;
 
     fn server() -> ServerName {
         ServerName::new("fs").unwrap()

@@ -1,6 +1,6 @@
 //! The process that was typed, when a daemon does the work: it is the terminal of the daemon's verb.
 
-use std::{collections::BTreeMap, ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
+use std::{ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use tokio::{
@@ -10,12 +10,14 @@ use tokio::{
     time::timeout,
 };
 use toolrack_config::{Environment, Places};
+use toolrack_host::text;
 
 use crate::{
+    args,
     asker::OwnLines,
     door::{self, Door},
     error::{Exit, Failure, with_causes},
-    lending::{Build, Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
+    lending::{Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
     screen::Screen,
     stop::Stop,
     verbs::{Cli, Verb, Way, offers::call},
@@ -56,8 +58,13 @@ pub(crate) async fn run(
     screen: &Screen,
     stop: &mut Stop,
 ) -> Result<Borrowed, Failure> {
-    let Some(data) = wanted(cli, environment) else {
-        return Ok(Borrowed::Alone(None));
+    let data = match wanted(cli, environment) {
+        Wanted::Nothing => return Ok(Borrowed::Alone(None)),
+        Wanted::ToBeAlone(why) => {
+            not_used(&why, screen);
+            return Ok(Borrowed::Alone(None));
+        }
+        Wanted::DaemonOf(data) => data,
     };
     let brought = tokio::select! {
         biased;
@@ -68,33 +75,64 @@ pub(crate) async fn run(
     let hello = match &brought {
         // The command itself reports what is wrong with it.
         Some(Err(_)) => None,
-        Some(Ok(text)) => hello(words, environment, screen, Some(text.clone())),
-        None => hello(words, environment, screen, None),
+        Some(Ok(text)) => Hello::of(words, environment, screen.terminal(), Some(text.clone())),
+        None => Hello::of(words, environment, screen.terminal(), None),
     };
     let Some(hello) = hello else {
         return alone(brought);
     };
-    let Ok(Ok(Some((from, mut to)))) = timeout(ANSWER, welcomed(&data, hello)).await else {
-        return alone(brought);
+    let why = match timeout(ANSWER, welcomed(&data, hello)).await {
+        Ok(Ok(Ok((from, mut to)))) => match show(from, &mut to, screen, stop).await? {
+            Ended::Done(exit) => return Ok(Borrowed::Done(exit)),
+            Ended::Elsewhere(why) => why,
+        },
+        Ok(Ok(Err(why))) => why,
+        // A socket that a daemon has left behind.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return alone(brought),
+        Ok(Err(_)) => "it does not let this process in".to_owned(),
+        Err(_) => "it does not answer".to_owned(),
     };
-    match show(from, &mut to, screen, stop).await? {
-        Some(exit) => Ok(Borrowed::Done(exit)),
-        None => alone(brought),
-    }
+    not_used(&why, screen);
+    alone(brought)
 }
 
-/// The data folder of the daemon, if the command is one that a daemon can do.
-fn wanted(cli: &Cli, environment: &Environment) -> Option<PathBuf> {
+/// Tells a user who wants to know why the daemon that runs has nothing to do with the command.
+fn not_used(why: &str, screen: &Screen) {
+    screen.detail(&text::for_line(&format!("the running daemon was not used: {why}")));
+}
+
+/// What a command wants of a daemon.
+enum Wanted {
+    /// There is none, or none could do it.
+    Nothing,
+    /// There is one, and what was typed does without, for this reason.
+    ToBeAlone(String),
+    /// The daemon with this data folder.
+    DaemonOf(PathBuf),
+}
+
+/// What the command wants of a daemon.
+fn wanted(cli: &Cli, environment: &Environment) -> Wanted {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // `-v` shows what this process does. Servers are told of folders when they are connected.
-    let is_plain = !global.no_daemon && !is_off && global.verbose == 0 && global.root.is_empty();
-    if !is_plain || cli.verb.way() != Way::Lent {
-        return None;
-    }
-    let places = Places::from_env(environment).ok()?;
-    let data = places.data();
-    std::fs::symlink_metadata(Door::Commands.socket(data)).is_ok().then(|| data.to_owned())
+    // Servers are told of folders when they are connected. What is typed, no daemon has.
+    let has_answers = global.answers.is_some() || !global.answer.is_empty();
+    let is_typed = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
+    let places = Places::from_env(environment).ok().filter(|_| cli.verb.way() == Way::Lent);
+    let data = places.map(|places| places.data().to_owned());
+    let Some(data) = data.filter(|data| std::fs::symlink_metadata(Door::Commands.socket(data)).is_ok()) else {
+        return Wanted::Nothing;
+    };
+    let why = match () {
+        () if global.no_daemon => "`--no-daemon` says so",
+        () if is_off => "`TOOLRACK_NO_DAEMON` says so",
+        () if global.verbose > 1 => "`-vv` shows what this process does",
+        () if !global.root.is_empty() => "its servers know of no `--root`",
+        () if has_answers => "`--answer` is for the servers of one command",
+        () if is_typed => "what is typed for one time is started for one time",
+        () => return Wanted::DaemonOf(data),
+    };
+    Wanted::ToBeAlone(why.to_owned())
 }
 
 /// What `--args` stands for, where only this process can read it.
@@ -108,51 +146,39 @@ async fn brought(verb: &Verb, screen: &Screen) -> Option<Brought> {
     }
 }
 
-/// `None` when the command cannot be passed to another process as it is.
-fn hello(
-    words: &[OsString],
-    environment: &Environment,
-    screen: &Screen,
-    brought: Option<String>,
-) -> Option<Box<Hello>> {
-    let text = |name: &std::ffi::OsStr| name.to_str().map(str::to_owned);
-    let variables: BTreeMap<_, _> =
-        environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
-    Some(Box::new(Hello {
-        build: Build::this()?,
-        words: words.iter().map(|word| text(word)).collect::<Option<_>>()?,
-        folder: std::env::current_dir().ok()?,
-        variables,
-        terminal: screen.terminal(),
-        brought,
-    }))
-}
+/// The two halves of a connection to a daemon that does the command.
+type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
-/// Asks the daemon; `None` when it cannot do the command.
-async fn welcomed(
-    data: &std::path::Path,
-    hello: Box<Hello>,
-) -> io::Result<Option<(BufReader<OwnedReadHalf>, OwnedWriteHalf)>> {
+/// Asks the daemon; the inner error says why it cannot do the command.
+async fn welcomed(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<Halves, String>> {
     let stream = door::enter(data, Door::Commands).await?;
     let (from, mut to) = stream.into_split();
     let mut from = BufReader::new(from);
     send(&mut to, &ToDaemon::Hello(hello)).await?;
     match receive(&mut from).await? {
-        Some(ToCommand::Ready) => Ok(Some((from, to))),
-        _ => Ok(None),
+        Some(ToCommand::Ready) => Ok(Ok((from, to))),
+        Some(ToCommand::Elsewhere(why)) => Ok(Err(why)),
+        _ => Ok(Err("it has enough to do, or is another build of Toolrack".to_owned())),
     }
 }
 
-/// Shows the daemon's output until it is done; `None` when the daemon gave up before anything began.
+/// How the daemon's work ended.
+enum Ended {
+    Done(Exit),
+    /// It gave up before anything began, for this reason.
+    Elsewhere(String),
+}
+
+/// Shows the daemon's output until it is done.
 async fn show(
     from: BufReader<OwnedReadHalf>,
     to: &mut OwnedWriteHalf,
     screen: &Screen,
     stop: &mut Stop,
-) -> Result<Option<Exit>, Failure> {
+) -> Result<Ended, Failure> {
     if send(to, &ToDaemon::Go).await.is_err() {
         // The daemon never heard that it should begin.
-        return Ok(None);
+        return Ok(Ended::Elsewhere("it has ended".to_owned()));
     }
     let (inbox, mut messages) = mpsc::channel(INBOX);
     let lines = OwnLines::of_stdin();
@@ -165,7 +191,7 @@ async fn show(
                 exit = stop.requested() => {
                     // A user who presses Ctrl-C again does not want to wait.
                     if stopped || send(to, &ToDaemon::Stop(exit as u8)).await.is_err() {
-                        return Ok(Some(exit));
+                        return Ok(Ended::Done(exit));
                     }
                     stopped = true;
                 }
@@ -178,12 +204,12 @@ async fn show(
                     Ok(Some(message)) => tokio::select! {
                         biased;
                         // The reader of stdout may have stopped; the daemon sees that this process is gone.
-                        exit = stop.requested() => return Ok(Some(exit)),
+                        exit = stop.requested() => return Ok(Ended::Done(exit)),
                         taken = shown.take(message) => if let Some(end) = taken? {
                             return Ok(end);
                         },
                     },
-                    Ok(None) if stopped => return Ok(Some(Exit::Interrupted)),
+                    Ok(None) if stopped => return Ok(Ended::Done(Exit::Interrupted)),
                     Ok(None) => return Err(lost("it has ended", screen)),
                     Err(error) => return Err(lost(&with_causes(&error), screen)),
                 },
@@ -192,7 +218,7 @@ async fn show(
     };
     tokio::select! {
         shown = showing => shown,
-        () = pass_on(from, inbox) => Ok(Some(Exit::Other)),
+        () = pass_on(from, inbox) => Ok(Ended::Done(Exit::Other)),
     }
 }
 
@@ -243,7 +269,7 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     /// Does what the daemon says; returns the end when the message is one.
-    async fn take(&mut self, message: ToCommand) -> Result<Option<Option<Exit>>, Failure> {
+    async fn take(&mut self, message: ToCommand) -> Result<Option<Ended>, Failure> {
         match message {
             ToCommand::Out(text) => self.screen.raw(text).await?,
             ToCommand::Err(text) => self.screen.raw_aside(&text),
@@ -255,9 +281,9 @@ impl Shown<'_> {
             ToCommand::Ask(number) => self.typed = Some((number, Box::pin(self.lines.next()))),
             ToCommand::Unask => self.typed = None,
             ToCommand::Forget => self.lines.forget(),
-            ToCommand::End(exit) => return Ok(Some(Some(Exit::of(exit)))),
-            ToCommand::Elsewhere => return Ok(Some(None)),
-            ToCommand::Ready | ToCommand::Status(_) => {}
+            ToCommand::End(exit) => return Ok(Some(Ended::Done(Exit::of(exit)))),
+            ToCommand::Elsewhere(why) => return Ok(Some(Ended::Elsewhere(why))),
+            ToCommand::Ready | ToCommand::Status(_) | ToCommand::Misfits(_) => {}
         }
         Ok(None)
     }

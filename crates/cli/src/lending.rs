@@ -26,6 +26,7 @@ mod terminal;
 
 use std::{
     collections::BTreeMap,
+    ffi::{OsStr, OsString},
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -36,6 +37,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     time::timeout,
 };
+use toolrack_config::Environment;
 
 pub(crate) use self::{
     lines::FarLines,
@@ -82,6 +84,28 @@ pub(crate) struct Hello {
     pub(crate) brought: Option<String>,
 }
 
+impl Hello {
+    /// What this process says of itself; `None` when the command cannot be passed to another process as it is.
+    pub(crate) fn of(
+        words: &[OsString],
+        environment: &Environment,
+        terminal: FarTerminal,
+        brought: Option<String>,
+    ) -> Option<Box<Self>> {
+        let text = |name: &OsStr| name.to_str().map(str::to_owned);
+        let variables: BTreeMap<_, _> =
+            environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect();
+        Some(Box::new(Self {
+            build: Build::this()?,
+            words: words.iter().map(|word| text(word)).collect::<Option<_>>()?,
+            folder: std::env::current_dir().ok()?,
+            variables,
+            terminal,
+            brought,
+        }))
+    }
+}
+
 /// From the command to the daemon.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum ToDaemon {
@@ -94,6 +118,8 @@ pub(crate) enum ToDaemon {
     Stop(u8),
     /// Asks for the status. Sent instead of a greeting.
     Status,
+    /// Asks for which servers the command would do without the daemon. Sent instead of a greeting.
+    Fit(Box<Hello>),
 }
 
 /// The status of a daemon.
@@ -109,8 +135,8 @@ pub(crate) struct About {
 pub(crate) enum ToCommand {
     /// The command can be done here.
     Ready,
-    /// The command cannot be done here, and nothing has been done.
-    Elsewhere,
+    /// The command cannot be done here, and nothing has been done; and why, without any value of a variable.
+    Elsewhere(String),
     /// A piece of stdout.
     Out(String),
     /// A piece of stderr.
@@ -129,6 +155,8 @@ pub(crate) enum ToCommand {
     End(u8),
     /// The answer to [`ToDaemon::Status`].
     Status(About),
+    /// The answer to [`ToDaemon::Fit`]: a line for each server, or for all of them.
+    Misfits(Vec<String>),
 }
 
 impl ToCommand {
@@ -151,6 +179,24 @@ pub(crate) async fn about(data: &Path) -> Option<About> {
     };
     match timeout(PATIENCE, asked).await {
         Ok(Ok(Some(ToCommand::Status(about)))) => Some(about),
+        _ => None,
+    }
+}
+
+/// Why a command that is typed here would do without the daemon whose data are in `data`: a line for each server that is
+/// another one there, or one for all. `None` when the daemon does not say.
+pub(crate) async fn misfits(data: &Path, terminal: FarTerminal) -> Option<Vec<String>> {
+    // Whatever it would do: the servers are the same.
+    let words = ["toolrack", "list"].map(OsString::from);
+    let hello = Hello::of(&words, &Environment::of_process(), terminal, None)?;
+    let asked = async {
+        let mut stream = door::enter(data, Door::Commands).await?;
+        send(&mut stream, &ToDaemon::Fit(hello)).await?;
+        receive(&mut stream).await
+    };
+    match timeout(PATIENCE, asked).await {
+        Ok(Ok(Some(ToCommand::Misfits(misfits)))) => Some(misfits),
+        Ok(Ok(Some(ToCommand::Elsewhere(why)))) => Some(vec![why]),
         _ => None,
     }
 }

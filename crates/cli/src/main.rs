@@ -16,6 +16,7 @@
 //!        a command that a daemon does   the daemon's side: the same verb, on its own connections
 //! ```
 
+mod aloud;
 mod args;
 mod arguments;
 mod asker;

@@ -122,7 +122,7 @@ fn start(
 
 /// Runs the verb, or drops it when a signal comes; either way everything that was started is closed.
 async fn to_the_end(
-    cli: Cli,
+    mut cli: Cli,
     words: Vec<OsString>,
     environment: Environment,
     screen: &Arc<Screen>,
@@ -135,18 +135,25 @@ async fn to_the_end(
         Verb::Serve(_) => OwnSignals::Everything,
         _ => OwnSignals::Nothing,
     };
-    cli.verb.check(cli.global.json)?;
+    cli.verb.check(&cli.global)?;
     let brought = match borrower::run(&cli, &words, &environment, screen, &mut stop).await? {
         Borrowed::Done(exit) => return Ok(exit),
         Borrowed::Alone(brought) => brought,
     };
-    let world = World::open(cli.global, environment, Arc::clone(screen)).await?;
+    let typed = tokio::select! {
+        biased;
+        exit = stop.requested() => return Ok(exit),
+        typed = verbs::take_typed(&mut cli.global, screen) => typed?,
+    };
+    let world = World::open((cli.global, typed), environment, Arc::clone(screen)).await?;
     let world = world.traced(tracer).with_brought(brought);
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),
         result = Box::pin(cli.verb.run(&words, &world)) => result,
     };
+    // A form that was not answered as was said is the reason of all that followed.
+    let result = world.terminal().unanswered().map_or(result, Err);
     screen.settle();
     if let Err(failure) = &result {
         screen.failure(failure);

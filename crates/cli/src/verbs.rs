@@ -17,10 +17,14 @@ mod serving;
 mod talk;
 mod typed;
 
-use crate::{args::ServersArgs, error::Failure, output};
+use crate::{
+    args::{self, Global, OffersArgs},
+    error::Failure,
+    output,
+};
 
 pub(crate) use dispatch::Way;
-pub(crate) use typed::Cli;
+pub(crate) use typed::{Cli, take_typed};
 
 // What is typed, what words it takes, and what runs it; then how it is run, where that is not in the usual way.
 dispatch::verbs! {
@@ -62,14 +66,14 @@ dispatch::verbs! {
     #[command(after_help = "Examples:
   toolrack resources
   toolrack resources docs --json")]
-    Resources(ServersArgs) => offers::resources::list, lent;
+    Resources(OffersArgs) => offers::resources::list, lent;
     /// Print a resource
     Read(offers::resources::ReadArgs) => offers::resources::read, lent;
     /// Show the prompts of the servers
     #[command(after_help = "Examples:
   toolrack prompts
   toolrack prompts github")]
-    Prompts(ServersArgs) => offers::prompts::list, lent;
+    Prompts(OffersArgs) => offers::prompts::list, lent;
     /// Fill in a prompt and print it
     Prompt(offers::prompts::PromptArgs) => offers::prompts::get, lent;
     /// Look through conversations with models, export them, delete them
@@ -117,7 +121,17 @@ impl Verb {
     ///
     /// # Errors
     /// When the file for a result cannot be written, or `--json` wants the result elsewhere.
-    pub(crate) fn check(&self, json: bool) -> Result<(), Failure> {
+    pub(crate) fn check(&self, global: &Global) -> Result<(), Failure> {
+        let json = global.json;
+        let takes_stdin = match self {
+            Self::Gateway(_) | Self::Chat(_) => true,
+            Self::Call(args) => args.args.as_deref() == Some("-"),
+            _ => false,
+        };
+        if takes_stdin && global.mcp_config.iter().any(|word| args::is_stdin(word)) {
+            return Err(Failure::usage("stdin is wanted for something else, and cannot be a --mcp-config as well")
+                .hint("write the configuration into a file, or give it as JSON"));
+        }
         let output = match self {
             Self::Call(args) => args.output.as_deref(),
             Self::Read(args) => args.output.as_deref(),

@@ -15,10 +15,10 @@ use std::{
 
 use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
-use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Unset};
+use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Typed, Unset};
 use toolrack_host::{
-    AllowAll, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName, SharedAsker,
-    State, Tracer,
+    AllowAll, Asker as _, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName,
+    SharedAsker, State, Tracer,
     ask::Root,
     spec::{Transport, Trust},
 };
@@ -28,7 +28,8 @@ use url::Url;
 use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Borrower};
 use crate::{
-    args::Global,
+    aloud::Aloud,
+    args::{Global, ONCE, Once},
     asker::{Sampler, Terminal},
     audit::Audited,
     database,
@@ -56,6 +57,8 @@ pub(crate) struct World {
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
     global: Global,
+    /// The configurations of the command line that stand in no file.
+    typed: Vec<Typed>,
     has_proxy: bool,
     /// `None` when it cannot be opened: everything works without it, only slower and with less remembered.
     store: Option<Store>,
@@ -87,7 +90,7 @@ pub(crate) struct World {
     /// What `--args` stands for, where it was read already.
     brought: Option<Brought>,
     /// Set in the world of a command that a daemon runs for another process.
-    lent: Option<Lent>,
+    lent: Option<Box<Lent>>,
 }
 
 /// What runs once a verb connects.
@@ -96,6 +99,8 @@ struct Running {
     host: Host,
     /// Stores what its servers say; `None` without a database.
     log: Option<LogKeeper>,
+    /// Shows what its servers say; only where the user asked for that.
+    aloud: Option<Aloud>,
 }
 
 /// What the files say that the host of a command is made with, and what is noted of it at the end.
@@ -116,7 +121,7 @@ impl World {
     /// # Errors
     /// When there is no working folder, nothing says where the configuration is, or a `--root` is no folder.
     pub(crate) async fn open(
-        global: Global,
+        (global, typed): (Global, Vec<Typed>),
         mut environment: Environment,
         screen: Arc<Screen>,
     ) -> Result<Self, Failure> {
@@ -148,8 +153,8 @@ impl World {
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies);
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
-        let sign_in = sign_in(&stored, &secrets, &egress, &audit);
-        let terminal = Arc::new(Terminal::new(Arc::clone(&screen), roots));
+        let sign_in = sign_in((&stored, &secrets), &egress, &audit, global.once.clone());
+        let terminal = Arc::new(Terminal::new(Arc::clone(&screen), roots).answering(&global)?);
         Ok(Self {
             screen,
             terminal,
@@ -157,6 +162,7 @@ impl World {
             folder,
             environment,
             global,
+            typed,
             has_proxy,
             store,
             stored,
@@ -224,6 +230,11 @@ impl World {
     /// Whether nothing may be asked, nor read from the terminal.
     pub(crate) fn has_no_input(&self) -> bool {
         self.global.no_input
+    }
+
+    /// The server that is used this one time.
+    pub(crate) fn once(&self) -> Option<&Once> {
+        self.global.once.as_ref()
     }
 
     /// The agent that was named.
@@ -311,6 +322,11 @@ impl World {
         Err(Failure::usage(format!("{why}, and no person can be asked")).hint("look at it, then say `--yes`"))
     }
 
+    /// Whether a person, or an answer that was given beforehand, can answer a server's form.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.terminal.abilities().forms
+    }
+
     /// Lets `gate` decide what may run, from now on. Only before anything is connected.
     pub(crate) fn guard(&self, gate: Arc<dyn Gate>) {
         let _ = self.gate.set(gate);
@@ -366,7 +382,7 @@ impl World {
                 spec.retry.attempts = 0;
             }
         }
-        let Running { host, log } = self.running();
+        let Running { host, log, .. } = self.running();
         if let Some(log) = log {
             log.sources().expect(&desired);
         }
@@ -429,8 +445,14 @@ impl World {
         self.running.get_or_init(|| {
             let host = self.new_host();
             let log = self.hosts().log_of(&host);
-            Running { host, log }
+            let aloud = (self.global.verbose > 0).then(|| self.aloud(&host, |_| true));
+            Running { host, log, aloud }
         })
+    }
+
+    /// Begins to show what the servers of `host` say that `shows` wants.
+    fn aloud(&self, host: &Host, shows: impl Fn(&ServerName) -> bool + Send + 'static) -> Aloud {
+        Aloud::start(host.events(), Arc::clone(&self.screen), shows)
     }
 
     /// The folder for results that are too long.
@@ -462,6 +484,7 @@ impl World {
             egress: self.egress.clone(),
             tracer: self.tracer.clone(),
             audit: Arc::clone(&self.audit),
+            keeps_answers: self.global.once.is_none(),
         }
     }
 
@@ -501,6 +524,9 @@ impl World {
         }
         // Its outcome is a row of the audit log.
         self.sign_in.settled().await;
+        if let Some(aloud) = running.and_then(|running| running.aloud.as_ref()) {
+            aloud.close().await;
+        }
         if let Some(log) = running.and_then(|running| running.log.as_ref()) {
             log.close().await;
         }
@@ -512,11 +538,16 @@ impl World {
 }
 
 /// Signs in the requests to servers, with the tokens that are stored.
-fn sign_in(stored: &Arc<Stored>, secrets: &Arc<Interpolate>, egress: &Egress, audit: &Audited) -> SignIn {
+fn sign_in(
+    (stored, secrets): (&Arc<Stored>, &Arc<Interpolate>),
+    egress: &Egress,
+    audit: &Audited,
+    once: Option<Once>,
+) -> SignIn {
     let kept = Arc::clone(secrets);
     let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(stored))))
         .resolver(Arc::<Interpolate>::clone(secrets))
-        .how(how_to_sign_in)
+        .how(move |server, scopes| how_to_sign_in(server, scopes, once.as_ref()))
         .egress(egress.clone())
         .secrets(move |secret| kept.keep_secret(secret));
     match audit.witness(None) {
@@ -526,7 +557,11 @@ fn sign_in(stored: &Arc<Stored>, secrets: &Arc<Interpolate>, egress: &Egress, au
 }
 
 /// The command that signs in to `server`, with these scopes if there are any.
-fn how_to_sign_in(server: &ServerName, scopes: &[String]) -> String {
+fn how_to_sign_in(server: &ServerName, scopes: &[String], once: Option<&Once>) -> String {
+    if let (Some(Once::Url(url)), ONCE) = (once, server.as_str()) {
+        // A sign-in belongs to a name.
+        return format!("toolrack add NAME {}", shell_words::quote(url));
+    }
     let words = ["toolrack", "login", server.as_str()].into_iter();
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
 }

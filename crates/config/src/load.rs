@@ -5,6 +5,7 @@ mod ground;
 mod layers;
 mod reload;
 mod reported;
+mod request;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -21,12 +22,11 @@ use toolrack_host::{
 
 use crate::{
     dialect::{self, Agent},
-    document::{Document, Kind},
+    document::Document,
     entry::{Decoded, Report, decode},
     interpolate::Unset,
-    model::CheckName,
     node::{Member, Node},
-    places::{Places, project_root},
+    places::project_root,
     problem::Problem,
     redact::redact,
     settings::{Role, Section, Settings, Wanted},
@@ -39,6 +39,7 @@ use layers::{Layer, Reads, layers};
 use reported::Reported;
 
 pub use reload::{Rejected, reload};
+pub use request::{Request, Typed};
 
 /// Servers that one file may have. No user has a tenth of it; a file that was written to be a burden has.
 const MAX_SERVERS: usize = 1_000;
@@ -76,41 +77,6 @@ impl Scope {
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// What to load.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The user's folders and files.
-    pub places: Places,
-    /// The working folder, which decides the project.
-    pub cwd: PathBuf,
-    /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
-    pub mcp_config: Vec<PathBuf>,
-    /// Use only the servers of [`Self::mcp_config`] and the built-in ones (`--strict-mcp-config`). Rules about calls,
-    /// and which model answers, still count.
-    pub strict: bool,
-    /// Servers that the program carries: the lowest layer, which files can replace or switch off.
-    pub built_in: Desired,
-    /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. One that no file knows is an error.
-    pub agent: Option<String>,
-    /// Checks whether a text names a model. Without it, every text does.
-    pub check_model: Option<CheckName>,
-}
-
-impl Request {
-    /// Everything that is configured for `cwd`.
-    pub fn new(places: Places, cwd: impl Into<PathBuf>) -> Self {
-        Self {
-            places,
-            cwd: cwd.into(),
-            mcp_config: Vec::new(),
-            strict: false,
-            built_in: Desired::new(),
-            agent: None,
-            check_model: None,
-        }
     }
 }
 
@@ -259,7 +225,8 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
         world.add_file(layer);
     }
     world.add_agents(request.agent.as_deref());
-    let files = layers.into_iter().map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
+    let files = layers.into_iter().filter(|layer| layer.text.is_none());
+    let files = files.map(|layer| ConfigFile { scope: layer.scope, path: layer.path }).collect();
     world.into_loaded(files, project)
 }
 
@@ -339,8 +306,7 @@ impl<'a> World<'a> {
     }
 
     fn add_file(&mut self, layer: &Layer) {
-        let kind = if layer.scope == Scope::CommandLine { Kind::Any } else { Kind::Regular };
-        let document = match Document::read(&layer.path, kind) {
+        let document = match layer.document() {
             Ok(Some(document)) => document,
             Ok(None) => {
                 self.is_whole &= layer.missing.as_ref().is_none_or(|problem| !problem.is_error());
@@ -369,7 +335,7 @@ impl<'a> World<'a> {
             let (settings, problems) = Settings::read(&document, self.wanted);
             return self.add_settings_alone(settings, problems);
         }
-        if document.text.is_empty() {
+        if document.text.is_empty() && layer.text.is_none() {
             self.blank.push(layer.path.clone());
         }
         if layer.reads == Reads::All {
@@ -463,7 +429,7 @@ impl<'a> World<'a> {
     /// Replaces any entry of this name.
     fn put(&mut self, place: &Place<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
         let layer = place.layer;
-        let source = Source::file(layer.scope.as_str(), &layer.path);
+        let source = layer.source();
         let hash = hash(&raw.node);
         // The user's own entry is shown as it is written, in whatever folder.
         let written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
@@ -535,7 +501,7 @@ impl<'a> World<'a> {
             spec.enabled = enabled;
             show_switched(&mut entry.view, enabled);
             show_switched(&mut entry.proposal, enabled);
-            entry.switched_by = Some(Source::file(layer.scope.as_str(), &layer.path));
+            entry.switched_by = Some(layer.source());
         }
     }
 

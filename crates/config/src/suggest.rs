@@ -16,6 +16,20 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     nearest(typed, known, likeness).filter(|(likeness, _)| *likeness >= TYPED).map(|(_, name)| name)
 }
 
+/// The one of `known` that `typed` is short for, such as `msg` for `message`; `None` when none is, or several are.
+pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = typed.to_lowercase();
+    let is_short_for = |name: &str| {
+        let name = name.to_lowercase();
+        let mut letters = name.chars();
+        typed.chars().count() > 1
+            && typed.chars().next() == name.chars().next()
+            && typed.chars().all(|letter| letters.any(|other| other == letter))
+    };
+    let mut meant = known.into_iter().filter(|name| is_short_for(name));
+    meant.next().filter(|_| meant.next().is_none())
+}
+
 /// The one of `known` that `written`, a name in a file, is probably a misspelling of.
 pub(crate) fn misspelt<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(written, known, strsim::jaro_winkler).filter(|(likeness, _)| *likeness > WRITTEN).map(|(_, name)| name)
@@ -43,6 +57,16 @@ mod tests {
         assert_eq!(closest("GitHub", known), Some("github"));
         assert_eq!(closest("evrything", known), Some("everything"));
         assert_eq!(closest("wbe", ["web", "fs"]), Some("web"));
+    }
+
+    #[test]
+    fn an_abbreviation_finds_the_one_name_that_it_can_be() {
+        let known = ["message", "path", "pattern"];
+        assert_eq!(abbreviated("msg", known), Some("message"));
+        assert_eq!(abbreviated("pth", known), Some("path"));
+        for unclear in ["pt", "m", "gsm", "essage", ""] {
+            assert_eq!(abbreviated(unclear, known), None, "{unclear}");
+        }
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub(crate) struct RulesArgs {
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Tools")]
 pub(crate) struct PolicyArgs {
-    /// Only the tools of this server; may be given more than once
+    /// Only the tools of this server; may be given more than once. For one time, `ask` takes an address
     #[arg(long, value_name = "SERVER")]
     pub(crate) server: Vec<String>,
 

@@ -1,10 +1,12 @@
 //! Checks arguments against the tool's schema, before anything is sent.
 
 use serde_json::{Map, Value};
-use toolrack_config::closest;
 use toolrack_host::{Misfit, MisfitKind, Unfit, Validator, plainly_fits};
 
-use super::BadArguments;
+use super::{
+    BadArguments,
+    slips::{given_for, meant},
+};
 
 /// Whether `arguments` fit `schema`, the tool's whole input schema.
 ///
@@ -24,17 +26,23 @@ pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Resu
 
 fn misfits(arguments: &Value, schema: &Value) -> Vec<String> {
     match Validator::compile(schema).map(|validator| validator.validate(arguments)) {
-        Ok(Err(Unfit::Mismatch { misfits })) => misfits.iter().map(|misfit| in_words(misfit, schema)).collect(),
+        Ok(Err(Unfit::Mismatch { misfits })) => {
+            let given = arguments.as_object().cloned().unwrap_or_default();
+            misfits.iter().map(|misfit| in_words(misfit, &given, schema)).collect()
+        }
         _ => Vec::new(),
     }
 }
 
-fn in_words(misfit: &Misfit, schema: &Value) -> String {
+fn in_words(misfit: &Misfit, given: &Map<String, Value>, schema: &Value) -> String {
     let place = misfit.place.trim_start_matches('/').replace('/', ".");
     match &misfit.kind {
-        MisfitKind::Missing { property } if place.is_empty() => format!("`{property}` is missing"),
+        MisfitKind::Missing { property } if place.is_empty() => match given_for(property, given, schema) {
+            Some(other) => format!("`{property}` is missing (`{other}` is given)"),
+            None => format!("`{property}` is missing"),
+        },
         MisfitKind::Unexpected { names } if place.is_empty() => {
-            let names: Vec<_> = names.iter().map(|name| no_such_argument(name, schema)).collect();
+            let names: Vec<_> = names.iter().map(|name| no_such_argument(name, given, schema)).collect();
             names.join(", ")
         }
         _ if place.is_empty() => misfit.message.clone(),
@@ -42,10 +50,8 @@ fn in_words(misfit: &Misfit, schema: &Value) -> String {
     }
 }
 
-fn no_such_argument(name: &str, schema: &Value) -> String {
-    let known = schema.get("properties").and_then(Value::as_object);
-    let known = known.into_iter().flat_map(|known| known.keys().map(String::as_str));
-    match closest(name, known) {
+fn no_such_argument(name: &str, given: &Map<String, Value>, schema: &Value) -> String {
+    match meant(name, given, schema) {
         Some(meant) => format!("there is no `{name}` (did you mean `{meant}`?)"),
         None => format!("there is no `{name}`"),
     }

@@ -176,6 +176,19 @@ impl Field {
         self.kind.read(typed).map(Some)
     }
 
+    /// A value that was not typed, if the field can have it.
+    ///
+    /// # Errors
+    /// In words, when it does not fit.
+    pub(super) fn check(&self, value: &Value) -> Result<Value, String> {
+        let read = self.kind.read(&in_words(value))?;
+        let is_same = match (&read, value) {
+            (Value::Number(read), Value::Number(value)) => read.as_f64() == value.as_f64(),
+            (read, value) => read == value,
+        };
+        if is_same { Ok(read) } else { Err("it is of another type".to_owned()) }
+    }
+
     fn looks_secret(&self) -> bool {
         let name = format!("{} {}", self.name, self.title.as_deref().unwrap_or_default());
         let name = name.to_lowercase().replace(['_', '-'], " ");

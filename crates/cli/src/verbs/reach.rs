@@ -6,6 +6,7 @@ use toolrack_config::{Loaded, closest};
 use toolrack_host::{Dashes, Desired, Host, NameStyle, Naming, ServerName, ServerStatus, State};
 
 use crate::{
+    args::ONCE,
     error::{Exit, Failure},
     wire::World,
 };
@@ -65,7 +66,24 @@ pub(crate) enum Meant {
     Name(BTreeSet<ServerName>),
 }
 
+/// The thing called `selector` of the server that is used this one time. What another command printed has the server in
+/// front.
+pub(crate) fn of_once(selector: &str) -> (String, String) {
+    let own = selector.strip_prefix(ONCE).and_then(|rest| rest.strip_prefix('/'));
+    (ONCE.to_owned(), own.unwrap_or(selector).to_owned())
+}
+
 impl Meant {
+    /// What `selector` means where one server is used this one time.
+    ///
+    /// # Errors
+    /// Never: its name is one.
+    pub(crate) fn of_once(selector: &str) -> Result<Self, Failure> {
+        let (server, tool) = of_once(selector);
+        let server = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(Self::Of { server, tool })
+    }
+
     /// What `selector` means: the server is what stands before the `/`, or before a `.` if a server is called that.
     ///
     /// # Errors

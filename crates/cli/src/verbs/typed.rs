@@ -1,10 +1,14 @@
 //! The command line as it was typed.
 
 mod alone;
+mod configuration;
+mod once;
 
 use std::ffi::OsString;
 
 use clap::Parser;
+
+pub(crate) use configuration::take_typed;
 
 use super::Verb;
 use crate::args::Global;
@@ -23,6 +27,7 @@ use crate::args::Global;
   toolrack list
   toolrack tools fs
   toolrack call fs/read_text_file path=README.md
+  toolrack tools -- npx -y my-server
 
 Exit codes:
   0 ok · 1 other · 2 usage or configuration · 3 sign-in needed · 4 unreachable or timed out
@@ -42,10 +47,12 @@ impl Cli {
     /// # Errors
     /// As clap says it; help and versions are among them.
     pub(crate) fn of_words(words: &[OsString]) -> Result<Self, clap::Error> {
-        if let Some(cli) = Self::of_a_common_verb(words) {
+        if let Some(mut cli) = Self::of_a_common_verb(words) {
+            cli.take_once()?;
             return Ok(cli);
         }
-        let mut cli = Self::try_parse_from(words)?;
+        let mut cli = Self::try_parse_from(words).map_err(|error| once::explained(error, words))?;
+        cli.take_once()?;
         if let Verb::Add(args) = &mut cli.verb {
             let after_dashes = args.follows_dashes(words);
             cli.global = cli.global.followed_by(args.take_what_follows_a_url(after_dashes)?);

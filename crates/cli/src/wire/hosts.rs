@@ -22,6 +22,8 @@ pub(crate) struct Hosts {
     pub(super) egress: Egress,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
     pub(super) audit: Arc<Audited>,
+    /// Whether answers may stand. Those about a server of one time would count for the next one, which is another.
+    pub(super) keeps_answers: bool,
 }
 
 impl fmt::Debug for Hosts {
@@ -46,8 +48,10 @@ impl Hosts {
             .egress(self.egress.clone());
         if let Some(store) = &self.store {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
-            builder =
-                builder.memory(Arc::<Concealing<Store>>::clone(&memory)).pins(memory).answers(Arc::new(store.clone()));
+            builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory)).pins(memory);
+            if self.keeps_answers {
+                builder = builder.answers(Arc::new(store.clone()));
+            }
         }
         if let Some(witness) = self.audit.witness(agent) {
             builder = builder.witness(witness);

@@ -13,7 +13,7 @@ use toolrack_host::Way;
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
 use super::{HostSettings, World};
-use crate::{builtin, database, error::Failure, models, notebook::Configured};
+use crate::{args::ONCE, builtin, database, error::Failure, models, notebook::Configured};
 
 impl World {
     /// Reads the configuration and shows what is wrong with it.
@@ -23,7 +23,11 @@ impl World {
     /// agent alone would not be kept. Other files lose only what is broken.
     pub(crate) async fn load(&self) -> Result<Loaded, Failure> {
         let loaded = self.read().await;
-        let is_named = |path: &PathBuf| self.global.mcp_config.iter().any(|named| self.folder.join(named) == *path);
+        let is_named = |path: &PathBuf| {
+            let mut typed = self.typed.iter();
+            self.global.mcp_config.iter().any(|named| self.folder.join(named) == *path)
+                || typed.any(|typed| *path == Path::new(&typed.place))
+        };
         let lost =
             loaded.errors().find(|problem| problem.entry.is_none() && problem.path.as_ref().is_some_and(is_named));
         if let Some(problem) = lost {
@@ -66,6 +70,12 @@ impl World {
         request.agent.clone_from(&self.global.agent);
         request.check_model = Some(models::check_name);
         request.built_in = builtin::configured(&self.folder);
+        request.typed.clone_from(&self.typed);
+        if self.global.once.is_some() {
+            // That server, and no other: none of them is started, and none can be in its way.
+            request.strict = true;
+            request.built_in.clear();
+        }
         request
     }
 
@@ -83,6 +93,7 @@ impl World {
             approvals.iter().any(|approval| approval.covers(candidate.project, candidate.name, candidate.hash))
         })
         .await;
+        let loaded = if self.global.once.is_some() { alone(loaded) } else { loaded };
         self.secrets.set_unset(loaded.settings.unset);
         match self.running.get() {
             Some(running) => running.host.set_naming(loaded.settings.tools.naming.clone()),
@@ -174,9 +185,16 @@ impl World {
     }
 }
 
+/// What is loaded, with the server of this one time alone.
+fn alone(mut loaded: Loaded) -> Loaded {
+    loaded.desired.retain(|name, _| name.as_str() == ONCE);
+    loaded.entries.retain(|entry| entry.name == ONCE);
+    loaded
+}
+
 fn host_settings(loaded: &Loaded) -> HostSettings {
-    // The program's own servers need no note.
-    let noted = loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn);
+    // The program's own servers need no note, and those that stand in no file are gone after this command.
+    let noted = loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some());
     HostSettings {
         policy: loaded.settings.policy.clone(),
         naming: loaded.settings.tools.naming.clone(),

@@ -76,15 +76,15 @@ fn arguments_that_do_not_fit_are_refused_before_anything_is_sent() {
         $ toolrack call fake/add a=1 b=two
         --- stderr ---
         error: `b` must be a number, and `two` is not
-        hint: `toolrack tools fake --schema` shows what it takes
+        hint: `toolrack tools fake/add` shows what it takes
         [2]
     ");
     assert_snapshot!(rack.run(&["call", "fake/add", "a=1", "c=2"]), @"
         $ toolrack call fake/add a=1 c=2
         --- stderr ---
-        warning: the tool names no argument `c`
-        error: the arguments do not fit the tool: `b` is missing
-        hint: `toolrack tools fake --schema` shows what it takes
+        warning: the tool names no argument `c`; did you mean `b`?
+        error: the arguments do not fit the tool: `b` is missing (`c` is given)
+        hint: `toolrack tools fake/add` shows what it takes
         [2]
     ");
     assert_snapshot!(rack.run(&["call", "fake/add", "a"]), @"
@@ -371,4 +371,30 @@ fn a_tool_that_was_set_aside_is_not_called_unknown() {
     let ran = rack.run(&["call", "fake/bad_schema"]).ends_with(5);
     assert!(ran.stderr.contains("`fake/bad_schema` was set aside: "), "{ran}");
     assert!(!ran.stderr.contains("there is no tool"), "{ran}");
+}
+
+#[test]
+fn calls_in_the_form_of_other_languages_are_understood_or_told_in_words() {
+    let rack = rack();
+    assert_eq!(rack.run(&["call", "fake/add", r#"{"a":1,"b":2}"#]).ends_with(0).stdout, "3");
+    assert_eq!(rack.run(&["call", "fake/add", r#"{"a":1}"#, "b=3"]).ends_with(0).stdout, "4");
+    let hint = |words: &[&str]| {
+        let error = rack.run(&[words, &["--json"]].concat()).error();
+        error["hint"].as_str().unwrap_or_default().to_owned()
+    };
+    let add = "arguments stand behind the tool: toolrack call fake.add a=1 b=2";
+    assert_eq!(hint(&["call", "fake.add(a: 1, b: 2)"]), add);
+    assert_eq!(hint(&["call", "fake.add(a:", "1,", "b:", "2)"]), add);
+    assert_eq!(hint(&["call", "fake/add", "a:1", "b=2"]), "did you mean `a=1`?");
+    let broken = rack.run(&["call", "fake/add", r#"{"a":"#, "--json"]).ends_with(2).error();
+    assert!(broken["message"].as_str().unwrap().contains("begins as a JSON object"), "{broken}");
+}
+
+#[test]
+fn an_argument_by_another_name_is_told_with_the_name_that_the_tool_has() {
+    let rack = rack();
+    let error = rack.run(&["call", "fake/echo", "txt=hi", "--json"]).ends_with(2).error();
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("`text`") && message.contains("`txt`"), "{error}");
+    assert_eq!(error["hint"], "`toolrack tools fake/echo` shows what it takes");
 }

@@ -143,6 +143,7 @@ fn a_tool_that_cannot_be_used_is_told_and_costs_no_other() {
         warning: `fake`: the tool bad_schema cannot be used: its inputSchema is not an object
         warning: `fake`: the tool (without a name) cannot be used: it cannot be read: missing field `name` at line 1 column 61
         warning: `fake`: the tool (without a name) cannot be used: it cannot be read: invalid type: integer `7`, expected an object at line 1 column 1
+        not shown: 3 that cannot be used
     ");
     assert!(ran.stdout.contains("echo(text: string)"), "{ran}");
 }

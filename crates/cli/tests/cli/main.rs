@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod add;
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod ask;
 #[cfg(test)]
 mod asked;
@@ -70,6 +72,8 @@ mod mentions;
 mod model_settings;
 #[cfg(test)]
 mod on_terminal;
+#[cfg(test)]
+mod once;
 #[cfg(test)]
 mod output;
 #[cfg(test)]

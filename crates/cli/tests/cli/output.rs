@@ -97,11 +97,13 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
         $ toolrack call --help
         Call a tool and print its result
 
-        Usage: toolrack call [OPTIONS] <TOOL> [NAME=VALUE]...
+        Usage: toolrack call [OPTIONS] <TOOL> [NAME=VALUE]... [-- <COMMAND>...]
 
         Arguments:
-          <TOOL>           Which tool: server/tool, server.tool, or the name a model sees
+          <TOOL>           Which tool: server/tool, server.tool, or the name a model sees; or the address of
+                           its server, and then its name
           [NAME=VALUE]...  Its arguments: NAME=VALUE or NAME:=JSON
+          [COMMAND]...     Use only this server, and only this time: the command that starts it
 
         Options:
               --args <JSON>     All arguments as one JSON object: the JSON itself, @FILE, or - for stdin
@@ -112,26 +114,36 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
           -h, --help            Print help
 
         Options of every command:
-              --mcp-config <FILE>  Read the servers of this file as well; may be given more than once
-              --strict-mcp-config  Use only the servers of the files given with --mcp-config
-              --strict             Fail when anything in the configuration is broken
-              --agent <AGENT>      Use the servers of this agent of toolrack.toml as well
-              --json               Print one JSON document; errors are one line of JSON on stderr
-              --color <WHEN>       When to use colour [default: auto] [possible values: auto, always, never]
-          -q, --quiet              Print no notes and warnings
-          -v, --verbose...         Print more of what happens; twice for everything
-              --no-input           Never ask anything, even on a terminal
-              --root <DIR>         Tell servers that ask for it about this folder; may be given more than
-                                   once
-              --no-daemon          Start servers anew even where a running daemon has them
+              --mcp-config <FILE>     Read the servers of this file as well: a path, - for stdin, or JSON
+                                      itself; repeatable
+              --strict-mcp-config     Use only the servers of the files given with --mcp-config
+              --strict                Fail when anything in the configuration is broken
+              --agent <AGENT>         Use the servers of this agent of toolrack.toml as well
+              --json                  Print one JSON document; errors are one line of JSON on stderr
+              --color <WHEN>          When to use colour [default: auto] [possible values: auto, always,
+                                      never]
+          -q, --quiet                 Print no notes and warnings
+          -v, --verbose...            Print more of what happens; twice for everything
+              --no-input              Never ask anything, even on a terminal
+              --root <DIR>            Tell servers that ask for it about this folder; may be given more than
+                                      once
+              --no-daemon             Start servers anew even where a running daemon has them
+              --answer <FIELD=VALUE>  Answer a field that a server asks for in a form, without a terminal;
+                                      may be given more than once
+              --answers <FILE>        Answer such fields as the JSON object in this file says
 
         How values are read:
           path=README.md       a value, read as the tool's schema says: text, number, true or false
           paths=a paths=b      several values for a list
           filter:='{"a": 1}'   JSON as it stands
+          '{"path": "."}'      a JSON object has several at once
+
+        Without configuration, the tool stands behind the server's address, or before `--` and its command.
 
         Examples:
           toolrack call fs/read_text_file path=README.md head=10
+          toolrack call https://example.com/mcp echo message=hi
+          toolrack call echo message=hi -- npx -y my-server
           toolrack call fs/edit --args @edit.json
           toolrack call browser/screenshot -o page.png
           echo '{"path": "."}' | toolrack call builtin/list_directory --args -

@@ -331,16 +331,15 @@ fn a_command_with_another_world_does_without_the_daemon() {
     let other = other.to_str().unwrap();
     let folder = rack.home.work();
     let folder = folder.to_str().unwrap();
-    for more in [&["--no-daemon"][..], &["--mcp-config", other], &["--root", folder], &["-v"]] {
+    for more in [&["--no-daemon"][..], &["--mcp-config", other], &["--root", folder], &["-vv"]] {
         assert!(is_alone(&rack, &effects, &[CALL, more].concat()), "{more:?}");
     }
     assert!(!is_alone(&rack, &effects, CALL));
-    for (name, value) in [("TOOLRACK_NO_DAEMON", "1"), ("USER", "somebody else")] {
-        let before = started(&effects);
-        assert!(rack.command(CALL).env(name, value).output().unwrap().status.success());
-        assert_eq!(started(&effects), before + 1, "{name} means nothing");
-    }
-    for (name, value) in [("TOOLRACK_NO_DAEMON", "0"), ("TERM", "another"), ("UNRELATED", "x")] {
+    let before = started(&effects);
+    assert!(rack.command(CALL).env("TOOLRACK_NO_DAEMON", "1").output().unwrap().status.success());
+    assert_eq!(started(&effects), before + 1, "the variable means nothing");
+    let others = [("TERM", "another"), ("USER", "another user"), ("LANG", "xx"), ("PATH", "/nowhere:/usr/bin:/bin")];
+    for (name, value) in others.into_iter().chain([("TOOLRACK_NO_DAEMON", "0"), ("UNRELATED", "x")]) {
         let before = started(&effects);
         assert!(rack.command(CALL).env(name, value).output().unwrap().status.success());
         assert_eq!(started(&effects), before, "{name} makes no difference");
@@ -472,4 +471,52 @@ fn what_a_daemon_ends_in_the_middle_leaves_no_process() {
     daemon.signal("TERM");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(4));
     assert!(processes::wait_all_gone(&servers, LIMIT), "something was left running");
+}
+
+/// What a command with `-v` and these variables says of the daemon; empty where it used it.
+fn unused(rack: &Rack, more: &[&str], variables: &[(&str, &str)]) -> String {
+    let words = [CALL, &["-v"], more].concat();
+    let output = rack.command(&words).envs(variables.iter().copied()).output().unwrap();
+    let ran = Ran::new(&words, &output, rack).ends_with(0);
+    let said = ran.stderr.lines().find_map(|line| line.split_once("the running daemon was not used: "));
+    said.map(|(_, why)| why.to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn a_variable_counts_where_the_entry_uses_it_and_the_user_hears_which_one_it_was() {
+    let effects = SideEffects::new();
+    let mut entry = fake(&["--era", "both", "--log", effects.path_str()]);
+    entry["env"] = json!({ "KEY": "${SERVICE_KEY:-none}" });
+    let rack = Rack::with(&[("fake", entry)]);
+    let _daemon = Daemon::start(&rack, &[]);
+    assert!((0..TRIES).any(|_| unused(&rack, &[], &[]).is_empty()), "the daemon is never used");
+    assert_eq!(unused(&rack, &[], &[("USER", "another"), ("PATH", "/bin:/usr/bin")]), "");
+    let why = unused(&rack, &[], &[("SERVICE_KEY", "canary-of-a-key")]);
+    assert_eq!(why, "`fake` has another `KEY` there");
+    assert_eq!(unused(&rack, &["--no-daemon"], &[]), "`--no-daemon` says so");
+    assert!(unused(&rack, &["-v"], &[]).contains("-vv"));
+
+    let here = |words: &[&str]| {
+        let output = rack.command(words).env("SERVICE_KEY", "canary-of-a-key").output().unwrap();
+        Ran::new(words, &output, &rack).ends_with(0)
+    };
+    let status = here(&["daemon", "status"]);
+    assert!(status.stdout.contains("commands here do without it: `fake` has another `KEY` there"), "{status}");
+    let doctor = here(&["doctor", "--offline"]);
+    assert!(doctor.stdout.contains("do without it: `fake` has another `KEY` there"), "{doctor}");
+    let same = rack.run(&["daemon", "status", "--json"]).ends_with(0).json();
+    assert_eq!(same["unused"], json!([]), "{same}");
+}
+
+#[test]
+fn a_user_who_asks_for_more_sees_what_servers_write_while_they_write_it() {
+    let script = "echo starting up >&2; exec \"$0\" stdio";
+    let entry = json!({ "command": "sh", "args": ["-c", script, toolrack_testkit::fake_server_path()] });
+    let rack = Rack::with(&[("noisy", entry)]);
+    let call = ["call", "noisy/echo", "text=x"];
+    let loud = rack.run(&[&call[..], &["-v"]].concat()).ends_with(0);
+    assert!(loud.stderr.contains("noisy stderr: starting up"), "{loud}");
+    assert_eq!(loud.stdout, "x");
+    let quiet = rack.run(&call).ends_with(0);
+    assert!(!quiet.stderr.contains("starting up"), "{quiet}");
 }

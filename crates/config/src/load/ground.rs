@@ -58,6 +58,7 @@ impl RunFolders {
         }
         let word = says_workspace.then(|| WORKSPACE.to_owned()).or_else(|| leaning_word(stdio, &self.folder));
         let is_typed_here = layer.scope == Scope::CommandLine
+            && layer.text.is_none()
             && layer.path.canonicalize().is_ok_and(|file| file.starts_with(&self.project));
         if word.is_some() || is_typed_here {
             stdio.cwd = Some(match stdio.cwd.take() {

@@ -2,8 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use toolrack_host::spec::Source;
+
 use super::{Request, Scope};
-use crate::{places::project_folders, problem::Problem, settings::FileOwner};
+use crate::{
+    document::{Document, Kind},
+    places::project_folders,
+    problem::Problem,
+    settings::FileOwner,
+};
 
 /// The files that a project can bring, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
@@ -21,6 +28,8 @@ pub(super) struct Layer {
     /// What to report when it is missing.
     pub(super) missing: Option<Problem>,
     pub(super) reads: Reads,
+    /// What stands in its place where there is no file: [`Self::path`] only says where it was typed.
+    pub(super) text: Option<String>,
 }
 
 /// The parts of a file that count.
@@ -38,7 +47,7 @@ pub(super) enum Reads {
 /// The files that count, the weakest first.
 pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let places = &request.places;
-    let layer = |scope, path| Layer { scope, path, folder: None, missing: None, reads: Reads::Servers };
+    let layer = |scope, path| Layer { scope, path, folder: None, missing: None, reads: Reads::Servers, text: None };
     let policy = |scope, path| Layer { reads: Reads::Policy, ..layer(scope, path) };
     let mut layers = Vec::new();
     if request.strict {
@@ -67,10 +76,35 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
         missing: Some(Problem::error("the file does not exist")),
         ..layer(Scope::CommandLine, request.cwd.join(path))
     }));
+    layers.extend(request.typed.iter().map(|typed| Layer {
+        text: Some(typed.text.clone()),
+        ..layer(Scope::CommandLine, PathBuf::from(&typed.place))
+    }));
     layers
 }
 
 impl Layer {
+    /// What it says; `None` when there is no such file.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn document(&self) -> Result<Option<Document>, Box<Problem>> {
+        if let Some(text) = &self.text {
+            return Ok(Some(Document::new(Some(self.path.clone()), text)));
+        }
+        let kind = if self.scope == Scope::CommandLine { Kind::Any } else { Kind::Regular };
+        Document::read(&self.path, kind)
+    }
+
+    /// Where its servers are configured. Text that was typed is no file: its servers are told apart by what they run, so
+    /// that nothing that is known of one counts for another.
+    pub(super) fn source(&self) -> Source {
+        match self.text {
+            Some(_) => Source { scope: self.scope.as_str().to_owned(), path: None },
+            None => Source::file(self.scope.as_str(), &self.path),
+        }
+    }
+
     pub(super) fn whose(&self) -> FileOwner {
         if self.scope == Scope::Project { FileOwner::Project } else { FileOwner::Own }
     }

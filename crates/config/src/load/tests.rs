@@ -3,7 +3,7 @@ use std::fs;
 use toolrack_host::{Caller, Gate as _, GateRequest, Verdict, Way, mcp::Annotations, spec::Transport};
 
 use super::*;
-use crate::trust::NoLedger;
+use crate::{places::Places, trust::NoLedger};
 
 /// A home and a project, both empty.
 struct Disk {
@@ -780,4 +780,27 @@ fn a_changed_script_of_a_project_waits_again_and_is_named() {
     assert_eq!(trust(), Trust::Trusted);
     fs::remove_file(disk.project().join("srv.py")).unwrap();
     assert_eq!(trust(), Trust::Pending, "and what may be made there later was not agreed to");
+}
+
+#[test]
+fn servers_that_are_typed_are_the_users_own_and_replace_those_of_files() {
+    let disk = Disk::new();
+    disk.write("project/one.json", r#"{ "mcpServers": { "more": { "command": "file" } } }"#);
+    let mut request = disk.request();
+    request.mcp_config = vec!["one.json".into()];
+    let typed = |text: &str| Typed { place: "--mcp-config".into(), text: text.into() };
+    request.typed = vec![typed(r#"{ "mcpServers": { "more": { "command": "./typed" } } }"#)];
+    let loaded = load(&request, &NoLedger);
+    assert_eq!(command(&loaded, "more"), "./typed");
+    let spec = &loaded.desired["more"];
+    assert_eq!((&spec.trust, &spec.source.path), (&Trust::Trusted, &None));
+    let Transport::Stdio(stdio) = &spec.transport else { panic!() };
+    assert_eq!(stdio.cwd.as_deref(), Some(&*disk.project().canonicalize().unwrap()), "it names the working folder");
+    assert!(loaded.files.iter().all(|file| file.path != Path::new("--mcp-config")), "it is no file to watch");
+
+    request.typed = vec![typed("{ \"mcpServers\": ")];
+    let loaded = load(&request, &NoLedger);
+    let problem = loaded.errors().next().unwrap();
+    assert!(problem.place().starts_with("--mcp-config:1:"), "{problem}");
+    assert!(!loaded.is_whole);
 }

@@ -19,6 +19,7 @@ use crate::{
     args::ServersArgs,
     database,
     error::{Exit, Failure},
+    lending,
     render::count,
     verbs::{configure::edits, reach},
     wire::World,
@@ -54,6 +55,7 @@ pub(crate) async fn run(args: DoctorArgs, world: &World) -> Result<Exit, Failure
         checks.extend(egress(world));
         checks.extend(sandbox());
         checks.extend(path(world));
+        checks.extend(daemon(world).await);
         checks.extend(container::engines(&loaded, world));
     }
     let of_interest = |entry: &&Entry| named.is_empty() || named.contains(&entry.name);
@@ -200,6 +202,18 @@ fn path(world: &World) -> Option<Check> {
     absolute_path(path)?;
     let what = "it has a relative or empty folder, which means the working folder; servers get it without that";
     Some(Check::doubtful("path", "PATH", what).hint("take `.` and empty folders out of PATH"))
+}
+
+/// Whether commands that are typed here use the daemon that runs, if one does.
+async fn daemon(world: &World) -> Vec<Check> {
+    let Some(misfits) = lending::misfits(world.places.data(), world.screen.terminal()).await else {
+        return Vec::new();
+    };
+    if misfits.is_empty() {
+        return vec![Check::good("daemon", "commands", "those that are typed here use its servers")];
+    }
+    let check = |why| Check::good("daemon", "commands", format!("those that are typed here do without it: {why}"));
+    misfits.into_iter().map(check).collect()
 }
 
 /// Where requests may go, if a setting says so.

@@ -8,7 +8,7 @@ use clap::Args;
 use toolrack_host::{Desired, Event, Host, ServerName, State};
 
 use crate::{
-    args::ServersArgs,
+    args::{OnceArgs, ServersArgs},
     error::{Exit, Failure},
     verbs::reach,
     wire::World,
@@ -19,10 +19,15 @@ use render::{Document, Tested};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolrack test github
-  toolrack test --json")]
+  toolrack test --json
+  toolrack test https://example.com/mcp
+  toolrack test -- npx -y my-server")]
 pub(crate) struct TestArgs {
     #[command(flatten)]
     pub(crate) only: ServersArgs,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
 pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> {

@@ -18,7 +18,7 @@ use toolrack_host::{
 
 use super::given;
 use crate::{
-    args::duration,
+    args::{OnceArgs, duration},
     arguments::{self, BadArguments},
     error::{Exit, Failure},
     render::size,
@@ -36,14 +36,19 @@ use crate::{
   path=README.md       a value, read as the tool's schema says: text, number, true or false
   paths=a paths=b      several values for a list
   filter:='{\"a\": 1}'   JSON as it stands
+  '{\"path\": \".\"}'      a JSON object has several at once
+
+Without configuration, the tool stands behind the server's address, or before `--` and its command.
 
 Examples:
   toolrack call fs/read_text_file path=README.md head=10
+  toolrack call https://example.com/mcp echo message=hi
+  toolrack call echo message=hi -- npx -y my-server
   toolrack call fs/edit --args @edit.json
   toolrack call browser/screenshot -o page.png
   echo '{\"path\": \".\"}' | toolrack call builtin/list_directory --args -")]
 pub(crate) struct CallArgs {
-    /// Which tool: server/tool, server.tool, or the name a model sees
+    /// Which tool: server/tool, server.tool, or the name a model sees; or the address of its server, and then its name
     #[arg(value_name = "TOOL")]
     pub(crate) selector: String,
 
@@ -66,24 +71,34 @@ pub(crate) struct CallArgs {
     /// Write the result into this file as it is, decoded if it is no text; - for stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
 pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> {
     // Mistakes in what was typed are found before anything is started.
-    let given = arguments::parse(&args.arguments)?;
+    let as_call = arguments::as_call(&args.selector, &args.arguments);
+    let as_words = |failure: Failure| match &as_call {
+        Some(words) if failure.code == "BAD_ARGUMENTS" || failure.code.starts_with("UNKNOWN_") => {
+            failure.hint(format!("arguments stand behind the tool: toolrack call {words}"))
+        }
+        _ => failure,
+    };
+    let given = arguments::parse(&args.arguments).map_err(|error| as_words(error.into()))?;
     let base = base(args.args.clone(), world).await?;
 
     let loaded = world.load().await?;
     world.samples_with_configured(&loaded);
     // The host refuses the call of a tool in quarantine.
-    let (host, found) = named(&args.selector, &loaded, world).await?;
+    let (host, found) = named(&args.selector, &loaded, world).await.map_err(as_words)?;
     let (server, tool) = (&found.server, found.tool());
     // Mistakes in the arguments do not matter for a tool that is not called at all.
     let is_checked = !args.no_validate && host.catalog().in_quarantine(&found.selector()).is_none();
     let schema: Value = serde_json::from_str(tool.input_schema.get()).unwrap_or_default();
     let of_tool = |failure: Failure| {
         failure
-            .hint(format!("`toolrack tools {server} --schema` shows what it takes"))
+            .hint(format!("`{}` shows what it takes", shows_tool(server, &tool.name, world)))
             .server(server.as_str())
             .tool(&tool.name)
     };
@@ -112,13 +127,24 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
     show(outcome, args.output.as_deref(), world).await
 }
 
+/// The command that shows what `tool` takes.
+fn shows_tool(server: &ServerName, tool: &str, world: &World) -> String {
+    match world.once() {
+        Some(once) => once.line(&format!("tools {}", shell_words::quote(tool))),
+        None => format!("toolrack tools {}", shell_words::quote(&format!("{server}/{tool}"))),
+    }
+}
+
 /// The tool that is called `selector`, which may be in quarantine, and its host, which has only the servers that can
 /// have a tool of this name.
 ///
 /// # Errors
 /// When there is no such tool, or its server cannot be used.
 pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
-    let meant = Meant::by(selector, loaded)?;
+    let meant = match world.once() {
+        Some(_) => Meant::of_once(selector)?,
+        None => Meant::by(selector, loaded)?,
+    };
     let mut desired = loaded.desired.clone();
     desired.retain(|name, _| meant.may_be(name));
     let host = world.connect(desired).await?;
@@ -132,7 +158,16 @@ pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
     };
     match found {
         Some(found) => Ok((host, found.clone())),
-        None => Err(missing(&host, &catalog.unknown(selector), &meant)),
+        None => {
+            let failure = missing(&host, &catalog.unknown(selector), &meant);
+            Err(match (world.once(), &failure.hint) {
+                // A server that is used once has no name to go on with.
+                (Some(once), Some(hint)) if hint.starts_with("`toolrack tools") => {
+                    failure.hint(format!("`{}` shows its tools", once.line("tools")))
+                }
+                _ => failure,
+            })
+        }
     }
 }
 
@@ -222,7 +257,11 @@ pub(crate) async fn read_arguments(args: String, screen: &Screen) -> Result<Stri
 
 impl From<BadArguments> for Failure {
     fn from(error: BadArguments) -> Self {
-        Self::new(Exit::Usage, "BAD_ARGUMENTS", error.to_string())
+        let failure = Self::new(Exit::Usage, "BAD_ARGUMENTS", error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 }
 

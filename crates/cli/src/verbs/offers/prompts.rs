@@ -6,7 +6,7 @@ use clap::Args;
 use toolrack_host::{Host, ServerName};
 
 use crate::{
-    args::ServersArgs,
+    args::{OffersArgs, OnceArgs},
     arguments,
     error::{Exit, Failure},
     verbs::reach::{self, Meant},
@@ -16,19 +16,24 @@ use render::{FilledDocument, Offer};
 
 /// `prompt`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  toolrack prompt github/summarize_issue number=7")]
+#[command(after_help = "Examples:
+  toolrack prompt github/summarize_issue number=7
+  toolrack prompt https://example.com/mcp greeting name=Ada
+  toolrack prompt greeting name=Ada -- npx -y my-server")]
 pub(crate) struct PromptArgs {
-    /// Which prompt: server/prompt
+    /// Which prompt: server/prompt, or only its name where an address stands before it or a command behind `--`
     #[arg(value_name = "PROMPT")]
     pub(crate) selector: String,
 
     /// Its arguments: NAME=VALUE
     #[arg(value_name = "NAME=VALUE")]
     pub(crate) arguments: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
-pub(crate) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &World) -> Result<Exit, Failure> {
     let (offers, complaints) = super::of_named(world, &args.servers, offer).await?;
     let warnings = reach::messages(&complaints);
     let document = render::document(&offers, &warnings);
@@ -50,6 +55,7 @@ pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
     let given = arguments::parse(&args.arguments).and_then(arguments::texts)?;
     let loaded = world.load().await?;
     let meant = match args.selector.split_once('/') {
+        _ if world.once().is_some() => Some(reach::of_once(&args.selector)),
         // For a server that does not exist, the connection reports it.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
         None => match Meant::by(&args.selector, &loaded)? {

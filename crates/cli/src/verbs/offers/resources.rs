@@ -9,7 +9,7 @@ use toolrack_host::{Host, ServerName};
 
 use super::{call, given};
 use crate::{
-    args::ServersArgs,
+    args::{OffersArgs, OnceArgs},
     error::{Exit, Failure},
     verbs::reach,
     wire::World,
@@ -20,22 +20,27 @@ use render::{Offer, ReadDocument};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   toolrack read docs file:///readme.md
-  toolrack read docs file:///logo.png -o logo.png")]
+  toolrack read docs file:///logo.png -o logo.png
+  toolrack read https://example.com/mcp file:///readme.md
+  toolrack read file:///readme.md -- npx -y my-server")]
 pub(crate) struct ReadArgs {
-    /// Which server
+    /// Which server, by name or address; not where its command follows behind `--`
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
 
     /// Which resource
     #[arg(value_name = "URI")]
-    pub(crate) uri: String,
+    pub(crate) uri: Option<String>,
 
     /// Write it into this file as it is, decoded if it is no text; - for stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
-pub(crate) async fn list(args: ServersArgs, world: &World) -> Result<Exit, Failure> {
+pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &World) -> Result<Exit, Failure> {
     let (offers, complaints) = super::of_named(world, &args.servers, offer).await?;
     let warnings = reach::messages(&complaints);
     let document = render::document(&offers, &warnings);
@@ -58,9 +63,10 @@ async fn offer(host: Host, server: ServerName) -> Result<Offer, Failure> {
 
 pub(crate) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure> {
     let (host, server) = reach::connect_to(world, &world.load().await?, &args.server).await?;
-    let contents = host.read_resource(server.as_str(), &args.uri).await.map_err(|error| Failure::of_call(&error))?;
+    let uri = args.uri.unwrap_or_default();
+    let contents = host.read_resource(server.as_str(), &uri).await.map_err(|error| Failure::of_call(&error))?;
     if world.screen.json() {
-        let document = ReadDocument { server: server.as_str(), uri: &args.uri, contents: &contents };
+        let document = ReadDocument { server: server.as_str(), uri: &uri, contents: &contents };
         world.screen.document(&document).await?;
     } else {
         let pieces: Vec<_> = contents.iter().map(call::render::raw_contents).collect();

@@ -5,10 +5,11 @@ pub(crate) mod render;
 
 use clap::Args;
 use toolrack_config::Loaded;
-use toolrack_host::{Catalog, CatalogTool, Host, Selection, text};
+use toolrack_host::{Catalog, CatalogTool, Host, Selection, ServerStatus, text};
 
 use super::call;
 use crate::{
+    args::OnceArgs,
     error::{Exit, Failure, out_of_quarantine},
     verbs::{reach, safety::policy},
     wire::World,
@@ -22,9 +23,11 @@ use render::Shown;
   toolrack tools --search 'rename a file'
   toolrack tools github --search 'create issue' --limit 3
   toolrack tools fs --schema
-  toolrack tools fs/read_text_file")]
+  toolrack tools fs/read_text_file
+  toolrack tools https://example.com/mcp
+  toolrack tools -- npx -y my-server")]
 pub(crate) struct ToolsArgs {
-    /// Only these servers; the others are not started. Or one tool, to show all of it
+    /// Only these servers; the others are not started. Or one tool, to show all of it. Or an address, for this one time
     #[arg(value_name = "SERVER | TOOL")]
     pub(crate) servers: Vec<String>,
 
@@ -43,6 +46,9 @@ pub(crate) struct ToolsArgs {
     /// Show long descriptions of a tool, its arguments and its server whole
     #[arg(long)]
     pub(crate) full: bool,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
 pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure> {
@@ -85,11 +91,30 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
                 world.screen.warning(&format!("`{}`: {warning}", server.name));
             }
         }
+        if let Some(unshown) = unshown(&servers).filter(|_| args.search.is_none()) {
+            world.screen.note(&unshown);
+        }
+        if !world.can_ask() {
+            world.screen.detail("no person can be asked: servers may offer fewer tools than at a terminal");
+        }
         if let Some(none) = none.filter(|_| args.search.is_some() || complaints.is_empty()) {
             world.screen.note(&none);
         }
     }
     reach::conclude(world, complaints, named)
+}
+
+/// How many tools of these servers are not shown, and why; `None` when all are.
+fn unshown(servers: &[ServerStatus]) -> Option<String> {
+    let hidden: usize = servers.iter().map(|server| server.tools_hidden).sum();
+    let held: usize = servers.iter().map(|server| server.quarantined.iter().filter(|it| !it.usable).count()).sum();
+    let is_of_no_use = |warning: &&String| warning.contains(" cannot be used: ");
+    let of_no_use: usize = servers.iter().map(|server| server.warnings.iter().filter(is_of_no_use).count()).sum();
+    let kinds =
+        [(hidden, "that `tools` in an entry leaves out"), (held, "in quarantine"), (of_no_use, "that cannot be used")];
+    let reasons: Vec<_> =
+        kinds.into_iter().filter(|(number, _)| *number > 0).map(|(number, why)| format!("{number} {why}")).collect();
+    (!reasons.is_empty()).then(|| format!("not shown: {}", reasons.join(", ")))
 }
 
 /// Shows the tool that is called `word`, as a call would name it.

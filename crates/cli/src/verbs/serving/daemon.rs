@@ -116,6 +116,8 @@ struct Status {
     version: Option<String>,
     /// How many are in each state.
     servers: BTreeMap<String, usize>,
+    /// Why commands that are typed here do without it: a line for each server that is another one here, or one for all.
+    unused: Vec<String>,
     log: PathBuf,
 }
 
@@ -242,6 +244,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
         address: Some(record.address),
         version: about.as_ref().map(|about| about.version.clone()),
         servers: about.map(|about: About| about.servers).unwrap_or_default(),
+        unused: lending::misfits(world.places.data(), world.screen.terminal()).await.unwrap_or_default(),
         log,
     };
     if world.screen.json() {
@@ -265,6 +268,7 @@ fn page(status: &Status) -> String {
     if status.answers {
         lines.push(format!("{}: {}", count(total, "server"), states.join(", ")));
     }
+    lines.extend(status.unused.iter().map(|why| format!("commands here do without it: {}", text::for_line(why))));
     lines.join("\n")
 }
 

@@ -14,7 +14,7 @@ use toolrack_store::journal::{Journal, Opened};
 
 use super::sessions;
 use crate::{
-    args::{PolicyArgs, RulesArgs, TalkArgs},
+    args::{OnceArgs, PolicyArgs, RulesArgs, TalkArgs},
     error::{Exit, Failure, with_causes},
     kept::Kept,
     live::{Live, Shown},
@@ -38,7 +38,8 @@ Examples:
   toolrack ask --model ollama/qwen3:8b --allow 'fs/*' \"What changed here today?\"
   git diff | toolrack ask \"Write a commit message\"
   toolrack ask \"What has changed since @docs:file:///notes.md?\"
-  toolrack ask --session last \"And in German?\"")]
+  toolrack ask --session last \"And in German?\"
+  toolrack ask \"What can you do?\" -- npx -y my-server")]
 pub(crate) struct AskArgs {
     /// What to ask; what comes from a pipe or file on stdin is added
     #[arg(value_name = "WORDS")]
@@ -62,6 +63,9 @@ pub(crate) struct AskArgs {
 
     #[command(flatten)]
     pub(crate) talk: TalkArgs,
+
+    #[command(flatten)]
+    pub(crate) once: OnceArgs,
 }
 
 pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failure> {

@@ -4,7 +4,7 @@ use clap::CommandFactory as _;
 
 use super::*;
 use crate::{
-    args::{Color, Scope},
+    args::{Color, Once, Scope},
     verbs::configure::add::args::{self as add, AddArgs, AddOptions, Target},
 };
 
@@ -50,7 +50,7 @@ fn a_verb_that_is_understood_alone_is_understood_as_among_all_others() {
     for (line, is_understood) in [
         ("toolrack call fs/read path=a b:=1 --timeout 2m --json", true),
         ("toolrack call --args - fs/read -qvv --root a --root=b --no-validate", true),
-        ("toolrack call --agent me --mcp-config a --strict-mcp-config --color never -- fs/read --x", true),
+        ("toolrack call --agent me --mcp-config a --strict-mcp-config --color never fs/read -- x --y", true),
         ("toolrack call fs/read --args -5 --no-daemon --no-input", true),
         ("toolrack tools a b --search words --limit 3 --schema", true),
         ("toolrack tools", true),
@@ -189,5 +189,50 @@ fn a_conversation_is_gone_on_with_under_both_names() {
             Verb::Chat(args) => assert_eq!(args.resume.as_deref(), Some("last"), "{option}"),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+#[test]
+fn a_server_of_one_time_is_an_address_or_a_command_behind_dashes() {
+    let once = |line: &str| parse(line).unwrap().global.once;
+    let url = |url: &str| Some(Once::Url(url.to_owned()));
+    let command = |words: &[&str]| Some(Once::Command(words.iter().map(|word| (*word).to_owned()).collect()));
+    for (line, expected) in [
+        ("toolrack tools https://h/mcp", url("https://h/mcp")),
+        ("toolrack --json tools --schema -- npx -y X --flag", command(&["npx", "-y", "X", "--flag"])),
+        ("toolrack test -- x", command(&["x"])),
+        ("toolrack resources http://h", url("http://h")),
+        ("toolrack call echo a=1 -- npx -y X", command(&["npx", "-y", "X"])),
+        ("toolrack call https://h/mcp echo a=1", url("https://h/mcp")),
+        ("toolrack ask what --server https://h", url("https://h")),
+        ("toolrack ask what -- x", command(&["x"])),
+        ("toolrack ask https://h is what?", None),
+        ("toolrack tools fs", None),
+    ] {
+        assert_eq!(once(line), expected, "{line}");
+    }
+    for (line, server, uri) in
+        [("toolrack read a://b -- x", "once", "a://b"), ("toolrack read https://h https://b", "once", "https://b")]
+    {
+        let Verb::Read(args) = parse(line).unwrap().verb else { panic!("{line}") };
+        assert_eq!((&*args.server, args.uri.as_deref()), (server, Some(uri)), "{line}");
+    }
+    let Verb::Call(args) = parse("toolrack call https://h echo a=1").unwrap().verb else { panic!() };
+    assert_eq!((&*args.selector, args.arguments), ("echo", vec!["a=1".to_owned()]));
+}
+
+#[test]
+fn words_that_name_no_server_or_two_are_refused_with_what_to_write() {
+    for (line, says) in [
+        ("toolrack call -- npx -y X echo", "toolrack call TOOL NAME=VALUE -- COMMAND"),
+        ("toolrack call fs/read -- path=a", "`path=a` is no command"),
+        ("toolrack tools https://h -- x", "one server"),
+        ("toolrack tools https://h https://i", "one server"),
+        ("toolrack call https://h", "TOOL is missing"),
+        ("toolrack read docs", "name the resource"),
+        ("toolrack read docs a://b -- x", "too many"),
+    ] {
+        let error = parse(line).unwrap_err().to_string();
+        assert!(error.contains(says), "{line}: {error}");
     }
 }

@@ -103,15 +103,20 @@ impl Command {
         &mut self,
         lender: &Lender<'_, impl AsyncFn(Verb, &World) -> Result<Exit, Failure>>,
     ) -> io::Result<()> {
-        let hello = match timeout(GREETING, receive(&mut self.from)).await?? {
-            Some(ToDaemon::Hello(hello)) => hello,
+        let (hello, asks_alone) = match timeout(GREETING, receive(&mut self.from)).await?? {
+            Some(ToDaemon::Hello(hello)) => (hello, false),
+            Some(ToDaemon::Fit(hello)) => (hello, true),
             Some(ToDaemon::Status) => return send(&mut self.to, &ToCommand::Status(lender.about())).await,
             _ => return Ok(()),
         };
         let lines = FarLines::new(self.outbox.clone());
-        let Some((verb, lent)) = lender.understood(*hello, &lines, &self.outbox).await else {
-            return send(&mut self.to, &ToCommand::Elsewhere).await;
+        let (verb, lent) = match lender.understood(*hello, &lines, &self.outbox).await {
+            Ok(understood) => understood,
+            Err(why) => return send(&mut self.to, &ToCommand::Elsewhere(why)).await,
         };
+        if asks_alone {
+            return send(&mut self.to, &ToCommand::Misfits(lent.misfits().await)).await;
+        }
         send(&mut self.to, &ToCommand::Ready).await?;
         // The command may have given up by now and do it itself: nothing begins without its `Go`.
         let Ok(Some(ToDaemon::Go)) = timeout(GREETING, receive(&mut self.from)).await? else {
@@ -136,7 +141,7 @@ impl Command {
         self.outbox.open();
         while let Some(message) = self.outbox.next().await {
             send(&mut self.to, &message).await?;
-            if matches!(message, ToCommand::End(_) | ToCommand::Elsewhere) {
+            if matches!(message, ToCommand::End(_) | ToCommand::Elsewhere(_)) {
                 break;
             }
         }
@@ -153,18 +158,21 @@ impl<R> Lender<'_, R> {
         About { version: env!("CARGO_PKG_VERSION").to_owned(), servers }
     }
 
-    /// The verb that a command wants, and the world to run it in; `None` where the command alone would have another
-    /// world.
-    async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Option<(Verb, World)> {
+    /// The verb that a command wants, and the world to run it in.
+    ///
+    /// # Errors
+    /// Why the command alone would have another world.
+    async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Result<(Verb, World), String> {
         let Hello { build, words, folder, variables, terminal, brought } = hello;
         if self.build.as_ref() != Some(&build) {
-            return None;
+            return Err("it is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
         }
-        let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.way() == Way::Lent)?;
+        let cli = Cli::try_parse_from(words).ok().filter(|cli| cli.verb.way() == Way::Lent);
+        let cli = cli.ok_or("it does not do this command")?;
         let screen = Arc::new(Screen::far(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(by_name(variables));
         let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), brought };
-        Some((cli.verb, self.world.lend(borrower, self.current).await?))
+        Ok((cli.verb, self.world.lend(borrower, self.current).await?))
     }
 }
 
@@ -199,8 +207,11 @@ async fn work(
         },
         result = running => result,
     };
-    if is_for_itself(&result, world) && outbox.is_none_or(Outbox::take_back) {
-        outbox.inspect(|outbox| outbox.push(ToCommand::Elsewhere));
+    world.hush().await;
+    if let Some(why) = for_itself(&result, world)
+        && outbox.is_none_or(Outbox::take_back)
+    {
+        outbox.inspect(|outbox| outbox.push(ToCommand::Elsewhere(why)));
         return true;
     }
     world.screen.settle();
@@ -212,8 +223,10 @@ async fn work(
     true
 }
 
-/// Whether the command alone would do something else: it has other servers, or the daemon's rules, which are for
-/// callers that are not at a terminal, forbid what was typed. In both cases, nothing has begun.
-fn is_for_itself(result: &Result<Exit, Failure>, world: &World) -> bool {
-    world.is_elsewhere() || matches!(result, Err(failure) if failure.code == "DENIED")
+/// Why the command alone would do something else: it has other servers, or the daemon's rules, which are for callers that
+/// are not at a terminal, forbid what was typed. In both cases, nothing has begun.
+fn for_itself(result: &Result<Exit, Failure>, world: &World) -> Option<String> {
+    let denied = || matches!(result, Err(failure) if failure.code == "DENIED");
+    let why = world.elsewhere().map(str::to_owned);
+    why.or_else(|| denied().then(|| "its rules forbid what was typed, and those are for others".to_owned()))
 }

@@ -1,0 +1,72 @@
+//! What servers write to stderr and to their log, on the user's stderr while it happens: for `-v`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::{
+    sync::{broadcast, oneshot},
+    task::JoinSet,
+};
+use toolrack_host::{Event, ServerName};
+
+use crate::{
+    render::{Tone, paint},
+    screen::Screen,
+};
+
+/// Shows lines of servers until it is closed or dropped.
+#[derive(Debug)]
+pub(crate) struct Aloud(Mutex<Option<(oneshot::Sender<()>, JoinSet<()>)>>);
+
+impl Aloud {
+    /// Begins to show what the servers say that `shows` wants.
+    pub(crate) fn start(
+        mut events: broadcast::Receiver<Event>,
+        screen: Arc<Screen>,
+        shows: impl Fn(&ServerName) -> bool + Send + 'static,
+    ) -> Self {
+        let (end, mut ended) = oneshot::channel();
+        let mut telling = JoinSet::new();
+        telling.spawn(async move {
+            loop {
+                let event = tokio::select! {
+                    event = events.recv() => event,
+                    _ = &mut ended => break,
+                };
+                match event {
+                    Ok(event) => tell(&event, &screen, &shows),
+                    // A flood: the log of the server has what is missing here.
+                    Err(broadcast::error::RecvError::Lagged(lost)) => {
+                        screen.detail(&format!("{lost} events were too many to be shown"));
+                    }
+                    Err(broadcast::error::RecvError::Closed) => return,
+                }
+            }
+            while let Ok(event) = events.try_recv() {
+                tell(&event, &screen, &shows);
+            }
+        });
+        Self(Mutex::new(Some((end, telling))))
+    }
+
+    /// Shows what has been said until now, and ends.
+    pub(crate) async fn close(&self) {
+        let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((end, mut telling)) = running {
+            let _ = end.send(());
+            telling.join_next().await;
+        }
+    }
+}
+
+fn tell(event: &Event, screen: &Screen, shows: &impl Fn(&ServerName) -> bool) {
+    // The host has made these texts safe to print.
+    let (server, kind, line) = match event {
+        Event::McpServerStderr { server, line } => (server, "stderr", line),
+        Event::McpServerLog { server, level, message } => (server, level.as_str(), message),
+        Event::McpServerWarning { server, warning } => (server, "noticed", warning),
+        _ => return,
+    };
+    if shows(server) {
+        screen.detail(&format!("{} {line}", paint(Tone::Faint, &format!("{server} {kind}:"))));
+    }
+}

@@ -1,0 +1,71 @@
+//! A server for this one time: an address in the place of a server's name, or a command behind `--`.
+
+use clap::Args;
+use serde_json::{Value, json};
+use toolrack_host::text;
+
+/// What such a server is called.
+pub(crate) const NAME: &str = "once";
+
+/// The command of a server that is used this one time.
+#[derive(Debug, Default, Args)]
+pub(crate) struct OnceArgs {
+    /// Use only this server, and only this time: the command that starts it
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// A server that no file configures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Once {
+    /// The program and its arguments.
+    Command(Vec<String>),
+    /// Its address.
+    Url(String),
+}
+
+impl Once {
+    /// Whether `word` is the address of a server, which no server is called.
+    pub(crate) fn is_url(word: &str) -> bool {
+        ["http://", "https://"].iter().any(|scheme| {
+            word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+                && word.len() > scheme.len()
+        })
+    }
+
+    /// The configuration that has it as its only server.
+    pub(crate) fn configuration(&self) -> String {
+        let entry: Value = match self {
+            Self::Command(words) => {
+                let (command, arguments) = words.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+                json!({ "command": command, "args": arguments })
+            }
+            Self::Url(url) => json!({ "url": url }),
+        };
+        json!({ "mcpServers": { NAME: entry } }).to_string()
+    }
+
+    /// The command `toolrack VERB` with this server, as a user types it.
+    pub(crate) fn line(&self, verb: &str) -> String {
+        let words = match self {
+            Self::Command(words) => format!("toolrack {verb} -- {}", shell_words::join(words)),
+            Self::Url(url) => format!("toolrack {verb} {}", shell_words::quote(url)),
+        };
+        text::for_line(&words).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_scheme_and_something_behind_it() {
+        for word in ["https://example.com/mcp", "HTTP://127.0.0.1:1", "https://[::1]/x"] {
+            assert!(Once::is_url(word), "{word}");
+        }
+        for word in ["https://", "docs", "file:///x", "http:/x", "a/https://x", ""] {
+            assert!(!Once::is_url(word), "{word}");
+        }
+    }
+}

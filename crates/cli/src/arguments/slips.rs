@@ -1,0 +1,154 @@
+//! What was probably meant by arguments that a tool does not have, and by a call in the form of another language.
+
+use serde_json::{Map, Value};
+use toolrack_config::{abbreviated, closest};
+
+use super::is_name;
+
+/// Most bytes of a call that is read to suggest another form of it.
+const MAX_CALL: usize = 4096;
+
+/// Arguments that an open schema does not name, with what was probably meant. [`check()`](super::check()) is for a closed
+/// one.
+pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
+    if !is_open(schema) || properties(schema).is_none() {
+        return Vec::new();
+    }
+    unknown(arguments, schema)
+        .map(|name| match meant(name, arguments, schema) {
+            Some(meant) => format!("the tool names no argument `{name}`; did you mean `{meant}`?"),
+            None => format!("the tool names no argument `{name}`"),
+        })
+        .collect()
+}
+
+/// Whether the tool takes arguments that its schema does not name.
+fn is_open(schema: &Value) -> bool {
+    !matches!(schema.get("additionalProperties"), Some(Value::Bool(false) | Value::Object(_)))
+}
+
+fn properties(schema: &Value) -> Option<&Map<String, Value>> {
+    schema.get("properties").and_then(Value::as_object)
+}
+
+/// The arguments that the schema does not name.
+fn unknown<'a>(arguments: &'a Map<String, Value>, schema: &'a Value) -> impl Iterator<Item = &'a String> {
+    let is_known = |name: &str| properties(schema).is_some_and(|known| known.contains_key(name));
+    arguments.keys().filter(move |name| !is_known(name))
+}
+
+/// The argument of the tool that `name` probably stands for: a like one, one that it is short for, or the only one that
+/// is wanted and not there.
+pub(super) fn meant<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
+    let free = || {
+        let known = properties(schema).into_iter().flat_map(Map::keys);
+        known.map(String::as_str).filter(|known| !arguments.contains_key(*known))
+    };
+    let missing = || {
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let mut missing = required.filter_map(Value::as_str).filter(|name| !arguments.contains_key(*name)).take(2);
+        let only = missing.next().filter(|_| missing.next().is_none());
+        only.filter(|_| unknown(arguments, schema).take(2).count() == 1)
+    };
+    closest(name, free()).or_else(|| abbreviated(name, free())).or_else(missing)
+}
+
+/// The argument that was given in the place of `property`, where the tool may take that too.
+pub(super) fn given_for<'a>(property: &str, arguments: &'a Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
+    let mut others = unknown(arguments, schema).filter(|_| is_open(schema));
+    others.find(|name| meant(name, arguments, schema) == Some(property)).map(String::as_str)
+}
+
+/// `f(a: 1, b: "x y")`, typed as one word or as several, in the words of a command line; `None` when it is no such call.
+pub(crate) fn as_call(selector: &str, arguments: &[String]) -> Option<String> {
+    let typed = std::iter::once(selector).chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
+    let (tool, inside) = typed.trim_end().strip_suffix(')')?.split_once('(')?;
+    let inside = inside.trim();
+    if typed.len() > MAX_CALL || tool.is_empty() || tool.contains(char::is_whitespace) {
+        return None;
+    }
+    let words = if inside.starts_with('{') { vec![inside.to_owned()] } else { words(inside)? };
+    let all = std::iter::once(tool.to_owned()).chain(words);
+    Some(all.map(|word| as_typed(&word)).collect::<Vec<_>>().join(" "))
+}
+
+/// `word` as it is typed in a shell. `a=1` needs no quotes, which `shell_words` gives it.
+pub(super) fn as_typed(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { shell_words::quote(word).into_owned() }
+}
+
+/// `a: 1, b = "x y"` as `a=1`, `b=x y`.
+fn words(inside: &str) -> Option<Vec<String>> {
+    let word = |part: &str| {
+        let at = part.find([':', '='])?;
+        let (name, value) = (part[..at].trim().trim_matches(['"', '\'']), part[at + 1..].trim());
+        let json = value.starts_with(['{', '[']);
+        let text = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+        is_name(name).then(|| format!("{name}{}={}", if json { ":" } else { "" }, text.unwrap_or(value)))
+    };
+    parts(inside).into_iter().map(word).collect()
+}
+
+/// What stands between the commas that are in no quotes and no brackets.
+fn parts(inside: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
+    for (at, c) in inside.char_indices() {
+        match (quote, c) {
+            (Some(open), _) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[' | '{' | '(') => depth += 1,
+            (None, ']' | '}' | ')') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                parts.push(&inside[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&inside[begin..]);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_of_another_language_becomes_words() {
+        for (typed, expected) in [
+            ("ev.f(a: 1)", "ev.f a=1"),
+            ("ev/f(a=1, b=\"x, y\")", "ev/f a=1 'b=x, y'"),
+            ("f('a': [1, 2], b: 'z')", "f 'a:=[1, 2]' b=z"),
+            ("f({\"a\": 1})", "f '{\"a\": 1}'"),
+            ("f()", "f"),
+        ] {
+            assert_eq!(as_call(typed, &[]).as_deref(), Some(expected), "{typed}");
+        }
+        assert_eq!(as_call("f(a:", &["1)".to_owned()]).as_deref(), Some("f a=1"), "typed as two words");
+        for none in ["f", "f(a", "f a)", "(a: 1)", "f(1)", &format!("f(a: {})", "x".repeat(MAX_CALL))] {
+            assert_eq!(as_call(none, &[]), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn an_argument_that_the_tool_does_not_have_is_taken_for_the_one_that_is_missing() {
+        let schema = json!({ "properties": { "message": {}, "loud": {} }, "required": ["message"] });
+        let given = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), json!(1))).collect::<Map<_, _>>();
+        for (names, name, expected) in [
+            (&["msg"][..], "msg", Some("message")),
+            (&["text"], "text", Some("message")),
+            (&["text", "more"], "text", None),
+            (&["message", "text"], "text", None),
+            (&["message", "lod"], "lod", Some("loud")),
+        ] {
+            assert_eq!(meant(name, &given(names), &schema), expected, "{names:?}");
+        }
+        assert_eq!(given_for("message", &given(&["msg"]), &schema), Some("msg"));
+        assert_eq!(unnamed(&given(&["msg"]), &schema), ["the tool names no argument `msg`; did you mean `message`?"]);
+    }
+}

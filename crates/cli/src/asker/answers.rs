@@ -1,0 +1,135 @@
+//! Answers to servers' forms that were given beforehand, with `--answer` and `--answers`.
+
+use std::{collections::BTreeMap, path::Path, sync::OnceLock};
+
+use serde_json::{Map, Value};
+use toolrack_host::text;
+
+use super::form::Field;
+use crate::{
+    args::Global,
+    error::{Exit, Failure, in_words},
+};
+
+/// Most bytes of a file of answers.
+const MAX: u64 = 1024 * 1024;
+
+/// One answer, as it was given.
+#[derive(Debug)]
+enum Answer {
+    /// Typed, and read as the field's type.
+    Text(String),
+    /// Of a file.
+    Json(Value),
+}
+
+/// The answers, by the names of fields. One that no form wants is no mistake: servers ask what they like.
+#[derive(Debug)]
+pub(super) struct Answers {
+    given: BTreeMap<String, Answer>,
+    /// The first form that they did not answer, and why.
+    wrong: OnceLock<String>,
+}
+
+impl Answers {
+    /// The answers that the options give; `None` when there are none.
+    ///
+    /// # Errors
+    /// When the file is no JSON object, or an answer is no `NAME=VALUE`.
+    pub(super) fn of(global: &Global) -> Result<Option<Self>, Failure> {
+        let mut given = BTreeMap::new();
+        if let Some(file) = &global.answers {
+            given.extend(read(file)?.into_iter().map(|(name, value)| (name, Answer::Json(value))));
+        }
+        for word in &global.answer {
+            let (name, value) = word.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                Failure::usage(format!("--answer {}: write name=value, with the name of a field", text::for_line(word)))
+            })?;
+            given.insert(name.to_owned(), Answer::Text(value.to_owned()));
+        }
+        let is_asked_for = global.answers.is_some() || !global.answer.is_empty();
+        Ok(is_asked_for.then(|| Self { given, wrong: OnceLock::new() }))
+    }
+
+    /// The values for a form with these fields; `None` where a field that is needed has no answer.
+    ///
+    /// # Errors
+    /// When an answer does not fit its field: which one, and why, without the value.
+    pub(super) fn to(&self, fields: &[Field]) -> Result<Option<Map<String, Value>>, String> {
+        let mut values = Map::new();
+        for field in fields {
+            let value = match self.given.get(&field.name) {
+                Some(Answer::Text(text)) => field.read(text.trim()),
+                Some(Answer::Json(value)) => field.check(value).map(Some),
+                None if self.lacks(field) => return Ok(None),
+                None => field.read(""),
+            };
+            let value =
+                value.map_err(|why| format!("the answer `{}` does not fit: {why}", text::for_line(&field.name)))?;
+            values.extend(value.map(|value| (field.name.clone(), value)));
+        }
+        Ok(Some(values))
+    }
+
+    /// Whether `field` is needed and has no answer.
+    pub(super) fn lacks(&self, field: &Field) -> bool {
+        !self.given.contains_key(&field.name) && field.read("").is_err()
+    }
+
+    /// Records why a form was not answered.
+    pub(super) fn failed(&self, why: String) {
+        let _ = self.wrong.set(why);
+    }
+
+    /// The failure of the first form that was not answered.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let why = self.wrong.get()?;
+        Some(Failure::new(Exit::Usage, "BAD_ANSWER", why.clone()).hint("give it with --answer NAME=VALUE"))
+    }
+}
+
+fn read(file: &Path) -> Result<Map<String, Value>, Failure> {
+    use std::io::Read as _;
+    let refused = |why: &str| Failure::usage(format!("--answers {}: {why}", file.display()));
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map_err(|error| refused(&in_words(&error)))?;
+    opened.take(MAX + 1).read_to_string(&mut text).map_err(|error| refused(&in_words(&error)))?;
+    if text.len() as u64 > MAX {
+        return Err(refused("it is larger than 1 MiB"));
+    }
+    let wrong = |_| refused("it is no JSON object, such as {\"name\": \"Ada\"}");
+    serde_json::from_str(&text).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::asker::form::fields;
+
+    fn answers(words: &[&str]) -> Answers {
+        let answer = words.iter().map(|word| (*word).to_owned()).collect();
+        Answers::of(&Global { answer, ..Global::default() }).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_field_that_is_needed_and_has_no_answer_leaves_the_form_unanswered() {
+        let schema = json!({
+            "type": "object",
+            "properties": { "age": { "type": "integer" }, "city": { "type": "string", "default": "Bonn" } },
+            "required": ["age"],
+        });
+        let fields = fields(&schema).unwrap();
+        assert_eq!(answers(&["city=Ulm"]).to(&fields), Ok(None));
+        assert!(answers(&["city=Ulm"]).lacks(&fields[0]));
+        let values = answers(&["age=36"]).to(&fields).unwrap().unwrap();
+        assert_eq!(Value::Object(values), json!({ "age": 36, "city": "Bonn" }));
+        assert!(answers(&["age=old"]).to(&fields).is_err());
+    }
+
+    #[test]
+    fn without_options_there_are_no_answers() {
+        assert!(Answers::of(&Global::default()).unwrap().is_none());
+    }
+}

@@ -1,0 +1,41 @@
+//! The configurations of the command line that stand in no file: JSON that is typed or piped, and the server of one time.
+
+use std::path::PathBuf;
+
+use toolrack_config::Typed;
+
+use crate::{
+    args::{self, Global},
+    error::Failure,
+    screen::Screen,
+    verbs::input,
+};
+
+/// Most bytes of one of them: as many as a file may have.
+const MAX: usize = 4 * 1024 * 1024;
+
+/// Takes what is no file out of the options; stdin is read here, once.
+///
+/// # Errors
+/// When stdin cannot be read, or is to be read twice.
+pub(crate) async fn take_typed(global: &mut Global, screen: &Screen) -> Result<Vec<Typed>, Failure> {
+    let words = std::mem::take(&mut global.mcp_config);
+    let (typed, files): (Vec<PathBuf>, Vec<PathBuf>) = words.into_iter().partition(|word| args::is_typed(word));
+    global.mcp_config = files;
+    if typed.iter().filter(|word| args::is_stdin(word)).count() > 1 {
+        return Err(Failure::usage("stdin can be read for one --mcp-config"));
+    }
+    let mut configurations = Vec::new();
+    for word in typed {
+        let place = if args::is_stdin(&word) { "stdin" } else { "--mcp-config" };
+        let text = input::read("--mcp-config", word.to_string_lossy().into_owned(), screen).await?;
+        if text.len() > MAX {
+            return Err(Failure::usage(format!("{place} is too large: a configuration may have 4 MiB")));
+        }
+        configurations.push(Typed { place: place.to_owned(), text });
+    }
+    if let Some(once) = &global.once {
+        configurations.push(Typed { place: "the command line".to_owned(), text: once.configuration() });
+    }
+    Ok(configurations)
+}

@@ -1,0 +1,125 @@
+//! From the words of a verb to the server that it is to use this one time.
+
+use clap::{
+    CommandFactory as _, Error,
+    builder::StyledStr,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use super::Cli;
+use crate::{
+    args::{ONCE, Once, OnceArgs},
+    verbs::Verb,
+};
+
+impl Cli {
+    /// Takes the server of this one time out of the verb's words, so that the verb sees the words that it has for a
+    /// configured one.
+    ///
+    /// # Errors
+    /// When two servers are named, or what the server is to do is missing.
+    pub(super) fn take_once(&mut self) -> Result<(), Error> {
+        let once = self.verb.once()?;
+        self.global.once = once;
+        Ok(())
+    }
+}
+
+impl Verb {
+    fn once(&mut self) -> Result<Option<Once>, Error> {
+        match self {
+            Self::Tools(args) => of_servers(&mut args.servers, &mut args.once),
+            Self::Test(args) => of_servers(&mut args.only.servers, &mut args.once),
+            Self::Resources(args) | Self::Prompts(args) => of_servers(&mut args.only.servers, &mut args.once),
+            Self::Call(args) => of_first(&mut args.selector, &mut args.arguments, &mut args.once, "TOOL"),
+            Self::Prompt(args) => of_first(&mut args.selector, &mut args.arguments, &mut args.once, "PROMPT"),
+            Self::Read(args) => {
+                let mut rest: Vec<_> = args.uri.take().into_iter().collect();
+                let once = of_first(&mut args.server, &mut rest, &mut args.once, "URI")?;
+                let mut rest = rest.into_iter();
+                args.uri = match once {
+                    Some(_) => Some(std::mem::replace(&mut args.server, ONCE.to_owned())),
+                    None => rest.next(),
+                };
+                match (rest.next(), &args.uri) {
+                    (Some(extra), _) => Err(refused(&format!("`{extra}` is one word too many"))),
+                    (None, None) => Err(refused("name the resource after the server: toolrack read SERVER URI")),
+                    _ => Ok(once),
+                }
+            }
+            Self::Ask(args) => of_servers(&mut args.talk.policy.server, &mut args.once),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The command behind `--`, if there is one.
+fn of_command(once: &mut OnceArgs) -> Result<Option<Once>, Error> {
+    let words = std::mem::take(&mut once.command);
+    match words.first() {
+        None => Ok(None),
+        Some(first) if first.split_once('=').is_some_and(|(name, _)| !name.contains('/')) => Err(refused(&format!(
+            "`{first}` is no command: behind `--` stands the command of a server, and arguments stand before it"
+        ))),
+        Some(_) => Ok(Some(Once::Command(words))),
+    }
+}
+
+/// For verbs that take the names of servers: one of them may be an address.
+fn of_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<Option<Once>, Error> {
+    let command = of_command(once)?;
+    let at = servers.iter().position(|word| Once::is_url(word));
+    let url = at.map(|at| Once::Url(servers.remove(at)));
+    if (url.is_some() && command.is_some()) || servers.iter().any(|word| Once::is_url(word)) {
+        return Err(two());
+    }
+    let once = url.or(command);
+    if once.is_some() && servers.is_empty() {
+        // It was asked for by name: it fails the command where it cannot be used.
+        servers.push(ONCE.to_owned());
+    }
+    Ok(once)
+}
+
+/// For verbs whose first word names something of a server: it may be the server's address, and then the next word does.
+fn of_first(
+    first: &mut String,
+    rest: &mut Vec<String>,
+    once: &mut OnceArgs,
+    what: &str,
+) -> Result<Option<Once>, Error> {
+    let command = of_command(once)?;
+    if !Once::is_url(first) || (command.is_some() && what == "URI") {
+        return Ok(command);
+    }
+    if command.is_some() {
+        return Err(two());
+    }
+    if rest.is_empty() {
+        return Err(refused(&format!("{what} is missing behind the address of the server")));
+    }
+    Ok(Some(Once::Url(std::mem::replace(first, rest.remove(0)))))
+}
+
+fn two() -> Error {
+    refused("one server can be used for one time: give its address or, behind `--`, its command")
+}
+
+fn refused(why: &str) -> Error {
+    Cli::command().error(ErrorKind::ArgumentConflict, why)
+}
+
+/// `error`, with what to write where only the command of a server was typed.
+pub(super) fn explained(mut error: Error, words: &[std::ffi::OsString]) -> Error {
+    let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
+    let verb = words.iter().find_map(|word| {
+        [("call", "TOOL NAME=VALUE"), ("read", "URI"), ("prompt", "PROMPT NAME=VALUE")]
+            .into_iter()
+            .find(|(verb, _)| word == verb)
+    });
+    if let (true, Some((verb, what)), true) = (is_missing, verb, words.iter().any(|word| word == "--")) {
+        let tip = format!("what is wanted stands before `--`: toolrack {verb} {what} -- COMMAND");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
+    }
+    error
+}

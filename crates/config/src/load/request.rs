@@ -1,0 +1,54 @@
+//! What is to be loaded, and for whom.
+
+use std::path::PathBuf;
+
+use toolrack_host::Desired;
+
+use crate::{model::CheckName, places::Places};
+
+/// A configuration that stands in no file: JSON on the command line, or what a pipe brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Typed {
+    /// Where it was typed, as problems name it: `--mcp-config`, `stdin`.
+    pub place: String,
+    /// JSON, as a file of servers has it.
+    pub text: String,
+}
+
+/// What to load.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The user's folders and files.
+    pub places: Places,
+    /// The working folder, which decides the project.
+    pub cwd: PathBuf,
+    /// Files named on the command line (`--mcp-config`), the strongest last. A missing one is an error.
+    pub mcp_config: Vec<PathBuf>,
+    /// Configurations that were typed or piped, stronger than every file.
+    pub typed: Vec<Typed>,
+    /// Use only the servers of [`Self::mcp_config`], [`Self::typed`] and the built-in ones (`--strict-mcp-config`). Rules about calls,
+    /// and which model answers, still count.
+    pub strict: bool,
+    /// Servers that the program carries: the lowest layer, which files can replace or switch off.
+    pub built_in: Desired,
+    /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. One that no file knows is an error.
+    pub agent: Option<String>,
+    /// Checks whether a text names a model. Without it, every text does.
+    pub check_model: Option<CheckName>,
+}
+
+impl Request {
+    /// Everything that is configured for `cwd`.
+    pub fn new(places: Places, cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            places,
+            cwd: cwd.into(),
+            mcp_config: Vec::new(),
+            typed: Vec::new(),
+            strict: false,
+            built_in: Desired::new(),
+            agent: None,
+            check_model: None,
+        }
+    }
+}
