@@ -9,6 +9,7 @@ mod bench;
 mod browser;
 mod check;
 mod debian;
+mod dist;
 mod embedder;
 mod engines;
 mod fuzz;
@@ -45,6 +46,10 @@ Usage: cargo xtask <COMMAND>
                                  --accept writes down what has changed
   growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
                                  --soak: calls and reconnects for so long: does memory grow?
+  dist [--programs TRIPLE=FOLDER] [--check]
+                                 builds in release, and makes all that users install into target/dist/release;
+                                 --programs (more than once): packs what was built already
+                                 --check: installs each form from registries on this machine, and runs it
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";
@@ -85,6 +90,7 @@ fn main() -> ExitCode {
             growth::run(&mut report, rest);
             Ok(())
         }
+        ("dist", rest) => dist::Plan::parse(rest).map(|plan| dist::run(&mut report, &plan)),
         ("deny", []) => {
             check::deny(&mut report);
             Ok(())

@@ -1,0 +1,74 @@
+//! What users install: `cargo xtask dist` makes every form of shipping from one optimised build.
+//!
+//! The programs of each kind of machine are staged in a folder that is laid out as a prefix, and each form is made from that
+//! folder alone. So a release workflow builds on many machines and packs on one, which needs no more than Debian's tools.
+
+mod archive;
+mod check;
+mod checksums;
+mod installer;
+mod plan;
+mod released;
+mod served;
+mod staged;
+mod target;
+
+use std::fs;
+use std::path::PathBuf;
+
+pub(crate) use plan::Plan;
+
+use crate::report::{Report, Step, Stop};
+use crate::run::{failed, root};
+use released::Released;
+use staged::Staged;
+use target::Target;
+
+/// Makes everything that the plan asks for; what failed is left out of what is made of it.
+pub(crate) fn run(report: &mut Report, plan: &Plan) {
+    let mut made = None;
+    report.step("programs and their pages", || {
+        made = Some(stage(plan)?);
+        Ok(())
+    });
+    let Some((staged, released)) = made else { return };
+    report.step("archives and installer", || archives(&staged, &released));
+    report.step("checksums", || checksums::write_for(&released));
+    println!("   {}", released.folder.display());
+    if plan.check {
+        check::run(report, &released);
+    }
+}
+
+/// Stages the programs of each kind of machine, in an empty folder of the release.
+fn stage(plan: &Plan) -> Result<(Vec<Staged>, Released), Stop> {
+    let released = Released::of_this_tree()?;
+    if released.folder.exists() {
+        fs::remove_dir_all(&released.folder).map_err(failed("empty", &released.folder))?;
+    }
+    fs::create_dir_all(&released.folder).map_err(failed("make", &released.folder))?;
+    let built = plan.built()?;
+    let speaker = speaker(&built)?;
+    let mut all = Vec::new();
+    for (target, folder) in &built {
+        let staged = Staged::of_programs(target, folder, root().join("target/dist/stage").join(target.triple))?;
+        staged.describe(&speaker)?;
+        all.push(staged);
+    }
+    Ok((all, released))
+}
+
+/// The folder of the programs that run on this machine.
+fn speaker(built: &[(&'static Target, PathBuf)]) -> Result<PathBuf, Stop> {
+    let here = target::here()?;
+    let folder = built.iter().find(|(target, _)| *target == here).map(|(_, folder)| folder.clone());
+    folder.ok_or_else(|| {
+        Stop::Failed(format!("the manual is written by the program for {}: name its folder", here.triple))
+    })
+}
+
+fn archives(staged: &[Staged], released: &Released) -> Step {
+    let packed: Result<Vec<_>, Stop> =
+        staged.iter().map(|staged| Ok((staged.target, archive::pack(staged, released)?))).collect();
+    installer::write_for(&packed?, released).map(drop)
+}
