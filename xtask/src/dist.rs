@@ -7,6 +7,7 @@ mod archive;
 mod check;
 mod checksums;
 mod installer;
+mod npm;
 mod plan;
 mod released;
 mod served;
@@ -33,10 +34,15 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     });
     let Some((staged, released)) = made else { return };
     report.step("archives and installer", || archives(&staged, &released));
+    let mut forms = check::Made::default();
+    report.step("packages for npm", || {
+        forms.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
+        Ok(())
+    });
     report.step("checksums", || checksums::write_for(&released));
     println!("   {}", released.folder.display());
     if plan.check {
-        check::run(report, &released);
+        check::run(report, &forms, &released);
     }
 }
 

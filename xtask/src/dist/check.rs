@@ -1,6 +1,7 @@
 //! Installs what was made, each form from a registry on this machine, as a user with an empty home does, and times the way to a
 //! first result.
 
+mod npm;
 mod shell;
 
 use std::env;
@@ -20,14 +21,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What is in every first result.
 const RESULT: &str = "[FILE] first-result.txt";
 
+/// What was made, for this machine and others.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// The packages of npm, in the order in which they are published.
+    pub(crate) npm: Vec<PathBuf>,
+}
+
 /// The times of all first results.
 #[derive(Debug, Default)]
 struct Times(Vec<(&'static str, Duration)>);
 
 /// Installs and runs each form.
-pub(crate) fn run(report: &mut Report, released: &Released) {
+pub(crate) fn run(report: &mut Report, made: &Made, released: &Released) {
     let mut times = Times::default();
     report.step("a line of shell", || shell::check(released, &mut times));
+    report.step("npx, from a registry on this machine", || npm::check(&made.npm, &mut times));
     println!("── first results, in an empty home");
     for (name, time) in &times.0 {
         println!("   {:>5.2} s  {name}", time.as_secs_f64());
@@ -52,6 +61,13 @@ impl Newcomer {
         let newcomer = Self { folder };
         fs::create_dir_all(newcomer.home()).map_err(failed("make", &newcomer.folder))?;
         Ok(newcomer)
+    }
+
+    /// The same user, without what was done so far.
+    fn again(&self) -> Result<Self, Stop> {
+        let home = self.home();
+        fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).map_err(failed("empty", &home))?;
+        Ok(Self { folder: self.folder.clone() })
     }
 
     fn home(&self) -> PathBuf {
