@@ -13,6 +13,8 @@ mod released;
 mod served;
 mod staged;
 mod target;
+mod tools;
+mod wheel;
 
 use std::fs;
 use std::path::PathBuf;
@@ -37,6 +39,11 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     let mut forms = check::Made::default();
     report.step("packages for npm", || {
         forms.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
+        Ok(())
+    });
+    report.step("wheels", || {
+        let folder = root().join("target/dist/python");
+        forms.wheels = staged.iter().map(|staged| wheel::pack(staged, &folder, &released)).collect::<Result<_, _>>()?;
         Ok(())
     });
     report.step("checksums", || checksums::write_for(&released));

@@ -2,9 +2,11 @@
 //! first result.
 
 mod npm;
+mod python;
 mod shell;
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -26,6 +28,8 @@ const RESULT: &str = "[FILE] first-result.txt";
 pub(crate) struct Made {
     /// The packages of npm, in the order in which they are published.
     pub(crate) npm: Vec<PathBuf>,
+    /// The wheels of Python.
+    pub(crate) wheels: Vec<PathBuf>,
 }
 
 /// The times of all first results.
@@ -37,6 +41,7 @@ pub(crate) fn run(report: &mut Report, made: &Made, released: &Released) {
     let mut times = Times::default();
     report.step("a line of shell", || shell::check(released, &mut times));
     report.step("npx, from a registry on this machine", || npm::check(&made.npm, &mut times));
+    report.step("uvx and pip, from an index on this machine", || python::check(&made.wheels, &mut times));
     println!("── first results, in an empty home");
     for (name, time) in &times.0 {
         println!("   {:>5.2} s  {name}", time.as_secs_f64());
@@ -75,7 +80,7 @@ impl Newcomer {
     }
 
     /// A program of this machine, run by this user.
-    fn runs(&self, name: &str) -> Command {
+    fn runs(&self, name: impl AsRef<OsStr>) -> Command {
         let mut command = program(name);
         command.env_clear().env("HOME", self.home()).current_dir(self.folder.join("work"));
         command.env("PATH", env::var_os("PATH").unwrap_or_default());

@@ -8,13 +8,14 @@ use std::thread::{self, JoinHandle};
 
 use super::{Newcomer, Times};
 use crate::dist::staged::write;
+use crate::dist::tools;
 use crate::packages::Npm;
 use crate::report::{Step, Stop};
-use crate::run::{program, root, told};
+use crate::run::{program, told};
 
 /// Publishes the packages, in their order, and has a newcomer run the program of the last one.
 pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
-    let tools = tools();
+    let tools = tools::npm();
     tools.install()?;
     let newcomer = Newcomer::new("npm")?;
     let registry = Registry::start(&tools, &newcomer.folder)?;
@@ -29,12 +30,6 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     let mut npx = newcomer.runs("npx");
     npx.args(["-y", "toolrack", "call", "builtin/list_directory", "path=."]).env("npm_config_registry", registry.url());
     times.first_result("npx -y toolrack call builtin/list_directory path=.", &mut npx)
-}
-
-/// Verdaccio, and a Node that runs it.
-fn tools() -> Npm {
-    let (list, folder) = (root().join("xtask/dist/registries"), root().join(".cache/dist/npm"));
-    Npm { list, folder, programs: &[], oldest_node: 22 }
 }
 
 /// A registry, which ends when it is dropped.
