@@ -6,7 +6,9 @@
 mod archive;
 mod check;
 mod checksums;
+mod deb;
 mod installer;
+mod needed;
 mod npm;
 mod plan;
 mod released;
@@ -44,6 +46,13 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     report.step("wheels", || {
         let folder = root().join("target/dist/python");
         forms.wheels = staged.iter().map(|staged| wheel::pack(staged, &folder, &released)).collect::<Result<_, _>>()?;
+        Ok(())
+    });
+    report.step("packages for Debian", || {
+        let folder = root().join("target/dist/debian");
+        let packed =
+            staged.iter().map(|staged| deb::pack(staged, &folder, &released)).collect::<Result<Vec<_>, _>>()?;
+        forms.debian = packed.into_iter().flatten().collect();
         Ok(())
     });
     report.step("checksums", || checksums::write_for(&released));

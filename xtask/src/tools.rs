@@ -24,6 +24,12 @@ pub(crate) const NEXTEST: Tool = Tool { name: "nextest", version: "0.9.143", old
 /// The dependency checker.
 pub(crate) const DENY: Tool = Tool { name: "deny", version: "0.20.2", oldest: (0, 18, 0) };
 
+/// Writes into each program which crates it was built from.
+pub(crate) const AUDITABLE: Tool = Tool { name: "auditable", version: "0.7.7", oldest: (0, 6, 0) };
+
+/// Lists the crates of a program, for others to read.
+pub(crate) const CYCLONEDX: Tool = Tool { name: "cyclonedx", version: "0.5.9", oldest: (0, 5, 0) };
+
 impl Tool {
     /// The tool, if it is there and new enough.
     pub(crate) fn found(&self) -> Option<Command> {

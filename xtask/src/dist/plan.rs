@@ -1,10 +1,14 @@
 //! What is to be shipped, as it is typed.
 
+use std::env;
 use std::path::PathBuf;
 
+use super::needed;
 use super::target::{self, Target};
+use super::tools;
 use crate::report::Stop;
-use crate::run::{cargo, root, show};
+use crate::run::{root, show};
+use crate::tools::AUDITABLE;
 
 /// What `cargo xtask dist` is asked to do.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,9 +50,28 @@ impl Plan {
         if !self.programs.is_empty() {
             return Ok(self.programs.clone());
         }
-        show(&mut cargo(["build", "--release", "--locked", "--package", "toolrack"]))?;
-        Ok(vec![(target::here()?, root().join("target/release"))])
+        build(target::here()?).map(|built| vec![built])
     }
+}
+
+/// Builds the programs, which then know of which crates they are made. Those for Linux are linked by zig against an old glibc,
+/// whatever this machine has.
+fn build(target: &'static Target) -> Result<(&'static Target, PathBuf), Stop> {
+    let mut cargo = AUDITABLE.installed()?;
+    let package = ["--release", "--locked", "--package", "toolrack"];
+    if !target.is_linux() {
+        show(cargo.arg("build").args(package))?;
+        return Ok((target, root().join("target/release")));
+    }
+    let python = tools::python();
+    python.install()?;
+    let (major, minor) = needed::OLDEST_GLIBC;
+    cargo.arg("zigbuild").args(package).args(["--target", &format!("{}.{major}.{minor}", target.triple)]);
+    let mut folders = vec![python.venv.join("bin")];
+    folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    let path = env::join_paths(folders).map_err(|error| Stop::Failed(format!("PATH cannot be longer: {error}")))?;
+    show(cargo.env("PATH", path))?;
+    Ok((target, root().join("target").join(target.triple).join("release")))
 }
 
 #[cfg(test)]
