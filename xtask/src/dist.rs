@@ -7,14 +7,17 @@ mod archive;
 mod check;
 mod checksums;
 mod deb;
+mod image;
 mod installer;
 mod needed;
 mod npm;
 mod plan;
 mod released;
+mod sbom;
 mod served;
 mod staged;
 mod target;
+mod templates;
 mod tools;
 mod wheel;
 
@@ -26,11 +29,15 @@ pub(crate) use plan::Plan;
 use crate::report::{Report, Step, Stop};
 use crate::run::{failed, root};
 use released::Released;
-use staged::Staged;
+use staged::{PROGRAMS, Staged};
 use target::Target;
 
 /// Makes everything that the plan asks for; what failed is left out of what is made of it.
 pub(crate) fn run(report: &mut Report, plan: &Plan) {
+    if plan.only_build {
+        report.step("programs", || keep(plan));
+        return;
+    }
     let mut made = None;
     report.step("programs and their pages", || {
         made = Some(stage(plan)?);
@@ -38,6 +45,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     });
     let Some((staged, released)) = made else { return };
     report.step("archives and installer", || archives(&staged, &released));
+    report.step("symbols of glibc 2.17 at most", || old_symbols(&staged));
     let mut forms = check::Made::default();
     report.step("packages for npm", || {
         forms.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
@@ -55,6 +63,14 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
         forms.debian = packed.into_iter().flatten().collect();
         Ok(())
     });
+    report.step("image", || {
+        let folder = root().join("target/dist/image");
+        let built =
+            staged.iter().map(|staged| image::build(staged, &folder, &released)).collect::<Result<Vec<_>, _>>()?;
+        forms.images = built.into_iter().flatten().collect();
+        Ok(())
+    });
+    report.step("bill of materials", || sbom::write_for(&released));
     report.step("checksums", || checksums::write_for(&released));
     println!("   {}", released.folder.display());
     if plan.check {
@@ -92,5 +108,27 @@ fn speaker(built: &[(&'static Target, PathBuf)]) -> Result<PathBuf, Stop> {
 fn archives(staged: &[Staged], released: &Released) -> Step {
     let packed: Result<Vec<_>, Stop> =
         staged.iter().map(|staged| Ok((staged.target, archive::pack(staged, released)?))).collect();
-    installer::write_for(&packed?, released).map(drop)
+    let packed = packed?;
+    installer::write_for(&packed, released)?;
+    templates::write_for(&packed, released)
+}
+
+/// Holds the programs for Linux to the glibc that the wheels, the package of Debian and the installer promise.
+fn old_symbols(staged: &[Staged]) -> Step {
+    let linux = staged.iter().filter(|staged| staged.target.is_linux());
+    linux
+        .flat_map(|staged| PROGRAMS.iter().map(|name| staged.program(name)))
+        .try_for_each(|path| needed::only_old_symbols(&path))
+}
+
+/// Builds, and copies the programs to where another machine takes them from.
+fn keep(plan: &Plan) -> Step {
+    for (target, folder) in plan.built()? {
+        for name in PROGRAMS {
+            let file = target.file_of(name);
+            let to = root().join("target/dist/built").join(target.triple).join(&file);
+            staged::place(&folder.join(&file), &to, 0o755)?;
+        }
+    }
+    Ok(())
 }

@@ -25,6 +25,7 @@ mod rig;
 mod run;
 mod shells;
 mod steady;
+mod systemd;
 mod test;
 mod tools;
 
@@ -46,10 +47,11 @@ Usage: cargo xtask <COMMAND>
                                  --accept writes down what has changed
   growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
                                  --soak: calls and reconnects for so long: does memory grow?
-  dist [--programs TRIPLE=FOLDER] [--check]
+  dist [--programs TRIPLE=FOLDER] [--check | --only-build]
                                  builds in release, and makes all that users install into target/dist/release;
                                  --programs (more than once): packs what was built already
                                  --check: installs each form from registries on this machine, and runs it
+                                 --only-build: packs nothing, and keeps the programs in target/dist/built
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";

@@ -1,6 +1,7 @@
 //! Installs what was made, each form from a registry on this machine, as a user with an empty home does, and times the way to a
 //! first result.
 
+mod container;
 mod debian;
 mod npm;
 mod python;
@@ -33,6 +34,8 @@ pub(crate) struct Made {
     pub(crate) wheels: Vec<PathBuf>,
     /// The packages of Debian.
     pub(crate) debian: Vec<PathBuf>,
+    /// The images of containers.
+    pub(crate) images: Vec<PathBuf>,
 }
 
 /// The times of all first results.
@@ -46,6 +49,7 @@ pub(crate) fn run(report: &mut Report, made: &Made, released: &Released) {
     report.step("npx, from a registry on this machine", || npm::check(&made.npm, &mut times));
     report.step("uvx and pip, from an index on this machine", || python::check(&made.wheels, &mut times));
     report.step("dpkg, below a folder", || debian::check(&made.debian, &mut times));
+    report.step("an image, run by Podman", || container::check(&made.images, released, &mut times));
     println!("── first results, in an empty home");
     for (name, time) in &times.0 {
         println!("   {:>5.2} s  {name}", time.as_secs_f64());

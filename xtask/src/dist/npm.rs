@@ -43,10 +43,7 @@ fn lay(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<Path
             let file = one.target.file_of(program);
             place(&one.program(program), &package.join("bin").join(file), 0o755)?;
         }
-        write(
-            &package.join("README.md"),
-            "The programs of [toolrack](https://www.npmjs.com/package/toolrack) for one kind of machine.\n",
-        )?;
+        write(&package.join("README.md"), "The programs of the package `toolrack`, for one kind of machine.\n")?;
         write(&package.join("package.json"), &manifest_of(one.target, released))?;
         licences(&package)?;
         packages.push(package);

@@ -17,10 +17,12 @@ pub(crate) struct Plan {
     programs: Vec<(&'static Target, PathBuf)>,
     /// Whether all that was made is installed and run.
     pub(crate) check: bool,
+    /// Whether programs are built and nothing is packed: for machines that only build.
+    pub(crate) only_build: bool,
 }
 
 impl Plan {
-    /// Reads `--programs TRIPLE=FOLDER` and `--check`.
+    /// Reads `--programs TRIPLE=FOLDER`, `--check` and `--only-build`.
     ///
     /// # Errors
     /// For words that mean nothing here.
@@ -30,6 +32,7 @@ impl Plan {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--check" => plan.check = true,
+                "--only-build" => plan.only_build = true,
                 "--programs" => {
                     let value = words.next().and_then(|value| value.split_once('='));
                     let (triple, folder) = value.ok_or("--programs wants TRIPLE=FOLDER")?;
@@ -38,6 +41,9 @@ impl Plan {
                 }
                 other => return Err(format!("dist knows no {other}")),
             }
+        }
+        if plan.only_build && (plan.check || !plan.programs.is_empty()) {
+            return Err("--only-build packs nothing, so it goes with no other word".into());
         }
         Ok(plan)
     }
@@ -85,6 +91,7 @@ mod tests {
         assert!(plan.check);
         assert_eq!(plan.programs[0].1, root().join("target/release"));
         assert!(parse("--programs sparc=there").unwrap_err().contains("sparc"));
+        assert!(parse("--only-build").unwrap().only_build && parse("--only-build --check").is_err());
         assert!(parse("--programs").is_err() && parse("--fast").is_err());
     }
 }

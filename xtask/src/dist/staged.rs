@@ -86,12 +86,23 @@ fn spoken(speaker: &Path) -> Command {
 /// # Errors
 /// With the name of the file.
 pub(crate) fn place(from: &Path, to: &Path, mode: u32) -> Step {
-    use std::os::unix::fs::PermissionsExt as _;
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder).map_err(failed("make", folder))?;
     }
     fs::copy(from, to).map_err(failed("copy", from))?;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(failed("set the rights of", to))
+    allow(to, mode).map_err(failed("set the rights of", to))
+}
+
+#[cfg(unix)]
+fn allow(file: &Path, mode: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(file, fs::Permissions::from_mode(mode))
+}
+
+/// Windows has no such rights.
+#[cfg(not(unix))]
+fn allow(_: &Path, _: u32) -> std::io::Result<()> {
+    Ok(())
 }
 
 /// Writes a file whose folder is made.

@@ -66,3 +66,17 @@ pub(crate) fn here() -> Result<&'static Target, Stop> {
     };
     TARGETS.iter().find(names).ok_or_else(|| Stop::Skipped(format!("nothing is shipped for {processor} and {system}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{content, root};
+
+    #[test]
+    fn the_release_workflow_builds_for_every_kind_of_machine() {
+        let workflow = content(&root().join(".github/workflows/release.yml"));
+        let built: Vec<_> = workflow.lines().filter_map(|line| line.trim().strip_prefix("- { target: ")).collect();
+        let built: Vec<_> = built.iter().filter_map(|line| line.split(',').next()).collect();
+        assert_eq!(built, TARGETS.iter().map(|target| target.triple).collect::<Vec<_>>());
+    }
+}
