@@ -35,6 +35,10 @@ steady *ARGS:
 growth *ARGS:
     cargo xtask growth {{ARGS}}
 
+# What users install, into target/dist/release; just dist --check installs and runs each form.
+dist *ARGS:
+    cargo xtask dist {{ARGS}}
+
 # Licences, sources, forbidden dependencies.
 deny:
     cargo xtask deny

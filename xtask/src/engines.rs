@@ -1,7 +1,9 @@
 //! Engines of containers: Podman, from Debian's package, and Docker's client where it is installed.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::debian::{self, is_there};
 use crate::report::Report;
@@ -23,7 +25,7 @@ pub(crate) fn missing<'a>() -> impl Iterator<Item = (&'static str, &'a str)> {
 }
 
 /// Why Podman does not run; its needs differ so much from one machine to the next that only a container tells.
-fn podman_does_not_run() -> Option<&'static str> {
+pub(crate) fn podman_does_not_run() -> Option<&'static str> {
     if !PODMAN.iter().all(|name| is_there(name)) {
         return Some("podman, runc or catatonit is not there (`cargo xtask install`, as root on Debian)");
     }
@@ -46,16 +48,26 @@ fn tries(folder: &Path) -> Option<()> {
         fs::create_dir_all(target.parent()?).ok()?;
         fs::copy(&file, target).ok()?;
     }
+    let mut podman = podman(folder).ok()?;
+    podman.args(["run", "--rm", "--init", "--network=none", "--read-only", "--memory=64m", "--pids-limit=16"]);
+    output(podman.arg("--rootfs").arg(&files).arg("/bin/true")).map(drop)
+}
+
+/// Podman, as it works inside of most sandboxes, with all that it keeps in `folder`.
+///
+/// # Errors
+/// When its settings cannot be written.
+pub(crate) fn podman(folder: &Path) -> io::Result<Command> {
+    fs::create_dir_all(folder)?;
     let containers = folder.join("containers.conf");
     let limits = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n";
     let engine = "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\nruntime = \"runc\"\n";
-    fs::write(&containers, [limits, engine].concat()).ok()?;
+    fs::write(&containers, [limits, engine].concat())?;
     let place = folder.display();
     let storage = folder.join("storage.conf");
     let content = format!("[storage]\ndriver = \"vfs\"\ngraphroot = \"{place}/store\"\nrunroot = \"{place}/run\"\n");
-    fs::write(&storage, content).ok()?;
+    fs::write(&storage, content)?;
     let mut podman = program("podman");
     podman.env("CONTAINERS_CONF", &containers).env("CONTAINERS_STORAGE_CONF", &storage);
-    podman.args(["run", "--rm", "--init", "--network=none", "--read-only", "--memory=64m", "--pids-limit=16"]);
-    output(podman.arg("--rootfs").arg(&files).arg("/bin/true")).map(drop)
+    Ok(podman)
 }

@@ -10,6 +10,7 @@ mod book;
 mod browser;
 mod check;
 mod debian;
+mod dist;
 mod embedder;
 mod engines;
 mod fuzz;
@@ -25,6 +26,7 @@ mod rig;
 mod run;
 mod shells;
 mod steady;
+mod systemd;
 mod test;
 mod tools;
 
@@ -47,6 +49,11 @@ Usage: cargo xtask <COMMAND>
   growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
                                  --soak: calls and reconnects for so long: does memory grow?
   book                           the guide as a book, in target/book (installs mdBook if need be)
+  dist [--programs TRIPLE=FOLDER] [--check | --only-build]
+                                 builds in release, and makes all that users install into target/dist/release;
+                                 --programs (more than once): packs what was built already
+                                 --check: installs each form from registries on this machine, and runs it
+                                 --only-build: packs nothing, and keeps the programs in target/dist/built
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";
@@ -91,6 +98,7 @@ fn main() -> ExitCode {
             report.step("the guide as a book", book::build);
             Ok(())
         }
+        ("dist", rest) => dist::Plan::parse(rest).map(|plan| dist::run(&mut report, &plan)),
         ("deny", []) => {
             check::deny(&mut report);
             Ok(())

@@ -41,6 +41,20 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Runs a program that shows nothing, and returns its standard output.
+///
+/// # Errors
+/// When it cannot run or fails, with what it said.
+pub(crate) fn told(command: &mut Command) -> Result<String, Stop> {
+    let output = command.output().map_err(|error| Stop::Failed(format!("{} cannot run: {error}", line(command))))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    Err(Stop::Failed(format!("`{}` ended with {}: {said}", line(command), output.status)))
+}
+
 /// The command as one would type it in the root of the workspace.
 fn line(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());

@@ -4,7 +4,7 @@ use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
-use crate::{book, check, embedder, engines, fuzz, ipv6, keychain, landlock, proxies, rig, shells, steady};
+use crate::{book, check, embedder, engines, fuzz, ipv6, keychain, landlock, proxies, rig, shells, steady, systemd};
 
 /// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
 pub(crate) fn all(report: &mut Report, arguments: &[String]) {
@@ -45,6 +45,7 @@ fn run(peers: &Peers, arguments: &[&str]) -> Step {
         .chain(engines::missing())
         .chain(landlock::missing())
         .chain(ipv6::missing())
+        .chain(systemd::missing())
         .collect();
     let without: Vec<_> = missing.iter().map(|(module, _)| format!("test(/(^|::){module}::/)")).collect();
     let mut run = nextest()?;

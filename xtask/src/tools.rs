@@ -39,6 +39,24 @@ pub(crate) const DENY: Tool =
 pub(crate) const MDBOOK: Tool =
     Tool { name: "mdbook", subcommand: None, features: Some("search"), version: "0.5.4", oldest: (0, 5, 0) };
 
+/// Writes into each program which crates it was built from.
+pub(crate) const AUDITABLE: Tool = Tool {
+    name: "cargo-auditable",
+    subcommand: Some("auditable"),
+    features: None,
+    version: "0.7.7",
+    oldest: (0, 6, 0),
+};
+
+/// Lists the crates of a program, for others to read.
+pub(crate) const CYCLONEDX: Tool = Tool {
+    name: "cargo-cyclonedx",
+    subcommand: Some("cyclonedx"),
+    features: None,
+    version: "0.5.9",
+    oldest: (0, 5, 0),
+};
+
 impl Tool {
     /// The tool, if it is there and new enough.
     pub(crate) fn found(&self) -> Option<Command> {

@@ -212,3 +212,77 @@ fn one_at_a_terminal_is_found_as_well() {
     assert_eq!(home.status()["running"], false);
     drop(daemon);
 }
+
+/// The daemon as a unit of systemd.
+mod unit {
+    use super::*;
+
+    const FILE: &str = ".config/systemd/user/toolrack.service";
+
+    #[test]
+    fn a_unit_is_written_shown_replaced_and_removed() {
+        let rack = Rack::new();
+        let file = rack.home.root().join("units/toolrack.service");
+        let folder = file.parent().unwrap().to_str().unwrap();
+        let install =
+            |allow: &str| rack.run(&["daemon", "install", "--unit-folder", folder, "--allow", allow]).ends_with(0);
+        let said = install("fs/*").stdout;
+        for word in ["toolrack.service", "systemctl --user enable --now toolrack", "toolrack daemon uninstall"] {
+            assert!(said.contains(word), "{said}");
+        }
+        let command = |allow: &str| format!("\" \"serve\" \"--detached\" \"--no-open\" \"--allow\" \"{allow}\"\n");
+        assert!(std::fs::read_to_string(&file).unwrap().contains(&command("fs/*")));
+        let _ = install("git/*");
+        assert!(std::fs::read_to_string(&file).unwrap().contains(&command("git/*")));
+        let uninstall = ["daemon", "uninstall", "--unit-folder", folder];
+        let said = rack.run(&uninstall).ends_with(0).stdout;
+        assert!(said.contains("removed") && !file.exists(), "{said}");
+        let again = rack.run(&[&uninstall[..], &["--json"]].concat()).ends_with(0).json();
+        assert_eq!(again["removed"], false);
+    }
+
+    #[test]
+    fn a_unit_that_the_user_wrote_is_neither_replaced_nor_removed() {
+        let rack = Rack::new();
+        rack.home.write("units/toolrack.service", "[Service]\nExecStart=/mine\n");
+        let file = rack.home.root().join("units/toolrack.service");
+        let folder = file.parent().unwrap().to_str().unwrap();
+        for verb in ["install", "uninstall"] {
+            let ran = rack.run(&["daemon", verb, "--unit-folder", folder]).ends_with(1);
+            assert!(ran.stderr.contains("was not written by"), "{ran}");
+        }
+        assert!(std::fs::read_to_string(file).unwrap().contains("/mine"));
+    }
+
+    #[test]
+    fn a_users_unit_is_where_systemd_looks() {
+        let rack = Rack::new();
+        let home = rack.home.root().join("of-the-user");
+        let rack = rack.env("HOME", home.to_str().unwrap()).env("XDG_CONFIG_HOME", "");
+        let _ = rack.run(&["daemon", "install"]).ends_with(0);
+        assert!(home.join(FILE).is_file());
+    }
+
+    mod needs_systemd {
+        use super::*;
+
+        #[test]
+        fn systemd_understands_every_word_of_both_units() {
+            let rack = Rack::new();
+            for system in [&[][..], &["--system"]] {
+                let folder = rack.home.root().join(format!("units{}", system.len()));
+                let name = folder.to_str().unwrap();
+                let words =
+                    [&["daemon", "install", "--unit-folder", name, "--token-file", "a b%$\"\\/"], system].concat();
+                let _ = rack.run(&words).ends_with(0);
+                let mut verify = Command::new("systemd-analyze");
+                verify.args(["verify", "--man=no", "--recursive-errors=one"]).arg(folder.join("toolrack.service"));
+                let output = verify.output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                // It warns of units of this machine as well.
+                let ours: Vec<_> = said.lines().filter(|line| line.contains("toolrack.service")).collect();
+                assert!(output.status.success() && ours.is_empty(), "{said}");
+            }
+        }
+    }
+}

@@ -112,6 +112,7 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "sessions delete" => vec!["last", "--yes"],
         "sessions import" => vec!["theirs.db"],
         "daemon start" | "daemon restart" => vec!["--listen", "127.0.0.1:0"],
+        "daemon install" | "daemon uninstall" => vec!["--unit-folder", "units"],
         "daemon status" | "daemon stop" | "daemon logs" => vec![],
         "policy test" => vec!["fake/echo", "text=x"],
         "policy list" | "policy answers" => vec![],

@@ -1,6 +1,7 @@
 //! `toolrack daemon`
 
 mod background;
+mod install;
 mod tail;
 
 use std::{
@@ -61,6 +62,10 @@ Examples:
     Stop(StopArgs),
     /// Show what a daemon in the background wrote
     Logs(DaemonLogsArgs),
+    /// Have systemd start the daemon, with your session or with the machine: writes a unit
+    Install(Box<install::InstallArgs>),
+    /// Remove the unit that `daemon install` wrote
+    Uninstall(install::UninstallArgs),
 }
 
 /// `daemon stop`.
@@ -166,6 +171,8 @@ pub(crate) async fn run(verb: DaemonVerb, words: &[OsString], world: &World) -> 
         DaemonVerb::Stop(args) => stop(args.patience, world).await,
         DaemonVerb::Logs(args) if args.follow => follow(&args, world).await,
         DaemonVerb::Logs(args) => logs(&args, world).await,
+        DaemonVerb::Install(args) => install::install(&args, words, world).await,
+        DaemonVerb::Uninstall(args) => install::uninstall(&args, world).await,
     }
 }
 

@@ -65,6 +65,8 @@ pub(super) const LINES: &[Line] = &[
     line("daemon logs", &[], With(0)),
     line("connect", &[], With(0)),
     line("connect", &["cursor", "--yes"], With(0)),
+    line("daemon install", &["--unit-folder", "units"], With(0)),
+    line("daemon uninstall", &["--unit-folder", "units"], With(0)),
     line("gateway", &[], With(0)),
     line("gateway", &["--server", "@", "--allow", "*"], With(0)),
     line("resources", &[], With(0)),

@@ -88,7 +88,7 @@ fn spawned(words: &[OsString], log: File) -> io::Result<Child> {
 }
 
 /// The words of `daemon VERB` as those of `serve`, without the program's name.
-fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
+pub(super) fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
     let values: Vec<String> = Cli::command()
         .get_arguments()
         .filter(|option| option.get_action().takes_values())

@@ -1,0 +1,276 @@
+//! `toolrack daemon install` and `uninstall`: the daemon as a unit of systemd, for one user or for the machine.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde::Serialize;
+use toolrack_config::Environment;
+
+use super::{super::serve::args::ServeArgs, background::as_serve};
+use crate::{
+    error::{Exit, Failure, in_words},
+    wire::World,
+};
+
+/// `daemon install`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "It takes the options of `toolrack serve`; files that they name are looked for in your home. The unit starts with your
+session, runs with the PATH of now, and is changed with `systemctl --user edit toolrack`.
+
+Examples:
+  toolrack daemon install
+  toolrack daemon install --yes-read-only --allow 'fs/*'
+  sudo toolrack daemon install --system"
+)]
+pub(crate) struct InstallArgs {
+    #[command(flatten)]
+    pub(crate) unit: UnitArgs,
+
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// `daemon uninstall`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack daemon uninstall
+  sudo toolrack daemon uninstall --system")]
+pub(crate) struct UninstallArgs {
+    #[command(flatten)]
+    pub(crate) unit: UnitArgs,
+}
+
+/// Which unit.
+#[derive(Debug, Args)]
+pub(crate) struct UnitArgs {
+    /// The daemon of the machine, as a user of its own, instead of yours
+    #[arg(long)]
+    pub(crate) system: bool,
+
+    /// The folder of the unit, instead of the one in which systemd looks
+    #[arg(long, value_name = "DIR")]
+    pub(crate) unit_folder: Option<PathBuf>,
+}
+
+/// The name of the unit.
+const UNIT: &str = "toolrack.service";
+
+/// What the first line of a unit that is ours begins with.
+const OURS: &str = "# Written by `toolrack daemon install";
+
+const FOR_USER: &str = include_str!("install/user.service");
+const FOR_SYSTEM: &str = include_str!("install/system.service");
+
+/// Where the data of the machine's daemon are. The unit makes the folder.
+const SYSTEM_HOME: &str = "/var/lib/toolrack";
+
+/// The variables that a user's daemon gets as they are when it is installed, if they are set.
+const KEPT: &[&str] = &["TOOLRACK_HOME", "TOOLRACK_MCP_CONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];
+
+/// `daemon install --json`.
+#[derive(Debug, Serialize)]
+struct Installed {
+    unit: PathBuf,
+    /// What starts it, now and from now on.
+    start: &'static str,
+    undo: &'static str,
+}
+
+/// `daemon uninstall --json`.
+#[derive(Debug, Serialize)]
+struct Uninstalled {
+    unit: PathBuf,
+    removed: bool,
+    /// What ends it, if it still runs.
+    stop: &'static str,
+}
+
+/// Writes the unit, and says how to start it and how to be rid of it.
+pub(super) async fn install(args: &InstallArgs, words: &[OsString], world: &World) -> Result<Exit, Failure> {
+    if args.serve.with_parent {
+        return Err(
+            Failure::usage("`--with-parent` is for `toolrack serve`").hint("a unit has no parent that could end")
+        );
+    }
+    let unit = file(&args.unit, &world.environment)?;
+    let program = std::env::current_exe().map_err(|error| not_written(&unit, &error))?;
+    let text = text(&program, &served(args, words), args.unit.system, &world.environment);
+    if fs::read_to_string(&unit).is_ok_and(|before| !before.starts_with(OURS)) {
+        return Err(foreign(&unit).hint("move it away, or name another folder with --unit-folder"));
+    }
+    write(&unit, &text).map_err(|error| not_written(&unit, &error))?;
+    if ["/_npx/", "/uv/"].iter().any(|cache| program.to_string_lossy().contains(cache)) {
+        let message = "the unit starts a program in a cache, which may be emptied; install Toolrack, and do this again";
+        world.screen.warning(message);
+    }
+    let (start, undo) = if args.unit.system {
+        ("systemctl daemon-reload && systemctl enable --now toolrack", "toolrack daemon uninstall --system")
+    } else {
+        ("systemctl --user daemon-reload && systemctl --user enable --now toolrack", "toolrack daemon uninstall")
+    };
+    if world.screen.json() {
+        world.screen.document(&Installed { unit, start, undo }).await?;
+    } else {
+        let lines = format!("wrote {}\n`{start}` starts it, now and from now on\n`{undo}` undoes this", unit.display());
+        world.screen.page(lines).await?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Removes the unit, if it is ours.
+pub(super) async fn uninstall(args: &UninstallArgs, world: &World) -> Result<Exit, Failure> {
+    let unit = file(&args.unit, &world.environment)?;
+    let before = fs::read_to_string(&unit);
+    if before.as_ref().is_ok_and(|text| !text.starts_with(OURS)) {
+        return Err(foreign(&unit).hint("remove it yourself, if you no longer want it"));
+    }
+    let removed = before.is_ok();
+    if removed {
+        fs::remove_file(&unit).map_err(|error| {
+            let message = format!("{} cannot be removed: {}", unit.display(), in_words(&error));
+            Failure::new(Exit::Other, "NOT_REMOVED", message)
+        })?;
+    }
+    let stop = if args.unit.system {
+        "systemctl disable --now toolrack; systemctl daemon-reload"
+    } else {
+        "systemctl --user disable --now toolrack; systemctl --user daemon-reload"
+    };
+    if world.screen.json() {
+        world.screen.document(&Uninstalled { unit, removed, stop }).await?;
+    } else if removed {
+        world.screen.page(format!("removed {}\n`{stop}` ends the daemon that still runs", unit.display())).await?;
+    } else {
+        world.screen.note(&format!("there is no {}", unit.display()));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Where the unit is.
+fn file(args: &UnitArgs, environment: &Environment) -> Result<PathBuf, Failure> {
+    if let Some(folder) = &args.unit_folder {
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        return Ok(folder.join(UNIT));
+    }
+    if args.system {
+        return Ok(Path::new("/etc/systemd/system").join(UNIT));
+    }
+    let set = environment.get("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = set.or_else(|| environment.home().map(|home| home.join(".config")));
+    let folder = folder.ok_or_else(|| Failure::config("no home folder is known: set `HOME`, or name --unit-folder"))?;
+    Ok(folder.join("systemd/user").join(UNIT))
+}
+
+/// The words of `serve`, from those of `daemon install`.
+fn served(args: &InstallArgs, words: &[OsString]) -> Vec<String> {
+    let mut served = Vec::new();
+    let mut words = as_serve("install", words).into_iter().map(|word| word.to_string_lossy().into_owned());
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--system" => {}
+            "--unit-folder" => drop(words.next()),
+            other if other.starts_with("--unit-folder=") => {}
+            _ => served.push(word),
+        }
+    }
+    if args.unit.system && args.serve.token_file.is_none() {
+        // Root reads the key to it there.
+        served.extend(["--token-file".to_owned(), format!("{SYSTEM_HOME}/token")]);
+    }
+    served
+}
+
+/// The unit.
+fn text(program: &Path, words: &[String], system: bool, environment: &Environment) -> String {
+    let mut command = quoted(&program.to_string_lossy(), false);
+    for word in words {
+        command.push(' ');
+        command += &quoted(word, true);
+    }
+    let variables = if system {
+        vec![("HOME".to_owned(), SYSTEM_HOME.to_owned()), ("TOOLRACK_HOME".to_owned(), SYSTEM_HOME.to_owned())]
+    } else {
+        kept(environment)
+    };
+    let line = |(name, value): (String, String)| format!("Environment={}\n", quoted(&format!("{name}={value}"), false));
+    let variables: String = variables.into_iter().map(line).collect();
+    let unit = if system { FOR_SYSTEM } else { FOR_USER };
+    let unit = unit.replace("@REPOSITORY@", env!("CARGO_PKG_REPOSITORY")).replace("@ENVIRONMENT@", &variables);
+    // The command last: nothing in it is a placeholder.
+    unit.replace("@COMMAND@", &command)
+}
+
+/// The variables of the user that the daemon needs. systemd knows no shell, and so not what a shell adds to `PATH`.
+fn kept(environment: &Environment) -> Vec<(String, String)> {
+    let path = environment.get("PATH").map(|path| {
+        let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+        std::env::join_paths(folders).unwrap_or_default()
+    });
+    let others = KEPT.iter().filter_map(|name| Some((*name, environment.get(name)?.to_owned())));
+    let path = path.map(|path| ("PATH", path));
+    path.into_iter()
+        .chain(others)
+        .map(|(name, value)| (name.to_owned(), value.to_string_lossy().into_owned()))
+        .collect()
+}
+
+/// A word as systemd reads it. In the arguments of a command, and only there, a `$` would name a variable.
+fn quoted(word: &str, is_argument: bool) -> String {
+    let mut quoted = String::from("\"");
+    for character in word.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '%' => quoted.push_str("%%"),
+            '$' if is_argument => quoted.push_str("$$"),
+            other if other.is_ascii_control() => quoted += &format!("\\x{:02x}", u32::from(other)),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn write(unit: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = unit.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let new = unit.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(new, unit)
+}
+
+fn not_written(unit: &Path, error: &io::Error) -> Failure {
+    let message = format!("{} cannot be written: {}", unit.display(), in_words(error));
+    Failure::new(Exit::Other, "NOT_WRITTEN", message).hint("with --system only root may write it")
+}
+
+fn foreign(unit: &Path) -> Failure {
+    let message = format!("{} was not written by `toolrack daemon install`", unit.display());
+    Failure::new(Exit::Other, "NOT_OURS", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_the_daemon_as_they_were_typed() {
+        assert_eq!(quoted("a b", true), "\"a b\"");
+        assert_eq!(quoted("50%\\\"$HOME\n", true), r#""50%%\\\"$$HOME\x0a""#);
+        assert_eq!(quoted("/opt/$x", false), "\"/opt/$x\"");
+    }
+
+    #[test]
+    fn a_users_unit_has_the_path_of_now_without_what_depends_on_a_folder() {
+        let environment = Environment::new([("PATH", "/a:.:b:/c d"), ("TOOLRACK_HOME", "/t"), ("OTHER", "x")]);
+        let text = text(Path::new("/bin/toolrack"), &["serve".to_owned()], false, &environment);
+        assert!(text.contains("\nExecStart=\"/bin/toolrack\" \"serve\"\n"), "{text}");
+        assert!(text.contains("\nEnvironment=\"PATH=/a:/c d\"\nEnvironment=\"TOOLRACK_HOME=/t\"\nWork"), "{text}");
+        assert!(!text.contains("OTHER") && !text.contains('@'), "{text}");
+    }
+}

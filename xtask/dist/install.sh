@@ -1,0 +1,113 @@
+#!/bin/sh
+# Installs Toolrack @VERSION@ into ~/.local, or into the folder in TOOLRACK_PREFIX:
+#
+#   curl -fsSL @BASE@/install.sh | sh
+#
+# It downloads one archive from TOOLRACK_BASE_URL (@BASE@),
+# compares it with the hash below, tries the program in it, and only then puts anything into place. It needs no root, and
+# changes no file of a shell.
+set -eu
+
+version='@VERSION@'
+base=${TOOLRACK_BASE_URL:-'@BASE@'}
+prefix=${TOOLRACK_PREFIX:-${HOME:?"error: HOME is not set; set it, or TOOLRACK_PREFIX"}/.local}
+# Each kind of machine, and the hash of its archive.
+hashes='@HASHES@'
+
+fail() {
+    printf 'error: %s\n' "$1" >&2
+    [ $# -lt 2 ] || printf 'hint: %s\n' "$2" >&2
+    printf 'Nothing was installed.\n' >&2
+    exit 1
+}
+
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+# The kind of this machine, as the archives name it.
+target() {
+    case $(uname -s) in
+    Linux) system=unknown-linux-gnu ;;
+    Darwin) system=apple-darwin ;;
+    *) fail "there is no archive for $(uname -s)" 'npm, pip and cargo may have Toolrack for it' ;;
+    esac
+    case $(uname -m) in
+    x86_64 | amd64) processor=x86_64 ;;
+    aarch64 | arm64) processor=aarch64 ;;
+    *) fail "there is no archive for the processor $(uname -m)" 'build it: cargo install --git @REPOSITORY@ toolrack' ;;
+    esac
+    printf '%s-%s' "$processor" "$system"
+}
+
+# $1 into the file $2.
+download() {
+    if has curl; then
+        curl --fail --silent --show-error --location --output "$2" "$1"
+    elif has wget; then
+        wget --quiet --tries=1 --output-document="$2" "$1"
+    else
+        fail 'neither curl nor wget is there to download with' 'install one of them'
+    fi
+}
+
+# The SHA-256 of the file $1.
+hash_of() {
+    if has sha256sum; then
+        sha256sum <"$1" | cut -d ' ' -f 1
+    elif has shasum; then
+        shasum -a 256 <"$1" | cut -d ' ' -f 1
+    elif has openssl; then
+        openssl dgst -sha256 -r <"$1" | cut -d ' ' -f 1
+    else
+        fail 'there is neither sha256sum, shasum nor openssl to check the archive with' 'install one of them'
+    fi
+}
+
+# Puts the file $1 at $2 in one step, so that a program that runs, or a second installer, never meets half of it.
+place() {
+    mkdir -p "${2%/*}"
+    cp "$1" "$2.new.$$"
+    mv -f "$2.new.$$" "$2"
+}
+
+main() {
+    has tar || fail 'there is no tar to unpack the archive with' 'install it'
+    target=$(target)
+    wanted=$(printf '%s\n' "$hashes" | sed -n "s/^$target //p")
+    [ -n "$wanted" ] || fail "there is no archive of version $version for $target" "$base may have another version"
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    name=toolrack-$version-$target
+
+    download "$base/$name.tar.gz" "$work/archive" ||
+        fail "$base/$name.tar.gz cannot be downloaded" 'look at your connection, or name another place in TOOLRACK_BASE_URL'
+    found=$(hash_of "$work/archive")
+    [ "$found" = "$wanted" ] ||
+        fail "the archive from $base is not the one that was released: its SHA-256 is $found and not $wanted" \
+            'download it again; if that does not help, tell those who look after the place'
+    tar -xzf "$work/archive" -C "$work" || fail 'the archive cannot be unpacked'
+    "$work/$name/bin/toolrack" --version >/dev/null ||
+        fail 'the program does not run on this system' 'on Linux it needs glibc 2.17 or newer'
+
+    # The one that users start comes last.
+    (cd "$work/$name" && find share bin/toolrack-supervisor bin/toolrack -type f) >"$work/files"
+    while IFS= read -r file; do
+        place "$work/$name/$file" "$prefix/$file" || fail "$prefix/$file cannot be written" 'name another folder in TOOLRACK_PREFIX'
+    done <"$work/files"
+
+    printf 'Toolrack %s is in %s/bin; its manual and what completes words are in %s/share.\n' "$version" "$prefix" "$prefix"
+    case :$PATH: in
+    *":$prefix/bin:"*) printf 'Try it: toolrack call builtin/list_directory path=.\n' ;;
+    *)
+        printf 'Your PATH does not have that folder: export PATH="%s/bin:$PATH"\n' "$prefix"
+        printf 'Try it: %s/bin/toolrack call builtin/list_directory path=.\n' "$prefix"
+        ;;
+    esac
+    printf 'To remove it: rm -r %s/bin/toolrack %s/bin/toolrack-supervisor %s/share/doc/toolrack\n' "$prefix" "$prefix" "$prefix"
+}
+
+# The last line, so that a script that arrives in part does nothing.
+main

@@ -1,0 +1,134 @@
+//! What users install: `cargo xtask dist` makes every form of shipping from one optimised build.
+//!
+//! The programs of each kind of machine are staged in a folder that is laid out as a prefix, and each form is made from that
+//! folder alone. So a release workflow builds on many machines and packs on one, which needs no more than Debian's tools.
+
+mod archive;
+mod check;
+mod checksums;
+mod deb;
+mod image;
+mod installer;
+mod needed;
+mod npm;
+mod plan;
+mod released;
+mod sbom;
+mod served;
+mod staged;
+mod target;
+mod templates;
+mod tools;
+mod wheel;
+
+use std::fs;
+use std::path::PathBuf;
+
+pub(crate) use plan::Plan;
+
+use crate::report::{Report, Step, Stop};
+use crate::run::{failed, root};
+use released::Released;
+use staged::{PROGRAMS, Staged};
+use target::Target;
+
+/// Makes everything that the plan asks for; what failed is left out of what is made of it.
+pub(crate) fn run(report: &mut Report, plan: &Plan) {
+    if plan.only_build {
+        report.step("programs", || keep(plan));
+        return;
+    }
+    let mut made = None;
+    report.step("programs and their pages", || {
+        made = Some(stage(plan)?);
+        Ok(())
+    });
+    let Some((staged, released)) = made else { return };
+    report.step("archives and installer", || archives(&staged, &released));
+    report.step("symbols of glibc 2.17 at most", || old_symbols(&staged));
+    let mut forms = check::Made::default();
+    report.step("packages for npm", || {
+        forms.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
+        Ok(())
+    });
+    report.step("wheels", || {
+        let folder = root().join("target/dist/python");
+        forms.wheels = staged.iter().map(|staged| wheel::pack(staged, &folder, &released)).collect::<Result<_, _>>()?;
+        Ok(())
+    });
+    report.step("packages for Debian", || {
+        let folder = root().join("target/dist/debian");
+        let packed =
+            staged.iter().map(|staged| deb::pack(staged, &folder, &released)).collect::<Result<Vec<_>, _>>()?;
+        forms.debian = packed.into_iter().flatten().collect();
+        Ok(())
+    });
+    report.step("image", || {
+        let folder = root().join("target/dist/image");
+        let built =
+            staged.iter().map(|staged| image::build(staged, &folder, &released)).collect::<Result<Vec<_>, _>>()?;
+        forms.images = built.into_iter().flatten().collect();
+        Ok(())
+    });
+    report.step("bill of materials", || sbom::write_for(&released));
+    report.step("checksums", || checksums::write_for(&released));
+    println!("   {}", released.folder.display());
+    if plan.check {
+        check::run(report, &forms, &released);
+    }
+}
+
+/// Stages the programs of each kind of machine, in an empty folder of the release.
+fn stage(plan: &Plan) -> Result<(Vec<Staged>, Released), Stop> {
+    let released = Released::of_this_tree()?;
+    if released.folder.exists() {
+        fs::remove_dir_all(&released.folder).map_err(failed("empty", &released.folder))?;
+    }
+    fs::create_dir_all(&released.folder).map_err(failed("make", &released.folder))?;
+    let built = plan.built()?;
+    let speaker = speaker(&built)?;
+    let mut all = Vec::new();
+    for (target, folder) in &built {
+        let staged = Staged::of_programs(target, folder, root().join("target/dist/stage").join(target.triple))?;
+        staged.describe(&speaker)?;
+        all.push(staged);
+    }
+    Ok((all, released))
+}
+
+/// The folder of the programs that run on this machine.
+fn speaker(built: &[(&'static Target, PathBuf)]) -> Result<PathBuf, Stop> {
+    let here = target::here()?;
+    let folder = built.iter().find(|(target, _)| *target == here).map(|(_, folder)| folder.clone());
+    folder.ok_or_else(|| {
+        Stop::Failed(format!("the manual is written by the program for {}: name its folder", here.triple))
+    })
+}
+
+fn archives(staged: &[Staged], released: &Released) -> Step {
+    let packed: Result<Vec<_>, Stop> =
+        staged.iter().map(|staged| Ok((staged.target, archive::pack(staged, released)?))).collect();
+    let packed = packed?;
+    installer::write_for(&packed, released)?;
+    templates::write_for(&packed, released)
+}
+
+/// Holds the programs for Linux to the glibc that the wheels, the package of Debian and the installer promise.
+fn old_symbols(staged: &[Staged]) -> Step {
+    let linux = staged.iter().filter(|staged| staged.target.is_linux());
+    linux
+        .flat_map(|staged| PROGRAMS.iter().map(|name| staged.program(name)))
+        .try_for_each(|path| needed::only_old_symbols(&path))
+}
+
+/// Builds, and copies the programs to where another machine takes them from.
+fn keep(plan: &Plan) -> Step {
+    for (target, folder) in plan.built()? {
+        for name in PROGRAMS {
+            let file = target.file_of(name);
+            let to = root().join("target/dist/built").join(target.triple).join(&file);
+            staged::place(&folder.join(&file), &to, 0o755)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! The archive: the staged folder as it is, to be unpacked anywhere. The same programs give the same bytes.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::released::Released;
+use super::staged::Staged;
+use crate::report::Stop;
+use crate::run::{program, told};
+
+/// Packs what is staged.
+///
+/// # Errors
+/// With what `tar` said.
+pub(crate) fn pack(staged: &Staged, released: &Released) -> Result<PathBuf, Stop> {
+    let folder = name(&released.version, staged.target.triple);
+    let file = released.folder.join(format!("{folder}.tar.gz"));
+    let mut tar = steady_tar(released);
+    tar.arg(format!("--transform=s,^\\.,{folder},")).args(["--gzip", "--file"]).arg(&file);
+    told(tar.arg("--directory").arg(&staged.prefix).arg("."))?;
+    Ok(file)
+}
+
+/// The name of an archive without its ending, and of the folder in it.
+pub(crate) fn name(version: &str, triple: &str) -> String {
+    format!("toolrack-{version}-{triple}")
+}
+
+/// `tar`, writing the same bytes for the same files: in order, owned by root, as old as the release.
+fn steady_tar(released: &Released) -> Command {
+    let mut tar = program("tar");
+    tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
+    tar.arg("--mode=u+rwX,go+rX,go-w").arg(format!("--mtime=@{}", released.time)).env("GZIP", "-9n");
+    tar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::released::tiny::released;
+    use super::super::staged::tiny::staged;
+    use super::*;
+
+    #[test]
+    fn an_archive_has_one_folder_with_all_that_is_staged_and_is_the_same_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (staged, released) = (staged(folder.path()), released(folder.path()));
+        let file = pack(&staged, &released).unwrap();
+        let listed = told(program("tar").arg("--list").arg("--file").arg(&file)).unwrap();
+        let listed: Vec<_> = listed.lines().collect();
+        let top = "toolrack-9.9.9-x86_64-unknown-linux-gnu/";
+        assert!(listed.iter().all(|name| name.starts_with(top)), "{listed:?}");
+        for name in ["bin/toolrack", "bin/toolrack-supervisor", "share/man/man1/toolrack.1"] {
+            assert!(listed.contains(&format!("{top}{name}").as_str()), "{name} of {listed:?}");
+        }
+        let first = std::fs::read(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(std::fs::read(pack(&staged, &released).unwrap()).unwrap() == first);
+    }
+}

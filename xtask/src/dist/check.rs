@@ -1,0 +1,120 @@
+//! Installs what was made, each form from a registry on this machine, as a user with an empty home does, and times the way to a
+//! first result.
+
+mod container;
+mod debian;
+mod npm;
+mod python;
+mod shell;
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::released::Released;
+use super::staged::write;
+use crate::report::{Report, Step, Stop};
+use crate::run::{failed, program, root};
+
+/// How long a user may wait for the first result.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is in every first result.
+const RESULT: &str = "[FILE] first-result.txt";
+
+/// What was made, for this machine and others.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// The packages of npm, in the order in which they are published.
+    pub(crate) npm: Vec<PathBuf>,
+    /// The wheels of Python.
+    pub(crate) wheels: Vec<PathBuf>,
+    /// The packages of Debian.
+    pub(crate) debian: Vec<PathBuf>,
+    /// The images of containers.
+    pub(crate) images: Vec<PathBuf>,
+}
+
+/// The times of all first results.
+#[derive(Debug, Default)]
+struct Times(Vec<(&'static str, Duration)>);
+
+/// Installs and runs each form.
+pub(crate) fn run(report: &mut Report, made: &Made, released: &Released) {
+    let mut times = Times::default();
+    report.step("a line of shell", || shell::check(released, &mut times));
+    report.step("npx, from a registry on this machine", || npm::check(&made.npm, &mut times));
+    report.step("uvx and pip, from an index on this machine", || python::check(&made.wheels, &mut times));
+    report.step("dpkg, below a folder", || debian::check(&made.debian, &mut times));
+    report.step("an image, run by Podman", || container::check(&made.images, released, &mut times));
+    println!("── first results, in an empty home");
+    for (name, time) in &times.0 {
+        println!("   {:>5.2} s  {name}", time.as_secs_f64());
+    }
+    println!();
+}
+
+/// A user who has nothing yet: an empty home, and a folder to work in.
+#[derive(Debug)]
+struct Newcomer {
+    folder: PathBuf,
+}
+
+impl Newcomer {
+    /// The user `name`, without what an earlier round left.
+    fn new(name: &str) -> Result<Self, Stop> {
+        let folder = root().join("target/dist/check").join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(failed("empty", &folder))?;
+        }
+        write(&folder.join("work/first-result.txt"), "")?;
+        let newcomer = Self { folder };
+        fs::create_dir_all(newcomer.home()).map_err(failed("make", &newcomer.folder))?;
+        Ok(newcomer)
+    }
+
+    /// The same user, without what was done so far.
+    fn again(&self) -> Result<Self, Stop> {
+        let home = self.home();
+        fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).map_err(failed("empty", &home))?;
+        Ok(Self { folder: self.folder.clone() })
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.join("home")
+    }
+
+    /// A program of this machine, run by this user.
+    fn runs(&self, name: impl AsRef<OsStr>) -> Command {
+        let mut command = program(name);
+        command.env_clear().env("HOME", self.home()).current_dir(self.folder.join("work"));
+        command.env("PATH", env::var_os("PATH").unwrap_or_default());
+        command
+    }
+}
+
+impl Times {
+    /// Runs the one command `line` of a newcomer, up to its first result.
+    ///
+    /// # Errors
+    /// When there is no result, or it takes longer than a user waits.
+    fn first_result(&mut self, line: &'static str, command: &mut Command) -> Step {
+        println!("   {line}");
+        let started = Instant::now();
+        let output = command.stdin(Stdio::null()).output();
+        let output = output.map_err(|error| Stop::Failed(format!("`{line}` cannot run: {error}")))?;
+        let time = started.elapsed();
+        if !output.status.success() || !String::from_utf8_lossy(&output.stdout).contains(RESULT) {
+            let said = [output.stdout, output.stderr].concat();
+            return Err(Stop::Failed(format!("`{line}` brought no result: {}", String::from_utf8_lossy(&said).trim())));
+        }
+        self.0.push((line, time));
+        if time > PATIENCE {
+            return Err(Stop::Failed(format!("`{line}` took {:.1} s", time.as_secs_f64())));
+        }
+        Ok(())
+    }
+}

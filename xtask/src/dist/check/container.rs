@@ -1,0 +1,77 @@
+//! The image, run by Podman: as no root, with nothing in it that can be written, and without a network.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use super::{Newcomer, Times};
+use crate::dist::image;
+use crate::dist::released::Released;
+use crate::engines::podman;
+use crate::report::{Step, Stop};
+use crate::run::{failed, told};
+
+/// What every container of the check is denied.
+const CONFINED: &[&str] = &["--read-only", "--network=none", "--cap-drop=all", "--security-opt=no-new-privileges"];
+
+/// The container of the daemon.
+const DAEMON: &str = "toolrack-dist-check";
+
+/// Loads the image, calls a tool, and asks a daemon in it for its health.
+pub(super) fn check(images: &[PathBuf], released: &Released, times: &mut Times) -> Step {
+    let image = images.first().ok_or_else(|| Stop::Skipped("there is no image for this machine".into()))?;
+    let newcomer = Newcomer::new("container")?;
+    let engine = Engine { store: newcomer.folder.join("podman") };
+    let name = image::name(released);
+    told(engine.podman()?.arg("load").arg("--quiet").arg("--input").arg(image))?;
+    let user = told(engine.podman()?.args(["image", "inspect", "--format", "{{.Config.User}}", &name]))?;
+    if user.trim() != "65532:65532" {
+        return Err(Stop::Failed(format!("the image runs as {}", user.trim())));
+    }
+    let work = format!("{}:/work:ro", newcomer.folder.join("work").display());
+    let mut run = engine.podman()?;
+    run.args(["run", "--rm", "--volume", &work, "--workdir", "/work"]).args(CONFINED);
+    run.args([&name, "call", "builtin/list_directory", "path=."]);
+    times.first_result("podman run toolrack call builtin/list_directory path=.", &mut run)?;
+    let healthy = healthy(&engine, &name);
+    // Whatever became of it, no container is left.
+    told(engine.podman()?.args(["rm", "--force", "--ignore", "--time", "10", DAEMON]))?;
+    healthy
+}
+
+/// Starts a daemon, waits until it says where it listens, and has Podman look at its health.
+fn healthy(engine: &Engine, name: &str) -> Step {
+    let mut run = engine.podman()?;
+    run.args(["run", "--name", DAEMON]).args(CONFINED).arg(name);
+    let mut process =
+        run.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(failed("run", Path::new("podman")))?;
+    let Some(stdout) = process.stdout.take() else { return Ok(()) };
+    let mut lines = BufReader::new(stdout);
+    let mut line = String::new();
+    while !line.contains("http://") {
+        line.clear();
+        if lines.read_line(&mut line).is_ok_and(|read| read == 0) {
+            let _ = process.wait();
+            return Err(Stop::Failed("the daemon in the container ended before it listened".into()));
+        }
+    }
+    // Reads what it writes, so that it never waits for a reader; ends with the container.
+    let reader = thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
+    let health = told(engine.podman()?.args(["healthcheck", "run", DAEMON])).map(drop);
+    let ended = told(engine.podman()?.args(["stop", "--time", "20", DAEMON])).map(drop);
+    let _ = process.wait();
+    let _ = reader.join();
+    health.and(ended)
+}
+
+/// Podman with a store of its own.
+struct Engine {
+    store: PathBuf,
+}
+
+impl Engine {
+    fn podman(&self) -> Result<Command, Stop> {
+        podman(&self.store).map_err(failed("write the settings of Podman in", &self.store))
+    }
+}

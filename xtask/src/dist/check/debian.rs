@@ -1,0 +1,50 @@
+//! Debian's package, installed by `dpkg` below a folder that has this machine's list of packages, so that this machine's own stays
+//! as it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Newcomer, Times};
+use crate::dist::staged::{PROGRAMS, place};
+use crate::report::{Step, Stop};
+use crate::run::{failed, output, program, told};
+
+/// The list of this machine's packages.
+const STATUS: &str = "var/lib/dpkg/status";
+
+/// Installs and removes it, and asks `apt` whether it would install it too.
+pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
+    if output(program("id").arg("-u")).is_none_or(|id| id.trim() != "0") {
+        return Err(Stop::Skipped("only root installs packages of Debian".into()));
+    }
+    let processor = told(program("dpkg").arg("--print-architecture"))?;
+    let ending = format!("_{}.deb", processor.trim());
+    let package = packages.iter().find(|package| package.to_string_lossy().ends_with(&ending));
+    let package = package.ok_or_else(|| Stop::Skipped("there is no package for this machine".into()))?;
+    told(program("apt-get").args(["install", "--simulate", "--quiet"]).arg(package))?;
+
+    let newcomer = Newcomer::new("debian")?;
+    let system = newcomer.folder.join("system");
+    place(&Path::new("/").join(STATUS), &system.join(STATUS), 0o644)?;
+    for folder in ["info", "updates", "triggers"] {
+        let folder = system.join("var/lib/dpkg").join(folder);
+        fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
+    }
+    // `dpkg` writes down what it did in a folder that the package of its system makes.
+    fs::create_dir_all(system.join("var/log")).map_err(failed("make", &system))?;
+    let line = "dpkg --root=\"$SYSTEM\" --install \"$PACKAGE\" >&2 && \"$SYSTEM\"/usr/bin/toolrack call builtin/list_directory path=.";
+    let mut shell = newcomer.runs("sh");
+    shell.args(["-c", line]).env("SYSTEM", &system).env("PACKAGE", package);
+    times.first_result("dpkg --install toolrack.deb && toolrack call builtin/list_directory path=.", &mut shell)?;
+    told(dpkg(&system).args(["--verify", "toolrack"]))?;
+    told(dpkg(&system).args(["--purge", "toolrack"]))?;
+    let left = PROGRAMS.iter().any(|name| system.join("usr/bin").join(name).exists());
+    if left { Err(Stop::Failed("dpkg left programs behind when it removed the package".into())) } else { Ok(()) }
+}
+
+fn dpkg(system: &Path) -> Command {
+    let mut dpkg = program("dpkg");
+    dpkg.arg(format!("--root={}", system.display()));
+    dpkg
+}

@@ -1,0 +1,98 @@
+//! npm, from a registry on this machine.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread::{self, JoinHandle};
+
+use super::{Newcomer, Times};
+use crate::dist::staged::write;
+use crate::dist::tools;
+use crate::packages::Npm;
+use crate::report::{Step, Stop};
+use crate::run::{program, told};
+
+/// Publishes the packages, in their order, and has a newcomer run the program of the last one.
+pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
+    let tools = tools::npm();
+    tools.install()?;
+    let newcomer = Newcomer::new("npm")?;
+    let registry = Registry::start(&tools, &newcomer.folder)?;
+    for package in packages {
+        // The registry lets every user in, but npm wants to have a token to show.
+        let token = format!("--//{}/:_authToken=any", registry.address);
+        let mut npm = newcomer.runs("npm");
+        npm.args(["publish", "--loglevel=error", "--registry", &registry.url(), &token]).arg(package);
+        told(&mut npm)?;
+    }
+    let newcomer = newcomer.again()?;
+    let mut npx = newcomer.runs("npx");
+    npx.args(["-y", "toolrack", "call", "builtin/list_directory", "path=."]).env("npm_config_registry", registry.url());
+    times.first_result("npx -y toolrack call builtin/list_directory path=.", &mut npx)
+}
+
+/// A registry, which ends when it is dropped.
+struct Registry {
+    address: String,
+    process: Child,
+    /// Reads what it writes, so that it never waits for a reader.
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Registry {
+    /// An empty registry, with its files in `folder`.
+    fn start(tools: &Npm, folder: &Path) -> Result<Self, Stop> {
+        let failed = |error: std::io::Error| Stop::Failed(format!("no registry: {error}"));
+        let free =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).map_err(failed)?;
+        let address = free.to_string();
+        let config = folder.join("registry/config.yaml");
+        write(&config, CONFIG)?;
+        let node = tools.node().ok_or_else(|| Stop::Skipped("Node 22 is not there".into()))?;
+        let mut command = program(node);
+        command.arg(tools.modules().join("verdaccio/bin/verdaccio")).arg("--config").arg(&config);
+        command.args(["--listen", &address]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let process = command.spawn().map_err(failed)?;
+        let mut registry = Self { address, process, reader: None };
+        registry.wait().map(|()| registry)
+    }
+
+    /// Waits until it says where it listens.
+    fn wait(&mut self) -> Step {
+        let Some(stdout) = self.process.stdout.take() else { return Ok(()) };
+        let mut lines = BufReader::new(stdout);
+        let mut line = String::new();
+        while !line.contains("http address") {
+            line.clear();
+            if lines.read_line(&mut line).is_ok_and(|read| read == 0) {
+                return Err(Stop::Failed("the registry ended before it listened".into()));
+            }
+        }
+        self.reader = Some(thread::spawn(move || drop(lines.read_to_end(&mut Vec::new()))));
+        Ok(())
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = self.reader.take().map(JoinHandle::join);
+    }
+}
+
+/// Packages are kept beside this file, every user may publish, and no other registry is asked.
+const CONFIG: &str = "storage: ./storage
+packages:
+  '**':
+    access: $all
+    publish: $all
+log: { type: stdout, level: warn }
+max_body_size: 200mb
+";

@@ -1,0 +1,92 @@
+//! The image of a container, built by Podman from nothing: the programs, and the libraries of this machine's system that they load.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::released::{REPOSITORY, Released};
+use super::staged::{PAGES, PROGRAMS, Staged, place, write};
+use crate::engines::{podman, podman_does_not_run};
+use crate::report::{Step, Stop};
+use crate::run::{failed, program, root, told};
+
+const CONTAINERFILE: &str = include_str!("../../dist/Containerfile");
+
+/// Certificates, from Debian's package `ca-certificates`.
+const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Builds the image below `folder`, and saves it for the release. `None` for another kind of machine than this one, whose
+/// libraries are not here.
+///
+/// The archive is of Docker's format, which Podman, Docker and registries read, because OCI's has no health check. It is not
+/// compressed, because Podman 4.3 loads no such archive that is.
+///
+/// # Errors
+/// With what Podman said; skipped where there is none.
+pub(crate) fn build(staged: &Staged, folder: &Path, released: &Released) -> Result<Option<PathBuf>, Stop> {
+    let Some(processor) =
+        staged.target.debian.filter(|_| super::target::here().is_ok_and(|here| here == staged.target))
+    else {
+        return Ok(None);
+    };
+    if let Some(why) = podman_does_not_run() {
+        return Err(Stop::Skipped(why.to_owned()));
+    }
+    let context = folder.join("context");
+    lay(staged, &context, released)?;
+    let store = folder.join("podman");
+    let engine = || podman(&store).map_err(failed("write the settings of Podman in", &store));
+    let name = name(released);
+    let mut build = engine()?;
+    build.args(["build", "--quiet", "--format", "docker", "--isolation", "chroot", "--tag", &name]);
+    build.args(["--timestamp", &released.time.to_string()]).arg(&context);
+    told(&mut build)?;
+    let file = released.folder.join(format!("toolrack-{}-image-{processor}.tar", released.version));
+    told(engine()?.args(["save", "--quiet", "--format", "docker-archive", "--output"]).arg(&file).arg(&name))?;
+    fs::remove_dir_all(&store).map_err(failed("empty", &store))?;
+    Ok(Some(file))
+}
+
+/// The name of the image, before a registry has it.
+pub(crate) fn name(released: &Released) -> String {
+    format!("localhost/toolrack:{}", released.version)
+}
+
+/// Lays out what the image is built from.
+fn lay(staged: &Staged, context: &Path, released: &Released) -> Step {
+    if context.exists() {
+        fs::remove_dir_all(context).map_err(failed("empty", context))?;
+    }
+    let files = context.join("root");
+    for name in PROGRAMS {
+        let program = staged.program(name);
+        place(&program, &files.join("usr/bin").join(name), 0o755)?;
+        for library in libraries(&program)? {
+            place(&library, &files.join(library.strip_prefix("/").unwrap_or(&library)), 0o755)?;
+        }
+    }
+    place(Path::new(CERTIFICATES), &files.join(CERTIFICATES.trim_start_matches('/')), 0o644)?;
+    for page in PAGES {
+        place(&root().join(page), &files.join("usr/share/doc/toolrack").join(page), 0o644)?;
+    }
+    write(&files.join("etc/passwd"), "toolrack:x:65532:65532:Toolrack:/var/lib/toolrack:/nowhere\n")?;
+    write(&files.join("etc/group"), "toolrack:x:65532:\n")?;
+    // Names of machines are looked up in files first.
+    write(&files.join("etc/nsswitch.conf"), "passwd: files\ngroup: files\nhosts: files dns\n")?;
+    for folder in [files.join("tmp"), context.join("data")] {
+        fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
+    }
+    let file = CONTAINERFILE.replace("@REPOSITORY@", REPOSITORY).replace("@VERSION@", &released.version);
+    write(&context.join("Containerfile"), &file)
+}
+
+/// The files of the libraries that a program loads, with those that they load, and the loader.
+fn libraries(path: &Path) -> Result<Vec<PathBuf>, Stop> {
+    let linked = told(program("ldd").arg(path))?;
+    let mut files: Vec<PathBuf> =
+        linked.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect();
+    // glibc loads this one only when it looks up a name.
+    let resolver =
+        files.iter().find(|file| file.ends_with("libc.so.6")).map(|libc| libc.with_file_name("libnss_dns.so.2"));
+    files.extend(resolver.filter(|file| file.is_file()));
+    Ok(files)
+}

@@ -1,0 +1,194 @@
+//! The installer: `install.sh` with the hashes of the archives in it, so that an archive is what was released wherever it was
+//! downloaded from.
+
+use std::path::PathBuf;
+
+use super::checksums::sha256;
+use super::released::Released;
+use super::staged::write;
+use super::target::Target;
+use crate::report::Stop;
+
+const SCRIPT: &str = include_str!("../../dist/install.sh");
+
+/// Writes the installer of these archives.
+///
+/// # Errors
+/// When an archive cannot be read.
+pub(crate) fn write_for(archives: &[(&Target, PathBuf)], released: &Released) -> Result<PathBuf, Stop> {
+    let lines: Result<Vec<_>, Stop> =
+        archives.iter().map(|(target, file)| Ok(format!("{} {}", target.triple, sha256(file)?))).collect();
+    let file = released.folder.join("install.sh");
+    write(&file, &script(&lines?.join("\n"), released))?;
+    Ok(file)
+}
+
+fn script(hashes: &str, released: &Released) -> String {
+    let script = SCRIPT.replace("@VERSION@", &released.version).replace("@HASHES@", hashes);
+    script.replace("@BASE@", &released.address()).replace("@REPOSITORY@", super::released::REPOSITORY)
+}
+
+/// The installer, run by `sh` against a server of files on this machine.
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::process::{Command, Output, Stdio};
+
+    use super::super::archive;
+    use super::super::served::{Fault, Served};
+    use super::super::staged::tiny::{TOOLRACK, staged};
+    use super::super::{released::tiny::released, staged::PROGRAMS};
+    use super::*;
+
+    /// A release with a tiny archive for this machine, and a home of a user who has nothing yet.
+    struct Scene {
+        folder: tempfile::TempDir,
+        released: Released,
+        script: PathBuf,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let (staged, released) = (staged(folder.path()), released(folder.path()));
+            let archive = archive::pack(&staged, &released).unwrap();
+            // The machine of the test may be another: its archive has the same scripts.
+            let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+            let target = Target::named(&here).unwrap();
+            let named = released.folder.join(format!("{}.tar.gz", archive::name(&released.version, &here)));
+            if archive != named {
+                fs::copy(&archive, &named).unwrap();
+            }
+            let script = write_for(&[(target, named)], &released).unwrap();
+            fs::create_dir_all(folder.path().join("home")).unwrap();
+            Self { folder, released, script }
+        }
+
+        fn home(&self) -> PathBuf {
+            self.folder.path().join("home")
+        }
+
+        /// Runs the installer against `served`, with only the programs of `path`.
+        fn install(&self, served: &Served, path: &Path) -> Output {
+            let mut sh = Command::new("/bin/sh");
+            sh.arg(&self.script).env_clear().env("HOME", self.home()).env("PATH", path).stdin(Stdio::null());
+            sh.env("TMPDIR", self.folder.path()).env("TOOLRACK_BASE_URL", served.address()).output().unwrap()
+        }
+
+        /// All that is in the home.
+        fn installed(&self) -> Vec<PathBuf> {
+            let (mut files, mut folders) = (Vec::new(), vec![self.home()]);
+            while let Some(folder) = folders.pop() {
+                for entry in fs::read_dir(folder).unwrap() {
+                    let path = entry.unwrap().path();
+                    if path.is_dir() { folders.push(path) } else { files.push(path) }
+                }
+            }
+            files
+        }
+
+        fn assert_refused(&self, outcome: &Output, why: &str) {
+            let said = String::from_utf8_lossy(&outcome.stderr);
+            assert!(!outcome.status.success(), "{said}");
+            assert!(said.contains(why) && said.ends_with("Nothing was installed.\n"), "{said}");
+            assert_eq!(self.installed(), <[PathBuf; 0]>::default());
+            assert!(
+                !fs::read_dir(self.folder.path())
+                    .unwrap()
+                    .any(|entry| { entry.unwrap().file_name().to_string_lossy().starts_with("tmp.") })
+            );
+        }
+    }
+
+    /// A folder with the machine's programs of these names and no others.
+    fn only(folder: &Path, extra: &[&str]) -> PathBuf {
+        let bin = folder.join("only");
+        fs::create_dir_all(&bin).unwrap();
+        let needed = ["cp", "cut", "find", "gzip", "mkdir", "mktemp", "mv", "rm", "sed", "tar", "uname"];
+        for name in needed.iter().chain(extra) {
+            let found = ["/usr/bin", "/bin"].iter().map(|place| Path::new(place).join(name)).find(|path| path.exists());
+            std::os::unix::fs::symlink(found.unwrap_or_else(|| panic!("this machine has no {name}")), bin.join(name))
+                .unwrap();
+        }
+        bin
+    }
+
+    const MACHINES: &str = "/usr/bin:/bin";
+
+    #[test]
+    fn a_user_with_an_empty_home_gets_both_programs_and_hears_how_to_remove_them() {
+        let scene = Scene::new();
+        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let outcome = scene.install(&served, Path::new(MACHINES));
+        let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        assert!(outcome.status.success(), "{outcome:?}");
+        for name in PROGRAMS {
+            let program = scene.home().join(".local/bin").join(name);
+            assert_eq!(fs::read_to_string(&program).unwrap(), TOOLRACK);
+            assert!(Command::new(program).arg("--version").output().unwrap().status.success());
+        }
+        assert!(scene.home().join(".local/share/man/man1/toolrack.1").is_file());
+        assert!(said.contains("To remove it: rm") && said.contains("Your PATH does not have that folder"), "{said}");
+        assert!(!scene.installed().iter().any(|file| file.to_string_lossy().contains(".new.")));
+    }
+
+    #[test]
+    fn the_installer_works_with_wget_alone_too() {
+        let scene = Scene::new();
+        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let outcome = scene.install(&served, &only(scene.folder.path(), &["wget", "sha256sum"]));
+        assert!(outcome.status.success(), "{outcome:?}");
+        assert!(scene.home().join(".local/bin/toolrack").is_file());
+    }
+
+    #[test]
+    fn an_archive_with_another_hash_is_not_installed() {
+        let scene = Scene::new();
+        let served = Served::folder(&scene.released.folder, Fault::Changed).unwrap();
+        scene.assert_refused(&scene.install(&served, Path::new(MACHINES)), "not the one that was released");
+    }
+
+    #[test]
+    fn a_download_that_breaks_off_installs_nothing() {
+        let scene = Scene::new();
+        let served = Served::folder(&scene.released.folder, Fault::BrokenOff).unwrap();
+        scene.assert_refused(&scene.install(&served, Path::new(MACHINES)), "cannot be downloaded");
+        // Without a length the client cannot tell: the hash does.
+        let served = Served::folder(&scene.released.folder, Fault::BrokenOffWithoutLength).unwrap();
+        scene.assert_refused(&scene.install(&served, Path::new(MACHINES)), "not the one that was released");
+    }
+
+    #[test]
+    fn a_machine_that_can_check_no_hash_installs_nothing() {
+        let scene = Scene::new();
+        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let outcome = scene.install(&served, &only(scene.folder.path(), &["curl"]));
+        scene.assert_refused(&outcome, "neither sha256sum, shasum nor openssl");
+    }
+
+    #[test]
+    fn an_installer_that_arrives_in_part_does_nothing() {
+        let scene = Scene::new();
+        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        let whole = fs::read_to_string(&scene.script).unwrap();
+        for (at, _) in whole.match_indices('\n').filter(|(at, _)| at + 1 < whole.len()) {
+            fs::write(&scene.script, &whole[..at]).unwrap();
+            scene.install(&served, Path::new(MACHINES));
+            assert_eq!(scene.installed(), <[PathBuf; 0]>::default(), "after {} bytes", at);
+        }
+    }
+
+    #[test]
+    fn a_user_whose_programs_are_replaced_never_meets_half_of_one() {
+        let scene = Scene::new();
+        let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
+        assert!(scene.install(&served, Path::new(MACHINES)).status.success());
+        let program = scene.home().join(".local/bin/toolrack");
+        let before = fs::File::open(&program).unwrap();
+        assert!(scene.install(&served, Path::new(MACHINES)).status.success());
+        // The file that was open is still the old one: another took its name.
+        use std::os::unix::fs::MetadataExt as _;
+        assert_ne!(before.metadata().unwrap().ino(), fs::metadata(&program).unwrap().ino());
+    }
+}

@@ -1,0 +1,85 @@
+//! What a program of Linux needs of the system, read from its symbols by `readelf`.
+
+use std::path::Path;
+
+use crate::report::{Step, Stop};
+use crate::run::{program, told};
+
+/// The oldest glibc that programs are built for.
+pub(crate) const OLDEST_GLIBC: (u32, u32) = (2, 17);
+
+/// The libraries that a program loads; none of what is no program of Linux, such as a script.
+///
+/// # Errors
+/// When `readelf` cannot read it.
+pub(crate) fn libraries(path: &Path) -> Result<Vec<String>, Stop> {
+    Ok(listed(&read(path, "--dynamic")?))
+}
+
+/// Holds a program to the oldest glibc.
+///
+/// # Errors
+/// With the symbols that an older system does not have.
+pub(crate) fn only_old_symbols(path: &Path) -> Step {
+    let newer = newer(&read(path, "--dyn-syms")?);
+    if newer.is_empty() {
+        return Ok(());
+    }
+    let (major, minor) = OLDEST_GLIBC;
+    let why = format!("{} needs more than glibc {major}.{minor} has: {}", path.display(), newer.join(", "));
+    Err(Stop::Failed(why))
+}
+
+fn read(path: &Path, part: &str) -> Result<String, Stop> {
+    told(program("readelf").env("LC_ALL", "C").args(["--wide", part]).arg(path))
+}
+
+fn listed(dynamic: &str) -> Vec<String> {
+    let needed = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
+    needed.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned())).collect()
+}
+
+/// The symbols of a newer glibc.
+fn newer(symbols: &str) -> Vec<String> {
+    let named = symbols.lines().filter_map(|line| line.split_whitespace().find(|word| word.contains("@GLIBC_")));
+    let is_newer = |name: &&str| {
+        let version = name.split_once("GLIBC_").map_or("", |(_, version)| version);
+        let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(u32::MAX));
+        (numbers.next().unwrap_or(u32::MAX), numbers.next().unwrap_or(u32::MAX)) > OLDEST_GLIBC
+    };
+    let mut newer: Vec<_> = named.filter(is_newer).map(ToOwned::to_owned).collect();
+    newer.sort_unstable();
+    newer.dedup();
+    newer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_of_a_newer_glibc_are_named() {
+        let symbols = "
+   Num:    Value          Size Type    Bind   Vis      Ndx Name
+     1: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND getrandom@GLIBC_2.25 (5)
+     2: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND read@GLIBC_2.2.5 (2)
+     3: 0000000000000000     0 FUNC    GLOBAL DEFAULT  UND clock_gettime@GLIBC_2.17 (3)
+     4: 0000000000000000     0 FUNC    WEAK   DEFAULT  UND gettid@GLIBC_2.30 (4)
+     5: 0000000000000000     0 FUNC    WEAK   DEFAULT  UND new@GLIBC_3.0 (4)
+     6: 0000000000000000     0 FUNC    WEAK   DEFAULT  UND secret@GLIBC_PRIVATE (4)
+     7: 0000000000000000     0 NOTYPE  WEAK   DEFAULT  UND __gmon_start__
+";
+        let expected = ["getrandom@GLIBC_2.25", "gettid@GLIBC_2.30", "new@GLIBC_3.0", "secret@GLIBC_PRIVATE"];
+        assert_eq!(newer(symbols), expected);
+    }
+
+    #[test]
+    fn libraries_are_those_that_are_loaded() {
+        let dynamic = "
+ 0x0000000000000001 (NEEDED)             Shared library: [libgcc_s.so.1]
+ 0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]
+ 0x000000000000000c (INIT)               0x1000
+";
+        assert_eq!(listed(dynamic), ["libgcc_s.so.1", "libc.so.6"]);
+    }
+}

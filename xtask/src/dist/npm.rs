@@ -1,0 +1,203 @@
+//! Packages for npm: `toolrack`, a launcher without dependencies, and one package with the programs for each kind of machine, of
+//! which npm installs the fitting one. None has an install script.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::released::{REPOSITORY, Released};
+use super::staged::{PROGRAMS, Staged, place, write};
+use super::target::Target;
+use crate::report::{Step, Stop};
+use crate::run::{failed, program, root, told};
+
+const LAUNCHER: &str = include_str!("../../dist/npm/launcher.js");
+
+/// What goes with every package. npm shows the README of each.
+const PAGES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
+
+/// Lays out all packages below `folder`, those of single kinds of machines first, and packs them for the release.
+///
+/// # Errors
+/// With npm's message.
+pub(crate) fn pack(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
+    let packages = lay(staged, folder, released)?;
+    packages.iter().map(|package| packed(package, released)).collect()
+}
+
+fn packed(package: &Path, released: &Released) -> Result<PathBuf, Stop> {
+    let mut npm = program("npm");
+    npm.args(["pack", "--ignore-scripts", "--loglevel=error", "--pack-destination"]).arg(&released.folder).arg(package);
+    let said = told(&mut npm)?;
+    said.lines().last().map(|name| released.folder.join(name)).ok_or_else(|| Stop::Failed("npm packed nothing".into()))
+}
+
+/// Lays out the packages as npm installs them, each in the folder of its name.
+fn lay(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(failed("empty", folder))?;
+    }
+    let mut packages = Vec::new();
+    for one in staged {
+        let package = folder.join(name(one.target));
+        for program in PROGRAMS {
+            let file = one.target.file_of(program);
+            place(&one.program(program), &package.join("bin").join(file), 0o755)?;
+        }
+        write(&package.join("README.md"), "The programs of the package `toolrack`, for one kind of machine.\n")?;
+        write(&package.join("package.json"), &manifest_of(one.target, released))?;
+        licences(&package)?;
+        packages.push(package);
+    }
+    let targets: Vec<_> = staged.iter().map(|staged| staged.target).collect();
+    let package = folder.join("toolrack");
+    write(&package.join("bin/toolrack.js"), &launcher(&targets))?;
+    write(&package.join("package.json"), &manifest(&targets, released))?;
+    place(&root().join("README.md"), &package.join("README.md"), 0o644)?;
+    licences(&package)?;
+    packages.push(package);
+    Ok(packages)
+}
+
+fn licences(package: &Path) -> Step {
+    PAGES.iter().try_for_each(|page| place(&root().join(page), &package.join(page), 0o644))
+}
+
+/// The name of the package for one kind of machine.
+fn name(target: &Target) -> String {
+    let (system, processor) = target.npm;
+    let library = if target.is_linux() { "-gnu" } else { "" };
+    format!("@toolrack/{system}-{processor}{library}")
+}
+
+/// The launcher, which knows the packages of this release.
+fn launcher(targets: &[&Target]) -> String {
+    let package = |target: &&Target| format!("  '{}-{}': '{}',\n", target.npm.0, target.npm.1, name(target));
+    LAUNCHER.replace("@PACKAGES@", &format!("{{\n{}}}", targets.iter().map(package).collect::<String>()))
+}
+
+fn manifest(targets: &[&Target], released: &Released) -> String {
+    let version = &released.version;
+    let packages: Vec<_> = targets.iter().map(|target| format!("    \"{}\": \"{version}\"", name(target))).collect();
+    let packages = packages.join(",\n");
+    let common = common(released);
+    format!(
+        "{{\n  \"name\": \"toolrack\",\n{common},\n  \"bin\": {{ \"toolrack\": \"bin/toolrack.js\" }},\n  \
+         \"engines\": {{ \"node\": \">=18\" }},\n  \"optionalDependencies\": {{\n{packages}\n  }}\n}}\n"
+    )
+}
+
+fn manifest_of(target: &Target, released: &Released) -> String {
+    let (name, common) = (name(target), common(released));
+    let (system, processor) = target.npm;
+    let library = if target.is_linux() { ",\n  \"libc\": [\"glibc\"]" } else { "" };
+    format!(
+        "{{\n  \"name\": \"{name}\",\n{common},\n  \"os\": [\"{system}\"],\n  \"cpu\": [\"{processor}\"]{library},\n  \
+         \"preferUnplugged\": true\n}}\n"
+    )
+}
+
+/// What all packages say of themselves.
+fn common(released: &Released) -> String {
+    let version = &released.version;
+    format!(
+        "  \"version\": \"{version}\",\n  \"description\": \"Give any AI agent the tools of any set of MCP servers\",\n  \
+         \"license\": \"MIT OR Apache-2.0\",\n  \"repository\": {{ \"type\": \"git\", \"url\": \"git+{REPOSITORY}.git\" }}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::released::tiny::released;
+    use super::super::staged::tiny::{staged, staged_for};
+    use super::*;
+
+    fn laid(folder: &Path) -> PathBuf {
+        let modules = folder.join("node_modules");
+        lay(&[staged(folder), staged_for("aarch64-apple-darwin", folder)], &modules, &released(folder)).unwrap();
+        modules
+    }
+
+    fn json(path: &Path) -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_package_names_one_package_for_each_kind_of_machine_and_runs_no_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let modules = laid(folder.path());
+        let main = json(&modules.join("toolrack/package.json"));
+        let expected = serde_json::json!({ "@toolrack/linux-x64-gnu": "9.9.9", "@toolrack/darwin-arm64": "9.9.9" });
+        assert_eq!(main["optionalDependencies"], expected);
+        let linux = json(&modules.join("@toolrack/linux-x64-gnu/package.json"));
+        let of_linux = ["os", "cpu", "libc"].map(|key| linux[key][0].as_str().unwrap());
+        assert_eq!(of_linux, ["linux", "x64", "glibc"]);
+        let mac = json(&modules.join("@toolrack/darwin-arm64/package.json"));
+        assert!(mac.get("libc").is_none());
+        assert!(
+            [main, linux, mac].iter().all(|package| package.get("scripts").is_none() && package["version"] == "9.9.9")
+        );
+    }
+
+    /// The launcher, run by the machine's Node.
+    mod needs_node {
+        use std::os::unix::process::ExitStatusExt as _;
+        use std::process::{Command, Output};
+
+        use super::*;
+
+        /// Runs the launcher before a program that is this script, with `before` as Node's first words.
+        fn launched(script: &str, before: &[&str], words: &[&str]) -> Output {
+            let folder = tempfile::tempdir().unwrap();
+            let modules = folder.path().join("node_modules");
+            let here = super::super::super::target::here().unwrap();
+            let staged = staged_for(here.triple, folder.path());
+            write(&staged.program("toolrack"), script).unwrap();
+            lay(&[staged], &modules, &released(folder.path())).unwrap();
+            let mut node = Command::new("node");
+            node.args(before).arg(modules.join("toolrack/bin/toolrack.js")).args(words).output().unwrap()
+        }
+
+        /// A module that takes away what newer Nodes have, so that both ways are tried on any.
+        const OLDER: &[&str] = &["--import", "data:text/javascript,process.execve=undefined"];
+
+        #[test]
+        fn the_words_and_the_exit_code_are_passed_on() {
+            for before in [&[][..], OLDER] {
+                let output =
+                    launched("#!/bin/sh\nprintf '%s|' \"$@\"\nexit 7\n", before, &["call", "a b", "--x=$HOME"]);
+                assert_eq!(String::from_utf8_lossy(&output.stdout), "call|a b|--x=$HOME|", "{output:?}");
+                assert_eq!(output.status.code(), Some(7));
+            }
+        }
+
+        #[test]
+        fn a_program_that_a_signal_ended_ends_its_launcher_the_same_way() {
+            for before in [&[][..], OLDER] {
+                let output = launched("#!/bin/sh\nkill -TERM $$\n", before, &[]);
+                assert_eq!(output.status.signal(), Some(15), "{output:?}");
+            }
+        }
+
+        #[test]
+        fn a_signal_to_the_launcher_reaches_the_program() {
+            // The program asks its parent, the launcher, to be ended; where they are one process, itself.
+            let script = "#!/bin/sh\nsleep 60 >/dev/null 2>&1 &\ntrap 'kill $!; echo asked; exit 3' TERM\n\
+                          case $(ps -o args= -p $PPID) in\n*toolrack.js*) kill -TERM $PPID ;;\n*) kill -TERM $$ ;;\nesac\nwait\n";
+            for before in [&[][..], OLDER] {
+                let output = launched(script, before, &[]);
+                assert_eq!(output.status.code(), Some(3), "{output:?}");
+                assert_eq!(String::from_utf8_lossy(&output.stdout), "asked\n");
+            }
+        }
+
+        #[test]
+        fn a_machine_without_its_package_is_told_what_to_do() {
+            let folder = tempfile::tempdir().unwrap();
+            let modules = laid(folder.path());
+            fs::remove_dir_all(modules.join("@toolrack")).unwrap();
+            let output = Command::new("node").arg(modules.join("toolrack/bin/toolrack.js")).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && said.contains("hint: "), "{said}");
+        }
+    }
+}

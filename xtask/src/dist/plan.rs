@@ -1,0 +1,97 @@
+//! What is to be shipped, as it is typed.
+
+use std::env;
+use std::path::PathBuf;
+
+use super::needed;
+use super::target::{self, Target};
+use super::tools;
+use crate::report::Stop;
+use crate::run::{root, show};
+use crate::tools::AUDITABLE;
+
+/// What `cargo xtask dist` is asked to do.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Programs that were built already, and for what.
+    programs: Vec<(&'static Target, PathBuf)>,
+    /// Whether all that was made is installed and run.
+    pub(crate) check: bool,
+    /// Whether programs are built and nothing is packed: for machines that only build.
+    pub(crate) only_build: bool,
+}
+
+impl Plan {
+    /// Reads `--programs TRIPLE=FOLDER`, `--check` and `--only-build`.
+    ///
+    /// # Errors
+    /// For words that mean nothing here.
+    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
+        let mut plan = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--check" => plan.check = true,
+                "--only-build" => plan.only_build = true,
+                "--programs" => {
+                    let value = words.next().and_then(|value| value.split_once('='));
+                    let (triple, folder) = value.ok_or("--programs wants TRIPLE=FOLDER")?;
+                    let target = Target::named(triple).ok_or_else(|| format!("no such kind of machine: {triple}"))?;
+                    plan.programs.push((target, root().join(folder)));
+                }
+                other => return Err(format!("dist knows no {other}")),
+            }
+        }
+        if plan.only_build && (plan.check || !plan.programs.is_empty()) {
+            return Err("--only-build packs nothing, so it goes with no other word".into());
+        }
+        Ok(plan)
+    }
+
+    /// The folders of the programs: those that were named, or else those of a new optimised build for this machine.
+    ///
+    /// # Errors
+    /// With cargo's, when they are built.
+    pub(super) fn built(&self) -> Result<Vec<(&'static Target, PathBuf)>, Stop> {
+        if !self.programs.is_empty() {
+            return Ok(self.programs.clone());
+        }
+        build(target::here()?).map(|built| vec![built])
+    }
+}
+
+/// Builds the programs, which then know of which crates they are made. Those for Linux are linked by zig against an old glibc,
+/// whatever this machine has.
+fn build(target: &'static Target) -> Result<(&'static Target, PathBuf), Stop> {
+    let mut cargo = AUDITABLE.installed()?;
+    let package = ["--release", "--locked", "--package", "toolrack"];
+    if !target.is_linux() {
+        show(cargo.arg("build").args(package))?;
+        return Ok((target, root().join("target/release")));
+    }
+    let python = tools::python();
+    python.install()?;
+    let (major, minor) = needed::OLDEST_GLIBC;
+    cargo.arg("zigbuild").args(package).args(["--target", &format!("{}.{major}.{minor}", target.triple)]);
+    let mut folders = vec![python.venv.join("bin")];
+    folders.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    let path = env::join_paths(folders).map_err(|error| Stop::Failed(format!("PATH cannot be longer: {error}")))?;
+    show(cargo.env("PATH", path))?;
+    Ok((target, root().join("target").join(target.triple).join("release")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_named_with_their_kind_of_machine() {
+        let parse = |line: &str| Plan::parse(&line.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>());
+        let plan = parse("--programs x86_64-unknown-linux-gnu=target/release --check").unwrap();
+        assert!(plan.check);
+        assert_eq!(plan.programs[0].1, root().join("target/release"));
+        assert!(parse("--programs sparc=there").unwrap_err().contains("sparc"));
+        assert!(parse("--only-build").unwrap().only_build && parse("--only-build --check").is_err());
+        assert!(parse("--programs").is_err() && parse("--fast").is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! A release: its version, its time, and the folder of what is made for it.
+
+use std::path::PathBuf;
+
+use crate::report::Stop;
+use crate::run::{program, root, told};
+
+/// Where the sources are, and the files of each release.
+pub(crate) const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
+
+/// What every form needs to know of the release.
+#[derive(Debug)]
+pub(crate) struct Released {
+    /// The version of the workspace.
+    pub(crate) version: String,
+    /// When the last commit was made, in seconds since 1970: all that is packed is as old, so that it can be made again.
+    pub(crate) time: u64,
+    /// Where the files of the release go.
+    pub(crate) folder: PathBuf,
+}
+
+impl Released {
+    /// The release that this work tree is of.
+    ///
+    /// # Errors
+    /// When git does not tell the time of the last commit.
+    pub(crate) fn of_this_tree() -> Result<Self, Stop> {
+        let said = told(program("git").args(["log", "-1", "--format=%ct"]))?;
+        let time = said.trim().parse().map_err(|_| Stop::Failed(format!("git told no time, but {said:?}")))?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Self { version, time, folder: root().join("target/dist/release") })
+    }
+
+    /// Where users find its files.
+    pub(crate) fn address(&self) -> String {
+        format!("{REPOSITORY}/releases/download/v{}", self.version)
+    }
+}
+
+/// A release for tests.
+#[cfg(test)]
+pub(crate) mod tiny {
+    use std::path::Path;
+
+    use super::Released;
+
+    /// Version 9.9.9, in a folder below `folder`.
+    pub(crate) fn released(folder: &Path) -> Released {
+        let release = folder.join("release");
+        std::fs::create_dir_all(&release).unwrap();
+        Released { version: "9.9.9".to_owned(), time: 1_700_000_000, folder: release }
+    }
+}

@@ -1,0 +1,67 @@
+//! What the programs are made of: a bill of materials in CycloneDX, by `cargo cyclonedx`. The programs themselves know it too,
+//! where they were built by `cargo auditable`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::released::Released;
+use super::staged::write;
+use crate::report::{Step, Stop};
+use crate::run::{content, failed, root, told};
+use crate::tools::CYCLONEDX;
+
+/// Writes it for the release. The tool writes one file into the folder of each crate; that of the programs is kept.
+///
+/// # Errors
+/// With what the tool said.
+pub(crate) fn write_for(released: &Released) -> Step {
+    let name = format!("toolrack-{}.cdx", released.version);
+    let mut tool = CYCLONEDX.installed()?;
+    tool.args([
+        "--manifest-path",
+        "crates/cli/Cargo.toml",
+        "--format",
+        "json",
+        "--spec-version",
+        "1.5",
+        "--target",
+        "all",
+    ]);
+    tool.args(["--no-build-deps", "--quiet", "--override-filename", &name]);
+    let outcome = told(tool.env("SOURCE_DATE_EPOCH", released.time.to_string()));
+    let file = format!("{name}.json");
+    let bill = content(&root().join("crates/cli").join(&file));
+    for folder in members()? {
+        // A crate for which the tool wrote nothing has nothing to remove.
+        let _ = fs::remove_file(folder.join(&file));
+    }
+    outcome?;
+    if bill.is_empty() {
+        return Err(Stop::Failed("cargo-cyclonedx wrote no bill of materials for the programs".into()));
+    }
+    write(&released.folder.join(file), &without_this_machine(&bill))
+}
+
+/// The folders of the workspace's crates.
+fn members() -> Result<Vec<PathBuf>, Stop> {
+    let crates = root().join("crates");
+    let entries = fs::read_dir(&crates).map_err(failed("read", &crates))?;
+    let own = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(own.chain(["bench", "xtask"].map(|name| root().join(name))).collect())
+}
+
+/// Our own crates are named by where they are in the repository, not on the machine that packed them.
+fn without_this_machine(bill: &str) -> String {
+    bill.replace(&format!("{}/", root().display()), "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bill_of_materials_names_no_folder_of_the_machine_that_packed_it() {
+        let bill = format!("{{\"bom-ref\": \"path+file://{}/crates/host#0.1.0\"}}", root().display());
+        assert_eq!(without_this_machine(&bill), "{\"bom-ref\": \"path+file://crates/host#0.1.0\"}");
+    }
+}

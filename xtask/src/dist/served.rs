@@ -1,0 +1,109 @@
+//! A server of files on this machine: what users download from, with the faults of the network.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crate::report::Stop;
+
+/// What goes wrong with each file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// The last byte of an archive is another.
+    Changed,
+    /// The connection ends after half of an archive.
+    BrokenOff,
+    /// The same, and the client was not told how long it is.
+    BrokenOffWithoutLength,
+}
+
+/// A server, which ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Served {
+    address: SocketAddr,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    /// Serves the files of a folder.
+    ///
+    /// # Errors
+    /// When there is no port to listen on.
+    pub(crate) fn folder(folder: &Path, fault: Fault) -> Result<Self, Stop> {
+        let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = bound.map_err(|error| Stop::Failed(format!("no server of files: {error}")))?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let (is_over, folder) = (Arc::clone(&ended), folder.to_path_buf());
+        let thread = thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if is_over.load(Ordering::SeqCst) {
+                    break;
+                }
+                // A client that goes away is no concern of the server's.
+                let _ = answer(&stream, &folder, fault);
+            }
+        });
+        Ok(Self { address, ended, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // Wakes the thread, which then sees that it is over.
+        drop(TcpStream::connect(self.address));
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn answer(mut stream: &TcpStream, folder: &Path, fault: Fault) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream).lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    // All of the head is read, so that closing the connection does not reset it.
+    for line in lines {
+        if line?.is_empty() {
+            break;
+        }
+    }
+    let mut words = first.split(' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut file: PathBuf = folder.join(path.trim_start_matches('/'));
+    if path.ends_with('/') {
+        file.push("index.html");
+    }
+    let Ok(mut bytes) = fs::read(&file) else {
+        return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    };
+    let kind = if file.extension().is_some_and(|end| end == "html") { "text/html" } else { "application/octet-stream" };
+    let length = spoil(&mut bytes, &file, fault).map(|length| format!("Content-Length: {length}\r\n"));
+    let length = length.unwrap_or_default();
+    let head = format!("HTTP/1.1 200 OK\r\n{length}Content-Type: {kind}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    if method == "HEAD" { Ok(()) } else { stream.write_all(&bytes) }
+}
+
+/// Does to the bytes of an archive what goes wrong with it, and returns the length that the client is told.
+fn spoil(bytes: &mut Vec<u8>, file: &Path, fault: Fault) -> Option<usize> {
+    let length = bytes.len();
+    if file.extension().is_none_or(|end| end != "gz") {
+        return Some(length);
+    }
+    match fault {
+        Fault::None => {}
+        Fault::Changed => bytes.iter_mut().last().into_iter().for_each(|last| *last ^= 1),
+        Fault::BrokenOff | Fault::BrokenOffWithoutLength => bytes.truncate(length / 2),
+    }
+    (fault != Fault::BrokenOffWithoutLength).then_some(length)
+}

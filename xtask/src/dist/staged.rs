@@ -1,0 +1,170 @@
+//! What is shipped for one kind of machine, in a folder that is laid out as a prefix (`bin`, `share`): every form of
+//! shipping is made from it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::target::Target;
+use crate::report::{Step, Stop};
+use crate::run::{failed, program, root, told};
+
+/// The programs. `toolrack` looks for the other one beside itself, so every form puts both into one folder.
+pub(crate) const PROGRAMS: &[&str] = &["toolrack", "toolrack-supervisor"];
+
+/// What goes with the programs, from the root of the repository.
+pub(crate) const PAGES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"];
+
+/// Each shell, and the file below `share` in which it looks for what completes words. The last two look nowhere: a user names
+/// the file.
+const COMPLETIONS: &[(&str, &str)] = &[
+    ("bash", "bash-completion/completions/toolrack"),
+    ("zsh", "zsh/site-functions/_toolrack"),
+    ("fish", "fish/vendor_completions.d/toolrack.fish"),
+    ("powershell", "toolrack/completions/toolrack.ps1"),
+    ("elvish", "toolrack/completions/toolrack.elv"),
+];
+
+/// One kind of machine's programs, and all that goes with them.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) target: &'static Target,
+    /// The folder that `bin` and `share` are in.
+    pub(crate) prefix: PathBuf,
+}
+
+impl Staged {
+    /// Puts the programs of `built` into `prefix`, with their pages.
+    ///
+    /// # Errors
+    /// When a program is not there, or cannot be copied.
+    pub(crate) fn of_programs(target: &'static Target, built: &Path, prefix: PathBuf) -> Result<Self, Stop> {
+        if prefix.exists() {
+            fs::remove_dir_all(&prefix).map_err(failed("empty", &prefix))?;
+        }
+        for name in PROGRAMS {
+            let file = target.file_of(name);
+            place(&built.join(&file), &prefix.join("bin").join(&file), 0o755)?;
+        }
+        for name in PAGES {
+            place(&root().join(name), &prefix.join("share/doc/toolrack").join(name), 0o644)?;
+        }
+        Ok(Self { target, prefix })
+    }
+
+    /// Adds the manual and what completes words, as the program in `speaker` writes them. They are the same for every kind of
+    /// machine, and only some programs run on this one.
+    ///
+    /// # Errors
+    /// When the program does not run, or its files cannot be written.
+    pub(crate) fn describe(&self, speaker: &Path) -> Step {
+        let man = self.prefix.join("share/man/man1");
+        told(spoken(speaker).arg("man").arg(&man))?;
+        for (shell, file) in COMPLETIONS {
+            let script = told(spoken(speaker).args(["completions", shell]))?;
+            write(&self.prefix.join("share").join(file), &script)?;
+        }
+        Ok(())
+    }
+
+    /// The path of a program.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.prefix.join("bin").join(self.target.file_of(name))
+    }
+}
+
+/// `toolrack` of the folder `speaker`, found as a user's shell finds it: its scripts name it as it was called. It sees nothing
+/// of this machine's user.
+fn spoken(speaker: &Path) -> Command {
+    let mut command = program("toolrack");
+    command.env_clear().env("PATH", speaker).env("HOME", speaker);
+    command
+}
+
+/// Copies a file to a place whose folder is made, with these rights.
+///
+/// # Errors
+/// With the name of the file.
+pub(crate) fn place(from: &Path, to: &Path, mode: u32) -> Step {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder).map_err(failed("make", folder))?;
+    }
+    fs::copy(from, to).map_err(failed("copy", from))?;
+    allow(to, mode).map_err(failed("set the rights of", to))
+}
+
+#[cfg(unix)]
+fn allow(file: &Path, mode: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(file, fs::Permissions::from_mode(mode))
+}
+
+/// Windows has no such rights.
+#[cfg(not(unix))]
+fn allow(_: &Path, _: u32) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Writes a file whose folder is made.
+///
+/// # Errors
+/// With the name of the file.
+pub(crate) fn write(path: &Path, text: &str) -> Step {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed("make", folder))?;
+    }
+    fs::write(path, text).map_err(failed("write", path))
+}
+
+/// What tests make forms from: programs that are scripts, and behave a little like the real ones.
+#[cfg(test)]
+pub(crate) mod tiny {
+    use super::*;
+
+    /// A `toolrack` that can say its version, write a manual and a script, and print its words.
+    pub(crate) const TOOLRACK: &str = "#!/bin/sh\ncase $1 in\n--version) echo 'toolrack 9.9.9' ;;\n\
+        man) /bin/mkdir -p \"$2\" && echo manual > \"$2/toolrack.1\" ;;\n\
+        completions) echo \"complete $2 for $0\" ;;\n*) echo \"called with $*\" ;;\nesac\n";
+
+    /// The staged tiny programs for a Linux machine, in `folder`.
+    pub(crate) fn staged(folder: &Path) -> Staged {
+        staged_for("x86_64-unknown-linux-gnu", folder)
+    }
+
+    /// The same for the kind of machine that Rust calls `triple`.
+    pub(crate) fn staged_for(triple: &str, folder: &Path) -> Staged {
+        let target = Target::named(triple).unwrap();
+        let (built, speaker) = (folder.join("built"), folder.join("speaker"));
+        for name in PROGRAMS {
+            write(&built.join(target.file_of(name)), TOOLRACK).unwrap();
+        }
+        let staged = Staged::of_programs(target, &built, folder.join("stage").join(triple)).unwrap();
+        place(&staged.program("toolrack"), &speaker.join("toolrack"), 0o755).unwrap();
+        staged.describe(&speaker).unwrap();
+        staged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_staged_has_both_programs_beside_each_other_and_what_shells_and_man_look_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let staged = tiny::staged(folder.path());
+        let read = |path: &str| fs::read_to_string(staged.prefix.join(path)).unwrap();
+        assert!(PROGRAMS.iter().all(|name| read(&format!("bin/{name}")) == tiny::TOOLRACK));
+        assert_eq!(read("share/man/man1/toolrack.1"), "manual\n");
+        assert!(read("share/bash-completion/completions/toolrack").starts_with("complete bash"));
+        assert!(read("share/doc/toolrack/LICENSE-MIT").contains("MIT"));
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::named("x86_64-unknown-linux-gnu").unwrap();
+        let missing = Staged::of_programs(target, folder.path(), folder.path().join("stage")).unwrap_err();
+        assert!(format!("{missing:?}").contains("toolrack"), "{missing:?}");
+    }
+}

@@ -1,0 +1,82 @@
+//! The kinds of machines that there are programs for, and what each form of shipping calls them.
+
+use crate::report::Stop;
+
+/// One kind of machine.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// What Rust calls it.
+    pub(crate) triple: &'static str,
+    /// What npm calls its system and its processor.
+    pub(crate) npm: (&'static str, &'static str),
+    /// What Python calls it, at the end of a wheel's name.
+    pub(crate) wheel: &'static str,
+    /// What Debian, and engines of containers, call its processor; only where there is a package.
+    pub(crate) debian: Option<&'static str>,
+}
+
+/// All of them. The release workflow builds the same (a test holds the two together).
+pub(crate) const TARGETS: &[Target] = &[
+    Target {
+        triple: "x86_64-unknown-linux-gnu",
+        npm: ("linux", "x64"),
+        wheel: "manylinux_2_17_x86_64",
+        debian: Some("amd64"),
+    },
+    Target {
+        triple: "aarch64-unknown-linux-gnu",
+        npm: ("linux", "arm64"),
+        wheel: "manylinux_2_17_aarch64",
+        debian: Some("arm64"),
+    },
+    Target { triple: "x86_64-apple-darwin", npm: ("darwin", "x64"), wheel: "macosx_10_12_x86_64", debian: None },
+    Target { triple: "aarch64-apple-darwin", npm: ("darwin", "arm64"), wheel: "macosx_11_0_arm64", debian: None },
+    Target { triple: "x86_64-pc-windows-msvc", npm: ("win32", "x64"), wheel: "win_amd64", debian: None },
+];
+
+impl Target {
+    /// The kind of machine that Rust calls `triple`.
+    pub(crate) fn named(triple: &str) -> Option<&'static Self> {
+        TARGETS.iter().find(|target| target.triple == triple)
+    }
+
+    /// The file of a program.
+    pub(crate) fn file_of(&self, program: &str) -> String {
+        if self.is_windows() { format!("{program}.exe") } else { program.to_owned() }
+    }
+
+    pub(crate) fn is_linux(&self) -> bool {
+        self.npm.0 == "linux"
+    }
+
+    pub(crate) fn is_windows(&self) -> bool {
+        self.npm.0 == "win32"
+    }
+}
+
+/// The kind of this machine.
+///
+/// # Errors
+/// When there are no programs for it.
+pub(crate) fn here() -> Result<&'static Target, Stop> {
+    let (system, processor) = (std::env::consts::OS, std::env::consts::ARCH);
+    let names = |target: &&Target| {
+        let system = if system == "macos" { "apple" } else { system };
+        target.triple.starts_with(processor) && target.triple.contains(system)
+    };
+    TARGETS.iter().find(names).ok_or_else(|| Stop::Skipped(format!("nothing is shipped for {processor} and {system}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{content, root};
+
+    #[test]
+    fn the_release_workflow_builds_for_every_kind_of_machine() {
+        let workflow = content(&root().join(".github/workflows/release.yml"));
+        let built: Vec<_> = workflow.lines().filter_map(|line| line.trim().strip_prefix("- { target: ")).collect();
+        let built: Vec<_> = built.iter().filter_map(|line| line.split(',').next()).collect();
+        assert_eq!(built, TARGETS.iter().map(|target| target.triple).collect::<Vec<_>>());
+    }
+}

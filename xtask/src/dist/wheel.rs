@@ -1,0 +1,95 @@
+//! A wheel for each kind of machine: pip and uv put the programs onto a user's path, with nothing of Python around them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::released::{REPOSITORY, Released};
+use super::staged::{PROGRAMS, Staged, place, write};
+use super::tools;
+use crate::report::{Step, Stop};
+use crate::run::{content, failed, program, root, told};
+
+/// Lays a wheel out below `folder`, and packs it for the release with its `RECORD`.
+///
+/// # Errors
+/// With what the packer said.
+pub(crate) fn pack(staged: &Staged, folder: &Path, released: &Released) -> Result<PathBuf, Stop> {
+    let folder = folder.join(staged.target.triple);
+    lay(staged, &folder, released)?;
+    let python = tools::python();
+    python.install()?;
+    let mut wheel = program(python.python());
+    wheel.args(["-m", "wheel", "pack", "--dest-dir"]).arg(&released.folder).arg(&folder);
+    // The times of files in the wheel.
+    told(wheel.env("SOURCE_DATE_EPOCH", released.time.to_string()))?;
+    Ok(released.folder.join(format!("toolrack-{}-{}.whl", released.version, tag(staged))))
+}
+
+/// For any Python 3, without its own binary interface, on one kind of machine.
+fn tag(staged: &Staged) -> String {
+    format!("py3-none-{}", staged.target.wheel)
+}
+
+fn lay(staged: &Staged, folder: &Path, released: &Released) -> Step {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(failed("empty", folder))?;
+    }
+    let named = |part: &str| folder.join(format!("toolrack-{}.{part}", released.version));
+    let (info, data) = (named("dist-info"), named("data"));
+    for name in PROGRAMS {
+        let file = staged.target.file_of(name);
+        place(&staged.program(name), &data.join("scripts").join(file), 0o755)?;
+    }
+    let share = data.join("data");
+    fs::create_dir_all(&share).map_err(failed("make", &share))?;
+    told(program("cp").args(["-R"]).arg(staged.prefix.join("share")).arg(&share))?;
+    for page in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        place(&root().join(page), &info.join("licenses").join(page), 0o644)?;
+    }
+    let generator = format!("toolrack-xtask {}", released.version);
+    let wheel = format!("Wheel-Version: 1.0\nGenerator: {generator}\nRoot-Is-Purelib: false\nTag: {}\n", tag(staged));
+    write(&info.join("WHEEL"), &wheel)?;
+    write(&info.join("METADATA"), &metadata(&released.version))
+}
+
+/// What PyPI shows.
+fn metadata(version: &str) -> String {
+    let readme = content(&root().join("README.md"));
+    format!(
+        "Metadata-Version: 2.4\nName: toolrack\nVersion: {version}\n\
+         Summary: Give any AI agent the tools of any set of MCP servers\n\
+         License-Expression: MIT OR Apache-2.0\nLicense-File: LICENSE-APACHE\nLicense-File: LICENSE-MIT\n\
+         Project-URL: Source, {REPOSITORY}\nRequires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n{readme}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::released::tiny::released;
+    use super::super::staged::tiny::{staged, staged_for};
+    use super::*;
+
+    #[test]
+    fn a_wheel_brings_both_programs_as_scripts_and_says_what_it_is_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let released = released(folder.path());
+        let laid = folder.path().join("wheel");
+        lay(&staged(folder.path()), &laid, &released).unwrap();
+        let read = |path: &str| fs::read_to_string(laid.join(path)).unwrap();
+        assert!(PROGRAMS.iter().all(|name| read(&format!("toolrack-9.9.9.data/scripts/{name}")).starts_with("#!")));
+        assert_eq!(read("toolrack-9.9.9.data/data/share/man/man1/toolrack.1"), "manual\n");
+        assert!(read("toolrack-9.9.9.dist-info/WHEEL").ends_with("Tag: py3-none-manylinux_2_17_x86_64\n"));
+        let metadata = read("toolrack-9.9.9.dist-info/METADATA");
+        assert!(metadata.starts_with("Metadata-Version: 2.4\nName: toolrack\nVersion: 9.9.9\n"), "{metadata}");
+        assert!(metadata.contains("\n\n# Toolrack\n"));
+    }
+
+    #[test]
+    fn a_wheel_for_windows_has_programs_of_windows() {
+        let folder = tempfile::tempdir().unwrap();
+        let released = released(folder.path());
+        let laid = folder.path().join("wheel");
+        lay(&staged_for("x86_64-pc-windows-msvc", folder.path()), &laid, &released).unwrap();
+        assert!(laid.join("toolrack-9.9.9.data/scripts/toolrack.exe").is_file());
+    }
+}
