@@ -63,7 +63,7 @@ fn shown_in(page: &str) -> Vec<Shown> {
 impl Shown {
     fn done(&self) -> Done {
         let typed = self.typed.as_str();
-        if let Some(arguments) = typed.strip_prefix("cargo run --release -- ") {
+        if let Some(arguments) = typed.strip_prefix("cargo run -- ") {
             return Done::As(format!("toolrack {arguments}"));
         }
         if typed.starts_with("cargo ") {
