@@ -17,7 +17,7 @@ use crate::{
     document::{Document, Kind},
     mask::{self, literal},
     placeholder::Bare,
-    rows::{self, ENTRY, Of},
+    rows::{self, ENTRY, Of, SANDBOX, Sets},
 };
 pub(crate) use file::file;
 
@@ -164,11 +164,13 @@ fn of_sandbox(sandbox: &Sandbox) -> Json {
     ];
     let limits = limits.into_iter().filter_map(|(name, limit)| Some((name.to_owned(), json!(limit?))));
     shown.insert("limits".to_owned(), Json::Object(limits.collect()));
-    if sandbox.udp {
-        shown.insert("udp".to_owned(), json!(true));
-    }
-    if sandbox.best_effort {
-        shown.insert("best_effort".to_owned(), json!(true));
+    let (mut sandbox, mut usual) = (sandbox.clone(), Sandbox::default());
+    for row in SANDBOX.rows {
+        if let Some(Sets::Confines(flag)) = row.sets
+            && flag(&mut sandbox) != flag(&mut usual)
+        {
+            shown.insert(row.key.to_owned(), json!(flag(&mut sandbox)));
+        }
     }
     Json::Object(shown)
 }

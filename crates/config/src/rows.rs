@@ -14,7 +14,7 @@ mod settings;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use toolrack_host::ServerSpec;
+use toolrack_host::{ServerSpec, spec::Sandbox};
 
 pub(crate) use entry::{
     ATTEMPTS, CONTAINER, CONTAINER_LIMITS, ENTRY, IDP, NOTES, OAUTH, SANDBOX, SANDBOX_LIMITS, TOOL_LISTS,
@@ -143,7 +143,9 @@ pub(crate) enum Sets {
     Number(fn(&mut ServerSpec) -> Option<&mut usize>),
     /// A number of attempts.
     Attempts(fn(&mut ServerSpec) -> Option<&mut u32>),
-    /// One of the words of the kind.
+    /// A yes or no of its sandbox.
+    Confines(fn(&mut Sandbox) -> &mut bool),
+    /// A text; where the kind has words, one of them.
     Word {
         set: fn(&mut ServerSpec, &str) -> Option<()>,
         value: fn(&ServerSpec) -> Json,

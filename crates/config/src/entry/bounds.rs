@@ -42,7 +42,8 @@ pub(super) fn of_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wa
                 set(number, bound(spec));
             }
             Some(Sets::Word { set, .. }) => drop(fields.word(row.key, |word| set(spec, word))),
-            Some(Sets::Other(_)) | None => {}
+            // A sandbox has a reader of its own.
+            Some(Sets::Confines(_) | Sets::Other(_)) | None => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     node::{Member, Value},
     problem::Problem,
-    rows::{SANDBOX, SANDBOX_LIMITS, Table},
+    rows::{SANDBOX, SANDBOX_LIMITS, Sets, Table},
 };
 
 /// The most ports that one list has.
@@ -19,8 +19,8 @@ const MAX_PORTS: usize = 256;
 
 const KIB: u64 = 1024;
 
-/// `sandbox = true`, or `{ read, write, connect, bind, udp, limits, best_effort }`. What is not understood is an error:
-/// a sandbox with a hole in it is worse than none, because the user trusts it.
+/// `sandbox = true`, or an object with the fields of [`SANDBOX`]. What is not understood is an error: a sandbox with a
+/// hole in it is worse than none, because the user trusts it.
 pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     let field = fields.take("sandbox")?;
     let members = match &field.node.value {
@@ -44,11 +44,12 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     sandbox.write = paths(&mut inside, "write");
     ports(&mut inside, "connect", &mut sandbox.connect);
     ports(&mut inside, "bind", &mut sandbox.bind);
-    if let Some(field) = inside.take("best_effort") {
-        sandbox.best_effort = inside.flag(field).unwrap_or_default();
-    }
-    if let Some(field) = inside.take("udp") {
-        sandbox.udp = inside.flag(field).unwrap_or_default();
+    for row in SANDBOX.rows {
+        if let Some(Sets::Confines(flag)) = row.sets
+            && let Some(field) = inside.take(row.key)
+        {
+            *flag(&mut sandbox) = inside.flag(field).unwrap_or_default();
+        }
     }
     limits(&mut inside, SANDBOX_LIMITS, r#"{ "processes": 64 }"#, |within| bounds(within, &mut sandbox));
     unknown(&mut inside, "sandbox.");

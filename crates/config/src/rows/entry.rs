@@ -10,7 +10,7 @@ use super::{
     Hidden::{Parts, Whole as Secret},
     Kind::{Either, Flag, Map, Milliseconds, Number, Ports, Size, Table as Object, Text, Texts, Time, Whole, Words},
     Of, Row,
-    Sets::{Attempts, Number as Count, Other, OwnTime, Time as Lasts, Word},
+    Sets::{Attempts, Confines, Number as Count, Other, OwnTime, Time as Lasts, Word},
     Table,
     sets::http,
 };
@@ -394,9 +394,9 @@ pub(crate) const SANDBOX: &Table = &Table {
             .usually(|| json!([53, 443])),
         Row::new("bind", Either(&[Words(&["any"]), Ports]), "TCP ports that it may listen on.").usually(|| json!([])),
         Row::new("best_effort", Flag, "Starts the server although the system cannot enforce all of this.")
-            .usually(|| json!(Sandbox::default().best_effort)),
+            .sets(Confines(|sandbox| &mut sandbox.best_effort)),
         Row::new("udp", Flag, "Lets it use UDP, and list the interfaces of the network.")
-            .usually(|| json!(Sandbox::default().udp)),
+            .sets(Confines(|sandbox| &mut sandbox.udp)),
         Row::new("limits", Object(SANDBOX_LIMITS), "Bounds of what it uses."),
     ],
 };

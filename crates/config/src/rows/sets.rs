@@ -1,7 +1,10 @@
 //! What is shown by its row alone.
 
 use serde_json::{Value as Json, json};
-use toolrack_host::{ServerSpec, spec::Http, spec::Transport};
+use toolrack_host::{
+    ServerSpec,
+    spec::{Http, Sandbox, Transport},
+};
 
 use super::Sets;
 
@@ -13,6 +16,7 @@ impl Sets {
             Self::OwnTime(time) => Some(json!(time(spec).map(|time| time.as_secs_f64()))),
             Self::Number(number) => number(spec).map(|number| json!(number)),
             Self::Attempts(number) => number(spec).map(|number| json!(number)),
+            Self::Confines(flag) => Some(json!(flag(&mut sandbox(spec)))),
             Self::Word { value, .. } | Self::Other(value) => Some(value(spec)),
         }
     }
@@ -21,6 +25,12 @@ impl Sets {
 /// A server with every default, and with all bounds that there are.
 pub(crate) fn usual() -> ServerSpec {
     ServerSpec::new(Transport::Http(Http::default()))
+}
+
+/// The sandbox of `spec`; the usual one where it has none.
+fn sandbox(spec: &ServerSpec) -> Sandbox {
+    let Transport::Stdio(stdio) = &spec.transport else { return Sandbox::default() };
+    stdio.sandbox.as_deref().cloned().unwrap_or_default()
 }
 
 /// The endpoint of `spec`.
