@@ -55,7 +55,7 @@ impl Provider {
 }
 
 /// All of them. Those whose keys are looked for come first, in the order in which they are looked for.
-pub const PROVIDERS: [Provider; 11] = [
+pub const PROVIDERS: &[Provider] = &[
     provider("anthropic", Wire::Anthropic, "https://api.anthropic.com")
         .with("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
     provider("openai", Wire::OpenAiResponses, "https://api.openai.com/v1").with("OPENAI_API_KEY", Some("gpt-6.1-sol")),
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn every_default_model_is_known() {
-        for provider in &PROVIDERS {
+        for provider in PROVIDERS {
             if let Some(model) = provider.default_model {
                 assert!(KnownModel::find(provider.name, model).is_some(), "{}/{model}", provider.name);
             }
