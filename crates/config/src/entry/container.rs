@@ -107,14 +107,7 @@ fn checked_image(fields: &mut Fields<'_, '_, '_>, item: Item<'_>) -> String {
 }
 
 fn words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
-    if let Some(field) = fields.take("engine") {
-        match fields.text(field).as_deref() {
-            Some("auto") | None => {}
-            Some("docker") => container.engine = Engine::Docker,
-            Some("podman") => container.engine = Engine::Podman,
-            Some(_) => drop(fields.wrong::<()>(field, "`auto`, `docker` or `podman`")),
-        }
-    }
+    container.engine = fields.word("engine", Engine::parse).unwrap_or_default();
     if let Some(field) = fields.take("pull") {
         match fields.text(field).as_deref() {
             Some("missing") | None => {}

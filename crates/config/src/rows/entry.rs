@@ -422,13 +422,9 @@ pub(crate) const CONTAINER: &Table = &Table {
             .required()
             .filled()
             .identity(),
-        Row::new(
-            "engine",
-            Words(&["auto", "docker", "podman"]),
-            "The engine; `auto` is Podman if it is installed, else Docker.",
-        )
-        .identity()
-        .usually(|| json!(Engine::default().word())),
+        Row::new("engine", Words(Engine::WORDS), "The engine; `auto` is Podman if it is installed, else Docker.")
+            .identity()
+            .usually(|| json!(Engine::default().word())),
         Row::new(
             "pull",
             Words(&["missing", "never"]),

@@ -74,9 +74,21 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Auto, Self::Docker, Self::Podman];
+
+    /// Their words, in the same order.
+    pub const WORDS: &[&str] = &[Self::Auto.word(), Self::Docker.word(), Self::Podman.word()];
+
+    /// The engine that is written as `word`.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|engine| engine.word() == word)
+    }
+
     /// The word of the configuration.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Docker => "docker",
@@ -285,6 +297,13 @@ mod tests {
                 assert!(!Mount::gives_too_much(Path::new(source), write), "{source}");
             }
         }
+    }
+
+    #[test]
+    fn each_engine_is_found_by_its_word() {
+        let found: Vec<_> = Engine::WORDS.iter().filter_map(|word| Engine::parse(word)).collect();
+        assert_eq!(found, Engine::ALL);
+        assert_eq!(Engine::parse("/bin/sh"), None);
     }
 
     #[test]

@@ -22,7 +22,10 @@ pub(super) fn engines(loaded: &Loaded, world: &World) -> Option<Check> {
     let is_there = |program: &&&str| which::which_in(program, path.clone(), &world.folder).is_ok();
     let installed: Vec<_> = Engine::Auto.programs().iter().filter(is_there).copied().collect();
     let what = match installed.as_slice() {
-        [] => "no podman and no docker is installed: an entry with `container` does not start".to_owned(),
+        [] => {
+            let engines = Engine::Auto.programs().join(" and no ");
+            format!("no {engines} is installed: an entry with `container` does not start")
+        }
         some => format!("{} is installed, and no entry has a `container`", some.join(" and ")),
     };
     Some(Check::good("container", "engine", what))
@@ -37,7 +40,8 @@ pub(super) async fn checks(name: &str, spec: &ServerSpec, world: &World) -> Vec<
         None => return Vec::new(),
         Some(Ok(look)) => look,
         Some(Err(error)) => {
-            let hint = format!("install podman or docker, or take `container` out of the entry in {}", spec.source);
+            let engines = Engine::Auto.programs().join(" or ");
+            let hint = format!("install {engines}, or take `container` out of the entry in {}", spec.source);
             return vec![Check::bad("container", name, with_causes(&error), Exit::Unreachable).hint(hint)];
         }
     };
