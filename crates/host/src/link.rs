@@ -132,7 +132,7 @@ struct Inner {
     channel: Channel,
     session: Session,
     slots: Arc<Semaphore>,
-    /// Counts the requests, to number them.
+    /// Counts the requests, so that [`Link::unused`] notices them.
     uses: AtomicU64,
     client: ClientInfo,
     asker: SharedAsker,
