@@ -1,7 +1,7 @@
-//! Does what a [`Turn`] says: asks the model, makes the calls, stores each step.
+//! Drives a [`Turn`]: asks the model, makes the calls, stores each step.
 //!
-//! All that waits is in here, and nothing that decides: the turn says what comes next, `calls` makes the calls of one answer
-//! at the same time, and the [`Front`] keeps and shows each step before the next begins.
+//! All IO is here, and no decision: the turn decides what comes next, `calls` makes the calls of one answer
+//! concurrently, and the [`Front`] stores and shows each step before the next begins.
 
 mod calls;
 
@@ -31,14 +31,13 @@ pub struct Agent {
     pub host: Host,
     /// The tools that the model is shown, and may call. Default: all.
     pub selection: Arc<Selection>,
-    /// The tools that it may call although it is not shown them: those that it finds by searching. Default: none.
+    /// The tools that the model is not shown, but may find by searching and then call. Default: none.
     pub findable: Option<Arc<Selection>>,
-    /// Asked before a call that the gate does not allow by itself, and for what servers ask meanwhile. Default: the
-    /// asker of the host.
+    /// Answers the gate's questions before a call, and those of servers during one. Default: the asker of the host.
     pub asker: Option<SharedAsker>,
-    /// The caller of its calls, for gate, asker and audit log. Default: a model, in a turn of a conversation.
+    /// The caller that gate, asker and audit log see. Default: a model, in a turn of a conversation.
     pub caller: Caller,
-    /// Hides what no model may see in the results of tools, such as secrets that servers repeat. Default: nothing.
+    /// Hides in the results of tools what no model may see, such as secrets that servers repeat. Default: nothing.
     pub conceal: Option<Conceal>,
     /// The system prompt. The rules about tools are [added](SAFETY).
     pub system: Option<String>,
@@ -48,10 +47,11 @@ pub struct Agent {
     pub temperature: Option<f64>,
     /// See [`Request::extra_body`].
     pub extra_body: Map<String, Value>,
-    /// Offer the model the current tools each time it is asked, and not those of the beginning of the turn. Between an
-    /// answer and the calls in it, tools stay as they were. Default `false`: a provider's prompt cache stays warm.
+    /// Whether each request offers the tools of that moment, and not those of the beginning of the turn. The calls of
+    /// an answer always use the tools that its request offered. Default `false`, which keeps a provider's prompt cache
+    /// warm.
     pub renews_tools: bool,
-    /// How many calls of one answer are made at once. Default 8.
+    /// How many calls of one answer run at once. Default 8.
     pub parallel: NonZeroUsize,
 }
 
@@ -69,21 +69,21 @@ impl fmt::Debug for Agent {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TurnEvent<'a> {
-    /// The model is asked.
+    /// The agent asks the model.
     Asked {
-        /// How many times in this turn, from 1.
+        /// Counts the requests of this turn, from 1.
         round: u32,
     },
-    /// A piece of its answer. [`Delta::Done`] never comes here.
+    /// A piece of the model's answer, never [`Delta::Done`].
     Delta(&'a Delta),
-    /// Its whole answer.
+    /// The model's whole answer.
     Answered(&'a Reply),
-    /// The model takes no tools: it is asked again without any, and the rest of the turn has none.
+    /// The model does not support tools: the agent asks again without any, and offers none for the rest of the turn.
     WithoutTools {
-        /// In the provider's words.
+        /// The provider's words.
         why: &'a str,
     },
-    /// A call is made.
+    /// The agent makes a call.
     CallBegins(&'a ToolCallData),
     /// A call reports progress.
     CallProgress {
@@ -96,11 +96,11 @@ pub enum TurnEvent<'a> {
     CallEnds {
         /// The call.
         call: &'a ToolCallData,
-        /// Its outcome; `None` if it was not made at all, because its arguments were broken or it was repeated.
+        /// Its outcome; `None` if it was not made, because its arguments were broken or it was repeated too often.
         outcome: Option<Result<&'a ToolOutcome, &'a CallError>>,
         /// The text for the model.
         text: &'a str,
-        /// The text reports a failure.
+        /// Whether the text reports a failure.
         is_error: bool,
         /// How long it took.
         took: Duration,
@@ -112,21 +112,21 @@ pub trait Front: Send {
     /// An event happened. Must not block.
     fn happened(&mut self, event: TurnEvent<'_>);
 
-    /// A step is done: stores what is new, before anything follows from it. Called with at most one message more than
-    /// the last time, or with the results of one answer's calls.
+    /// Stores what a step has added, before the next step begins. Since the last call, that is at most one message, or
+    /// the results of one answer's calls.
     fn keep<'a>(&'a mut self, turn: &'a Turn) -> BoxFuture<'a, Result<(), NotKept>> {
         let _ = turn;
         Box::pin(async { Ok(()) })
     }
 
-    /// Decides a question. Default: [`Answer::Stop`].
+    /// Answers a question of the turn. Default: [`Answer::Stop`].
     fn decide<'a>(&'a mut self, question: &'a Question) -> BoxFuture<'a, Answer> {
         let _ = question;
         Box::pin(async { Answer::Stop })
     }
 
-    /// Resolves when the user no longer wants the calls that are under way; the turn goes on, and the model learns of
-    /// it. Default: never.
+    /// Resolves when the user cancels the running calls. The turn goes on, and the model learns that they were
+    /// cancelled. Default: never.
     fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
         Box::pin(futures::future::pending())
     }
@@ -140,7 +140,7 @@ impl Front for Unseen {
     fn happened(&mut self, _: TurnEvent<'_>) {}
 }
 
-/// A step could not be stored.
+/// The front could not store a step.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the conversation could not be stored: {why}")]
 pub struct NotKept {
@@ -148,7 +148,7 @@ pub struct NotKept {
     pub why: String,
 }
 
-/// Why a turn stopped short. The [`Turn`] is where it was, and can be continued.
+/// Why a turn was interrupted. The [`Turn`] can be continued from where it is.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
@@ -157,16 +157,16 @@ pub enum AgentError {
     Model {
         /// Why.
         error: Box<ModelError>,
-        /// What had come of its answer until then.
+        /// The part of its answer that had arrived.
         partial: String,
     },
-    /// A step could not be stored, and nothing was done after it.
+    /// The front could not store a step, and the turn did nothing after it.
     #[error("{0}")]
     NotKept(NotKept),
 }
 
 impl AgentError {
-    /// The provider's words, where the model takes no tools.
+    /// The provider's words, if the model does not support tools.
     fn refuses_tools(&self) -> Option<&str> {
         match self {
             Self::Model { error, .. } => error.kind.refuses_tools(),
@@ -204,10 +204,10 @@ impl Agent {
 
     /// Runs `turn` to its end, with the tools that exist when it begins, unless it [renews](Self::renews_tools) them.
     ///
-    /// Dropping the future cancels what is under way; [`Turn::cancel`] then closes the turn.
+    /// Dropping the future cancels the running request or calls; [`Turn::cancel`] then ends the turn.
     ///
     /// # Errors
-    /// [`AgentError`]. Errors of tools and refused calls are none: the model gets them as results.
+    /// [`AgentError`]. Failed and refused calls are no errors: the model gets them as results.
     pub async fn run(&self, turn: &mut Turn, front: &mut dyn Front) -> Result<End, AgentError> {
         self.rounds(turn, front).instrument(info_span!("turn")).await
     }
@@ -218,7 +218,7 @@ impl Agent {
         let mut catalog = self.host.catalog();
         let mut tools = block(&catalog);
         let mut takes_tools = true;
-        // Once at the beginning, so that the user's message is not lost when the model cannot be asked.
+        // Store the user's message before asking, so that it is not lost if the model cannot be reached.
         front.keep(turn).await?;
         loop {
             match turn.next() {
@@ -292,7 +292,7 @@ impl Agent {
                 Err(error) => return Err(AgentError::Model { error: Box::new(error), partial }),
             }
         }
-        // The trait rules this out, but a third-party model may do it.
+        // The trait forbids this, but a model of another crate may do it.
         let kind = ModelErrorKind::Cut { why: "its stream ended without an end".to_owned() };
         Err(AgentError::Model { error: Box::new(ModelError::new(self.model.name(), 1, kind)), partial })
     }

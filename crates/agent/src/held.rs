@@ -11,8 +11,8 @@ pub enum Words {
     Thinking,
 }
 
-/// Turns a stream of pieces that cut secrets anywhere into pieces that cut none: for a [`Front`](crate::Front) that
-/// hides secrets in what it shows. Does no IO.
+/// Regroups the pieces of a stream so that no secret is split between two: for a [`Front`](crate::Front) that hides
+/// secrets in what it shows. Does no IO.
 #[derive(Debug, Default)]
 pub struct Held {
     words: String,
@@ -20,10 +20,10 @@ pub struct Held {
 }
 
 impl Held {
-    /// Takes `piece`, and returns what can be shown now, in order. `whole` returns how many bytes of a text can be
-    /// shown whatever comes next.
+    /// Takes `piece`, and returns what can be shown now, in order. `whole` returns how many bytes at the start of a
+    /// text can be shown regardless of what follows.
     pub fn push(&mut self, kind: Words, piece: &str, whole: impl Fn(&str) -> usize) -> Vec<(Words, String)> {
-        // Words of one kind in a row are one text.
+        // Consecutive pieces of one kind are one text.
         let before = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
         self.words.push_str(piece);
@@ -31,7 +31,7 @@ impl Held {
         before.into_iter().chain((!shown.is_empty()).then_some((kind, shown))).collect()
     }
 
-    /// Returns what is left, when no more pieces come.
+    /// Returns the rest, at the end of the stream.
     pub fn take(&mut self) -> Option<(Words, String)> {
         let words = mem::take(&mut self.words);
         self.kind.take().filter(|_| !words.is_empty()).map(|kind| (kind, words))

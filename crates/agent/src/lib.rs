@@ -1,26 +1,26 @@
-//! Conversations with any model over any MCP tools.
+//! Conversations with any model, with any MCP tools.
 //!
-//! [`message`] has the parts of a conversation, and [`model`] has the models: one trait, and the wires of the providers
-//! behind it. [`turn`] decides what comes next in a conversation, and [`Agent`] does it. [`sampling`] answers servers
-//! that ask a model themselves. None of them knows files, the environment, a database or a terminal: keys and addresses
-//! come in as data, and a [`Front`] stores and shows.
+//! [`message`] has the parts of a conversation, and [`model`] has the models: one trait, and the wire formats of the
+//! providers behind it. [`turn`] decides what comes next in a conversation, and [`Agent`] does it. [`sampling`] answers
+//! servers that ask a model themselves. This crate uses no files, environment, database or terminal: its caller passes
+//! keys and addresses as data, and a [`Front`] stores and shows.
 //!
 //! ```text
 //!   driver ──────────────► Host, of toolrack-host: the one door for calls
-//!     │ │                  does what a turn says, and has the Front keep each step
+//!     │ │                  drives a turn, and has the Front store each step
 //!     │ ▼
 //!     │ turn               what comes next, without IO
 //!     │ │
-//!     │ │     sampling     what servers ask of a model
+//!     │ │     sampling     requests of servers to a model
 //!     ▼ ▼        │
 //!    model ◄─────┘         the trait Model; in its folder:
 //!     │ ├── openai_chat, openai_responses, anthropic, gemini ──► draft, body      the wires, without IO
 //!     │ ├── online ──► transport, failure                                         HTTP: tries, bounds
-//!     │ └── provider, settings, local, scripted                                   who there is; the mock
+//!     │ └── provider, settings, local, scripted                                   known providers; the mock
 //!     ▼
-//!    message               what a conversation consists of
+//!    message               the parts of a conversation
 //!
-//!    held                  for programs that show a stream: an end of text that may begin a secret
+//!    held                  for programs that show a stream: holds back what may begin a secret
 //! ```
 
 mod driver;

@@ -1,11 +1,11 @@
 //! The parts of a conversation, the same for every provider.
 //!
-//! A message is text, the calls that a model wants made, or the result of one. What MCP has beyond text (pictures,
-//! sounds, resources) travels in [`Message::parts`] as it came, and each wire sends what its provider can take. What a
-//! provider wants to see again unchanged, such as signed thinking, travels in [`Message::blocks`].
+//! A message is text, the calls that a model wants made, or the result of one. [`Message::parts`] holds what MCP has
+//! beyond text (pictures, sounds, resources) unchanged, and each wire sends what its provider accepts.
+//! [`Message::blocks`] holds what a provider wants back unchanged, such as signed thinking.
 //!
-//! Everything here is stored as JSON. A message without the newer fields reads and writes as it did before there were
-//! any.
+//! Everything here is stored as JSON. A message that does not use the newer fields has the same JSON as before they
+//! existed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,7 +15,8 @@ use toolrack_host::{Content, text::change_in};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The program that set the conversation up. Usually [`Request::system`](crate::Request::system) says it instead.
+    /// The program that set the conversation up. Usually [`Request::system`](crate::Request::system) holds its words
+    /// instead.
     System,
     /// The user.
     User,
@@ -39,11 +40,11 @@ pub struct Message {
     /// Of a tool's message: the call that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Of a tool's message: the call failed, and `content` says how.
+    /// Of a tool's message: whether the call failed; `content` then says how.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_error: bool,
-    /// What comes with the text of a user or a tool: pictures, sounds, files. Text that `content` has already is not
-    /// repeated here; [`Message::with_parts`] sees to it.
+    /// Pictures, sounds and files beside the text of a user or a tool. [`Message::with_parts`] leaves out text that
+    /// `content` has already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Content>,
     /// Of a model's message: the blocks that its provider wants back unchanged.
@@ -80,24 +81,24 @@ impl Message {
         Self { is_error: true, ..Self::tool_result(id, content) }
     }
 
-    /// The same message with these calls; without any, `tool_calls` is `None`.
+    /// Sets the calls; without any, `tool_calls` is `None`.
     #[must_use]
     pub fn with_tool_calls(mut self, calls: Vec<ToolCallData>) -> Self {
         self.tool_calls = (!calls.is_empty()).then_some(calls);
         self
     }
 
-    /// The same message with those of `parts` that are not text: `content` has the text of a result already.
+    /// Adds those of `parts` that are not text: `content` has the text of a result already.
     #[must_use]
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = Content>) -> Self {
         self.parts = parts.into_iter().filter(|part| !is_said(part)).collect();
         self
     }
 
-    /// The same message to be stored, without what `conceal` hides in its text and in the arguments of its calls.
+    /// A copy to store, in which `conceal` has hidden secrets in the text and in the arguments of calls.
     ///
-    /// The names of tools stay, or a provider would refuse them. So do the pieces that it has signed and the blocks that it alone
-    /// understands: it wants those back unchanged.
+    /// The names of tools stay, because a provider would refuse others. So do the pieces that it has signed and the
+    /// blocks that only it understands, because it wants those back unchanged.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
         let mut kept = self.clone();
@@ -110,7 +111,7 @@ impl Message {
         kept
     }
 
-    /// The calls that a model wants made; none is an empty slice.
+    /// The calls that a model wants made; empty if there are none.
     #[must_use]
     pub fn calls(&self) -> &[ToolCallData] {
         self.tool_calls.as_deref().unwrap_or_default()
@@ -121,13 +122,13 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolCallData {
-    /// Unique in its conversation. The provider's, or one made up where the provider gave none.
+    /// The id, unique in its conversation. It comes from the provider, or from this crate if the provider gave none.
     pub id: String,
     /// The model-visible name of the tool, as the model wrote it.
     pub name: String,
-    /// The arguments, a JSON object; `null` if what the model wrote is none.
+    /// The arguments, a JSON object; `null` if the model wrote something else.
     pub input: Value,
-    /// What the model wrote instead of a JSON object.
+    /// The text that the model wrote instead of a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_arguments: Option<String>,
 }
@@ -138,8 +139,8 @@ impl ToolCallData {
         Self { id: id.into(), name: name.into(), input: Value::Object(input), raw_arguments: None }
     }
 
-    /// A call whose arguments came as text. Nothing at all and `null` mean no arguments; what is no JSON object is kept
-    /// as [`raw_arguments`](Self::raw_arguments).
+    /// A call whose arguments came as text. An empty text and `null` mean no arguments; any other text that is no JSON
+    /// object becomes [`raw_arguments`](Self::raw_arguments).
     pub fn from_text(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
         let input = match arguments.trim() {
             "" | "null" => Some(Value::Object(Map::new())),
@@ -149,13 +150,13 @@ impl ToolCallData {
         Self { id: id.into(), name: name.into(), input: input.unwrap_or_default(), raw_arguments }
     }
 
-    /// Hides what `conceal` knows in the arguments.
+    /// Hides secrets in the arguments with `conceal`.
     pub(crate) fn conceal(&mut self, conceal: &dyn Fn(&str) -> String) {
         change_in(&mut self.input, &|text| conceal(text).into());
         self.raw_arguments = self.raw_arguments.take().map(|written| conceal(&written));
     }
 
-    /// The arguments; `None` if what the model wrote is no JSON object.
+    /// The arguments; `None` if the model wrote no JSON object.
     #[must_use]
     pub fn arguments(&self) -> Option<&Map<String, Value>> {
         self.input.as_object()
@@ -164,15 +165,15 @@ impl ToolCallData {
 
 /// Blocks that a provider sent with an answer and wants back unchanged, with their places in it.
 ///
-/// It is sent back only over the same wire and to the same model; any other gets the text and the calls alone.
+/// Only the same model gets them back, over the same wire. Any other gets just the text and the calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderBlocks {
-    /// The wire that it came over; see [`Wire`](crate::model::Wire).
+    /// The wire over which the answer came; see [`Wire`](crate::model::Wire).
     pub wire: String,
-    /// The model that made it, as the request named it.
+    /// The model that wrote the answer, as the request named it.
     pub model: String,
-    /// The whole answer, in order. The text and the calls themselves stand in the message.
+    /// The pieces of the answer, in order. The message itself holds their text and calls.
     pub blocks: Vec<Block>,
 }
 
@@ -181,11 +182,11 @@ pub struct ProviderBlocks {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Block {
-    /// A block that only its provider understands: JSON as it came.
+    /// A block that only its provider understands: its JSON, unchanged.
     Raw(Value),
-    /// Text: the next so many bytes of [`Message::content`].
+    /// Text: the next bytes of [`Message::content`].
     Text {
-        /// How many.
+        /// How many bytes.
         bytes: usize,
         /// Members beside it, such as a signature.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -199,8 +200,8 @@ pub enum Block {
     },
 }
 
-/// `text` with each piece of it concealed that `blocks` speak of and that is not signed; they say then how long it is. `None` when
-/// the pieces are not those of this text, or hide less than the whole does.
+/// Conceals each unsigned piece of `text` that `blocks` describe, and updates their lengths. `None` if the pieces do
+/// not make up this text, or if concealing them one by one hides less than concealing the whole.
 fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> String) -> Option<String> {
     let (mut left, mut concealed, mut is_any_signed) = (text, String::new(), false);
     for block in blocks {
@@ -216,12 +217,12 @@ fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> 
     is_whole.then_some(concealed)
 }
 
-/// Whether the members beside a piece have a signature of its provider.
+/// Whether the members beside a piece contain a signature of its provider.
 fn is_signed(with: &Map<String, Value>) -> bool {
     with.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
 }
 
-/// Whether the text of a result says all of `part`.
+/// Whether the text of a result contains all of `part`.
 pub(crate) fn is_said(part: &Content) -> bool {
     match part {
         Content::Text { .. } | Content::ResourceLink { .. } => true,

@@ -1,7 +1,7 @@
 //! Models: one trait for all of them.
 //!
-//! A [`Request`] is borrowed and written to the wire before the future or stream is made, so nothing of a conversation
-//! is copied, and the future borrows nothing. Dropping it cancels the request.
+//! A model serializes the borrowed [`Request`] before it returns the future or stream, which therefore borrows nothing,
+//! and no part of the conversation is copied. Dropping the future or stream cancels the request.
 
 mod anthropic;
 mod body;
@@ -40,20 +40,20 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Its name for people: `provider/name`.
     fn name(&self) -> &str;
 
-    /// The wire for which the tools of a request must be written.
+    /// The wire format in which the tools of a request must be written.
     fn wire(&self) -> Wire;
 
-    /// How many tokens fit into it, input and output together, where that is known.
+    /// How many tokens fit into it, input and output together, if known.
     fn context_tokens(&self) -> Option<u64>;
 
-    /// The whole answer at once.
+    /// Returns the whole answer at once.
     ///
     /// # Errors
     /// [`ModelError`], after every retry that was possible.
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>>;
 
     /// Streams the answer. The last item is [`Delta::Done`] with all of it, or an error; after either the stream has
-    /// ended. What was streamed is never taken back: a request is retried only before the first byte of an answer.
+    /// ended. The stream never takes anything back: a model retries a request only before the first byte of an answer.
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>>;
 }
 
@@ -63,46 +63,46 @@ pub trait Model: Send + Sync + fmt::Debug {
 pub struct Request<'a> {
     /// The conversation so far.
     pub messages: &'a [Message],
-    /// The tools that it may call, in the shape of its [wire](Model::wire). Their bytes go into the request as they are;
-    /// without any, tools are not mentioned.
+    /// The tools that it may call, in the format of its [wire](Model::wire). Their bytes go into the request unchanged;
+    /// without tools, the request does not mention any.
     pub tools: Option<&'a ToolBlock>,
     /// The system prompt.
     pub system: Option<&'a str>,
-    /// The most tokens of the answer, thinking included; `None` leaves it to the provider, or where the provider leaves
-    /// it to us, to the settings of the model.
+    /// The most tokens of the answer, including thinking. `None` leaves it to the provider or, if the provider demands
+    /// a number, to the settings of the model.
     pub max_tokens: Option<u32>,
-    /// How freely it chooses; `None` leaves it to the provider.
+    /// The sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f64>,
-    /// Members added to the body as they are. They win over those above; `null` removes one. The conversation, the
-    /// tools and whether the answer is streamed cannot be set here.
+    /// Members to add to the body unchanged. They replace those of the fields above; `null` removes one. The
+    /// conversation, the tools and whether the answer is streamed cannot be set here.
     pub extra_body: Option<&'a Map<String, Value>>,
 }
 
 impl<'a> Request<'a> {
-    /// These messages, and nothing else.
+    /// A request with these messages and nothing else.
     #[must_use]
     pub fn new(messages: &'a [Message]) -> Self {
         Self { messages, ..Self::default() }
     }
 }
 
-/// A piece of an answer under way.
+/// A piece of a streamed answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delta {
-    /// Nothing came yet, and the request will be sent again after a wait.
+    /// No answer came, and the model will send the request again after a wait.
     Retry {
         /// How long it is.
         after: std::time::Duration,
-        /// What went wrong, safe to print.
+        /// The reason, safe to print.
         why: String,
     },
-    /// Text for the user. All of it together is the text of the answer, unless a provider mixes two texts: those are
-    /// streamed as they come, and kept one after the other.
+    /// Text for the user. All pieces together are the text of the answer, unless a provider interleaves two texts: the
+    /// stream has their pieces in the order of arrival, and the answer has one text after the other.
     Text(String),
-    /// Thinking, as far as the provider shows it.
+    /// The model's thinking, if the provider shows it.
     Thinking(String),
-    /// A call begins. Its arguments follow, perhaps mixed with those of other calls.
+    /// A call begins. Its arguments follow, perhaps interleaved with those of other calls.
     ToolCallBegin {
         /// Which call of the answer, from 0.
         index: usize,
@@ -111,16 +111,16 @@ pub enum Delta {
         /// The tool's name as the model wrote it.
         name: String,
     },
-    /// The next piece of a call's arguments: a part of a JSON text.
+    /// The next piece of the JSON text of a call's arguments.
     ToolCallArguments {
         /// Which call of the answer.
         index: usize,
         /// The piece.
         fragment: String,
     },
-    /// The usage so far; each replaces the one before.
+    /// The usage so far, which replaces the one before.
     Usage(Usage),
-    /// The whole answer. Nothing follows.
+    /// The whole answer, as the last item.
     Done(Box<Reply>),
 }
 
@@ -130,16 +130,16 @@ pub enum Delta {
 pub struct Reply {
     /// The model's message, ready to be appended to the conversation.
     pub message: Message,
-    /// Why it stopped.
+    /// Why the model stopped.
     pub stop: Stop,
     /// Its usage; all zero if the provider did not report any.
     pub usage: Usage,
-    /// Its cost in US dollars, where the prices are known.
+    /// Its cost in US dollars, if the prices are known.
     pub cost: Option<f64>,
 }
 
 impl Reply {
-    /// An answer that ended by itself, without any usage.
+    /// A complete answer, without any usage.
     #[must_use]
     pub fn new(message: Message) -> Self {
         let stop = if message.calls().is_empty() { Stop::End } else { Stop::ToolCalls };
@@ -156,11 +156,11 @@ pub enum Stop {
     End,
     /// The model waits for the results of its calls.
     ToolCalls,
-    /// The most tokens were reached, or the context is full: the answer is cut, the arguments of a call perhaps too.
+    /// The answer reached the most tokens, or the context is full: it is cut, perhaps within the arguments of a call.
     Length,
-    /// The model or a filter of its provider refused. The text has the words of the refusal, if there are any.
+    /// The model or a filter of its provider refused. The text is the refusal, if the provider sent one.
     Refusal,
-    /// Something else, in the provider's word, safe to print.
+    /// Another reason, in the provider's word, safe to print.
     Other(String),
 }
 

@@ -1,4 +1,4 @@
-//! MCP sampling: a server asks the model of its client. MCP deprecates it, so this is text in and text out, and no more.
+//! MCP sampling: a server asks the model of its client. MCP deprecates it, so this supports text only.
 
 use serde_json::{Value, json};
 use toolrack_host::ask::AskRefused;
@@ -8,17 +8,17 @@ use crate::{
     model::{Model, ModelError, Request, Stop},
 };
 
-/// The most tokens of one answer. A server that asks for more gets no more.
+/// The most tokens of one answer, even if a server asks for more.
 pub const MOST_TOKENS: u32 = 4_096;
-/// The most bytes of all texts of one request: the user must be able to read it.
+/// The most bytes of all texts of one request, so that the user can read it.
 pub const MOST_BYTES: usize = 64 * 1_024;
 /// The most messages of one request.
 pub const MOST_MESSAGES: usize = 100;
-/// The most texts that end an answer.
+/// The most stop sequences of one request.
 const MOST_STOPS: usize = 16;
 
-/// The parameters of `sampling/createMessage` that a model gets. The model that the server prefers (`modelPreferences`) and
-/// the context that it would like to have included (`includeContext`) are ignored.
+/// The parameters of `sampling/createMessage` that reach the model. `modelPreferences` and `includeContext` do not:
+/// this ignores them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     messages: Vec<Message>,
@@ -29,10 +29,11 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Reads what a server sent.
+    /// Reads the parameters that a server sent.
     ///
     /// # Errors
-    /// In words for the server, if `params` hold something other than text, or more than the bounds above.
+    /// In words for the server, if `params` hold something other than text, or more than [`MOST_BYTES`] or
+    /// [`MOST_MESSAGES`].
     pub fn read(params: &Value) -> Result<Self, AskRefused> {
         let messages = params["messages"].as_array().filter(|messages| !messages.is_empty());
         let messages = messages.ok_or_else(|| AskRefused::new("there are no messages"))?;
@@ -58,7 +59,7 @@ impl Sampling {
         Ok(asked)
     }
 
-    /// Lowers the bound of the answer to `tokens` if it is higher.
+    /// Lowers the most tokens of the answer to `tokens`.
     #[must_use]
     pub fn at_most(self, tokens: u32) -> Self {
         Self { max_tokens: self.max_tokens.min(tokens), ..self }
@@ -88,8 +89,8 @@ impl Sampling {
         self.temperature
     }
 
-    /// The stop sequences. [`answer`](Self::answer) cuts the complete answer before the first of them: not every provider
-    /// supports them.
+    /// The stop sequences. Not every provider supports them, so [`answer`](Self::answer) cuts the complete answer
+    /// before the first one.
     #[must_use]
     pub fn stops(&self) -> &[String] {
         &self.stops
@@ -112,7 +113,7 @@ impl Sampling {
         if let Some(end) = end {
             text.truncate(end);
         }
-        let why = if end.is_some() { "stopSequence" } else { word(&reply.stop) };
+        let why = if end.is_some() { "stopSequence" } else { stop_reason(&reply.stop) };
         let content = json!({"type": "text", "text": text});
         Ok(json!({"role": "assistant", "content": content, "model": model.name(), "stopReason": why}))
     }
@@ -144,13 +145,13 @@ fn tokens(asked: &Value) -> u32 {
     asked.clamp(1, MOST_TOKENS)
 }
 
-/// The `stopReason` of MCP.
-fn word(stop: &Stop) -> &str {
+/// MCP's `stopReason` for a model's reason to stop.
+fn stop_reason(stop: &Stop) -> &str {
     match stop {
         Stop::End | Stop::ToolCalls => "endTurn",
         Stop::Length => "maxTokens",
         Stop::Refusal => "refusal",
-        Stop::Other(word) => word,
+        Stop::Other(reason) => reason,
     }
 }
 

@@ -1,6 +1,6 @@
 //! One turn of a conversation: from the user's message to the answer, with the calls of tools in between.
 //!
-//! A [`Turn`] does nothing itself. [`Turn::next`] says what to do, and the driver tells the turn how it went:
+//! A [`Turn`] is a state machine without IO. [`Turn::next`] says what to do, and its driver reports the outcome:
 //!
 //! ```
 //! use toolrack_agent::{Message, Reply, Role, turn::{Limits, Next, Turn}};
@@ -11,9 +11,9 @@
 //! assert!(matches!(turn.next(), Next::Done(_)));
 //! ```
 //!
-//! At every moment the messages are a history that every provider accepts, and [`Turn::state`] can be stored beside
-//! them: [`Turn::resume`] continues after a crash. A call whose result was not known is never made again by itself: the
-//! model learns that it may have run.
+//! Between steps, every provider accepts the messages as a history, and [`Turn::state`] can be stored beside them:
+//! [`Turn::resume`] continues after a crash. It never repeats a call whose result is unknown, but tells the model that
+//! the call may have run.
 
 mod repeats;
 mod sending;
@@ -28,18 +28,18 @@ use crate::{
 use repeats::Repeats;
 pub use sending::Sending;
 
-/// How far a turn may go. A limit that is reached ends the turn, or becomes a [`Question`].
+/// How far a turn may go. A turn that reaches a limit ends, or asks a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Answers of the model. Default 10.
+    /// The most answers of the model. Default 10.
     pub rounds: u32,
-    /// Tokens of all answers together, input and output. Default: none.
+    /// The most tokens of all answers together, input and output. Default: no limit.
     pub tokens: Option<u64>,
-    /// US dollars of all answers together, where the prices are known. Default: none.
+    /// The most US dollars of all answers together, if the prices are known. Default: no limit.
     pub cost: Option<f64>,
-    /// How often the same call with the same arguments is made; beyond that the model gets the hint that nothing will
-    /// change, and after twice as many attempts the turn ends. Default 3.
+    /// How often the turn makes the same call with the same arguments. Beyond that, it tells the model instead that
+    /// nothing will change, and after twice as many attempts it ends. Default 3.
     pub repeats: u32,
 }
 
@@ -52,13 +52,13 @@ impl Default for Limits {
 /// The next step of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next<'a> {
-    /// Ask the model with all messages, then [`Turn::model_said`].
+    /// Ask the model with all messages, then call [`Turn::model_said`].
     CallModel,
-    /// Make those of these calls that have no result, in any order or at once, and [`Turn::tool_said`] for each.
+    /// Make the calls that have no result yet, in any order or at once, and call [`Turn::tool_said`] for each.
     CallTools(&'a [Pending]),
-    /// Put the question to the user, then [`Turn::answered`].
+    /// Ask the user, then call [`Turn::answered`].
     Ask(&'a Question),
-    /// Nothing.
+    /// Do nothing: the turn has ended.
     Done(&'a End),
 }
 
@@ -67,10 +67,10 @@ pub enum Next<'a> {
 pub struct Pending {
     /// The call.
     pub call: ToolCallData,
-    /// Its result, once that is known.
+    /// Its result, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ToolSaid>,
-    /// Whether it was sent. Not stored: after a crash, a call without a result may have run.
+    /// Whether the call was sent. Not stored, because after a crash any call without a result may have run.
     #[serde(skip)]
     pub sending: Sending,
 }
@@ -80,10 +80,10 @@ pub struct Pending {
 pub struct ToolSaid {
     /// The text.
     pub text: String,
-    /// The call failed, and the text says how.
+    /// Whether the call failed; the text then says how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// What came beside the text.
+    /// The pictures, sounds and resources beside the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Content>,
 }
@@ -100,21 +100,21 @@ impl ToolSaid {
     }
 }
 
-/// A decision for the user, or a policy in their place. Without either, it is [`Answer::Stop`].
+/// A decision for the user, or for a policy in the user's place. Without either, the answer is [`Answer::Stop`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Question {
-    /// A limit is reached, and the model has more to do: may it go on as far again?
+    /// The turn has reached a limit, but the model has more to do: may it go on as far again?
     GoOn(End),
 }
 
 /// The answer to a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// As far again.
+    /// Go on, as far again.
     GoOn,
-    /// Here it ends.
+    /// End the turn here.
     Stop,
 }
 
@@ -125,19 +125,19 @@ pub enum Answer {
 pub enum End {
     /// The last message is the answer.
     Answered,
-    /// The last message is as much of the answer as fits.
+    /// The last message is an answer that was cut at the most tokens.
     Cut,
     /// The model or its provider refused; the last message has the words of the refusal, if there are any.
     Refused,
-    /// [`Limits::rounds`].
+    /// The turn reached [`Limits::rounds`].
     RoundLimit,
-    /// [`Limits::tokens`].
+    /// The turn reached [`Limits::tokens`].
     TokenLimit,
-    /// [`Limits::cost`].
+    /// The turn reached [`Limits::cost`].
     CostLimit,
-    /// The model makes the same call again and again: [`Limits::repeats`].
+    /// The model kept making the same call: see [`Limits::repeats`].
     Repeating,
-    /// The caller ended it.
+    /// The caller cancelled the turn.
     Cancelled,
 }
 
@@ -147,7 +147,7 @@ pub enum End {
 pub struct State {
     step: Step,
     rounds: u32,
-    /// How often an answer let it go on beyond its limits.
+    /// How often the user let the turn go on beyond its limits.
     extensions: u32,
     usage: Usage,
     cost: Option<f64>,
@@ -165,8 +165,8 @@ enum Step {
 }
 
 impl State {
-    /// The same state to be stored, without what `conceal` hides in the arguments and results of calls. A turn that is resumed makes
-    /// none of them again.
+    /// A copy to store, in which `conceal` has hidden secrets in the arguments and results of calls. That is safe,
+    /// because a resumed turn makes none of these calls again.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
         let mut kept = self.clone();
@@ -182,7 +182,7 @@ impl State {
     }
 }
 
-/// One turn; see the module.
+/// One turn of a conversation; see the [module](self).
 #[derive(Clone, Debug)]
 pub struct Turn {
     messages: Vec<Message>,
@@ -195,11 +195,11 @@ impl Turn {
     #[must_use]
     pub fn new(messages: Vec<Message>, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state: State::default() };
-        turn.close_calls(INTERRUPTED);
+        turn.answer_open_calls(INTERRUPTED);
         turn
     }
 
-    /// Resumes a stored turn. Calls without a result are answered: they may have run.
+    /// Resumes a stored turn. Calls without a result get the result that they may have run.
     #[must_use]
     pub fn resume(messages: Vec<Message>, state: State, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state };
@@ -207,9 +207,9 @@ impl Turn {
             for open in pending.iter_mut().filter(|open| open.result.is_none()) {
                 open.result = Some(ToolSaid::error(INTERRUPTED));
             }
-            turn.gather();
+            turn.append_results();
         } else {
-            turn.close_calls(INTERRUPTED);
+            turn.answer_open_calls(INTERRUPTED);
         }
         turn
     }
@@ -225,26 +225,26 @@ impl Turn {
         }
     }
 
-    /// All messages: those that the turn began with, and what came since. While calls are made, the last one is the
-    /// model's, and their results follow together, in the order of the calls.
+    /// All messages: those with which the turn began, and those since. While calls run, the last message is the
+    /// model's; all their results are appended together, in the order of the calls.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// All messages, taken out.
+    /// Turns this into its messages.
     #[must_use]
     pub fn into_messages(self) -> Vec<Message> {
         self.messages
     }
 
-    /// Its state.
+    /// The state, to store beside the messages.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Answers of the model so far.
+    /// How many answers the model has given in this turn.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.state.rounds
@@ -256,13 +256,13 @@ impl Turn {
         self.state.usage
     }
 
-    /// Their cost in US dollars, as far as prices are known.
+    /// The cost of these answers in US dollars, as far as prices are known.
     #[must_use]
     pub fn cost(&self) -> Option<f64> {
         self.state.cost
     }
 
-    /// Takes the model's answer. Ignored unless it was [asked](Next::CallModel).
+    /// Takes the model's answer. Ignored unless the next step is [`Next::CallModel`].
     pub fn model_said(&mut self, reply: Reply) {
         if self.state.step != Step::Model {
             return;
@@ -284,11 +284,11 @@ impl Turn {
             return;
         }
         let pending = calls.into_iter().map(|call| {
-            let result = self.not_made(&call);
+            let result = self.rejection(&call);
             Pending { call, result, sending: Sending::default() }
         });
         self.state.step = Step::Tools(pending.collect());
-        self.gather();
+        self.append_results();
     }
 
     /// Takes the result of a call. Ignored for a call that is not open.
@@ -298,11 +298,11 @@ impl Turn {
             if let Some(open) = open {
                 open.result = Some(said);
             }
-            self.gather();
+            self.append_results();
         }
     }
 
-    /// Takes the answer to a question. Ignored unless one was [asked](Next::Ask).
+    /// Takes the answer to a question. Ignored unless the next step is [`Next::Ask`].
     pub fn answered(&mut self, answer: Answer) {
         let Step::Ask(Question::GoOn(limit)) = &self.state.step else {
             return;
@@ -316,7 +316,7 @@ impl Turn {
         };
     }
 
-    /// Gives up the calls without a result, and returns them with the text for the model: whether they were run.
+    /// Gives up the calls without a result. Returns each with the text that tells the model whether it may have run.
     pub fn give_calls_up(&mut self) -> Vec<(ToolCallData, &'static str)> {
         let Step::Tools(pending) = &mut self.state.step else {
             return Vec::new();
@@ -327,12 +327,12 @@ impl Turn {
             open.result = Some(ToolSaid::error(text));
             given_up.push((open.call.clone(), text));
         }
-        self.gather();
+        self.append_results();
         given_up
     }
 
-    /// Ends the turn where it is, and leaves a history that can be continued. `partial` is the beginning of an answer
-    /// that never came to its end.
+    /// Ends the turn where it is, and leaves a history that can be continued. `partial` is what an interrupted answer
+    /// contained so far.
     pub fn cancel(&mut self, partial: &str) {
         match &mut self.state.step {
             Step::Done(_) => return,
@@ -343,8 +343,8 @@ impl Turn {
         self.state.step = Step::Done(End::Cancelled);
     }
 
-    /// Why a call is not made at all, if so.
-    fn not_made(&mut self, call: &ToolCallData) -> Option<ToolSaid> {
+    /// Counts a call, and returns the result that it gets instead if it is broken or was repeated too often.
+    fn rejection(&mut self, call: &ToolCallData) -> Option<ToolSaid> {
         if call.arguments().is_none() {
             return Some(ToolSaid::error(
                 "the call was not made: its arguments are not a complete JSON object; write the call again",
@@ -360,8 +360,8 @@ impl Turn {
         })
     }
 
-    /// Appends the results once all are there, in the order of the calls.
-    fn gather(&mut self) {
+    /// Once every call has a result, appends the results in the order of the calls, and chooses the next step.
+    fn append_results(&mut self) {
         let Step::Tools(pending) = &mut self.state.step else {
             return;
         };
@@ -371,15 +371,15 @@ impl Turn {
         for Pending { call, result, .. } in std::mem::take(pending) {
             self.messages.extend(result.map(|said| said.into_message(&call.id)));
         }
-        self.state.step = match self.reached() {
+        self.state.step = match self.reached_limit() {
             Some(End::Repeating) => Step::Done(End::Repeating),
             Some(limit) => Step::Ask(Question::GoOn(limit)),
             None => Step::Model,
         };
     }
 
-    /// The limit that keeps the model from being asked again.
-    fn reached(&self) -> Option<End> {
+    /// The limit that the turn has reached, if any.
+    fn reached_limit(&self) -> Option<End> {
         let State { rounds, extensions, usage, cost, repeats, .. } = &self.state;
         let Limits { rounds: most_rounds, tokens, cost: most_cost, repeats: most_repeats } = self.limits;
         let periods = extensions.saturating_add(1);
@@ -397,8 +397,8 @@ impl Turn {
         }
     }
 
-    /// Answers the calls of the last messages that have no result, as a killed program leaves them.
-    fn close_calls(&mut self, why: &str) {
+    /// Adds a result to each call of the last answer that has none, as in the history of a killed program.
+    fn answer_open_calls(&mut self, why: &str) {
         let Some(at) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;
         };
@@ -412,7 +412,7 @@ impl Turn {
     }
 }
 
-/// The result of a call whose own was lost, for the model.
+/// The result of a call whose real result was lost.
 const INTERRUPTED: &str = "the program was interrupted before the result was known: the call may have run, or not; find out \
                            before it is made again";
 

@@ -1,4 +1,4 @@
-//! The interpreter of one script, on one thread: QuickJS, what a script finds in it, and its bounds.
+//! Runs one script in QuickJS, on one thread: installs its globals and enforces its bounds.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,16 +18,16 @@ use toolrack_host::ScriptCallError;
 
 use crate::{Bounds, watch::Seen};
 
-/// The world of a script beside the language.
+/// The JavaScript that defines a script's globals.
 const PRELUDE: &str = include_str!("prelude.js");
-/// How deep calls may nest, in bytes of the thread's stack, of which there are 2 MiB.
-const STACK: usize = 512 * 1024;
-/// Arguments of one call, in bytes.
-const ARGUMENT_BYTES: usize = 1024 * 1024;
-/// Lines of a stack that the model is shown.
-const STACK_LINES: usize = 4;
+/// The stack that JavaScript may use, in bytes; the thread has 2 MiB.
+const MAX_STACK_BYTES: usize = 512 * 1024;
+/// The largest arguments of one call, in bytes.
+const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
+/// How many lines of a stack trace the model sees.
+const MAX_STACK_LINES: usize = 4;
 
-/// The language, and no clock beside `Date`, no files, no modules.
+/// What the language offers a script: `Date` is its only clock; there are no files and no modules.
 type Language = (
     intrinsic::Date,
     intrinsic::Eval,
@@ -44,7 +44,7 @@ type Language = (
 /// A request of a script to the host.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// Its number in this script.
+    /// Pairs the request with its answer; the script counts from 1.
     pub(crate) number: u32,
     pub(crate) what: What,
 }
@@ -57,15 +57,15 @@ pub(crate) enum What {
     Details { selector: String },
 }
 
-/// The response: JSON, or why there is none.
+/// The host's answer to a request: JSON, or the error of the call.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) number: u32,
     pub(crate) result: Result<String, ScriptCallError>,
 }
 
-/// Runs `code` to its end, which comes when nothing that it began is under way any more. Returns what prevented that,
-/// in words for the model; `seen` has the output.
+/// Runs `code` until it and every call that it began have ended. Returns an error, in words for the model, if the
+/// script fails before that; `seen` collects the output.
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
@@ -73,28 +73,29 @@ pub(crate) fn run(
     answers: mpsc::Receiver<Answer>,
     seen: Arc<Seen>,
 ) -> Option<String> {
-    let clock = Rc::new(Clock { left: Cell::new(bounds.compute), since: Cell::new(None), seen });
-    clock.go_on();
-    let script = Script { clock: Rc::clone(&clock), under_way: Rc::default(), lost: Rc::default(), ask, bounds };
+    let clock = Rc::new(Clock { left: Cell::new(bounds.compute), started: Cell::new(None), seen });
+    clock.resume();
+    let script =
+        Script { clock: Rc::clone(&clock), pending_calls: Rc::default(), unhandled: Rc::default(), ask, bounds };
     let ended = script.run(code, answers);
     ended.err().map(|why| match why {
         _ if clock.seen.is_stopped() => "the script was cancelled".to_owned(),
         _ if clock.is_over() => too_long(bounds),
-        Why::Threw(said) => said,
-        Why::OutOfMemory => {
+        Failure::Threw(said) => said,
+        Failure::OutOfMemory => {
             format!("the script was ended: it needs more than {} MiB of memory", bounds.memory / (1024 * 1024))
         }
-        Why::Stuck => "the script was ended: it waits for something that will never happen".to_owned(),
+        Failure::Stuck => "the script was ended: it waits for something that will never happen".to_owned(),
     })
 }
 
-/// Why a script was ended that computed for too long, in words for the model.
+/// The error of a script that computed for too long, in words for the model.
 pub(crate) fn too_long(bounds: Bounds) -> String {
     format!("the script was ended: it computed for more than {} s", bounds.compute.as_secs_f32())
 }
 
-/// Why a script did not come to its end.
-enum Why {
+/// Why a script failed.
+enum Failure {
     Threw(String),
     OutOfMemory,
     Stuck,
@@ -103,77 +104,78 @@ enum Why {
 struct Script {
     clock: Rc<Clock>,
     /// Calls that have no answer yet.
-    under_way: Rc<Cell<usize>>,
-    lost: Rc<RefCell<Lost>>,
+    pending_calls: Rc<Cell<usize>>,
+    unhandled: Rc<RefCell<UnhandledRejections>>,
     ask: mpsc::Sender<Asked>,
     bounds: Bounds,
 }
 
 impl Script {
-    fn run(self, code: &str, answers: mpsc::Receiver<Answer>) -> Result<(), Why> {
-        let failed = |_: Error| Why::OutOfMemory;
+    fn run(self, code: &str, answers: mpsc::Receiver<Answer>) -> Result<(), Failure> {
+        let failed = |_: Error| Failure::OutOfMemory;
         let runtime = Runtime::new().map_err(failed)?;
         runtime.set_memory_limit(self.bounds.memory);
-        runtime.set_max_stack_size(STACK);
+        runtime.set_max_stack_size(MAX_STACK_BYTES);
         let clock = Rc::clone(&self.clock);
-        runtime.set_interrupt_handler(Some(Box::new(move || clock.is_no_more())));
-        let lost = Rc::clone(&self.lost);
+        runtime.set_interrupt_handler(Some(Box::new(move || clock.must_stop())));
+        let unhandled = Rc::clone(&self.unhandled);
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, is_handled| {
-            lost.borrow_mut().note(&reason, is_handled);
+            unhandled.borrow_mut().note(&reason, is_handled);
         })));
         let context = Context::custom::<Language>(&runtime).map_err(failed)?;
-        context.with(|ctx| self.until_the_end(&ctx, code, answers))
+        context.with(|ctx| self.run_to_completion(&ctx, code, answers))
     }
 
-    fn until_the_end(self, ctx: &Ctx<'_>, code: &str, mut answers: mpsc::Receiver<Answer>) -> Result<(), Why> {
-        let (clock, under_way) = (Rc::clone(&self.clock), Rc::clone(&self.under_way));
-        let lost = Rc::clone(&self.lost);
-        let settle = self.furnish(ctx).map_err(|error| why(ctx, &error))?;
+    fn run_to_completion(self, ctx: &Ctx<'_>, code: &str, mut answers: mpsc::Receiver<Answer>) -> Result<(), Failure> {
+        let (clock, pending_calls) = (Rc::clone(&self.clock), Rc::clone(&self.pending_calls));
+        let unhandled = Rc::clone(&self.unhandled);
+        let settle = self.install_globals(ctx).map_err(|error| failure(ctx, &error))?;
         let mut options = EvalOptions::default();
         options.strict = false;
         options.promise = true;
         options.filename = Some("script".to_owned());
-        let main: Promise<'_> = ctx.eval_with_options(code, options).map_err(|error| why(ctx, &error))?;
+        let main: Promise<'_> = ctx.eval_with_options(code, options).map_err(|error| failure(ctx, &error))?;
         loop {
-            while !clock.is_no_more() && ctx.execute_pending_job() {}
-            if clock.is_no_more() {
-                return Err(Why::Stuck);
+            while !clock.must_stop() && ctx.execute_pending_job() {}
+            if clock.must_stop() {
+                return Err(Failure::Stuck);
             }
             if let Some(Err(error)) = main.result::<Value<'_>>() {
-                return Err(why(ctx, &error));
+                return Err(failure(ctx, &error));
             }
-            match under_way.get() {
-                0 if main.state() == PromiseState::Pending => return Err(Why::Stuck),
-                0 => return lost.take().told(),
+            match pending_calls.get() {
+                0 if main.state() == PromiseState::Pending => return Err(Failure::Stuck),
+                0 => return unhandled.take().into_result(),
                 _ => {}
             }
             clock.pause();
             let answer = answers.blocking_recv();
-            clock.go_on();
-            let Some(Answer { number, result }) = answer else { return Err(Why::Stuck) };
-            under_way.set(under_way.get() - 1);
+            clock.resume();
+            let Some(Answer { number, result }) = answer else { return Err(Failure::Stuck) };
+            pending_calls.set(pending_calls.get() - 1);
             let (code, said) = match result {
                 Ok(json) => ("", json),
                 Err(ScriptCallError { code, message, .. }) => (code, message),
             };
-            settle.call::<_, ()>((number, code, said)).map_err(|error| why(ctx, &error))?;
+            settle.call::<_, ()>((number, code, said)).map_err(|error| failure(ctx, &error))?;
         }
     }
 
     /// Adds the globals of a script; returns the function that settles its promises.
-    fn furnish<'js>(self, ctx: &Ctx<'js>) -> Result<Function<'js>, Error> {
+    fn install_globals<'js>(self, ctx: &Ctx<'js>) -> Result<Function<'js>, Error> {
         let seen = Arc::clone(&self.clock.seen);
         let print = Function::new(ctx.clone(), move |line: String| seen.print(&line))?;
-        // Gives `undefined`, or why not.
-        let ask =
-            move |number: u32, kind: String, name: String, argument: String| self.asked(number, &kind, name, argument);
+        // Returns `undefined` to the script, or the reason why the host refuses the request.
+        let ask = move |number: u32, kind: String, name: String, argument: String| {
+            self.enqueue(number, &kind, name, argument)
+        };
         let ask = Function::new(ctx.clone(), ask)?;
         ctx.eval::<Function<'js>, _>(PRELUDE)?.call((ask, print))
     }
 
-    fn asked(&self, number: u32, kind: &str, name: String, argument: String) -> Option<String> {
-        if argument.len() > ARGUMENT_BYTES {
-            return Some(format!("the arguments of a call have at most {ARGUMENT_BYTES} bytes"));
+    fn enqueue(&self, number: u32, kind: &str, name: String, argument: String) -> Option<String> {
+        if argument.len() > MAX_ARGUMENT_BYTES {
+            return Some(format!("the arguments of a call have at most {MAX_ARGUMENT_BYTES} bytes"));
         }
         let what = match kind {
             "call" => match serde_json::from_str(&argument) {
@@ -189,88 +191,88 @@ impl Script {
         {
             return Some(format!("a script makes at most {most} calls"));
         }
-        self.under_way.set(self.under_way.get() + 1);
+        self.pending_calls.set(self.pending_calls.get() + 1);
         None
     }
 }
 
-/// The thrown error, in words, and where.
-fn why(ctx: &Ctx<'_>, error: &Error) -> Why {
+/// Turns an error of QuickJS into a failure: the message of what the script threw, and the lines that threw it.
+fn failure(ctx: &Ctx<'_>, error: &Error) -> Failure {
     if matches!(error, Error::Allocation) {
-        return Why::OutOfMemory;
+        return Failure::OutOfMemory;
     }
     if !error.is_exception() {
-        return Why::Threw(error.to_string());
+        return Failure::Threw(error.to_string());
     }
     let thrown = ctx.catch();
-    // What QuickJS throws when there is no memory for anything to throw.
+    // QuickJS throws `null` when it has no memory left to make an error.
     if thrown.is_null() || thrown.is_undefined() {
-        return Why::OutOfMemory;
+        return Failure::OutOfMemory;
     }
     let said = Coerced::<String>::from_js(ctx, thrown.clone()).map_or_else(|_| "something".to_owned(), |said| said.0);
     let stack = Exception::from_value(thrown).ok().and_then(|exception| exception.stack());
     if said.ends_with("out of memory") {
-        return Why::OutOfMemory;
+        return Failure::OutOfMemory;
     }
     let stack = stack.unwrap_or_default();
-    let lines = stack.lines().map(str::trim).filter(|line| line.contains("script:")).take(STACK_LINES);
-    Why::Threw(lines.fold(said, |said, line| said + "\n  " + line))
+    let lines = stack.lines().map(str::trim).filter(|line| line.contains("script:")).take(MAX_STACK_LINES);
+    Failure::Threw(lines.fold(said, |said, line| said + "\n  " + line))
 }
 
-/// Rejected promises that the script has not handled: most often calls without `await`.
+/// Rejected promises that the script has not handled: most are calls that it does not await.
 #[derive(Default)]
-struct Lost {
-    failures: usize,
+struct UnhandledRejections {
+    count: usize,
     said: String,
 }
 
-impl Lost {
-    /// Counts a failed promise that the script does not await, or takes it back once the script does.
+impl UnhandledRejections {
+    /// Counts a rejected promise, and stops counting it once the script handles it.
     fn note(&mut self, reason: &Value<'_>, is_handled: bool) {
         if is_handled {
-            self.failures = self.failures.saturating_sub(1);
+            self.count = self.count.saturating_sub(1);
             return;
         }
-        self.failures += 1;
+        self.count += 1;
         let said = reason.as_exception().and_then(Exception::message);
         self.said = said.unwrap_or_else(|| "a promise was rejected".to_owned());
     }
 
-    fn told(self) -> Result<(), Why> {
-        if self.failures == 0 {
+    fn into_result(self) -> Result<(), Failure> {
+        if self.count == 0 {
             return Ok(());
         }
-        Err(Why::Threw(format!("{} (nothing awaited it)", self.said)))
+        Err(Failure::Threw(format!("{} (nothing awaited it)", self.said)))
     }
 }
 
-/// How long a script computes.
+/// Measures the time for which a script computes.
 struct Clock {
     left: Cell<Duration>,
-    /// Since when it runs; `None` while the script waits.
-    since: Cell<Option<Instant>>,
+    /// When the script last began to compute; `None` while it waits.
+    started: Cell<Option<Instant>>,
     seen: Arc<Seen>,
 }
 
 impl Clock {
-    fn is_no_more(&self) -> bool {
+    fn must_stop(&self) -> bool {
         self.seen.is_stopped() || self.is_over()
     }
 
     fn is_over(&self) -> bool {
-        self.since.get().is_some_and(|since| since.elapsed() >= self.left.get())
+        self.started.get().is_some_and(|started| started.elapsed() >= self.left.get())
     }
 
     fn pause(&self) {
-        if let Some(since) = self.since.take() {
-            self.left.set(self.left.get().saturating_sub(since.elapsed()));
+        if let Some(started) = self.started.take() {
+            self.left.set(self.left.get().saturating_sub(started.elapsed()));
         }
         self.seen.computes_until(None);
     }
 
-    fn go_on(&self) {
+    fn resume(&self) {
         let now = Instant::now();
-        self.since.set(Some(now));
+        self.started.set(Some(now));
         self.seen.computes_until(now.checked_add(self.left.get()));
     }
 }

@@ -5,16 +5,16 @@
 //! script has the language and its tools: no files, no network, no modules, no timers, no other thread.
 //!
 //! ```text
-//!   QuickJs           the Interpreter; its bounds, and what a model reads of it
+//!   QuickJs           the Interpreter; its bounds, and the manual for the model
 //!      │
 //!      ▼    starts a thread; makes the calls
-//!     run ─────────────────────► ScriptTools, of toolrack-host
+//!     run ─────────────────────► ScriptTools, in toolrack-host
 //!      │ ▲
 //!      │ └─ asks, answers ─┐
 //!      ▼                   ▼
 //!    watch ◄──────────── engine
 //!      │                   the thread: QuickJS and one script
-//!      └─ what both ends see: what was printed, whether the time is over, whether an end is gone
+//!      └─ what both sides share: the output, the deadline, whether one side has left
 //! ```
 //!
 //! ```no_run
@@ -51,16 +51,16 @@ use crate::watch::Lost;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// How long it may compute, all together; waiting for tools does not count, for each call has its own time-outs.
+    /// How long it may compute in total, without the time that it waits for tools: each call has its own time-outs.
     /// Default 10 s.
     pub compute: Duration,
-    /// What it may keep at one time, in bytes. Default 64 MiB.
+    /// How much memory it may use, in bytes. Default 64 MiB.
     pub memory: usize,
     /// How many calls it may make, searches included. Default 100.
     pub calls: NonZeroUsize,
     /// How many of them are made at once; the others wait. Default 8.
     pub parallel: NonZeroUsize,
-    /// What it may print, in bytes; the rest is left out, and the model learns of that. Default 200,000.
+    /// How much it may print, in bytes. The output is cut there, and tells the model so. Default 200,000.
     pub output: usize,
 }
 
@@ -78,10 +78,10 @@ impl Default for Bounds {
 
 /// JavaScript in QuickJS: a fresh interpreter for each script, on a thread of its own.
 ///
-/// A script whose time is over, or whose caller waits no more, ends at its next step. Some steps take very long, such
-/// as comparing long texts again and again: the caller gets an answer all the same, and the thread goes on until its
-/// step is done. While four threads of one `QuickJs` and its clones are left behind in this way, further scripts are
-/// refused. Neither a runtime that is dropped nor the end of the process waits for them.
+/// QuickJS ends a script at its next step once its time is over or its caller stops waiting. Some steps take very long,
+/// such as comparing long texts again and again: the caller then gets its answer at once, and the thread runs on until
+/// that step is done. While four such threads of one `QuickJs` and its clones still run, it refuses further scripts. A
+/// dropped runtime and an exiting process do not wait for them.
 #[derive(Clone, Debug)]
 pub struct QuickJs {
     bounds: Bounds,
@@ -126,7 +126,7 @@ impl Interpreter for QuickJs {
     }
 }
 
-/// `.name`, or `["name"]` where the language wants that.
+/// Accesses a member: `.name`, or `["name"]` where `name` is no identifier.
 fn member(name: &str) -> String {
     let is_word = name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || char == '$');
     if is_word && !name.starts_with(|first: char| first.is_ascii_digit()) && !name.is_empty() {

@@ -13,22 +13,28 @@ use crate::{
 };
 
 /// The stack of the thread of a script, in bytes.
-const THREAD: usize = 2 * 1024 * 1024;
+const THREAD_STACK_BYTES: usize = 2 * 1024 * 1024;
 
 /// Runs `code` to its end. Dropping the future ends the script at its next step, and cancels its calls.
 pub(crate) async fn run(code: String, tools: ScriptTools, bounds: Bounds, lost: &Lost) -> Printed {
     let seen = Arc::new(Seen::new(bounds.output));
-    let error = ended(code, tools, bounds, lost, &seen).await;
+    let error = run_on_thread(code, tools, bounds, lost, &seen).await;
     Printed { text: seen.take_text(), error }
 }
 
-/// Why it did not come to its end.
-async fn ended(code: String, tools: ScriptTools, bounds: Bounds, lost: &Lost, seen: &Arc<Seen>) -> Option<String> {
+/// Runs the script on a thread and makes its calls. Returns the error of a script that fails, in words for the model.
+async fn run_on_thread(
+    code: String,
+    tools: ScriptTools,
+    bounds: Bounds,
+    lost: &Lost,
+    seen: &Arc<Seen>,
+) -> Option<String> {
     if let Err(full) = lost.room().await {
         return Some(full);
     }
-    // Room for all that a script may ask, so that it never waits to ask; and one answer at a time on the way back, so that
-    // answers do not heap up while it computes.
+    // Room for every request that a script may make, so that it never waits to send one; but for one answer only, so
+    // that answers do not pile up while it computes.
     let (ask, mut asked) = mpsc::channel(bounds.calls.get());
     let (answer, answers) = mpsc::channel(1);
     let (end, mut thread) = oneshot::channel();
@@ -37,39 +43,39 @@ async fn ended(code: String, tools: ScriptTools, bounds: Bounds, lost: &Lost, se
         let seen = Arc::clone(seen);
         move || {
             let error = engine::run(&code, bounds, ask, answers, seen);
-            // It is no more before its end is known, so that who begins another one finds it gone.
+            // Before the end is reported: a caller that then starts another script finds this thread uncounted.
             drop(running);
             let _ = end.send(error);
         }
     };
-    // Not one of tokio's: a runtime, and with it the process, waits for those however long they take.
-    if let Err(error) = thread::Builder::new().name("script".to_owned()).stack_size(THREAD).spawn(script) {
+    // Not a blocking thread of tokio: a runtime that shuts down waits for those, and the process with it.
+    if let Err(error) = thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES).spawn(script) {
         return Some(format!("the script was not run: there is no thread for it: {error}"));
     }
     let calls = futures::stream::poll_fn(|context| asked.poll_recv(context))
-        // Each in a task of its own: what it holds is given back also while the script does not take an answer.
-        .map(|asked| owned(made(tools.clone(), asked)))
+        // Each in a task of its own, so that a call ends and frees its locks even while the script takes no answer.
+        .map(|asked| owned(perform(tools.clone(), asked)))
         .buffer_unordered(bounds.parallel.get())
         .for_each(|made| async {
             let _ = answer.send(made).await;
         });
-    let its_end = async {
+    let completed = async {
         tokio::select! {
             error = &mut thread => error,
-            // The script can ask no more: it is about to end.
+            // The script has dropped its sender: it is about to end.
             () = calls => thread.await,
         }
     };
     tokio::select! {
         biased;
-        error = its_end => {
+        error = completed => {
             error.unwrap_or_else(|_| Some("the interpreter failed; write the script in another way".to_owned()))
         }
         () = seen.overdue() => Some(engine::too_long(bounds)),
     }
 }
 
-async fn made(tools: ScriptTools, Asked { number, what }: Asked) -> Answer {
+async fn perform(tools: ScriptTools, Asked { number, what }: Asked) -> Answer {
     let result = match what {
         What::Call { selector, arguments } => tools.call(&selector, arguments).await,
         What::Search { query, limit } => Ok(tools.search(&query, limit).await),

@@ -1,8 +1,8 @@
-//! A script as seen from outside of its thread.
+//! Watches a script from outside its thread, and ends the wait for one that does not stop.
 //!
-//! QuickJS looks at its clock between steps of a script, and a step can take as long as it likes: to look for one long
-//! text in another, to compare them ten thousand times. So the task that waits for a script has a clock of its own, and
-//! leaves when it is over; the thread is left behind until its step is done, and counted as long as it is there.
+//! QuickJS checks its clock only between the steps of a script, and one step can take arbitrarily long, such as
+//! searching one long text for another. So the task that waits for a script has a clock of its own, and stops waiting
+//! when the time is over. The abandoned thread runs until its step is done, and counts against a limit until then.
 
 use std::{
     sync::{
@@ -18,18 +18,18 @@ use tokio::{
     time::{sleep_until, timeout},
 };
 
-/// How long to wait for a script after the end of its time, so that it can report itself how it ended.
+/// How long to wait for a script beyond its time, so that it can report its own error.
 const GRACE: Duration = Duration::from_millis(250);
-/// How many threads may be left behind before no more scripts are run.
-const MOST_LOST: usize = 4;
-/// How long a script waits for one of them to end. Most do at once, for they were merely cancelled.
+/// With this many abandoned threads, no script is run.
+const MAX_ABANDONED: usize = 4;
+/// How long a new script waits for one of them to end. Most end at once, because their callers only cancelled them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the thread of a script shares with the task that waits for it.
 #[derive(Debug)]
 pub(crate) struct Seen {
     stopped: AtomicBool,
-    /// When its time is over; `None` while it waits.
+    /// When the script's time is over; `None` while it waits for an answer.
     until: watch::Sender<Option<Instant>>,
     output: Mutex<Output>,
 }
@@ -44,7 +44,7 @@ impl Seen {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Marks that the script computes until `end`, or with `None` waits, or computes without a bound.
+    /// Records that the script may compute until `end`; `None`: it waits for an answer, or has no deadline.
     pub(crate) fn computes_until(&self, end: Option<Instant>) {
         self.until.send_replace(end);
     }
@@ -53,7 +53,7 @@ impl Seen {
         self.output.lock().print(line);
     }
 
-    /// What was printed until now.
+    /// Takes what the script has printed so far.
     pub(crate) fn take_text(&self) -> String {
         std::mem::take(&mut self.output.lock().text)
     }
@@ -70,7 +70,7 @@ impl Seen {
                 }
             };
             tokio::select! {
-                // The clock of tokio runs ahead where a test has paused it, that of a script does not.
+                // A test can pause tokio's clock, which then runs ahead; the script's clock is real time.
                 () = over => if end.is_some_and(|end| end.elapsed() >= GRACE) { return },
                 _ = until.changed() => {}
             }
@@ -78,24 +78,27 @@ impl Seen {
     }
 }
 
-/// How many threads still compute though no task waits for them.
+/// Counts the threads that still compute although no task waits for them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lost(watch::Sender<usize>);
 
 impl Lost {
-    /// Waits a little while too many are left behind; if that does not change, fails with words for the model.
+    /// Waits up to a second while too many threads are abandoned; then fails, in words for the model.
     pub(crate) async fn room(&self) -> Result<(), String> {
-        match timeout(PATIENCE, self.0.subscribe().wait_for(|lost| *lost < MOST_LOST)).await {
+        match timeout(PATIENCE, self.0.subscribe().wait_for(|lost| *lost < MAX_ABANDONED)).await {
             Ok(_) => Ok(()),
-            Err(_) => Err(format!("no script is run now: {MOST_LOST} that were ended have not stopped computing yet")),
+            Err(_) => {
+                Err(format!("no script is run now: {MAX_ABANDONED} that were ended have not stopped computing yet"))
+            }
         }
     }
 
-    /// The two ends of a script: for the task that waits for it, and for its thread.
+    /// One guard for the task that waits for a script, and one for the script's thread.
     pub(crate) fn both_ends(&self, seen: &Arc<Seen>) -> (Waiting, Running) {
-        let one_is_gone = Arc::new(AtomicBool::new(false));
-        let waiting = Waiting { seen: Arc::clone(seen), lost: self.clone(), one_is_gone: Arc::clone(&one_is_gone) };
-        (waiting, Running { lost: self.clone(), one_is_gone })
+        let other_has_ended = Arc::new(AtomicBool::new(false));
+        let waiting =
+            Waiting { seen: Arc::clone(seen), lost: self.clone(), other_has_ended: Arc::clone(&other_has_ended) };
+        (waiting, Running { lost: self.clone(), other_has_ended })
     }
 }
 
@@ -104,32 +107,32 @@ impl Lost {
 pub(crate) struct Waiting {
     seen: Arc<Seen>,
     lost: Lost,
-    one_is_gone: Arc<AtomicBool>,
+    other_has_ended: Arc<AtomicBool>,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.seen.stopped.store(true, Ordering::Relaxed);
-        // Both ends look under the lock of the number, so that it is never less than nothing.
+        // Both guards swap the flag under the lock of the count, so that it never drops below zero.
         self.lost.0.send_modify(|lost| {
-            if !self.one_is_gone.swap(true, Ordering::Relaxed) {
+            if !self.other_has_ended.swap(true, Ordering::Relaxed) {
                 *lost += 1;
             }
         });
     }
 }
 
-/// The thread of the script, as long as it exists.
+/// Held by the thread of a script for as long as it runs.
 #[derive(Debug)]
 pub(crate) struct Running {
     lost: Lost,
-    one_is_gone: Arc<AtomicBool>,
+    other_has_ended: Arc<AtomicBool>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.lost.0.send_modify(|lost| {
-            if self.one_is_gone.swap(true, Ordering::Relaxed) {
+            if self.other_has_ended.swap(true, Ordering::Relaxed) {
                 *lost -= 1;
             }
         });
@@ -177,10 +180,10 @@ mod tests {
         drop(waiting);
         assert_eq!(count(), 0, "it ended first");
 
-        let (waiting, mut threads): (Vec<_>, Vec<_>) = (0..MOST_LOST).map(|_| ends()).unzip();
+        let (waiting, mut threads): (Vec<_>, Vec<_>) = (0..MAX_ABANDONED).map(|_| ends()).unzip();
         assert_eq!(lost.room().await, Ok(()));
         drop(waiting);
-        assert_eq!(count(), MOST_LOST);
+        assert_eq!(count(), MAX_ABANDONED);
         lost.room().await.unwrap_err();
         let (room, ()) = tokio::join!(lost.room(), async { drop(threads.pop()) });
         assert_eq!(room, Ok(()), "who waits for room finds it");

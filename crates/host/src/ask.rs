@@ -1,8 +1,8 @@
-//! Questions that only the outside can answer: a person, a front end, a policy of the embedding program.
+//! Questions that only the embedding program can answer: by a user, a front end or a policy of its own.
 //!
-//! One [`Asker`] serves them all: may this call run, fill in this form, open this URL, let your model answer this
-//! (sampling), which folders may the server know of (roots). A server learns only of the abilities that the asker
-//! declares, so that it offers no tools that need the others.
+//! An [`Asker`] answers all of them: whether a call may run, forms to fill in, URLs to open, requests to its model
+//! (sampling), and which folders a server may know of (roots). The host declares only the asker's abilities to a
+//! server, so that the server offers no tools that need others.
 
 use std::{fmt, sync::Arc};
 
@@ -28,9 +28,9 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// Nothing at all: the default.
+    /// No ability: the default.
     pub const NONE: Self = Self { confirm: false, forms: false, urls: false, sampling: false, roots: false };
-    /// Everything.
+    /// Every ability.
     pub const ALL: Self = Self { confirm: true, forms: true, urls: true, sampling: true, roots: true };
 
     /// What either of the two can do.
@@ -48,18 +48,18 @@ impl Abilities {
 
 /// Answers questions that come up while a server is used.
 ///
-/// Every method has a default that refuses, so an implementation holds only what it [can do](Asker::abilities). A
-/// question is dropped (its future with it) when the call that caused it ends. While one is open, the clocks of its
-/// call stand still.
+/// Every method has a default that refuses, so an implementation needs only the methods of its
+/// [abilities](Asker::abilities). When the call that caused a question ends, the host drops the question's future.
+/// While a question is open, the clocks of its call stand still.
 pub trait Asker: Send + Sync {
-    /// What this asker can do. Read when a server connects (to declare client capabilities) and at each call.
+    /// What this asker can do. The host reads it when a server connects, to declare client capabilities, and at each
+    /// call.
     fn abilities(&self) -> Abilities {
         Abilities::NONE
     }
 
-    /// What this asker can do in a call that brings no asker of its own. Servers of 2026-07-28 hear it with each call.
-    /// Default: all of its [abilities](Self::abilities). An asker returns fewer if it has some of them only for calls
-    /// that bring their own.
+    /// What this asker can do for a call that brings no asker of its own. The host declares it to servers of 2026-07-28
+    /// with each call. Default: all of its [abilities](Self::abilities).
     fn abilities_in_own_calls(&self) -> Abilities {
         self.abilities()
     }
@@ -85,19 +85,19 @@ pub trait Asker: Send + Sync {
         None
     }
 
-    /// May this call run? Asked when the [gate](crate::Gate) says so.
+    /// Decides whether a call may run. The host asks this when the [gate](crate::Gate) says so.
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         drop(question);
         Box::pin(async { Confirmed::No { why: None } })
     }
 
-    /// A server wants input from the person (MCP elicitation).
+    /// Answers a server that wants input from the user (MCP elicitation).
     fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
         drop((server, question));
         Box::pin(async { Elicited::Decline })
     }
 
-    /// A server wants an answer from the host's model (MCP sampling). `request` holds the parameters of
+    /// Answers a server that asks the host's model (MCP sampling). `request` holds the parameters of
     /// `sampling/createMessage`; the answer is its result object.
     fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
         drop((server, request));
@@ -111,7 +111,7 @@ pub trait Asker: Send + Sync {
     }
 }
 
-/// Answers nothing: the asker of a program that has no person to ask.
+/// Answers nothing, for a program that has no user to ask.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAsker;
 
@@ -134,15 +134,15 @@ pub struct Confirm {
     pub server: ServerName,
     /// The tool's own name.
     pub tool: String,
-    /// Exactly what would be sent.
+    /// The arguments that would be sent.
     pub arguments: Map<String, Value>,
     /// The rule that asks.
     pub why: String,
     /// The caller.
     pub caller: Caller,
-    /// The server claims that the tool changes nothing.
+    /// Whether the server claims that the tool changes nothing.
     pub read_only: bool,
-    /// The server claims that the tool may destroy something.
+    /// Whether the server claims that the tool may destroy something.
     pub destructive: bool,
     /// What the server says of the tool; untrusted.
     pub description: Option<String>,
@@ -150,7 +150,7 @@ pub struct Confirm {
     pub findings: Vec<Finding>,
     /// For how long an answer can count.
     pub lasting: Lasting,
-    /// Knows more of the call.
+    /// Answers the asker's queries about the call.
     pub(crate) review: Option<Reviewer>,
 }
 
@@ -210,8 +210,8 @@ impl Confirm {
         Self { review: Some(Reviewer(review)), ..self }
     }
 
-    /// Whether the answer to another question meanwhile answers this one too. An asker that asks one question after the
-    /// other can then skip it.
+    /// Whether the answer to another question has answered this one meanwhile. An asker that asks one question after
+    /// the other can then skip this one.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.review.as_ref().is_some_and(|review| review.0.is_answered())
@@ -247,7 +247,7 @@ pub enum Confirmed {
     },
     /// Do not run it.
     No {
-        /// In the person's words, if they gave any.
+        /// The user's reason, if the user gave one.
         why: Option<String>,
     },
 }
@@ -265,7 +265,7 @@ pub enum Keep {
     Server,
 }
 
-/// What a server wants from the person.
+/// What a server wants from the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elicitation {
     /// Fill in a form. Never a place for secrets.
@@ -289,11 +289,11 @@ pub enum Elicitation {
 /// The answer to an [`Elicitation`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elicited {
-    /// The person agreed. For a form: the fields. Fields left out are filled with the schema's defaults.
+    /// The user agreed. Holds the fields of a form; the host fills fields that are missing with the schema's defaults.
     Accept(Map<String, Value>),
-    /// The person said no.
+    /// The user declined.
     Decline,
-    /// The person went away without deciding.
+    /// The user left without deciding.
     Cancel,
 }
 

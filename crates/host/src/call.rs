@@ -1,8 +1,8 @@
-//! The one door: route, gate, send, ask, shape, report. There is no other way to run a tool.
+//! The one door: every call of a tool passes through here, to be judged, sent, shaped and reported.
 //!
-//! `gate` decides whether a call may run and `approve` has a person decide; `running` is the call on its way, so that
-//! each end is reported, also that of a dropped future. `outcome`, `said` and `shape` make of an answer what a model can use;
-//! `error`, `mcp_error` and `hint` say why there is none and what to do. `script` is for calls that a script makes.
+//! `gate` decides whether a call may run, and `approve` asks a user. `running` is a call in progress, which reports
+//! every end, even that of a dropped future. `outcome`, `said` and `shape` turn an answer into what a model can use;
+//! `error`, `mcp_error` and `hint` explain why there is none and what to do. `script` is for calls that a script makes.
 
 mod approve;
 mod error;
@@ -78,10 +78,10 @@ pub struct Call {
     still_wanted: Option<StillWanted>,
 }
 
-/// Whether a call that was allowed should still be sent.
+/// Returns whether the caller still wants an allowed call to be sent.
 pub type StillWanted = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Returns a text without the parts that must stay hidden.
+/// Returns a text with its secrets hidden.
 pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 impl fmt::Debug for Call {
@@ -132,7 +132,7 @@ impl Call {
         &self.named
     }
 
-    /// How long it may wait for `server`, and then for each sign of life.
+    /// How long the call may wait for `server` to connect, and then for each sign of life.
     pub(crate) fn patience(&self, server: &Server) -> Duration {
         self.timeout.unwrap_or(server.spec.timeouts.call)
     }
@@ -145,91 +145,94 @@ impl Call {
         &self.arguments
     }
 
-    /// The same call, of another tool.
+    /// Redirects the call to another tool.
     pub(crate) fn of_other(self, tool: &CatalogTool, arguments: Map<String, Value>) -> Self {
         Self { named: Named::Tool(tool.server.clone(), tool.tool().name.clone()), arguments, ..self }
     }
 
-    /// The asker for questions during this call; default: the asker of the host.
+    /// Sets the asker for questions during this call. Default: the asker of the host.
     #[must_use]
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
         self
     }
 
-    /// Called for each report of progress, in order, and never after the call has ended. Must not block.
+    /// Sets a callback for each report of progress. The host calls it in order, and never after the call has ended. It
+    /// must not block.
     #[must_use]
     pub fn on_progress(mut self, on_progress: OnProgress) -> Self {
         self.on_progress = Some(on_progress);
         self
     }
 
-    /// The longest silence, in place of the server's [`Timeouts::call`](crate::Timeouts::call).
+    /// Sets the longest silence, instead of the server's [`Timeouts::call`](crate::Timeouts::call).
     #[must_use]
     pub fn timeout(mut self, idle: Duration) -> Self {
         self.timeout = Some(idle);
         self
     }
 
-    /// Cuts no text of the result: for a caller that wants this one result and is no model. The bounds on what a server
-    /// may send still hold ([`Limits::message_bytes`](crate::Limits::message_bytes) and its like).
+    /// Leaves the text of the result uncut, for a caller that is no model. The bounds on what a server may send still
+    /// hold, such as [`Limits::message_bytes`](crate::Limits::message_bytes).
     #[must_use]
     pub fn whole(mut self) -> Self {
         self.whole = true;
         self
     }
 
-    /// Hides what no model may see in results that tools return to a [script](crate::Host::scripts): the script could
-    /// print it in another spelling, which no filter would find. Results of other calls are as they came.
+    /// Hides secrets in the results that tools return to a [script](crate::Host::scripts), which could otherwise print
+    /// them in another spelling that no filter recognizes. Results of other calls stay unchanged.
     #[must_use]
     pub fn conceal(mut self, conceal: Conceal) -> Self {
         self.conceal = Some(conceal);
         self
     }
 
-    /// Looks the name up in this catalog, which a run pinned when it started, and not in the newest.
+    /// Looks the name up in this catalog, which the caller has kept, and not in the current one.
     #[must_use]
     pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
         self
     }
 
-    /// Where in a trace the call belongs; sent to the server. Calls of a script have no trace.
+    /// Sets the trace to which the call belongs; the host sends it to the server. Calls of a script have no trace.
     #[must_use]
     pub fn trace(mut self, context: Option<TraceContext>) -> Self {
         self.trace = context;
         self
     }
 
-    /// Who calls, for the [witness](crate::Witness). Default: the program that embeds this library.
+    /// Sets the caller that the [witness](crate::Witness) records. Default: the program that embeds this library.
     #[must_use]
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
     }
 
-    /// A person has approved this call already, with these arguments: where the gate wants a person to decide, the call
-    /// runs without a question. The gate can still deny it. Calls that a script makes are not approved by this.
+    /// Declares that a user has approved this call with these arguments already: if the gate wants a user to decide,
+    /// the call runs without a question. The gate can still deny it. This does not approve the calls that a script
+    /// makes.
     #[must_use]
     pub fn approved(mut self) -> Self {
         self.is_approved = true;
         self
     }
 
-    /// Called once, after the gate let the call pass and before anything is sent: on `false`, the call is refused and
-    /// nothing is sent. So a caller that gives a call up knows whether it was sent. Must not block.
+    /// Sets a callback that the host calls once, after the gate has let the call pass and before it sends anything. If
+    /// that returns `false`, the host refuses the call. So a caller that gives a call up knows whether it was sent. It
+    /// must not block.
     #[must_use]
     pub fn still_wanted(mut self, still_wanted: StillWanted) -> Self {
         self.still_wanted = Some(still_wanted);
         self
     }
 
-    /// The caller wants the result as it came, to pass it on to a client of its own.
+    /// Asks for the result unchanged, for a caller that passes it on to a client of its own.
     ///
-    /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then
-    /// [`verbatim`](field@ToolOutcome::verbatim) and nothing else: not decoded, and not checked against the tool's
-    /// output schema, which that client does, unless the server's is to be
-    /// [enforced](crate::spec::OutputSchema::Reject). A larger one is decoded and cut as usual.
+    /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then in
+    /// [`verbatim`](field@ToolOutcome::verbatim) only. The host neither decodes it nor checks it against the tool's
+    /// output schema, which that client does, unless the server's entry [enforces](crate::spec::OutputSchema::Reject)
+    /// it. The host decodes and cuts a larger result as usual.
     #[must_use]
     pub fn verbatim(mut self) -> Self {
         self.verbatim = true;
@@ -237,7 +240,7 @@ impl Call {
     }
 }
 
-/// What the door needs from its host.
+/// The parts of a host that a call needs.
 pub(crate) struct Door {
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) asker: SharedAsker,
@@ -245,16 +248,16 @@ pub(crate) struct Door {
     pub(crate) events: Events,
     pub(crate) witness: Option<Arc<dyn Witness>>,
     pub(crate) tracer: Arc<dyn Tracer>,
-    /// Shared by all doors of the same host: each call has a number of its own.
+    /// Numbers the calls. All doors of a host share it.
     pub(crate) calls: Arc<AtomicU64>,
-    /// Answers that count for good, from all askers.
+    /// The standing answers of users, across restarts and all askers.
     pub(crate) answers: Option<Arc<dyn Answers>>,
-    /// Answers that count until the program ends, from the asker of this door.
+    /// The answers that count until the program ends, from the asker of this door.
     pub(crate) answered: Arc<Answered>,
 }
 
 impl Door {
-    /// The same door, where `asker` answers questions unless a call brings its own asker, and `gate` decides.
+    /// A door with another gate and asker. A call may still bring its own asker.
     pub(crate) fn with(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         Self {
             gate,
@@ -292,7 +295,7 @@ impl Door {
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         let mut running = Running::new(self, number, tool, call.caller.clone());
-        // The common case costs nothing.
+        // Check cheaply first: most servers have no tool in quarantine.
         if server.may_hold(&tool.tool().name)
             && let Some(cause) = Box::pin(server.is_held(&tool.tool().name)).await
         {
@@ -317,7 +320,7 @@ impl Door {
         })
     }
 
-    /// The gate: returns the arguments to send, or why nothing is sent.
+    /// Asks the gate, and the user if the gate says so. Returns the arguments to send, or why the call does not run.
     async fn pass(
         &self,
         running: &mut Running<'_>,
@@ -332,7 +335,7 @@ impl Door {
                 Ok(mem::take(&mut call.arguments))
             }
             Verdict::Deny { why } => Err(running.refused(Decision::Denied, why)),
-            // Boxed: most calls need no room for it.
+            // Boxed, because this future is large and most calls do not need it.
             Verdict::Confirm { why, lasting } => {
                 Box::pin(self.confirm(running, (call, server), asker, (why, lasting))).await
             }
@@ -366,7 +369,7 @@ impl Door {
             caller: call.caller.clone(),
             on_progress: Some(self.on_progress(number, call.on_progress.clone())),
             idle,
-            // The wait for the server was part of the call's time.
+            // The wait for the connection counts as part of the call's time.
             total: server.spec.timeouts.call_total.max(idle).saturating_sub(began.elapsed()),
             as_task: definition.task == TaskSupport::Required && link.runs_tasks(),
             trace: call.trace.clone(),
@@ -385,7 +388,7 @@ impl Door {
             shape.max_bytes = usize::MAX;
         }
         let mut outcome = shape.outcome(decoded, tool).await;
-        // What is an error now was none as it came.
+        // Not if shaping has turned the result into an error.
         if goes_verbatim && !outcome.is_error {
             return Ok(ToolOutcome::verbatim(tool, false, result));
         }
@@ -396,7 +399,7 @@ impl Door {
         Ok(outcome)
     }
 
-    /// How results of `server` under `name` are cut to what a model can use.
+    /// The shaper for results of `server` under `name`, with the limits of its entry.
     pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, of: &Server) -> Shape<'a> {
         Shape {
             server,
@@ -407,7 +410,7 @@ impl Door {
         }
     }
 
-    /// Runs a script in the place of its server. Each call in it has bounds of its own, and so has the interpreter.
+    /// Runs a script instead of sending a request. Each call in it has bounds of its own, and so has the interpreter.
     async fn run(&self, script: Script, call: Call, passed: Passed<'_>) -> ToolOutcome {
         let Passed { number, tool, server, arguments, asker } = passed;
         let around = Around {
@@ -422,13 +425,13 @@ impl Door {
         outcome
     }
 
-    /// Reports all progress to the caller, and some of it as events of the host.
+    /// Passes all progress to the caller, and some of it to the host's events.
     fn on_progress(&self, number: u64, told: Option<OnProgress>) -> OnProgress {
-        // In milliseconds since the first progress could come.
+        // `due` counts milliseconds from now, the start of the request.
         let (events, began, due) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
         Arc::new(move |progress| {
             let now = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let next = |due| (due <= now).then(|| now.saturating_add(PROGRESS_EVENTS));
+            let next = |due| (due <= now).then(|| now.saturating_add(PROGRESS_INTERVAL_MS));
             if due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok() {
                 events(Event::ToolProgress {
                     call: number,
@@ -444,11 +447,11 @@ impl Door {
     }
 }
 
-/// Why `arguments` certainly do not fit the input schema of `tool`.
+/// Why `arguments` do not match the input schema of `tool`; `None` if they do, or if that could not be checked.
 async fn misfit(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
     match unmet(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
         Unmet::Broken(why) => Some(why),
-        // The server judges.
+        // The server checks for itself.
         Unmet::Unchecked(_) => None,
     }
 }
@@ -458,13 +461,14 @@ struct Passed<'a> {
     number: u64,
     tool: &'a CatalogTool,
     server: &'a Server,
-    /// Exactly what is sent.
+    /// The arguments to send.
     arguments: Map<String, Value>,
     asker: SharedAsker,
 }
 
-/// The shortest time between two progress events of one call, in milliseconds: a flood of them would wash others away.
-const PROGRESS_EVENTS: u64 = 100;
+/// The shortest time between two progress events of one call, in milliseconds, so that a flood does not crowd out other
+/// events.
+const PROGRESS_INTERVAL_MS: u64 = 100;
 
 /// The server of a request.
 pub(crate) struct Target<'a> {
@@ -475,7 +479,7 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// The link to the server, within `longest`; a server that waits before its next attempt is woken up.
+    /// Waits up to `longest` for the link to the server, and wakes up a server that waits before its next attempt.
     pub(crate) async fn link(&self, longest: Duration) -> Result<Link, CallError> {
         let snapshot = match timeout(longest, self.server.link()).await {
             Ok(Ok(link)) => return Ok(link),
@@ -485,7 +489,7 @@ impl Target<'_> {
         Err(self.not_ready(snapshot))
     }
 
-    /// The error for a server that, as `snapshot` shows, has no link.
+    /// The error for a server without a link, in the state of `snapshot`.
     pub(crate) fn not_ready(&self, snapshot: Snapshot) -> CallError {
         CallError::NotReady {
             server: self.name.clone(),

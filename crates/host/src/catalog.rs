@@ -1,7 +1,7 @@
 //! An immutable, versioned picture of every callable tool. Readers load it without a lock.
 //!
-//! It maps the model-visible name to server and tool, so that routing never parses a name. A run that pins a catalog
-//! keeps seeing the same tools under the same names, whatever servers do meanwhile.
+//! It maps the model-visible name to server and tool, so that routing never parses a name. A caller that keeps a
+//! catalog sees the same tools under the same names, whatever servers do meanwhile.
 
 mod block;
 mod budget;
@@ -44,19 +44,19 @@ use crate::{
     text,
 };
 
-/// Most suggestions for an unknown name.
+/// The most suggestions for an unknown name.
 const SUGGESTIONS: usize = 3;
 
-/// Longest name that a tool can have, as `server/tool`; what models see is shorter. Longer names are not looked up: the
-/// time for that grows faster than their length.
+/// The longest `server/tool`; what models see is shorter. No longer name is looked up, because the time for that grows
+/// faster than its length.
 const LONGEST_SELECTOR: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
 
-/// How the tool of a call is named.
+/// How a call names its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// This tool of this server.
     Tool(ServerName, String),
-    /// A name as a person, a model or a program writes it.
+    /// A name as a user, a model or a program writes it.
     Written(String),
 }
 
@@ -65,9 +65,9 @@ pub(crate) enum Named {
 pub struct Catalog {
     version: u64,
     cap: NameCap,
-    /// By model-visible name, in order: the tool array of a model request stays byte for byte the same.
+    /// Sorted by model-visible name, so that the tools of a model request keep the same bytes.
     tools: Vec<CatalogTool>,
-    /// Tools in quarantine: offered to no client, and a call of one fails with the reason.
+    /// Tools in quarantine. No client sees them, and a call of one fails with the reason.
     held: Box<[CatalogTool]>,
     places: Places,
     blocks: block::Blocks,
@@ -95,14 +95,14 @@ pub struct CatalogTool {
 }
 
 impl CatalogTool {
-    /// The tool as it is shown to models, clients and people: as its server describes it, without invisible characters
-    /// unless its entry [keeps](crate::spec::Invisible::Keep) them.
+    /// The tool as models, clients and users see it: as its server describes it, without invisible characters, unless
+    /// its entry [keeps](crate::spec::Invisible::Keep) them.
     #[must_use]
     pub fn tool(&self) -> &Tool {
         self.listed.shown()
     }
 
-    /// The tool as it came, to judge what its server says. Its name is the same.
+    /// The tool exactly as the server listed it, to judge what the server says. Its name is the same.
     #[must_use]
     pub fn as_listed(&self) -> &Tool {
         &self.listed.tool
@@ -114,8 +114,7 @@ impl CatalogTool {
         self.listed.tokens()
     }
 
-    /// The hash of its definition: equal for two tools that say the same of themselves. Made on first use (some ten
-    /// microseconds, more for large schemas) and kept.
+    /// The hash of its definition. The first use computes it (about ten microseconds, more for large schemas).
     #[must_use]
     pub fn definition(&self) -> DefinitionHash {
         self.listed.definition()
@@ -155,7 +154,7 @@ pub struct Unknown {
 }
 
 impl Catalog {
-    /// Puts together the tools of `servers`.
+    /// Builds the catalog of the tools of `servers`.
     pub(crate) fn build(version: u64, servers: &BTreeMap<ServerName, Arc<ToolSet>>, naming: &Naming) -> Self {
         let pairs = servers
             .iter()
@@ -182,7 +181,8 @@ impl Catalog {
         catalog
     }
 
-    /// The same catalog, reduced to the servers `of` accepts. Names stay: they depend on nothing but their own pair.
+    /// The part of this catalog with the servers that `of` accepts. Names stay, because each depends on its own pair
+    /// only.
     pub(crate) fn excerpt(&self, of: impl Fn(&ServerName) -> bool) -> Self {
         let tools: Vec<_> = self.tools.iter().filter(|tool| of(&tool.server)).cloned().collect();
         Self {
@@ -196,7 +196,7 @@ impl Catalog {
         }
     }
 
-    /// The same catalog with the tools of `other` added, whose servers are others.
+    /// This catalog with the tools of `other`, which must have no server in common.
     pub(crate) fn with(mut self, other: Self) -> Self {
         self.tools.extend(other.tools);
         self.tools.sort_by(|one, other| one.name.cmp(&other.name));
@@ -206,7 +206,7 @@ impl Catalog {
         Self { places: Places::of(&self.tools), blocks: block::Blocks::default(), ..self }
     }
 
-    /// Grows with each change.
+    /// The version, which grows with each change.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -217,8 +217,8 @@ impl Catalog {
         self.tools.iter()
     }
 
-    /// Tools in quarantine, because they are not as they are [pinned](crate::pins). Nothing else here has them: no
-    /// model is offered them, no search finds them. Each has the name that it had before, or would have.
+    /// The tools in quarantine, which differ from their [pins](crate::pins). No other method returns them: no model
+    /// sees them, and no search finds them. Each keeps the name that it had before, or would have.
     pub fn quarantined(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
         self.held.iter()
     }
@@ -234,7 +234,7 @@ impl Catalog {
         self.held.iter().find(means)
     }
 
-    /// The tool `tool` of `server`, in quarantine or not: for callers who know both. Neither name is parsed.
+    /// The tool `tool` of `server`, in quarantine or not, for callers that know both names. It parses neither.
     #[must_use]
     pub fn tool_of(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
         let is_it = |held: &&CatalogTool| held.server == *server && held.listed.tool.name == tool;
@@ -260,8 +260,9 @@ impl Catalog {
         self.places.named(&self.tools, name)
     }
 
-    /// Tool definitions as a provider takes them, ordered by name. Made on first use of a kind (a few microseconds for
-    /// each tool, more for large schemas) and kept, up to 16 kinds; later callers share it without a copy.
+    /// Tool definitions in a provider's format, ordered by name. The first use of a kind makes the block (a few
+    /// microseconds for each tool, more for large schemas), and the catalog keeps up to 16 kinds; later callers share
+    /// it without a copy.
     ///
     /// The tools that have not changed since an earlier catalog keep their cleaned schemas, and if none of the selected
     /// has changed the bytes are the same.
@@ -318,7 +319,7 @@ impl Catalog {
         if let Some(tool) = self.get(selector) {
             return Some(tool);
         }
-        // The longest server name wins: names may hold dots themselves.
+        // The longest server name wins, because names may contain dots.
         selector.rmatch_indices('.').find_map(|(at, _)| pair(at))
     }
 

@@ -1,14 +1,15 @@
 //! Where this program may send requests: one guard for servers, for the addresses in their metadata, and for pages that
-//! they ask a person to open.
+//! they ask a user to open.
 //!
-//! Two things decide. The *profile* is what the operator chose: [`Profile::Local`] trusts what a person configured, as
-//! a program on that person's machine must; [`Profile::Hosted`] lets nothing out but HTTPS to public addresses. And the
-//! *source* of the address: a person configures what that person wants, but a server (in metadata, in a page) is a
-//! stranger and could name the router, a cloud's credentials or another program of this machine.
+//! Two things decide. The first is the *profile*, which the operator chooses: [`Profile::Local`] trusts what the user
+//! has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only HTTPS to public
+//! addresses. The second is the *source* of the address: a user configures what the user wants, but a server is a
+//! stranger, and the addresses that it names (in metadata, or of a page) could be the router, a cloud's credentials or
+//! another program.
 //!
-//! A name is resolved once, by the client that connects, and its addresses are judged then: the address that was
-//! checked is the address that is dialled, so a name that resolves differently the next time gains nothing. An address
-//! in the URL is judged before anything is sent.
+//! The client that connects resolves a name once, and judges its addresses then. So it dials the very address that it
+//! checked, and a name that resolves differently the next time gains nothing. An address in the URL is judged before
+//! anything is sent.
 
 mod lookup;
 mod special;
@@ -38,7 +39,8 @@ const HTTPS: u16 = 443;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// What a person configured may be anywhere; what a server names must be public, or as near as it is. The default.
+    /// What the user configured may be anywhere. What a server names must be public, or in the same network as that
+    /// server. The default.
     #[default]
     Local,
     /// HTTPS to public addresses, on 443 and [`EgressRules::ports`], and to [`EgressRules::allow`].
@@ -63,10 +65,10 @@ pub enum Proxy {
     ///
     /// The proxy's own name may resolve to any address if [`Egress::with_proxies_of_environment`] knows it.
     Environment,
-    /// None, whatever the environment says.
+    /// No proxy, whatever the environment says.
     Off,
-    /// This one, for everything. It resolves names in this program's place, so it must itself refuse forbidden
-    /// addresses; here, only what stands in URLs is judged.
+    /// This proxy, for everything. It resolves the names, so it must itself refuse forbidden addresses: this program
+    /// can only judge the addresses in URLs.
     At(Url),
 }
 
@@ -95,13 +97,13 @@ impl std::str::FromStr for Proxy {
 pub struct EgressRules {
     /// What may be reached.
     pub profile: Profile,
-    /// Ports beside 443, for [`Profile::Hosted`].
+    /// Ports in addition to 443, for [`Profile::Hosted`].
     pub ports: BTreeSet<u16>,
-    /// Destinations that are trusted as the operator's own, whatever their scheme, port and address.
+    /// Destinations that the operator trusts, whatever their scheme, port and address.
     pub allow: Vec<Allowed>,
     /// The proxy for requests.
     pub proxy: Proxy,
-    /// Where these rules were set, for messages; empty where they were not set.
+    /// Where these rules are configured, for messages; empty if they are not.
     pub source: String,
 }
 
@@ -122,7 +124,7 @@ impl fmt::Debug for EgressRules {
 pub enum Allowed {
     /// A network, or one address.
     Net(IpNet),
-    /// A host by its name, at any address but those of a cloud's credentials.
+    /// A host by its name, at any address except those of a cloud's credentials.
     Host(String),
     /// Every host below this name (`*.example.com`), not the name itself.
     Below(String),
@@ -155,7 +157,7 @@ impl std::str::FromStr for Allowed {
 }
 
 impl EgressRules {
-    /// Public HTTPS only: for settings that cannot be understood.
+    /// Only public HTTPS, for settings that cannot be understood.
     #[must_use]
     pub fn strictest(source: impl Into<String>) -> Self {
         Self { profile: Profile::Hosted, source: source.into(), ..Self::default() }
@@ -186,7 +188,7 @@ impl EgressRules {
     }
 }
 
-/// A name in the form for comparison.
+/// Normalizes a name for comparison.
 fn plain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
@@ -244,7 +246,7 @@ impl Egress {
         Self(Arc::new(Shared { rules, lookup, proxies }))
     }
 
-    /// Makes later connections by `rules`. Existing connections stay until they are made anew.
+    /// Replaces the rules for later connections. Existing connections stay until they reconnect.
     pub fn set(&self, rules: EgressRules) {
         if **self.0.rules.load() != rules {
             self.0.rules.store(Arc::new(rules));
@@ -257,15 +259,15 @@ impl Egress {
         self.0.rules.load_full()
     }
 
-    /// The guard for addresses that a person configured.
+    /// The guard for addresses that the user configured.
     #[must_use]
     pub fn configured(&self) -> Guard {
         self.guard(Reach::Anywhere)
     }
 
     /// The guard for addresses that the server at `server` names. A server that is configured at an address of this
-    /// machine, or of a private network, may name others of that kind: they are as near as it is. A name proves nothing
-    /// about its addresses, except `localhost`.
+    /// machine, or of a private network, may name others of that kind. A name proves nothing about its addresses,
+    /// except `localhost`.
     #[must_use]
     pub fn named_by(&self, server: &Url) -> Guard {
         self.guard(match kind_of_host(server) {
@@ -275,7 +277,7 @@ impl Egress {
         })
     }
 
-    /// The guard for addresses that a program on this machine names: it can reach them anyway.
+    /// The guard for addresses that a program on this machine names, which can reach them itself anyway.
     #[must_use]
     pub fn named_by_a_program(&self) -> Guard {
         self.guard(Reach::Inside)
@@ -292,13 +294,13 @@ impl Egress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Reach {
     Public,
-    /// And this machine.
+    /// This machine.
     Loopback,
-    /// And private networks.
+    /// Private networks.
     Private,
-    /// And both.
+    /// This machine and private networks.
     Inside,
-    /// All, except that no name resolves to a cloud's credentials.
+    /// All addresses, except that no name may resolve to a cloud's credentials.
     Anywhere,
 }
 
@@ -313,7 +315,7 @@ impl Reach {
     }
 }
 
-/// Judges addresses, by the rules at the time when it was made. Equal guards judge equally.
+/// Judges addresses by the rules of the moment in which it was made. Equal guards judge equally.
 #[derive(Clone)]
 pub struct Guard {
     rules: Arc<EgressRules>,
@@ -343,8 +345,8 @@ impl Hash for Guard {
 }
 
 impl Guard {
-    /// Whether a request may go to `url`, as far as that is known before its name is resolved; the addresses are judged
-    /// when they are dialled, by a client that was made with [`Self::client`].
+    /// Whether a request may go to `url`, as far as the URL shows. A client that was made with [`Self::client`] judges
+    /// the addresses of its name when it connects.
     ///
     /// # Errors
     /// [`Refused`] says why not.
@@ -377,8 +379,8 @@ impl Guard {
         }
     }
 
-    /// Whether secrets, or a person, may be sent to `url`: as [`Self::check`], and in the clear only where `url` stays
-    /// at the host of `server` or on loopback, and `server` is in the clear itself.
+    /// Whether secrets, or a user, may be sent to `url`: like [`Self::check`], but without TLS only if `server` itself
+    /// is without TLS, and `url` is on its host or on loopback.
     ///
     /// # Errors
     /// [`Refused`] says why not.
@@ -392,13 +394,13 @@ impl Guard {
         Err(self.refused(place(url), Why::Clear))
     }
 
-    /// The addresses in `found`, to which `name` resolves, that may be dialled.
+    /// Filters `found`, the addresses to which `name` resolves: returns those that a client may dial.
     ///
     /// # Errors
     /// When there are some, and none may be dialled.
     pub(crate) fn allowed_of(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
         let is_proxy = match &self.rules.proxy {
-            // With a fixed proxy, only its own name is resolved here.
+            // With a fixed proxy, this program resolves only the proxy's name.
             Proxy::At(proxy) => proxy.host_str() == Some(name),
             Proxy::Environment | Proxy::Off => self.is_of_environment(name),
         };
@@ -443,7 +445,7 @@ impl Guard {
     /// Whether `name`, which resolved to `address`, may be dialled there.
     fn judge(&self, name: &str, address: IpAddr) -> Result<(), Why> {
         let kind = special::kind(address);
-        // No host has such a name by accident.
+        // No legitimate name resolves to such an address.
         let by_name = kind != Kind::Metadata && (self.reach.covers(kind) || self.rules.trusts_name(name));
         if by_name || self.rules.trusts_address(address) { Ok(()) } else { Err(Why::LeadsTo(address, kind)) }
     }
@@ -462,7 +464,7 @@ fn kind_of_host(url: &Url) -> Option<Kind> {
     }
 }
 
-/// A refused request, and why. Its `Display` is one safe line without secrets: of a URL it names the origin alone.
+/// Why a request was refused. Its `Display` is one safe line without secrets: it names only the origin of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     to: String,

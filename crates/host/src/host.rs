@@ -1,9 +1,9 @@
 //! Servers in, tools out: the entry point of this library.
 //!
-//! A `Host` does little itself. `builder` puts it together; the task in `keeper` owns the set of servers and publishes
-//! catalogs; `finding` resolves the tool of a call, once, and hands it to the one door; `relay` and `subscriptions` pass on
-//! what servers have beside tools; `status` explains; `indexer` keeps the search ready; `own_tools` are the servers that the
-//! host makes itself.
+//! A `Host` delegates to its modules. `builder` builds it; the task in `keeper` owns the set of servers and publishes
+//! catalogs; `finding` resolves the tool of a call, once, and hands it to the one door; `relay` and `subscriptions`
+//! pass on resources, prompts and completions; `status` explains states; `indexer` keeps the search index up to date;
+//! `own_tools` are the servers that the host provides itself.
 
 mod builder;
 mod finding;
@@ -58,10 +58,10 @@ use crate::{
     unseen::Offered,
 };
 
-/// The longest wait for an index of any size.
+/// How long a search waits for the index.
 const SEARCH: Duration = Duration::from_secs(10);
 
-/// The longest shutdown, whatever servers do.
+/// How long a shutdown may take, whatever servers do.
 const SHUTDOWN: Duration = Duration::from_secs(25);
 
 /// Connections to a set of MCP servers and the one door to their tools.
@@ -75,14 +75,14 @@ pub struct Host {
     catalog: Arc<ArcSwap<Catalog>>,
     events: broadcast::Sender<Event>,
     door: Arc<Door>,
-    /// The resources that have subscribers.
+    /// The resources with subscribers.
     watched: Arc<Watched>,
     naming: Arc<ArcSwap<Naming>>,
-    /// Notified when the catalog may change.
+    /// Wakes the keeper when the catalog may have changed.
     changed: Arc<Notify>,
     /// Every task of this host.
     tasks: TaskTracker,
-    /// Whether it was shut down; shared with excerpts.
+    /// Whether the host was shut down. Excerpts share it.
     shut: Arc<AtomicBool>,
 }
 
@@ -99,8 +99,8 @@ impl Host {
         self.naming.load_full()
     }
 
-    /// Makes names this way from the next catalog on. If that changes any, a new catalog follows soon; runs that have
-    /// pinned a catalog keep its names.
+    /// Sets how model-visible names are made. If that changes any name, the host soon publishes a new catalog; a caller
+    /// that has kept a catalog keeps its names.
     pub fn set_naming(&self, naming: impl Into<Naming>) {
         let naming = naming.into();
         if **self.naming.load() != naming {
@@ -109,15 +109,15 @@ impl Host {
         }
     }
 
-    /// Builds a host; [`apply`](Self::apply) then sets what it runs.
+    /// Builds a host; [`apply`](Self::apply) then sets its servers.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 
-    /// Makes the world as desired: starts new servers, stops removed ones, restarts changed ones, and leaves everything
-    /// else alone, calls in flight included. Start-up, hot reload, enabling, disabling and removal are all this one
-    /// call. Idempotent; returns when the steps are taken, not when servers are connected. Does nothing after
-    /// [`Self::shutdown`].
+    /// Changes the set of servers to `desired`: starts new servers, stops removed ones, restarts changed ones, and
+    /// leaves all others and their calls alone. Start-up, hot reload, enabling, disabling and removal are all this one
+    /// call. Idempotent. Returns when the servers are started and stopped, and does not wait for connections. Does
+    /// nothing after [`Self::shutdown`].
     pub async fn apply(&self, desired: Desired) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
@@ -125,16 +125,16 @@ impl Host {
         }
     }
 
-    /// Waits until the first attempt to connect has ended, well or not, for every server that may be started. Bounded
-    /// by their start-up and listing time-outs. Returns at once after [`Self::shutdown`], as there are none.
+    /// Waits until every server that may be started has succeeded or failed in its first attempt to connect. Their
+    /// start-up and listing time-outs bound the wait. Returns at once after [`Self::shutdown`].
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
-        // The catalog is published right after the last of them.
+        // The keeper publishes the catalog right after the last server has settled.
         self.publish().await;
     }
 
-    /// Publishes a catalog as new as the servers are.
+    /// Has the keeper publish the current tools of all servers.
     async fn publish(&self) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Publish(done)).await.is_ok() {
@@ -148,8 +148,8 @@ impl Host {
         self.catalog.load_full()
     }
 
-    /// The tools that fit `query` best, as [`Catalog::search`] finds them in the current catalog. Never blocks the
-    /// thread; waits up to 10 seconds for an index that is still being made, and finds nothing after that.
+    /// The tools that match `query` best, by [`Catalog::search`] in the current catalog. Never blocks the thread. Waits
+    /// up to 10 seconds for an index that is still being built, and then finds nothing.
     pub async fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let (catalog, query, selection) = (self.catalog(), query.to_owned(), selection.clone());
         let found = spawn_blocking(move || catalog.search(&query, limit, &selection));
@@ -163,23 +163,23 @@ impl Host {
         servers.iter().map(|(name, server)| ServerStatus::of(name, server)).collect()
     }
 
-    /// The state of every server, by name, as its word ([`State::word`](crate::State::word)): for callers that only
-    /// count them. Never waits, and copies nothing else of them.
+    /// The state of every server, by name, as a word ([`State::word`](crate::State::word)), for callers that only count
+    /// servers. Never waits.
     #[must_use]
     pub fn states(&self) -> Vec<(ServerName, &'static str)> {
         let servers = self.servers.load();
         servers.iter().map(|(name, server)| (name.clone(), server.word())).collect()
     }
 
-    /// Events from now on. A reader that falls more than 1,024 events behind learns how many it missed.
+    /// Subscribes to events from now on. A reader that falls more than 1,024 events behind learns how many it missed.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
 
-    /// Calls a tool: the only way to run one. Never repeats a call by itself; never waits behind a call of another
-    /// server. Bounded by the server's time-outs; a server that waits to reconnect is woken up first, and a call waits
-    /// for one that is starting for the first time, if the tool can be one of its own.
+    /// Calls a tool, which is the only way to run one. The host never repeats a call by itself, and calls of one server
+    /// never wait for another. The server's time-outs bound the call. A call wakes up a server that waits to reconnect,
+    /// and waits for a server that starts for the first time if the tool may be one of its own.
     ///
     /// Dropping the future cancels the call at the server.
     ///
@@ -191,7 +191,7 @@ impl Host {
         self.door.call(call, &tool, &server, script).await
     }
 
-    /// As [`Self::call`], but for scripts: a script that could start others would escape its bounds.
+    /// Like [`Self::call`], but runs no scripts: a script that started others would escape its bounds.
     pub(crate) async fn call_from_script(&self, call: Call) -> Result<ToolOutcome, CallError> {
         let (call, tool, server) = self.find(call).await?;
         if self.script(&call, &tool, &server).is_some() {
@@ -202,7 +202,7 @@ impl Host {
         self.door.call(call, &tool, &server, None).await
     }
 
-    /// The interpreter and context of the script, if the call runs one.
+    /// Prepares the script, if the call runs one.
     fn script(&self, call: &Call, tool: &CatalogTool, server: &Server) -> Option<Script> {
         let Transport::Native(native) = &server.spec.transport else {
             return None;
@@ -225,27 +225,27 @@ impl Host {
         timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
     }
 
-    /// A server, to be put into the world as `name`, through which a model finds and calls the tools of `selection`
-    /// without seeing their definitions: `search_tools`, `get_tool_details` and `call_tool`.
+    /// A server, to [apply](Self::apply) as `name`, with which a model finds and calls the tools of `selection` without
+    /// getting all their definitions: `search_tools`, `get_tool_details` and `call_tool`.
     ///
-    /// For the gate, in events and everywhere else a call of `call_tool` is the call of the tool that it names. The
-    /// server's own tools are never in its selection. It holds only the catalog, so it does not keep the host alive.
-    /// Each call of this makes a different server: keep the spec, or the next [`Self::apply`] restarts it.
+    /// The gate, events and everything else see a call of `call_tool` as a call of the tool that it names. The server's
+    /// own tools are never in its selection. It holds only the catalog, so it does not keep the host alive. Each call
+    /// of this method makes a different server: keep the spec, or the next [`Self::apply`] restarts the server.
     #[must_use]
     pub fn discovery(&self, name: &ServerName, selection: Selection) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
         ServerSpec::native(Discovery::server(&self.catalog, selection))
     }
 
-    /// A server, to be put into the world as `name`, with one tool, `run_code`: a model writes a script that calls the
+    /// A server, to [apply](Self::apply) as `name`, with one tool, `run_code`: a model writes a script that calls the
     /// tools of `selection`, `interpreter` runs it, and the result is what the script prints.
     ///
-    /// The gate judges the call of `run_code` and each call in the script, as a call of its own tool; calls in the
-    /// script share the asker, the catalog and [`Call::conceal`] of the call of `run_code`. The server's own time-outs
-    /// do not apply: a script waits for people and tools as long as each call may, and computes as long as
-    /// `interpreter` allows. A script cannot call `run_code`, this one or another. The description lists the available
-    /// tools, and is listed anew when they change: make it last, when the others are [settled](Self::settled), if a
-    /// model needs it right away. As with [`Self::discovery`], keep the spec.
+    /// The gate judges the call of `run_code`, and each call in the script. These share the asker, the catalog and
+    /// [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: a script waits for users
+    /// and tools as long as each of its calls may, and computes as long as `interpreter` allows. No script can call
+    /// `run_code`. The description of `run_code` names the available tools, and changes with them. If a model needs it
+    /// at once, make this server last, when the others have [settled](Self::settled). As with [`Self::discovery`], keep
+    /// the spec.
     #[must_use]
     pub fn scripts(&self, name: &ServerName, selection: Selection, interpreter: Arc<dyn Interpreter>) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
@@ -255,7 +255,7 @@ impl Host {
     /// The resources of a server, all pages.
     ///
     /// # Errors
-    /// [`CallError`]. A server without resources has none; that is no error.
+    /// [`CallError`]. A server that does not support resources has an empty list.
     pub async fn resources(&self, server: &str) -> Result<Vec<Resource>, CallError> {
         self.list(server, "resources/list", "resources").await
     }
@@ -300,9 +300,9 @@ impl Host {
         self.decoded(server, name, decode::prompt_result(&result))
     }
 
-    /// Fits content that `server` returned under `name` (the URI of a resource, the name of a prompt) into what a model
-    /// can use, within the same bounds as results of tools: text is cut to the server's `max_output_bytes`, and what is
-    /// neither text nor displayable is kept as an artifact and named.
+    /// Turns content that `server` returned under `name` (the URI of a resource, the name of a prompt) into what a
+    /// model can use, within the bounds for results of tools: cuts text to the server's `max_output_bytes`, and keeps
+    /// what is neither text nor displayable as an artifact that the text names.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -312,21 +312,22 @@ impl Host {
         Ok(shaped(&self.door.shape(&server, name, &of), content).await)
     }
 
-    /// Explains why a tool, `server/tool`, is available or not; for a server alone, how far its connection came.
+    /// Explains why a tool, `server/tool`, is available or not. For a server alone, explains how far its connection
+    /// got.
     #[must_use]
     pub fn why(&self, selector: &str) -> Why {
         let servers = self.servers.load();
         status::why(selector, &servers, &self.catalog.load())
     }
 
-    /// As [`Self::why`], for callers who know the server and the tool (empty: the server alone). Neither name is
-    /// parsed; `selector` only names it in the answer.
+    /// Like [`Self::why`], for callers that know the server and the tool (empty: the server alone). It parses neither
+    /// name; `selector` only names the tool in the answer.
     #[must_use]
     pub fn why_of(&self, server: &ServerName, tool: &str, selector: &str) -> Why {
         status::why_of((server.as_str(), tool), selector, &self.servers.load(), &self.catalog.load())
     }
 
-    /// Connects a server anew, whatever its state.
+    /// Reconnects a server, whatever its state.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -334,7 +335,7 @@ impl Host {
         self.server(server).map(|server| server.reconnect())
     }
 
-    /// Reads the pins of a server again at once, because they changed: approved tools become usable without a wait.
+    /// Reads the pins of a server again, after a change of pins, so that approved tools become usable at once.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -342,14 +343,14 @@ impl Host {
         self.server(server).map(|server| server.pins_changed())
     }
 
-    /// Some of the servers, as they are configured at this moment, for a caller that may see nothing else: their tools
-    /// are the whole catalog, `asker` answers questions, and `gate` decides. They are the same servers, with the same
-    /// connections, and their events are events of this host.
+    /// A view of some of the present servers, for a caller that may see no others: their tools are the whole catalog,
+    /// `asker` answers questions, and `gate` decides. They are the same servers with the same connections, and their
+    /// events are events of this host.
     ///
-    /// Later changes to configuration or lists do not change it. It starts and stops nothing: [`Self::apply`],
-    /// [`Self::settled`] and [`Self::shutdown`] do nothing there.
+    /// Later changes to the configuration or to lists of tools do not change the view. On it, [`Self::apply`],
+    /// [`Self::settled`] and [`Self::shutdown`] do nothing.
     pub async fn excerpt(&self, of: impl Fn(&ServerName) -> bool, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
-        // A server that is connected by now has its tools in the catalog.
+        // Publish first, so that the catalog has the tools of every server that is connected by now.
         self.publish().await;
         let servers: Servers = self
             .servers
@@ -362,11 +363,11 @@ impl Host {
         self.apart(servers, catalog, Arc::new(self.door.with(asker, gate)))
     }
 
-    /// This host as it is at this moment, with one more server, `name`: the one of [`Self::discovery`], for a model
-    /// that cannot be shown all tools of `selection`. That server is in no world and no other host, and ends with the
-    /// last clone of the returned host. Otherwise this is an [excerpt](Self::excerpt) of everything.
+    /// An [excerpt](Self::excerpt) of the whole host with one more server, `name`: that of [`Self::discovery`], for a
+    /// model that cannot take the definitions of all tools of `selection`. Only the returned host has that server,
+    /// which ends with its last clone.
     ///
-    /// No other server may be called `name`. When this host is shutting down, the tools of discovery are missing.
+    /// No other server may be called `name`. While this host is shutting down, the tools of discovery are missing.
     pub async fn discovering(&self, name: &ServerName, selection: Selection) -> Self {
         let spec = Box::new(self.discovery(name, selection));
         let (done, told) = oneshot::channel();
@@ -384,7 +385,7 @@ impl Host {
         self.apart(servers, catalog, self.door.clone())
     }
 
-    /// A host with these servers and this catalog that changes no more.
+    /// A host with these servers and this catalog, neither of which ever changes.
     fn apart(&self, servers: Servers, catalog: Catalog, door: Arc<Door>) -> Self {
         let nothing = TaskTracker::new();
         nothing.close();
@@ -402,13 +403,13 @@ impl Host {
         }
     }
 
-    /// Stops every server and waits until nothing of this host runs any more: no child process, no task. Calls in
-    /// flight fail. At most 25 seconds, in practice a few milliseconds for servers that end when they are asked to.
+    /// Stops every server, and waits until no child process and no task of this host is left. Running calls fail. Takes
+    /// at most 25 seconds, and usually a few milliseconds if the servers end when asked.
     ///
-    /// A shutdown is final: the host and all its clones have no servers and start none. Calls and other requests fail
-    /// with [`CallError::ShutDown`].
+    /// A shutdown is final: the host and its clones start no servers any more. Calls and other requests fail with
+    /// [`CallError::ShutDown`].
     pub async fn shutdown(&self) {
-        // An excerpt has no keeper to stop, and must not mark the host that it was made of as shut down.
+        // An excerpt has no keeper to stop, and must not mark its host as shut down.
         if !self.inbox.is_closed() {
             self.shut.store(true, Ordering::Relaxed);
         }
@@ -422,8 +423,8 @@ impl Host {
         }
     }
 
-    /// Why the server `name` takes no request at this moment; `None` when it is connected, or starts on a call. Unlike
-    /// a call it never waits, and wakes up no server that waits before its next attempt.
+    /// Why the server `name` takes no requests at this moment; `None` when it is connected, or a call would start it.
+    /// Unlike a call, this never waits, and does not wake up a server that waits to reconnect.
     #[must_use]
     pub fn not_ready(&self, name: &ServerName) -> Option<CallError> {
         let server = match self.server(name.as_str()) {
@@ -448,7 +449,7 @@ impl Host {
         self.shut.load(Ordering::Relaxed).then_some(CallError::ShutDown)
     }
 
-    /// A list, with invisible characters handled as the entry says.
+    /// Reads a list, and treats invisible characters as the entry says.
     async fn list<T: serde::de::DeserializeOwned + Offered + Send>(
         &self,
         server: &str,
@@ -469,9 +470,9 @@ impl Host {
         Ok(items)
     }
 
-    /// Does something without side effects on a server's link; once more on a fresh one if the session was lost.
+    /// Runs an operation without side effects on a server's link. Repeats it on a new link if the session was lost.
     ///
-    /// (Not an `AsyncFn`: the compiler cannot require its futures to be `Send`.)
+    /// This takes no `AsyncFn`, because the compiler cannot require its futures to be `Send`.
     async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(
         &self,
         name: &str,

@@ -15,28 +15,28 @@
 //! # }
 //! ```
 //!
-//! [`Host::apply`] takes the desired world; [`Host::catalog`] is a picture of all tools; [`Host::call`] is the one
-//! door, where the [`Gate`] decides, the [`Asker`] answers and every bound holds. See `examples/` for askers, native
-//! tools and the supervisor of child processes.
+//! [`Host::apply`] takes the desired set of servers; [`Host::catalog`] is an immutable picture of all tools;
+//! [`Host::call`] is the only way to run one: there the [`Gate`] decides, the [`Asker`] answers and every bound holds.
+//! See `examples/` for askers, native tools and the supervisor of child processes.
 //!
-//! Its rooms; each uses only what an arrow leads to, or what is further down:
+//! Its modules. Each uses only those to which its arrows lead, and those further down:
 //!
 //! ```text
-//!   host ──► plan                     the face; what differs between two worlds
+//!   host ──► plan                     the interface; the difference between two sets of servers
 //!    │  │
 //!    │  ▼
-//!    │ call ◄── policy                the one door: gate, ask, send, shape, tell; rules for the gate
+//!    │ call ◄── policy                the one door: gate, ask, send, shape, report; rules for the gate
 //!    ▼  ▼
 //!   server                            one task for each server: connects, lists, watches, reconnects
 //!    ▼
-//!   link ──► egress                   all that knows how MCP is written; where requests may go
+//!   link ──► egress                   the wire format of MCP; where requests may go
 //!    ▼
-//!   ask, resolve, event, witness      what the program around it answers, lends, hears, records
+//!   ask, resolve, event, witness      interfaces of the embedding program: answers, values, events, records
 //!    ▼
 //!   findings ──► catalog ──► pins ──► definition
-//!    │              └──► validate     what to look at; all tools; as first seen; one; schemas within bounds
+//!    │              └──► validate     suspicious texts; all tools; their pins; one tool; bounded schemas
 //!    ▼
-//!   spec, mcp, state, native, glob, text, unseen, trace, page, canonical      nouns, and text made safe
+//!   spec, mcp, state, native, glob, text, unseen, trace, page, canonical      plain data, and safe text
 //! ```
 //!
 //! This crate touches no files, no environment, no database and no terminal; it reaches them only through

@@ -1,7 +1,7 @@
 //! One connection to one server: the only module that knows MCP's wire format.
 //!
-//! Above it, both eras and all transports look alike: [`Connector::connect`] returns a [`Connection`], whose [`Link`]
-//! lists, calls and reads. Nothing here decides whether a call may run, and nothing here restarts by itself.
+//! It hides eras and transports: [`Connector::connect`] returns a [`Connection`], whose [`Link`] lists, calls and
+//! reads. It does not decide whether a call may run, and it never reconnects by itself.
 
 mod bounds;
 mod channel;
@@ -80,20 +80,20 @@ pub(crate) struct Connector {
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
     pub(crate) client: ClientInfo,
-    /// Watches over child processes.
+    /// Supervises child processes.
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) clients: Clients,
-    /// Where requests may go, and which pages may be shown.
+    /// Where requests may go, and which pages a user may see.
     pub(crate) egress: Egress,
-    /// Tasks of all connections.
+    /// Tracks the tasks of all connections.
     pub(crate) tracker: TaskTracker,
-    /// The resources that callers listen to.
+    /// The resources with listeners.
     pub(crate) watched: Arc<Watched>,
-    /// Sees each message.
+    /// Observes each message.
     pub(crate) observer: Observer,
 }
 
-/// A live connection, which its owner ends. Dropping it ends it at once, without grace.
+/// A live connection. Dropping it ends it at once, without [grace](Self::shutdown).
 pub(crate) struct Connection {
     pub(crate) link: Link,
     child: Option<Child>,
@@ -109,8 +109,8 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Ends the connection gracefully: closes the child's stdin, ends the session at the server, and waits a few
-    /// seconds at most. Nothing of it is left then.
+    /// Ends the connection gracefully: closes the child's stdin, or ends the session at the server. Returns when
+    /// nothing of it is left, after a few seconds at most.
     pub(crate) async fn shutdown(mut self) {
         self.link.0.channel.closed.close(LinkError::Stopped);
         if let Wire::Http(http) = &self.link.0.channel.wire {
@@ -132,7 +132,7 @@ struct Inner {
     channel: Channel,
     session: Session,
     slots: Arc<Semaphore>,
-    /// How many requests were made.
+    /// Counts the requests, so that [`Link::unused`] notices them.
     uses: AtomicU64,
     client: ClientInfo,
     asker: SharedAsker,
@@ -184,7 +184,7 @@ impl Link {
         slot.map_err(|_| LinkError::Stopped)
     }
 
-    /// Waits until the link has been unused for as long as `after`; for ever without one.
+    /// Waits until the link has been unused for the time `after`; for ever if that is `None`.
     pub(crate) async fn unused(&self, after: Option<Duration>) {
         let Some(after) = after else {
             return pending().await;
@@ -205,7 +205,7 @@ impl Link {
         self.0.slots.available_permits() == self.0.limits.in_flight
     }
 
-    /// Whether the server can answer `method`, a listing, at all.
+    /// Whether the server supports `method`, which lists something.
     pub(crate) fn offers(&self, method: &str) -> bool {
         let capabilities = &self.0.session.capabilities;
         match method.split('/').next() {
@@ -223,7 +223,7 @@ impl Link {
         self.0.session.era == Era::Legacy && tasks.is_some_and(|tasks| tasks["requests"]["tools"]["call"].is_object())
     }
 
-    /// Whether arguments go into headers too: only over Streamable HTTP, in the modern era.
+    /// Whether headers mirror arguments, which is so over Streamable HTTP in the modern era only.
     fn needs_param_headers(&self) -> bool {
         self.0.session.era == Era::Modern && matches!(self.0.channel.wire, Wire::Http(_))
     }
@@ -233,7 +233,7 @@ impl Link {
         self.meta_with(asker.abilities())
     }
 
-    /// The `_meta` members of a request. They tell a modern server what `abilities` it may ask for.
+    /// The `_meta` members of a request, which tell a modern server which `abilities` it may use.
     fn meta_with(&self, abilities: crate::Abilities) -> String {
         match self.0.session.era {
             Era::Legacy => String::new(),
@@ -266,7 +266,7 @@ impl Connector {
     }
 }
 
-/// A connection being made.
+/// An attempt to connect.
 struct Attempt<'a> {
     connector: &'a Connector,
     name: &'a ServerName,
@@ -275,7 +275,7 @@ struct Attempt<'a> {
 }
 
 impl Connector {
-    /// Waits until the user has signed in to a server that asks for it; for ever where that is not possible.
+    /// Waits until the user has signed in to a server that needs it; for ever if the host has no sign-in.
     pub(crate) async fn signed_in(&self, name: &ServerName, spec: &ServerSpec) {
         if let (Some(authorizer), Transport::Http(http) | Transport::Sse(http)) = (&self.authorizer, &spec.transport)
             && let Ok(url) = http::resolved_url(&self.resolver, name, http).await
@@ -285,8 +285,8 @@ impl Connector {
         pending().await
     }
 
-    /// Connects, within the start-up time of the spec. A child process that ends on the era probe is started once
-    /// more; nothing else is tried twice.
+    /// Connects within the start-up time of the spec. Starts a child process once more if the era probe made it end,
+    /// and tries nothing else twice.
     pub(crate) async fn connect(
         &self,
         name: &ServerName,
@@ -315,7 +315,7 @@ impl Connector {
     }
 }
 
-/// What an attempt has started, for the error when it does not end in time.
+/// What an attempt has started, to explain why it did not end in time.
 #[derive(Default)]
 struct Started {
     process: Option<Process>,
@@ -338,7 +338,7 @@ impl Attempt<'_> {
         started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
-        // What runs on this machine can open any page itself.
+        // A program on this machine can open any page itself.
         inbound.may_show(self.connector.egress.named_by_a_program());
         let channel = Channel::new(wire, inbound, closed);
         let terms = Terms {
@@ -363,7 +363,7 @@ impl Attempt<'_> {
         Ok(Connection { link, child, stop, grace: self.spec.timeouts.shutdown })
     }
 
-    /// Explains the exit of a container engine's client; returns any other error as it is.
+    /// Explains the exit of a container engine's client. Returns any other error unchanged.
     fn explained(&self, error: LinkError) -> LinkError {
         match &self.spec.transport {
             Transport::Stdio(stdio) if stdio.container.is_some() => contained::explained(error),
@@ -373,7 +373,7 @@ impl Attempt<'_> {
 
     fn protocol(&self) -> Protocol {
         match self.spec.transport {
-            // The two-endpoint transport ended before the modern era began.
+            // The modern era has no HTTP+SSE transport.
             Transport::Sse(_) => Protocol::Legacy,
             _ => self.spec.protocol,
         }

@@ -1,5 +1,5 @@
 //! One task per server owns its connection: it connects, lists, watches and reconnects. The rest of the host reads what
-//! it publishes and clones a link out of it, so that no caller waits behind another.
+//! the task publishes, and clones a link from it, so that no caller waits for another.
 
 mod pinning;
 mod task;
@@ -22,7 +22,7 @@ use crate::{
     state::State,
 };
 
-/// What a server's task publishes.
+/// The state that a server's task publishes.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) state: State,
@@ -33,9 +33,9 @@ pub(crate) struct Snapshot {
     pub(crate) session: Option<Arc<Session>>,
     /// Why the last attempt or connection ended.
     pub(crate) error: Option<Arc<LinkError>>,
-    /// Attempts to connect that have ended, with or without success.
+    /// How many attempts to connect have ended, successfully or not.
     pub(crate) attempts: u64,
-    /// How often the tools were checked against their pins again.
+    /// How often the task has checked the tools against their pins again.
     pub(crate) rechecks: u64,
 }
 
@@ -77,7 +77,7 @@ struct Again {
     pins: Notify,
 }
 
-/// What a server's task needs from its host.
+/// The parts of a host that a server's task needs.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) connector: Connector,
@@ -86,7 +86,7 @@ pub(crate) struct Surroundings {
     pub(crate) tasks: TaskTracker,
     /// Notified after each publication.
     pub(crate) changed: Arc<Notify>,
-    /// Makes the waits of this host differ from those of others.
+    /// A seed that makes the back-off of this host differ from that of others.
     pub(crate) jitter: u64,
 }
 
@@ -147,7 +147,7 @@ impl Server {
         self.published.borrow().state.word()
     }
 
-    /// Connects anew, whatever the state.
+    /// Reconnects, whatever the state.
     pub(crate) fn reconnect(&self) {
         self.again.now.notify_one();
     }
@@ -163,13 +163,13 @@ impl Server {
         self.stop.cancel();
     }
 
-    /// Cancelled when nothing of the server is left.
+    /// A token that is cancelled when nothing of the server is left.
     pub(crate) fn gone(&self) -> CancellationToken {
         self.gone.clone()
     }
 
-    /// The link, as soon as there is one. A server that waits before its next attempt is woken up; the wait ends with
-    /// that attempt. The caller bounds the time.
+    /// Waits for the link, until the next attempt to connect has ended. Wakes up a server that waits before that
+    /// attempt. The caller bounds the time.
     pub(crate) async fn link(&self) -> Result<Link, Snapshot> {
         let mut published = self.published.clone();
         let first = published.borrow_and_update().clone();

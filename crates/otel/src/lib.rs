@@ -9,7 +9,7 @@
 //!                                   Exporter ──► a thread that sends batches ──► collector
 //!                                       │
 //!                                       ▼ tracer
-//!   a caller's TraceContext ──────► Tracer ──► the context that the call's server gets
+//!   a caller's TraceContext ──────► Tracer ──► the context for the call's server
 //!                                       ▲
 //!   the span of the call ───────────────┘  becomes a child of what the caller sent
 //! ```
@@ -50,10 +50,10 @@ use tracing::{Span, Subscriber, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 
-/// How long the last spans may take to be sent.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// How long to wait for the last spans to be sent.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The target of the spans that are sent: those of this workspace.
+/// The prefix of the targets whose spans are exported: the crates of this workspace.
 const OURS: &str = "toolrack";
 
 /// Why an exporter cannot be built.
@@ -61,18 +61,18 @@ const OURS: &str = "toolrack";
 #[error("the traces cannot be sent: check what the variables OTEL_EXPORTER_OTLP_… say")]
 pub struct ExporterError(#[source] opentelemetry_otlp::ExporterBuildError);
 
-/// Sends spans in batches, from a thread of its own. Spans that a collector does not take are lost, and only
-/// [`Self::close`] waits for it.
+/// Sends spans in batches, from a thread of its own. It drops spans that the collector refuses. Only [`Self::close`]
+/// waits for the collector.
 #[derive(Debug)]
 pub struct Exporter {
     provider: SdkTracerProvider,
 }
 
 impl Exporter {
-    /// Sends as `service`, to `endpoint` (the whole URL, with its path) if there is one, else as the environment says.
+    /// Sends as `service` to `endpoint`, the whole URL with its path; without one, to the endpoint of the environment.
     ///
     /// # Errors
-    /// If `endpoint` or the environment makes no sense. Whether a collector listens is not checked.
+    /// If `endpoint` or a variable of the environment is invalid. It does not check that a collector listens.
     pub fn new(service: &str, endpoint: Option<&str>) -> Result<Self, ExporterError> {
         let exporter = SpanExporter::builder().with_http();
         let exporter = match endpoint {
@@ -89,13 +89,13 @@ impl Exporter {
         Ok(Self { provider })
     }
 
-    /// The layer for a subscriber, so that spans are sent.
+    /// The layer that exports the spans of a subscriber.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
-        let ours = Targets::new().with_target(OURS, LevelFilter::INFO);
-        tracing_opentelemetry::layer().with_tracer(self.provider.tracer(OURS)).with_filter(ours)
+        let own_targets = Targets::new().with_target(OURS, LevelFilter::INFO);
+        tracing_opentelemetry::layer().with_tracer(self.provider.tracer(OURS)).with_filter(own_targets)
     }
 
     /// The tracer for a [`Host`](toolrack_host::Host), so that its servers continue the traces.
@@ -104,9 +104,9 @@ impl Exporter {
         Tracer { propagator: TraceContextPropagator::new() }
     }
 
-    /// Sends the spans that are left, for three seconds at most; blocks meanwhile.
+    /// Blocks until the remaining spans are sent, for three seconds at most.
     pub fn close(self) {
-        if let Err(error) = self.provider.shutdown_with_timeout(FAREWELL) {
+        if let Err(error) = self.provider.shutdown_with_timeout(CLOSE_TIMEOUT) {
             tracing::warn!(%error, "the last spans were not sent");
         }
     }
@@ -123,7 +123,7 @@ impl toolrack_host::Tracer for Tracer {
         if let Some(from) = from {
             let fields: HashMap<String, String> =
                 from.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            // Fails where no layer of ours listens; the call then goes on with what it came with.
+            // Fails if the subscriber has no layer of ours: the server then gets the caller's own context.
             let _ = span.set_parent(self.propagator.extract(&fields));
         }
         let context = span.context();
@@ -133,7 +133,7 @@ impl toolrack_host::Tracer for Tracer {
         let mut fields = HashMap::new();
         self.propagator.inject_context(&context, &mut fields);
         let own = TraceContext::from_fields(|name| fields.get(name).map(String::as_str))?;
-        // Baggage is the caller's alone.
+        // The propagator writes no baggage: pass on what the caller sent.
         let baggage = from.and_then(|from| from.fields().find(|(name, _)| *name == "baggage"));
         Some(baggage.map_or(own.clone(), |(_, baggage)| own.baggage(baggage)))
     }

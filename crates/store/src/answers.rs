@@ -1,4 +1,4 @@
-//! Answers that people gave for good when they were asked whether a call may run.
+//! The standing answers of users: which tools may always run without a question.
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
@@ -17,13 +17,13 @@ pub struct StandingAnswer {
     pub server: String,
     /// The tool's own name; untrusted.
     pub tool: String,
-    /// Names the definition.
+    /// The hash of the definition that the user allowed.
     pub definition: DefinitionHash,
-    /// It was given for all tools that the server had.
+    /// The user allowed all tools that the server had then.
     pub of_server: bool,
-    /// How the call came in that was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    /// Where the call came from that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
     pub way: String,
-    /// When, in seconds since 1970.
+    /// When the user answered, in seconds since 1970.
     pub answered_at: i64,
 }
 
@@ -48,8 +48,8 @@ impl Store {
         Ok(standing.collect())
     }
 
-    /// Takes answers back: all of them, those about one server, or about one of its tools; and records that in the
-    /// [audit log](crate::audit), with the way it came `by`: both or nothing. Returns how many there were.
+    /// Takes back all answers, those about one server, or those about one of its tools, and records that in the
+    /// [audit log](crate::audit) as done `by` this way, in one transaction. Returns how many answers there were.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

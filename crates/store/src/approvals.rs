@@ -1,4 +1,4 @@
-//! Entries of projects that a person agreed to run.
+//! The trust in projects: which of their entries a user agreed to run.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{
     audit::{Entry, append},
 };
 
-/// A person's agreement to run one entry of a project, as long as its content has this hash.
+/// A user's agreement to run one entry of a project. It holds as long as the entry's content has this hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
     /// The folder that holds the project's file, absolute and with symbolic links resolved.
@@ -19,14 +19,14 @@ pub struct Approval {
     pub name: String,
     /// The hash of the entry's content.
     pub hash: String,
-    /// What the person was shown, to compare with when the content changes.
+    /// What the user saw when agreeing, to compare with when the content changes.
     pub shown: String,
-    /// When, in seconds since 1970.
+    /// When the user agreed, in seconds since 1970.
     pub approved_at: i64,
 }
 
 impl Approval {
-    /// Whether it covers the entry `name` of `project` with the content of this hash.
+    /// Whether this approval covers the entry `name` of `project` with content of this hash.
     #[must_use]
     pub fn covers(&self, project: &Path, name: &str, hash: &str) -> bool {
         self.project == project && self.name == name && self.hash == hash
@@ -42,8 +42,8 @@ impl From<Row> for Approval {
 }
 
 impl Store {
-    /// Stores an approval, in the place of an earlier one of the same entry, and records in the [audit
-    /// log](crate::audit) the way it came `by`: both or nothing.
+    /// Stores an approval, replacing an earlier one of the same entry, and records it in the [audit log](crate::audit)
+    /// as given `by` this way, in one transaction.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
@@ -75,8 +75,8 @@ impl Store {
         transaction.commit().await.map_err(self.error(doing))
     }
 
-    /// Takes an approval back, and records in the [audit log](crate::audit) the way this came `by`. Returns whether
-    /// there was one.
+    /// Takes an approval back, and records that in the [audit log](crate::audit) as done `by` this way. Returns
+    /// whether there was one.
     ///
     /// # Errors
     /// As [`Self::approve`].

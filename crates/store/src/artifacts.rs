@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use toolrack_host::{Artifacts, KeepError, ServerName};
 
-/// The extension of a result's file, by its media type. None that a desktop would run.
+/// The extension of a result's file, by its media type. A desktop runs none of them.
 const EXTENSIONS: &[(&str, &str)] = &[
     ("application/gzip", "gz"),
     ("application/json", "json"),
@@ -41,21 +41,21 @@ const EXTENSIONS: &[(&str, &str)] = &[
 /// The most characters of a server's or tool's name in a file's name.
 const MAX_NAME: usize = 40;
 
-/// How many results of one millisecond can be stored.
-const MAX_TWINS: usize = 1000;
+/// How many results with the same name and millisecond can be stored.
+const MAX_SAME_NAME: usize = 1000;
 
-/// The form of the time that a file's name begins with, so that the order of names is the order of age.
-const TIME: &str = "%Y%m%dT%H%M%S%3fZ";
+/// The format of the time at the start of a file's name. Sorting by name sorts by age.
+const TIME_FORMAT: &str = "%Y%m%dT%H%M%S%3fZ";
 
-/// The length of such a time.
+/// The length of a time in that format.
 const TIME_LENGTH: usize = "20261121T120000000Z".len();
 
 /// The limits of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArtifactBounds {
-    /// Files. Default 500.
+    /// The most files. Default 500.
     pub files: usize,
-    /// Bytes of all files together. Default 512 MiB.
+    /// The most bytes of all files together. Default 512 MiB.
     pub bytes: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct Piece {
     pub from: u64,
     /// Where it ends, in bytes: where the next piece begins.
     pub to: u64,
-    /// How long the whole is, in bytes.
+    /// The length of the whole text, in bytes.
     pub total: u64,
 }
 
@@ -82,25 +82,25 @@ pub struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The handle is not one of this folder's, or its file was removed to make room.
+    /// The handle is none of this folder, or the folder has removed the file to make room.
     #[error("nothing is kept under this handle (any more)")]
     Unknown,
-    /// It is a picture, a sound or the like.
+    /// The result is no text, but a picture, a sound or the like.
     #[error("it is no text ({bytes} bytes)")]
     NoText {
-        /// How many.
+        /// The length of the file.
         bytes: u64,
     },
-    /// The system refuses to read it.
+    /// The system refuses to read the file.
     #[error("it cannot be read: {why}")]
     Unreadable {
-        /// Why.
+        /// The system's error.
         why: String,
     },
 }
 
-/// A folder of results, each a file whose name holds its time, server, tool and type. The oldest are removed when
-/// there are too many. Files from elsewhere are left alone.
+/// A folder of results: each is a file whose name holds its time, server, tool and type. When there are too many, the
+/// folder removes the oldest. It leaves files alone that it did not create.
 #[derive(Clone, Debug)]
 pub struct ArtifactFolder {
     folder: PathBuf,
@@ -113,8 +113,8 @@ impl ArtifactFolder {
         Self { folder: folder.into(), bounds }
     }
 
-    /// Reads a piece of a stored text: at most `most` bytes from the byte `from` on, both moved to the ends of
-    /// characters. Dropping the future does not stop the read.
+    /// Reads a piece of a stored text: at most `most` bytes from the byte `from` on, with both ends moved so that they
+    /// cut no character. Dropping the future does not stop the read.
     ///
     /// # Errors
     /// [`ReadError`], when `handle` is none of this folder, or what it leads to is no text.
@@ -125,13 +125,13 @@ impl ArtifactFolder {
     }
 
     fn piece(&self, handle: &Path, from: u64, most: usize) -> Result<Piece, ReadError> {
-        // Only files that this folder created: neither a path out of it, nor a link that another program put into it.
+        // Only files that this folder created: no path that leads out of it, no link that another program put there.
         let is_ours = handle.parent() == Some(&*self.folder) && handle.file_name().is_some_and(is_ours);
         let metadata = std::fs::symlink_metadata(handle).ok().filter(|metadata| is_ours && metadata.is_file());
         let total = metadata.ok_or(ReadError::Unknown)?.len();
         let unreadable = |error: io::Error| ReadError::Unreadable { why: error.kind().to_string() };
         let mut file = File::open(handle).map_err(unreadable)?;
-        // Three bytes more on both sides: a character is cut at most that far from its beginning.
+        // Three more bytes at both ends: a character that is cut there begins or ends within them.
         let start = from.min(total).saturating_sub(3);
         file.seek(io::SeekFrom::Start(start)).map_err(unreadable)?;
         let mut bytes = Vec::new();
@@ -167,7 +167,7 @@ impl ArtifactFolder {
 
         let (path, mut file) = self.create(name).map_err(|error| refused(&self.folder, &error))?;
         if let Err(error) = file.write_all(bytes) {
-            // Half a result would be taken for a whole one.
+            // A reader would take half a result for a whole one.
             let _ = std::fs::remove_file(&path);
             return Err(refused(&path, &error));
         }
@@ -177,13 +177,13 @@ impl ArtifactFolder {
         Ok(path)
     }
 
-    /// A new file, for its owner only.
+    /// Creates a new file that only its owner can read.
     fn create(&self, name: &Name) -> io::Result<(PathBuf, File)> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        for twin in 0..MAX_TWINS {
+        for twin in 0..MAX_SAME_NAME {
             let path = self.folder.join(name.file(twin));
             match options.open(&path) {
                 Ok(file) => return Ok((path, file)),
@@ -194,7 +194,7 @@ impl ArtifactFolder {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Removes the oldest files until the rest is within bounds; never `newest`.
+    /// Removes the oldest files until the rest is within the limits, but never `newest`.
     fn prune(&self, newest: &Path) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
@@ -239,7 +239,7 @@ struct Name {
 impl Name {
     fn file(&self, twin: usize) -> String {
         let Self { server, tool, extension, .. } = self;
-        let time = self.at.format(TIME);
+        let time = self.at.format(TIME_FORMAT);
         match twin {
             0 => format!("{time}-{server}-{tool}.{extension}"),
             twin => format!("{time}-{server}-{tool}-{twin}.{extension}"),
@@ -259,7 +259,7 @@ fn is_ours(name: &std::ffi::OsStr) -> bool {
     })
 }
 
-/// A name made safe for a file's name: letters, digits, `_` and `-`.
+/// Makes a name safe for a file's name: keeps letters, digits, `_` and `-`.
 fn safe(name: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     name.chars().take(MAX_NAME).map(|c| if is_safe(c) { c } else { '_' }).collect()

@@ -1,12 +1,12 @@
-//! The audit log of calls, connections, trust and answers: rows are only added, and each seals all before it.
+//! The audit log of calls, connections, trust and answers: an append-only chain, in which each row seals all before it.
 //!
 //! The hash of a row is SHA-256 of the hash of the row before it (32 zero bytes for the first), its number and its
 //! time (eight bytes each, the most significant first), and its body, as they stand in the database. The end of the
-//! chain is stored beside it, so that removing the newest rows does not go unnoticed either. Rows that are too old are
-//! forgotten from the front; the row that records this carries the hash from which the chain continues.
+//! chain is stored beside it, so that the check also notices when the newest rows were removed. The store forgets rows
+//! that are too old, from the front; the row that records this carries the hash from which the chain continues.
 //!
-//! A program that can write to the whole file, and knows this, can write another chain that is just as whole. The only
-//! protection is an [end of the chain](ChainEnd) that is kept where it cannot write.
+//! A program that can write to the whole file can replace the chain by another valid one. The only protection is a copy
+//! of the [end of the chain](ChainEnd) where that program cannot write.
 
 mod chain;
 mod entry;
@@ -26,8 +26,8 @@ pub use writer::{AuditLog, AuditWriter, Hide};
 
 use crate::{Store, StoreError};
 
-/// The most rows that are returned at once.
-const MOST: usize = 10_000;
+/// The most rows that one query returns.
+const MAX_ROWS: usize = 10_000;
 
 /// One row.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,32 +41,32 @@ pub struct AuditRow {
     pub entry: Entry,
     /// The entry as stored, byte by byte.
     pub body: String,
-    /// The seal of it and all rows before it; 32 bytes, unless the file was changed from outside.
+    /// The hash over this row and all before it: 32 bytes, unless another program changed the file.
     pub hash: Vec<u8>,
 }
 
 /// Which rows to read.
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
-    /// Only of this server.
+    /// Only rows about this server.
     pub server: Option<String>,
-    /// Only of this tool.
+    /// Only rows about this tool.
     pub tool: Option<String>,
     /// Only what happened in the name of this agent.
     pub agent: Option<String>,
     /// Only what happened at this time or later, in milliseconds since 1970.
     pub since: Option<i64>,
-    /// Only calls that did not run because a rule or a person denied them, or because no person could be asked.
+    /// Only calls that did not run because a rule or a user denied them, or because there was no user to ask.
     pub denied: bool,
     /// Only rows with smaller numbers.
     pub before: Option<u64>,
     /// Only rows with greater numbers.
     pub after: u64,
-    /// At most so many, the newest; never more than 10,000.
+    /// At most this many rows; never more than 10,000.
     pub limit: usize,
 }
 
-/// The body is bytes: another program may have put there what is not text.
+/// The body is bytes, because another program may have stored something there that is no text.
 type Row = (i64, i64, Vec<u8>, Vec<u8>);
 
 impl From<Row> for AuditRow {
@@ -92,7 +92,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// The oldest rows that match `query`, in their order: to read all of them, page by page.
+    /// The oldest rows that match `query`, in their order, for a caller that reads all of them page by page.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -128,7 +128,7 @@ impl Store {
             builder.push(")");
         }
         builder.push(" ORDER BY seq ").push(order).push(" LIMIT ");
-        builder.push_bind(i64::try_from(query.limit.min(MOST)).unwrap_or(i64::MAX));
+        builder.push_bind(i64::try_from(query.limit.min(MAX_ROWS)).unwrap_or(i64::MAX));
         let rows: Vec<Row> =
             builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading the audit log"))?;
         Ok(rows.into_iter().map(AuditRow::from).collect())

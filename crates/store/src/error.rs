@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why the database cannot be used. Its content is unchanged.
+/// Why the database cannot be used. The failed operation has changed nothing in it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file or its folder cannot be made.
+    /// The file or its folder cannot be created.
     #[error("cannot make {}: {kind}; check that its folder can be written, or set `TOOLRACK_HOME`", path.display(), kind = source.kind())]
     Make {
         /// The file or folder.
@@ -30,13 +30,13 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// There is no space left for it.
+    /// The disk has no space left for it.
     #[error("{} cannot grow: the disk is full", path.display())]
     Full {
         /// The file.
         path: PathBuf,
     },
-    /// The file is damaged, or no database.
+    /// The file is damaged, or is no database.
     #[error("{} is damaged or no database: move it away, and a new one is made", path.display())]
     Corrupt {
         /// The file.
@@ -53,12 +53,12 @@ pub enum StoreError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// The schema of the file.
+        /// The schema version of the file.
         found: i64,
-        /// The newest schema that is known.
+        /// The newest schema version that this program knows.
         known: i64,
     },
-    /// The schema could not be brought up to date.
+    /// The schema could not be migrated to the newest version.
     #[error("{} could not be brought to the newest schema", path.display())]
     Migration {
         /// The file.
@@ -67,24 +67,24 @@ pub enum StoreError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A path that is not UTF-8 text cannot be kept.
+    /// The path is not UTF-8, so that it cannot be stored.
     #[error("{} is not UTF-8 text and cannot be kept", path.display())]
     Path {
         /// The path.
         path: PathBuf,
     },
-    /// What was typed matches no session.
+    /// The id that the user typed matches no session.
     #[error("there is no session `{typed}`")]
     UnknownSession {
-        /// What was typed: an id, the beginning of one, or `last`. Safe to print.
+        /// The text: an id, a prefix of one, or `last`. Safe to print.
         typed: String,
     },
-    /// What was typed matches more than one session.
+    /// The prefix that the user typed matches more than one session.
     #[error("`{typed}` may be one of several sessions: {}", prefixes.join(", "))]
     AmbiguousSession {
-        /// What was typed. Safe to print.
+        /// The text. Safe to print.
         typed: String,
-        /// Prefixes that tell these sessions apart, the one that was used last first; at most five.
+        /// Prefixes that tell these sessions apart, at most five, the most recently changed session first.
         prefixes: Vec<String>,
     },
     /// Another process has added to the session meanwhile.
@@ -94,9 +94,9 @@ pub enum StoreError {
     SessionMoved {
         /// The session.
         prefix: String,
-        /// How many messages it was expected to have.
+        /// How many messages the caller expected.
         expected: u64,
-        /// How many it has.
+        /// How many messages the session has.
         found: u64,
     },
     /// Another turn of the session is under way in this process.
@@ -105,12 +105,12 @@ pub enum StoreError {
         /// The session.
         prefix: String,
     },
-    /// A file that should hold another program's sessions holds none.
+    /// A file from which to import sessions holds none.
     #[error("{} holds no sessions that can be read: {why}", path.display())]
     NoSessions {
         /// The file.
         path: PathBuf,
-        /// Why not. Safe to print.
+        /// The reason. Safe to print.
         why: String,
     },
     /// Anything else.
@@ -118,7 +118,7 @@ pub enum StoreError {
     Other {
         /// The file.
         path: PathBuf,
-        /// What was attempted.
+        /// The operation that failed.
         doing: &'static str,
         /// What went wrong.
         #[source]

@@ -8,26 +8,27 @@ use toolrack_host::{Conceal, owned};
 
 use crate::{Claim, NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
-/// Messages that are read at once when a conversation is continued.
-const PAGE: usize = 1_000;
+/// How many messages one query reads when a conversation continues.
+const PAGE_SIZE: usize = 1_000;
 
 /// The most characters of a title.
-const TITLE: usize = 80;
+const MAX_TITLE_CHARS: usize = 80;
 
-/// Stores one conversation, without the secrets that are known by then: a model can have been typed one, or have made one up.
+/// Stores one conversation. Hides the secrets that are known when it stores a message: a user may have typed one, and a
+/// model may repeat one.
 pub struct Journal {
     store: Option<Store>,
     conceal: Conceal,
     session: Option<Session>,
-    /// The id of the session, now or once it is stored.
+    /// The id that the session has, or will have once it is stored.
     id: Uuid,
     /// The model that answers.
     model: String,
     /// How many messages are stored.
     kept: usize,
-    /// The cost of the newest answer, until it is written.
+    /// The cost of the newest answer, until that is stored.
     spent: Option<Spent>,
-    /// How many messages are stored if the last step of unknown outcome was written; fewer if an earlier one was.
+    /// After a step whose outcome is unknown: how many messages are stored if it succeeded.
     unsure: Option<usize>,
 }
 
@@ -47,14 +48,14 @@ impl fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// A journal of a new conversation; without a store, nothing is stored. `conceal` hides secrets in what is.
+    /// A journal of a new conversation. Without a store, it stores nothing. `conceal` hides secrets in the messages.
     #[must_use]
     pub fn new(store: Option<Store>, model: &str, conceal: Conceal) -> Self {
         let id = Uuid::now_v7();
         Self { store, conceal, session: None, id, model: model.to_owned(), kept: 0, spent: None, unsure: None }
     }
 
-    /// A journal of a conversation that continues.
+    /// A journal of a stored conversation, to continue it.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -66,8 +67,8 @@ impl Journal {
     ) -> Result<(Self, Opened), StoreError> {
         let mut messages = Vec::new();
         loop {
-            let page = store.messages(session.id, messages.len() as u64, PAGE).await?;
-            let is_last = page.len() < PAGE;
+            let page = store.messages(session.id, messages.len() as u64, PAGE_SIZE).await?;
+            let is_last = page.len() < PAGE_SIZE;
             messages.extend(page.iter().map(message));
             if is_last {
                 break;
@@ -80,13 +81,13 @@ impl Journal {
         Ok((journal, Opened { messages, open }))
     }
 
-    /// The conversation's short name: the one that it has, or the end of the id that it will have.
+    /// The conversation's short name: its prefix, or before it is stored, the end of its future id.
     #[must_use]
     pub fn prefix(&self) -> String {
         self.session.as_ref().map_or_else(|| self.id.to_string(), |session| session.prefix.clone())
     }
 
-    /// Notes the cost of the newest answer.
+    /// Sets the cost of the newest answer, which the next step stores.
     pub fn cost_of(&mut self, reply: &Reply) {
         self.spent = Some(spent(reply.usage, reply.cost));
     }
@@ -104,11 +105,11 @@ impl Journal {
         store.claim_id(self.id).map(Some).ok_or_else(busy)
     }
 
-    /// Stores what is new in `turn`. If it is dropped or fails before it is known whether something was written, the
-    /// next call continues from what was.
+    /// Stores the new messages of `turn`. If this is dropped or fails before the outcome of the write is known, the
+    /// next call finds out what was stored and continues from there.
     ///
     /// # Errors
-    /// When it cannot be written; nothing of it is stored then.
+    /// When the database cannot be written; none of the new messages is stored then.
     pub async fn keep(&mut self, turn: &Turn) -> Result<(), StoreError> {
         let Some(store) = self.store.clone() else {
             return Ok(());
@@ -128,7 +129,7 @@ impl Journal {
         added
     }
 
-    /// Adds what is not stored yet.
+    /// Adds the messages that are not stored yet.
     async fn add(&mut self, store: &Store, turn: &Turn) -> Result<(), StoreError> {
         let messages = turn.messages();
         let mut rows: Vec<_> =
@@ -150,7 +151,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether a step of ours made the conversation longer than it was known to be, by `found` messages in all.
+    /// Whether an own step of unknown outcome explains why the conversation has `found` messages by now.
     async fn has_added(&mut self, store: &Store, found: u64, messages: &[Message]) -> Result<bool, StoreError> {
         let found = usize::try_from(found).unwrap_or(usize::MAX);
         if self.unsure.is_none_or(|unsure| found > unsure) || found <= self.kept {
@@ -166,12 +167,12 @@ impl Journal {
         Ok(true)
     }
 
-    /// Stores nothing from now on. What is stored stays a conversation that can be continued.
+    /// Stops storing. The conversation can be continued from what is stored.
     pub fn give_up(&mut self) {
         self.store = None;
     }
 
-    /// From now on, another model answers.
+    /// Sets the model that answers from now on.
     pub fn answered_by(&mut self, model: &str) {
         model.clone_into(&mut self.model);
     }
@@ -182,7 +183,7 @@ impl Journal {
         self.session.as_ref()
     }
 
-    /// Its id.
+    /// The id of the stored conversation.
     #[must_use]
     pub fn id(&self) -> Option<Uuid> {
         self.session.as_ref().map(|session| session.id)
@@ -198,7 +199,7 @@ pub fn spent(usage: Usage, cost: Option<f64>) -> Spent {
         cached_read: usage.cached_read,
         cache_write: usage.cache_write,
         reasoning: usage.reasoning,
-        // Billionths: a number that a float of dollars holds exactly enough.
+        // In billionths of a dollar, which an `f64` of dollars holds precisely enough.
         cost: cost.map(billionths),
     }
 }
@@ -212,17 +213,17 @@ fn billionths(dollars: f64) -> u64 {
     (dollars * 1e9).round().max(0.0) as u64
 }
 
-/// The first line of the user's first message.
+/// Makes a title of the first line of the user's first message.
 fn title(messages: &[Message], conceal: &dyn Fn(&str) -> String) -> String {
     let first = messages.iter().find(|message| message.role == Role::User);
     let line = first.and_then(|message| message.content.trim().lines().next()).unwrap_or_default();
-    // Before it is cut: a part of a secret would not be found.
-    conceal(line).chars().take(TITLE).collect()
+    // Conceal before cutting: `conceal` does not find a part of a secret.
+    conceal(line).chars().take(MAX_TITLE_CHARS).collect()
 }
 
 fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
     let kept = message.concealed(conceal);
-    // What other programs read goes back to no provider, so nothing of it has to stay as it was.
+    // Only `body` goes back to a provider. Other programs read the columns, where every secret can be hidden.
     let mut plain = message.clone();
     plain.blocks = None;
     let message = plain.concealed(conceal);
@@ -241,7 +242,7 @@ fn row(message: &Message, conceal: &dyn Fn(&str) -> String) -> NewMessage {
     }
 }
 
-/// A message as it was, or as much of it as other programs stored.
+/// Restores a message from its body, or from the columns if another program stored it.
 fn message(stored: &StoredMessage) -> Message {
     if let Some(message) = stored.body.as_deref().and_then(|body| serde_json::from_str(body).ok()) {
         return message;

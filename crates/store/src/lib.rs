@@ -1,33 +1,38 @@
 //! What Toolrack remembers across restarts.
 //!
-//! [`Store`] is one SQLite file: which era of MCP worked with a server (the host's
-//! [`Memory`](toolrack_host::Memory)), which entries of a project a person agreed to run ([`Approval`]), which
-//! tools are as they were first seen and which are not (its [`Pins`](toolrack_host::Pins), [`Stranger`]), which calls a person
-//! always lets run ([`StandingAnswer`]), what servers
-//! wrote to their logs ([`LogLine`]), what was done, in a chain that shows tampering ([`audit`]), conversations with models
-//! ([`Session`]), and, sealed, secrets and tokens ([`Vault`]).
-//! [`ArtifactFolder`] keeps what is too long for a model as files (the host's [`Artifacts`](toolrack_host::Artifacts)).
-//! Everything is readable by its owner only.
+//! [`Store`] is one SQLite file, which only its owner can read. It holds:
+//!
+//! - the era of MCP that worked with each server (the host's [`Memory`](toolrack_host::Memory)),
+//! - the entries of projects that a user agreed to run ([`Approval`]),
+//! - the pins of tools (the host's [`Pins`](toolrack_host::Pins)) and the tools that differ from theirs ([`Stranger`]),
+//! - the calls that a user always lets run ([`StandingAnswer`]),
+//! - what servers wrote to their logs ([`LogLine`]),
+//! - the audit log, a chain of hashes that shows tampering ([`audit`]),
+//! - conversations with models ([`Session`]),
+//! - sealed secrets and tokens ([`Vault`]).
+//!
+//! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
+//! [`Artifacts`](toolrack_host::Artifacts)).
 //!
 //! This crate knows nothing of how a host or an agent behaves, and has no network.
 //!
 //! ```text
-//!   journal, transcript                               a conversation as an agent says it; a stored message
+//!   journal, transcript                               a conversation of an agent; a stored message to show
 //!      │
 //!      ▼
 //!   sessions                     vault                conversations, imports; secrets, keys, leases
 //!      │                           │
-//!      │   pins, approvals, answers, refusals         what a person agreed to, each with a row in
-//!      │      │                    │                  the log of what was done
+//!      │   pins, approvals, answers, refusals         what a user agreed to or refused, each with a row
+//!      │      │                    │                  in the audit log
 //!      │      ▼                    │
-//!      │    audit    servers, log  │                  a chain of hashes; eras and kept lists, log lines
+//!      │    audit    servers, log  │                  the chain of hashes; eras and lists of tools, log lines
 //!      │      │          │         │
 //!      └──────┴─────┬────┴─────────┘
 //!                   ▼
 //!                 Store ──► open                      one connection; the file, brought to the newest schema
 //!                   │
 //!                   ▼
-//!                 error      artifacts                why it cannot be used; files, beside the database
+//!                 error      artifacts                why the database fails; files beside the database
 //! ```
 //!
 //! ```
@@ -107,34 +112,34 @@ pub use sessions::{
 pub use uuid::Uuid;
 pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};
 
-/// How long to wait for another process that holds the database.
+/// How long to wait for another process that has the database locked.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The same, for callers that can do without.
+/// How long to wait for it where the caller can do without the database.
 const BRIEF_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Up to this size in bytes, the next process reads a write-ahead log faster than this one writes it to the file.
-const SHORT_LOG: u64 = 256 * 1024;
+/// Up to this size in bytes, the next process reads the write-ahead log faster than this one moves it into the file.
+const MAX_LEFT_LOG_BYTES: u64 = 256 * 1024;
 
 /// The database. Clones share it.
 ///
 /// One connection does everything, one statement after another; other processes may use the same file at the same time
-/// (SQLite's WAL mode). Dropping a future leaves the database as if the statement had run or had not.
+/// (SQLite's WAL mode). After a future is dropped, its statement has either run as a whole or not at all.
 ///
-/// The operations that calls of tools need (the traits of the host, [`Vault::get`], the [`journal`]) run in tasks of
-/// their own ([`toolrack_host::owned`]), so that an unpolled future in a collection never keeps the connection.
+/// The operations that a call of a tool needs (the traits of the host, [`Vault::get`], the [`journal`]) run in tasks of
+/// their own ([`toolrack_host::owned`]), so that a future which its owner stops polling never holds the connection.
 #[derive(Clone, Debug)]
 pub struct Store {
     pool: SqlitePool,
     path: PathBuf,
-    /// Whether something was deleted that must not stay in the file.
+    /// Whether this store has deleted something that must not remain in the files.
     has_erased: Arc<AtomicBool>,
     claims: sessions::Claims,
 }
 
 impl Store {
-    /// Opens the database at `path`, which is created, with its folders, when there is none, and migrated to the
-    /// newest schema. Waits up to 5 s for another process that is doing the same.
+    /// Opens the database at `path` and migrates it to the newest schema. Creates it, with its folders, if there is
+    /// none. Waits up to 5 s for another process that does the same.
     ///
     /// # Errors
     /// [`StoreError`] says what is in the way and what to do. The file is never replaced.
@@ -142,10 +147,8 @@ impl Store {
         Self::open_within(path.into(), PATIENCE).await
     }
 
-    /// Opens the database at `path` if it is there and of the schema that this version writes; changes neither, and
-    /// waits at most 200 ms for another process. `None` when there is nothing that can be read as it is.
-    ///
-    /// For callers that only want to know something quickly.
+    /// Opens the database at `path` without creating or migrating it, for callers that only want to read something
+    /// quickly. Waits at most 200 ms for another process. `None` if there is no database, or it has another schema.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -164,53 +167,53 @@ impl Store {
         Self { pool, path, has_erased: Arc::default(), claims: sessions::Claims::default() }
     }
 
-    /// The file.
+    /// The path of the database file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits for what is running and closes the file. A store that is dropped instead loses nothing, but the
-    /// write-ahead log then stays beside the file.
+    /// Waits for the running statement and closes the file. A store that is merely dropped loses nothing, but leaves
+    /// the write-ahead log beside the file.
     pub async fn close(&self) {
         self.pool.close().await;
     }
 
-    /// For a process that is about to end: waits for what is running, and leaves the write-ahead log beside the file
-    /// while it is short (256 KiB), which saves four waits for the disk. It holds all commits, and the next process
-    /// reads it. Where that log is longer, or could hold what was to be erased, this is [`Self::close`].
+    /// Closes the store of a process that is about to exit. Waits for the running statement, and leaves a short
+    /// write-ahead log (up to 256 KiB) beside the file, which saves four waits for the disk: the log holds all commits,
+    /// and the next process reads it. A longer log, or one that may hold erased data, makes this [`Self::close`].
     ///
-    /// The store cannot be used any more, and its thread and its files stay until the process ends.
+    /// The store is of no use afterwards; its thread and its open files remain until the process exits.
     pub async fn leave(&self) {
         let log = std::fs::metadata(sidecar(&self.path)).map_or(0, |log| log.len());
-        if self.has_erased.load(Ordering::Relaxed) || log > SHORT_LOG {
+        if self.has_erased.load(Ordering::Relaxed) || log > MAX_LEFT_LOG_BYTES {
             return self.close().await;
         }
         if let Ok(connection) = self.pool.acquire().await {
-            // Dropped, it would be closed.
+            // To drop the connection would close it, and move the log into the file.
             Box::leak(Box::new(connection.leak()));
         }
     }
 
-    /// A transaction that writes. A power cut can undo it after its commit; the end of this process cannot.
+    /// Begins a write transaction. A power cut can undo it after its commit; a crash of this process cannot.
     async fn begin(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
         self.pool.begin_with("PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
     }
 
-    /// The same, and its commit waits until all of it is on the disk
+    /// Begins a write transaction whose commit waits until all of it is on the disk
     /// (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
     async fn begin_durably(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
         self.pool.begin_with("PRAGMA synchronous = FULL; BEGIN IMMEDIATE").await.map_err(self.error(doing))
     }
 
-    /// A transaction that writes, and that overwrites what it deletes
+    /// Begins a write transaction that overwrites what it deletes
     /// (<https://www.sqlite.org/pragma.html#pragma_secure_delete>), so that the file does not keep it.
     async fn begin_erasing(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
         self.has_erased.store(true, Ordering::Relaxed);
         self.pool.begin_with("PRAGMA secure_delete = ON; BEGIN IMMEDIATE").await.map_err(self.error(doing))
     }
 
-    /// Both at once: what is deleted is overwritten, and all of it is on the disk after the commit.
+    /// Begins a write transaction that overwrites what it deletes, and whose commit waits until it is on the disk.
     async fn begin_erasing_durably(&self, doing: &'static str) -> Result<Transaction<'static, Sqlite>, StoreError> {
         self.has_erased.store(true, Ordering::Relaxed);
         let begin = "PRAGMA secure_delete = ON; PRAGMA synchronous = FULL; BEGIN IMMEDIATE";

@@ -2,40 +2,40 @@
 
 use crate::{Store, StoreError};
 
-/// The most lines of one server; the oldest go first.
+/// The most lines of one server. Beyond that, the oldest are removed.
 const MAX_LINES: i64 = 2_000;
 
-/// The most lines in all.
-const MAX_ALL: i64 = 50_000;
+/// The most lines of all servers.
+const MAX_TOTAL_LINES: i64 = 50_000;
 
 /// The most bytes of one line; longer ones are cut.
-const MAX_TEXT: usize = 8 * 1024;
+const MAX_TEXT_BYTES: usize = 8 * 1024;
 
 /// One line of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// The order in which lines arrived; 0 for one that is not kept yet.
+    /// Counts lines in the order of their arrival; 0 for a line that is not stored yet.
     pub id: i64,
     /// The server's name.
     pub server: String,
-    /// The file that it is configured in; empty when it is in none. Two projects may have servers of one name.
+    /// The file that configures the server, empty if none does: two projects may have servers of the same name.
     pub source: String,
-    /// When, in milliseconds since 1970.
+    /// When the server wrote it, in milliseconds since 1970.
     pub at: i64,
-    /// What kind of line, in a word such as `stderr`.
+    /// The kind of line, in a word such as `stderr`.
     pub kind: String,
-    /// What it says. Untrusted.
+    /// The text. Untrusted.
     pub text: String,
 }
 
 /// Which lines to read.
 #[derive(Clone, Debug, Default)]
 pub struct LogQuery {
-    /// Of these servers (name and file); of all when there is none.
+    /// Only lines of these servers, each with its name and file. Empty: of all servers.
     pub servers: Vec<(String, String)>,
     /// Only lines after this one.
     pub after: i64,
-    /// At most so many, the newest.
+    /// At most this many lines, the newest.
     pub limit: usize,
 }
 
@@ -48,8 +48,8 @@ impl From<Row> for LogLine {
 }
 
 impl Store {
-    /// Stores `lines`, in their order, and removes the oldest: 2,000 are kept of one server and 50,000 in all, each of
-    /// at most 8 KiB. Assigns their ids.
+    /// Stores `lines` in their order and assigns their ids. Cuts each at 8 KiB, and removes the oldest lines beyond
+    /// 2,000 of one server and 50,000 of all.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails; none of them is stored then.
@@ -61,7 +61,7 @@ impl Store {
         let error = || self.error(doing);
         let mut transaction = self.begin(doing).await?;
         for line in lines {
-            let end = line.text.floor_char_boundary(MAX_TEXT);
+            let end = line.text.floor_char_boundary(MAX_TEXT_BYTES);
             sqlx::query("INSERT INTO server_log (server, source, at, kind, text) VALUES (?, ?, ?, ?, ?)")
                 .bind(&line.server)
                 .bind(&line.source)
@@ -88,7 +88,7 @@ impl Store {
             .map_err(error())?;
         }
         sqlx::query("DELETE FROM server_log WHERE id <= (SELECT id FROM server_log ORDER BY id DESC LIMIT 1 OFFSET ?)")
-            .bind(MAX_ALL)
+            .bind(MAX_TOTAL_LINES)
             .execute(&mut *transaction)
             .await
             .map_err(error())?;
@@ -153,12 +153,12 @@ mod tests {
     #[tokio::test]
     async fn old_lines_go_and_long_ones_are_cut() {
         let (_folder, store) = new_store().await;
-        store.keep_log(&[line("quiet", "ä".repeat(MAX_TEXT))]).await.unwrap();
+        store.keep_log(&[line("quiet", "ä".repeat(MAX_TEXT_BYTES))]).await.unwrap();
         let flood: Vec<_> = (0..MAX_LINES + 10).map(|number| line("loud", number.to_string())).collect();
         store.keep_log(&flood).await.unwrap();
         let all = texts(&store, LogQuery { limit: usize::MAX, ..LogQuery::default() }).await;
         assert_eq!(all.len() as i64, MAX_LINES + 1);
-        assert_eq!(all[0].len(), MAX_TEXT);
+        assert_eq!(all[0].len(), MAX_TEXT_BYTES);
         assert_eq!(all[1], "10");
     }
 }

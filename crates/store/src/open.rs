@@ -19,18 +19,18 @@ use crate::{
     migrations::{SCHEMA, migrator},
 };
 
-/// The pause between tries while another process does what must be done alone.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The pause between tries while another process has the database to itself.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// How many statements stay prepared.
-const STATEMENTS: usize = 32;
+/// How many prepared statements the connection caches.
+const STATEMENT_CACHE: usize = 32;
 
 pub(crate) async fn open(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError> {
     prepare_file(path)?;
     let pool = pool(path, patience).await?;
     let error = |error| StoreError::from_sqlx("opening", path, error);
     let mut connection = pool.acquire().await.map_err(error)?;
-    let result = bring_up_to_date(&mut connection, path, patience).await;
+    let result = migrate_if_needed(&mut connection, path, patience).await;
     drop(connection);
     if result.is_err() {
         pool.close().await;
@@ -38,7 +38,7 @@ pub(crate) async fn open(path: &Path, patience: Duration) -> Result<SqlitePool, 
     result.map(|()| pool)
 }
 
-/// Opens the database if it can be used without any work on it.
+/// Opens the database if it exists with the newest schema, without creating or migrating it.
 pub(crate) async fn open_as_it_is(path: &Path, patience: Duration) -> Result<Option<SqlitePool>, StoreError> {
     if !path.is_file() {
         return Ok(None);
@@ -59,10 +59,10 @@ async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError>
     let options = SqliteConnectOptions::new()
         .filename(path)
         .busy_timeout(patience)
-        // With a write-ahead log, a power cut can undo the last commits and damages nothing. Where that is not enough,
-        // a transaction asks for more.
+        // With a write-ahead log, a power cut can undo the last commits, but damages nothing. A transaction that needs
+        // more sets `synchronous` itself.
         .synchronous(SqliteSynchronous::Normal)
-        .statement_cache_capacity(STATEMENTS);
+        .statement_cache_capacity(STATEMENT_CACHE);
     // A pool of one is a queue for the one connection; no task holds a lock across an await.
     SqlitePoolOptions::new()
         .max_connections(1)
@@ -70,15 +70,15 @@ async fn pool(path: &Path, patience: Duration) -> Result<SqlitePool, StoreError>
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
-        // A full disk makes SQLite end a transaction of its own accord (<https://www.sqlite.org/lang_transaction.html>),
-        // and then sqlx takes the connection for one that is inside of a transaction for ever (its issue 3742).
+        // On a full disk, SQLite rolls a transaction back by itself (<https://www.sqlite.org/lang_transaction.html>),
+        // but sqlx believes for ever that the connection is still inside it (sqlx issue 3742).
         .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
         .connect_with(options)
         .await
         .map_err(|error| StoreError::from_sqlx("opening", path, error))
 }
 
-/// Makes the file before SQLite does, so that it is never readable by others. SQLite gives its companions (`-wal`,
+/// Creates the file before SQLite does, so that no other user can ever read it. SQLite gives its companions (`-wal`,
 /// `-shm`) the permissions of the file.
 fn prepare_file(path: &Path) -> Result<(), StoreError> {
     let make = |path: &Path| {
@@ -99,15 +99,15 @@ fn prepare_file(path: &Path) -> Result<(), StoreError> {
     match options.open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            close_to_others(path);
+            make_private(path);
             Ok(())
         }
         Err(error) => Err(make(path)(error)),
     }
 }
 
-/// Takes the permissions of others away from a file that was copied here. It is no error if that fails.
-fn close_to_others(path: &Path) {
+/// Removes the permissions of other users from a file that was perhaps copied here. Ignores a failure.
+fn make_private(path: &Path) {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -123,13 +123,13 @@ fn close_to_others(path: &Path) {
     }
 }
 
-async fn bring_up_to_date(
+async fn migrate_if_needed(
     connection: &mut SqliteConnection,
     path: &Path,
     patience: Duration,
 ) -> Result<(), StoreError> {
     let error = |error| StoreError::from_sqlx("reading the schema", path, error);
-    // The only query before a database is used, so that opening it is quick.
+    // The only query on a database that needs no migration, so that opening it is quick.
     match schema(connection).await.map_err(error)? {
         SCHEMA => Ok(()),
         found if found > SCHEMA => Err(StoreError::Newer { path: path.to_owned(), found, known: SCHEMA }),
@@ -144,7 +144,7 @@ async fn schema(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar("PRAGMA user_version").fetch_one(connection).await
 }
 
-/// Switches the file to WAL mode, for good. SQLite does not always wait for other processes here, so we do.
+/// Switches the file to WAL mode, permanently. SQLite does not always wait for other processes here, so this does.
 async fn use_write_ahead_log(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -154,18 +154,17 @@ async fn use_write_ahead_log(
     loop {
         let switched = sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await;
         match switched.map_err(|error| StoreError::from_sqlx("switching to WAL", path, error)) {
-            Err(StoreError::Locked { .. }) if Instant::now() < deadline => sleep(PAUSE).await,
+            Err(StoreError::Locked { .. }) if Instant::now() < deadline => sleep(RETRY_PAUSE).await,
             other => return other.map(drop),
         }
     }
 }
 
-/// Runs the migrations that are missing, in one transaction that only one process can be in. (sqlx takes no lock of its
-/// own on SQLite.)
+/// Runs the missing migrations in one exclusive transaction, because sqlx takes no migration lock on SQLite.
 async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
     let error = |error| StoreError::from_sqlx("bringing the schema up to date", path, error);
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(error)?;
-    // Another process may have been quicker.
+    // Another process may have migrated the file meanwhile.
     let found = schema(&mut transaction).await.map_err(error)?;
     if found == 0 && holds_tables(&mut transaction).await.map_err(error)? {
         return Err(StoreError::Foreign { path: path.to_owned() });

@@ -16,36 +16,37 @@ use crate::{
     now,
 };
 
-/// Pins that cannot be read within this time count as unreadable: the tools of a server cannot be used before.
-const QUICK: Duration = Duration::from_secs(2);
+/// How long reading pins may take before they count as unreadable: a server's tools wait for its pins.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Pins that are written by one statement.
-const AT_ONCE: usize = 100;
+/// How many pins one statement writes.
+const PINS_PER_INSERT: usize = 100;
 
-/// The most tools of one list in the audit log: a server that changes thousands again and again must not flood it.
-const MOST_SAID: usize = 100;
+/// The most tools of one list that get a row in the audit log: a server that keeps changing thousands must not flood
+/// it.
+const MAX_AUDITED: usize = 100;
 
 /// A tool that differs from its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stranger {
-    /// Its server.
+    /// The server that offers it.
     pub of: PinnedServer,
-    /// Its definition now, and why it is in quarantine.
+    /// The tool's current definition, and why it is in quarantine.
     pub strange: Strange,
-    /// Since when, in seconds since 1970.
+    /// When it came into quarantine, in seconds since 1970.
     pub since: i64,
-    /// The pin that it is compared with; `None` where there is none.
+    /// The tool's pin; `None` if it has none.
     pub pinned: Option<Pinned>,
 }
 
 /// The pin of a tool, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinned {
-    /// The definition that is trusted.
+    /// The trusted definition.
     pub definition: Definition,
-    /// Since when, in seconds since 1970.
+    /// When it became trusted, in seconds since 1970.
     pub at: i64,
-    /// How a person approved it: `cli` or `daemon`; `None` if it was pinned at first sight.
+    /// Where a user approved it: `cli` or `daemon`; `None` if the host pinned it when it first saw the tool.
     pub approved_by: Option<String>,
 }
 
@@ -100,9 +101,9 @@ impl Store {
         Ok(rows.into_iter().filter_map(stranger).collect())
     }
 
-    /// Trusts the tool `tool` of `of` with the definition of this hash, in the place of what was pinned, and records
-    /// in the [audit log](crate::audit) the way this came `by`: both or nothing. Returns `false`, and does nothing,
-    /// when no such definition is in quarantine: it is another by now, or approved already.
+    /// Trusts the tool `tool` of `of` with the definition of this hash: replaces its pin, and records that in the
+    /// [audit log](crate::audit) as done `by` this way, in one transaction. Returns `false`, and does nothing, if this
+    /// definition is not in quarantine: the tool has another one by now, or a user has approved it already.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -141,9 +142,9 @@ impl Store {
         }
         let definition = Definition { hash: shown, text };
         pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(by)).await.map_err(error())?;
-        repinned(&mut transaction, of).await.map_err(error())?;
-        let said = Entry::of_release(by, of, tool, shown);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(error())?;
+        forget_checked_list(&mut transaction, of).await.map_err(error())?;
+        let audited = Entry::of_release(by, of, tool, shown);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), audited)]).await.map_err(error())?;
         transaction.commit().await.map_err(error())?;
         Ok(true)
     }
@@ -163,7 +164,7 @@ impl Store {
         if known.as_deref() == Some(&list[..]) {
             return Ok(Recalled::AsBefore);
         }
-        // A pin added between the two queries is seen with an older number, and checked again.
+        // If another process adds a pin between the two queries, the older generation makes the host check again.
         let rows: Vec<(String, Vec<u8>, String, Option<String>)> =
             sqlx::query_as("SELECT tool, hash, definition, renamed_to FROM pins WHERE source = ? AND server = ?")
                 .bind(&of.source)
@@ -187,12 +188,12 @@ impl Store {
             .execute(&mut *transaction)
             .await
             .map_err(error())?;
-        for some in seen.new.chunks(AT_ONCE) {
+        for some in seen.new.chunks(PINS_PER_INSERT) {
             pin(&mut transaction, of, some, None).await.map_err(error())?;
         }
         replace_quarantine(&mut transaction, of, &seen.strange).await.map_err(error())?;
         let generation = i64::try_from(seen.generation).unwrap_or(i64::MAX);
-        // A list without findings is known by its hash next time, unless pins were changed meanwhile.
+        // The hash of a list without findings saves the next comparison, unless pins have changed meanwhile.
         let list = seen.strange.is_empty().then_some(&seen.list[..]);
         sqlx::query(
             "UPDATE pinned_servers SET generation = generation + ?, list = CASE WHEN generation = ? THEN ? END \
@@ -221,7 +222,7 @@ impl Store {
     }
 }
 
-/// Pins tools; replaces earlier pins only where a person approved it.
+/// Pins tools. Replaces an earlier pin only if a user approved the tool (`by`).
 async fn pin(
     transaction: &mut Transaction<'static, Sqlite>,
     of: &PinnedServer,
@@ -245,8 +246,8 @@ async fn pin(
     builder.build().execute(&mut **transaction).await.map(drop)
 }
 
-/// Pins of `of` have changed: no list is known by its hash any more.
-async fn repinned(transaction: &mut Transaction<'static, Sqlite>, of: &PinnedServer) -> sqlx::Result<()> {
+/// Forgets the hash of the checked list of `of`, whose pins have changed.
+async fn forget_checked_list(transaction: &mut Transaction<'static, Sqlite>, of: &PinnedServer) -> sqlx::Result<()> {
     sqlx::query("UPDATE pinned_servers SET generation = generation + 1, list = NULL WHERE source = ? AND server = ?")
         .bind(&of.source)
         .bind(of.server.as_str())
@@ -255,8 +256,8 @@ async fn repinned(transaction: &mut Transaction<'static, Sqlite>, of: &PinnedSer
         .map(drop)
 }
 
-/// Sets the quarantine of `of` to `strange`. Tools that were in it before keep their time; new ones are recorded in
-/// the audit log.
+/// Sets the quarantine of `of` to `strange`. Tools that were in it before keep their time; new ones get a row in the
+/// audit log.
 async fn replace_quarantine(
     transaction: &mut Transaction<'static, Sqlite>,
     of: &PinnedServer,
@@ -277,12 +278,12 @@ async fn replace_quarantine(
         .execute(&mut **transaction)
         .await?;
     let since: BTreeMap<_, _> = known.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
-    let mut said = Vec::new();
+    let mut audited = Vec::new();
     for each in strange {
         let Strange { tool, definition, cause } = each;
         let known = since.get(&(tool.as_str(), &definition.hash.as_bytes()[..])).copied();
-        if known.is_none() && said.len() < MOST_SAID {
-            said.push((Utc::now().timestamp_millis(), Entry::of_quarantine(of, each)));
+        if known.is_none() && audited.len() < MAX_AUDITED {
+            audited.push((Utc::now().timestamp_millis(), Entry::of_quarantine(of, each)));
         }
         let (word, was) = match cause {
             Cause::Renamed { was } => ("renamed", Some(was)),
@@ -304,10 +305,10 @@ async fn replace_quarantine(
         .execute(&mut **transaction)
         .await?;
     }
-    if said.is_empty() {
+    if audited.is_empty() {
         return Ok(());
     }
-    append(transaction, &said).await
+    append(transaction, &audited).await
 }
 
 impl Pins for Store {
@@ -318,7 +319,7 @@ impl Pins for Store {
     ) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>> {
         let (store, server, list) = (self.clone(), server.clone(), *list);
         Box::pin(owned(async move {
-            match tokio::time::timeout(QUICK, store.read_pins(&server, &list)).await {
+            match tokio::time::timeout(READ_TIMEOUT, store.read_pins(&server, &list)).await {
                 Ok(recalled) => recalled.map_err(|error| PinsUnreadable { why: error.to_string() }),
                 Err(_) => Err(PinsUnreadable { why: "the database gave no answer within 2 s".to_owned() }),
             }

@@ -9,17 +9,17 @@ use toolrack_host::{Memory, owned, spec::Era};
 
 use crate::{Store, StoreError, now};
 
-/// An answer that takes longer counts as none.
-const QUICK: Duration = Duration::from_millis(500);
+/// How long a query may take before the host goes on without its answer.
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The most servers that are remembered; the ones unseen for longest are forgotten first.
+/// The most servers to remember; those unseen for longest are forgotten first.
 const MAX_SERVERS: i64 = 10_000;
 
-/// How many servers' tools are remembered, and the most bytes of each.
-const MAX_LAZY: i64 = 500;
-const MAX_TOOLS: usize = 8 * 1024 * 1024;
+/// The most servers whose list of tools is remembered, and the most bytes of one list.
+const MAX_TOOL_LISTS: i64 = 500;
+const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 
-/// While nothing changes, a server is written at most once a day.
+/// A server that has not changed is written at most once in this time.
 const DAY: i64 = 24 * 60 * 60;
 
 impl Store {
@@ -68,7 +68,7 @@ impl Store {
     }
 
     async fn write_tools(&self, fingerprint: &str, tools: &[u8]) -> Result<(), StoreError> {
-        if tools.len() > MAX_TOOLS || self.read_tools(fingerprint).await?.is_some_and(|known| *known == *tools) {
+        if tools.len() > MAX_LIST_BYTES || self.read_tools(fingerprint).await?.is_some_and(|known| *known == *tools) {
             return Ok(());
         }
         let doing = "remembering a server's tools";
@@ -83,10 +83,10 @@ impl Store {
             .map_err(error())?;
         let forget = "DELETE FROM server_tools WHERE fingerprint IN \
                       (SELECT fingerprint FROM server_tools ORDER BY kept_at DESC LIMIT -1 OFFSET ?)";
-        self.forget_beyond(MAX_LAZY, forget, transaction, doing).await
+        self.forget_beyond(MAX_TOOL_LISTS, forget, transaction, doing).await
     }
 
-    /// Ends a transaction that has written a row: `forget` deletes the oldest ones beyond `most`.
+    /// Deletes the oldest rows beyond `most` with the statement `forget`, and commits.
     async fn forget_beyond(
         &self,
         most: i64,
@@ -103,9 +103,9 @@ fn parse(era: &str) -> Option<Era> {
     [Era::Legacy, Era::Modern].into_iter().find(|known| known.to_string() == era)
 }
 
-/// Waits a moment for an answer; errors are logged, and the answer is then the default.
+/// Waits a moment for an answer. Logs an error or a time-out, and returns the default instead.
 async fn quickly<T: Default>(doing: &'static str, answer: impl Future<Output = Result<T, StoreError>>) -> T {
-    match tokio::time::timeout(QUICK, answer).await {
+    match tokio::time::timeout(QUERY_TIMEOUT, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
             tracing::warn!(%error, "{doing}");

@@ -1,8 +1,8 @@
 //! Conversations with models, and how they are found again.
 //!
-//! A conversation is a row and its messages (`messages`), which grow by steps: each is one transaction that names the position
-//! it continues from. `claim` keeps a conversation to one turn at a time, `retention` forgets old ones, `import` brings those
-//! of other programs.
+//! A conversation is a row and its messages (`messages`). It grows by steps: each is one transaction that names the
+//! position from which it continues. `claim` keeps a conversation to one turn at a time, `retention` deletes old ones,
+//! and `import` brings in those of other programs.
 
 mod claim;
 mod import;
@@ -26,34 +26,34 @@ pub use retention::Retention;
 /// The most bytes of a title; longer ones are cut.
 const MAX_TITLE: usize = 500;
 
-/// The length of the prefixes that are shown, and of the shortest that is accepted.
+/// The shortest prefix of an id that Toolrack shows, and the shortest that it accepts.
 const SHOWN_PREFIX: usize = 8;
 const SHORTEST_PREFIX: usize = 4;
 
-/// The most bytes that are repeated of what was typed in place of an id.
+/// The most bytes of a typed id that an error message repeats.
 const MAX_TYPED: usize = 200;
 
-/// How many sessions are named when a prefix fits more than one.
-const MAX_NAMED: usize = 5;
+/// The most sessions that an error message names when a prefix fits more than one.
+const MAX_CANDIDATES: usize = 5;
 
 /// Tokens and cost of asking models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Tokens that went in, those from the provider's cache included.
+    /// Input tokens, including those from the provider's cache.
     pub input: u64,
-    /// Tokens that came out, thinking included.
+    /// Output tokens, including thinking.
     pub output: u64,
-    /// Of the input: read from the provider's cache.
+    /// The input tokens that the provider read from its cache.
     pub cached_read: u64,
-    /// Of the input: written into the provider's cache.
+    /// The input tokens that the provider wrote into its cache.
     pub cache_write: u64,
-    /// Of the output: spent on thinking.
+    /// The output tokens spent on thinking.
     pub reasoning: u64,
-    /// In billionths of a US dollar; `None` when no price is known.
+    /// The cost in billionths of a US dollar; `None` when no price is known.
     pub cost: Option<u64>,
 }
 
-/// The form that `--json` and the control API have in common.
+/// The form that `--json` and the control API share.
 impl Serialize for Spent {
     #[expect(clippy::cast_precision_loss, reason = "a few digits of it are shown")]
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -69,7 +69,7 @@ impl Serialize for Spent {
 }
 
 impl Spent {
-    /// Both together. A cost that is not known adds nothing to one that is.
+    /// Adds `other`. If only one cost is known, the sum is that cost.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let cost = match (self.cost, other.cost) {
@@ -133,7 +133,7 @@ impl From<Spent> for SpentRow {
 /// A new conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewSession {
-    /// What it is about, in a line; what is longer than 500 bytes is cut.
+    /// What it is about, in one line. Cut at 500 bytes.
     pub title: String,
     /// The model that will answer, such as `anthropic/claude-sonnet-4-5`.
     pub model: Option<String>,
@@ -145,10 +145,10 @@ pub struct NewSession {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Session {
-    /// Of version 7 where this program made it.
+    /// Its id: a UUID, of version 7 if Toolrack made it.
     pub id: Uuid,
-    /// The shortest beginning of the id that no other session has, of at least 8 characters: enough for
-    /// [`Store::find_session`] as long as no new session begins alike.
+    /// The shortest prefix of the id that no other session shares, of at least 8 characters. [`Store::find_session`]
+    /// accepts it until a new session shares it.
     pub prefix: String,
     /// What it is about. Untrusted.
     pub title: String,
@@ -162,7 +162,7 @@ pub struct Session {
     pub updated_at: DateTime<Utc>,
     /// How many messages it has; the position of the next one.
     pub messages: u64,
-    /// What all messages have cost.
+    /// Tokens and cost of all its messages.
     pub spent: Spent,
     /// Whether a turn has not ended: it is under way, or was interrupted. See [`Store::open_turn`].
     pub has_open_turn: bool,
@@ -173,13 +173,13 @@ pub struct Session {
 pub struct SessionQuery {
     /// Only those whose title contains this text; the case of ASCII letters is ignored.
     pub search: Option<String>,
-    /// Only those after this one in the list, by its `updated_at` and `id`: for the next page.
+    /// For the next page: only those after this one in the list, given by its `updated_at` and `id`.
     pub after: Option<(DateTime<Utc>, Uuid)>,
-    /// At most so many, the newest.
+    /// At most this many, the newest.
     pub limit: usize,
 }
 
-/// All sessions together.
+/// Totals over all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionTotals {
@@ -191,7 +191,7 @@ pub struct SessionTotals {
     pub spent: Spent,
 }
 
-/// The columns of a session, with the ids before and behind it in the order of ids.
+/// The columns of a session, and the ids next to its own in the order of ids.
 #[derive(Debug)]
 struct SessionRow {
     id: String,
@@ -211,7 +211,7 @@ from_row!(SessionRow {
     id, title, model, agent, created_at, updated_at, has_open_turn, messages, id_before, id_behind
 } flatten spent);
 
-/// The start of every query for sessions. Both neighbours and the last position are each one step into an index.
+/// The start of every query for sessions. Each neighbour, and the last position, costs one look-up in an index.
 const SELECT: &str = "SELECT id, title, model, agent, created_at, updated_at, \
     input, output, cached_read, cache_write, reasoning, cost, open_turn IS NOT NULL AS has_open_turn, \
     (SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session_id = s.id) AS messages, \
@@ -255,12 +255,12 @@ fn time(milliseconds: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(milliseconds).unwrap_or_default()
 }
 
-/// What was typed, safe to print and short enough to: it comes from a path of a request, too.
-fn printed(typed: &str) -> String {
+/// Makes a typed id safe and short enough to print: it may also come from the path of a request.
+fn printable(typed: &str) -> String {
     text::for_log(&text::clip(typed, MAX_TYPED)).into_owned()
 }
 
-/// The part of a title that is stored.
+/// Cuts a title to the length that is stored.
 fn kept_title(title: &str) -> &str {
     &title[..title.floor_char_boundary(MAX_TITLE)]
 }
@@ -274,7 +274,7 @@ impl Store {
         self.create_session_as(Uuid::now_v7(), new).await
     }
 
-    /// The same with this id. A session that exists stays as it is, so that a caller can try again safely.
+    /// Begins a conversation with this id. Leaves an existing one as it is, so that a caller can safely try again.
     pub(crate) async fn create_session_as(&self, id: Uuid, new: &NewSession) -> Result<Session, StoreError> {
         let doing = "beginning a session";
         let now = Utc::now().timestamp_millis();
@@ -322,7 +322,7 @@ impl Store {
         let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
         builder.push(" WHERE TRUE");
         if let Some(search) = &query.search {
-            // `instr` takes the text as it is; `LIKE` would need its wildcards escaped.
+            // `instr` and not `LIKE`, whose wildcards would need escaping.
             builder.push(" AND instr(lower(title), lower(").push_bind(search).push(")) > 0");
         }
         if let Some((at, id)) = query.after {
@@ -336,7 +336,7 @@ impl Store {
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// The session that a person means by `typed`: its id, a prefix of its id (4 characters or more, with or without
+    /// The session that a user means by `typed`: its id, a prefix of its id (4 characters or more, with or without
     /// hyphens), or `last` for the most recently changed.
     ///
     /// # Errors
@@ -350,9 +350,9 @@ impl Store {
             return Err(self.unknown_session(typed));
         };
         let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
-        // Greater than all that can follow in an id, so that the query uses the index of ids.
+        // The end of the range sorts after every id with this prefix. A range lets the query use the index of ids.
         builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
-        builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_NAMED as i64 + 1);
+        builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_CANDIDATES as i64 + 1);
         let rows: Vec<SessionRow> =
             builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("looking for a session"))?;
         let mut found: Vec<Session> = rows.into_iter().filter_map(SessionRow::into_session).collect();
@@ -361,13 +361,13 @@ impl Store {
             (None, _) => Err(self.unknown_session(typed)),
             (Some(another), false) => {
                 found.push(another);
-                let prefixes = found.into_iter().take(MAX_NAMED).map(|session| session.prefix).collect();
-                Err(StoreError::AmbiguousSession { typed: printed(typed), prefixes })
+                let prefixes = found.into_iter().take(MAX_CANDIDATES).map(|session| session.prefix).collect();
+                Err(StoreError::AmbiguousSession { typed: printable(typed), prefixes })
             }
         }
     }
 
-    /// Gives the session `id` another title; what is longer than 500 bytes is cut.
+    /// Gives the session `id` another title, cut at 500 bytes.
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] when there is none; others when the database fails.
@@ -381,8 +381,8 @@ impl Store {
         if renamed.rows_affected() == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
-    /// Deletes the session `id` with all its messages. Once the database is closed everywhere, nothing of them is left in
-    /// its files.
+    /// Deletes the session `id` with all its messages. Once all processes have closed the database, its files hold
+    /// nothing of them any more.
     ///
     /// # Errors
     /// As [`Self::rename_session`].
@@ -409,7 +409,7 @@ impl Store {
                 .fetch_one(&self.pool)
                 .await
                 .map_err(error())?;
-        // Added up here: a sum that overflows is an error in SQL.
+        // Added up here, because SQL fails on a sum that overflows.
         let spent: Vec<SpentRow> =
             sqlx::query_as("SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions")
                 .fetch_all(&self.pool)
@@ -423,11 +423,11 @@ impl Store {
     }
 
     fn unknown_session(&self, typed: &str) -> StoreError {
-        StoreError::UnknownSession { typed: printed(typed) }
+        StoreError::UnknownSession { typed: printable(typed) }
     }
 }
 
-/// A typed prefix in the form of stored ids; `None` for what begins no id, or is too short.
+/// Brings a typed prefix into the form of stored ids; `None` if no id can begin with it, or it is too short.
 fn start_of_id(typed: &str) -> Option<String> {
     const HYPHENS: [usize; 4] = [8, 12, 16, 20];
     let digits: String = typed.trim().chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();

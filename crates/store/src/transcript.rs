@@ -1,4 +1,4 @@
-//! A stored message, read leniently: first what the agent wrote, then the columns that every program knows.
+//! A stored message in a form to show: parsed from the agent's body if there is one, else from the columns.
 
 pub mod markdown;
 
@@ -11,7 +11,7 @@ use toolrack_host::text::change_in;
 
 use crate::{Role, Spent, StoredMessage};
 
-/// One message, in JSON. Known secrets are hidden in it; it is untrusted all the same.
+/// One message, as JSON. Known secrets are hidden in it. Untrusted.
 #[derive(Debug, Serialize)]
 pub struct Said {
     /// Its id.
@@ -26,18 +26,18 @@ pub struct Said {
     pub tool_calls: Vec<Called>,
     /// Of a tool's message: the call that it answers.
     pub tool_call_id: Option<String>,
-    /// Of a tool's message: the call failed.
+    /// Of a tool's message: whether the call failed.
     pub is_error: bool,
-    /// What came with the text, as MCP has it.
+    /// The pictures, sounds and resources beside the text, as MCP's content blocks.
     pub parts: Vec<Value>,
-    /// When, in RFC 3339.
+    /// When it was added, in RFC 3339.
     pub timestamp: String,
     /// What it cost.
     pub spent: Option<Spent>,
     /// The role.
     #[serde(skip)]
     pub kind: Role,
-    /// When.
+    /// When it was added.
     #[serde(skip)]
     pub at: DateTime<Utc>,
 }
@@ -47,21 +47,21 @@ pub struct Said {
 pub struct Called {
     /// The model's name for the call.
     pub id: String,
-    /// The name of the tool that it used.
+    /// The tool's name, as the model wrote it.
     pub name: String,
-    /// The arguments; text where the model wrote no JSON.
+    /// The arguments; a text if the model wrote no JSON.
     pub input: Value,
 }
 
 impl Said {
-    /// `message`, without the secrets that `conceal` knows.
+    /// Reads `message`, and hides the secrets that `conceal` knows.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
         let json = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
         let body = json(&message.body).unwrap_or_default();
         let result = json(&message.tool_results).unwrap_or_default();
         let result = match result {
-            // Some programs store a list of one.
+            // Some programs store a list with one result.
             Value::Array(mut results) if !results.is_empty() => results.swap_remove(0),
             result => result,
         };
@@ -116,7 +116,7 @@ fn conceal_in(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
     change_in(value, &|text| Cow::Owned(conceal(text)));
 }
 
-/// The name of the tool whose result the message at `index` is, from the calls before it.
+/// Finds the tool whose result the message at `index` is, among the calls before it.
 #[must_use]
 pub fn tool_of(said: &[Said], index: usize) -> Option<&str> {
     let id = said.get(index)?.tool_call_id.as_deref()?;

@@ -1,9 +1,9 @@
-//! Secrets and tokens, sealed.
+//! Stores secrets and tokens encrypted.
 //!
 //! A row is sealed with XChaCha20-Poly1305 (<https://datatracker.ietf.org/doc/html/draft-irtf-cfrg-xchacha>) under a
-//! random nonce. Its space, its name and the id of the key are associated data, so that a row which was moved to
-//! another name does not open. This does not defend against a program that can write the file: it can delete a row, or
-//! restore an older value of the same name.
+//! random nonce. Its space, its name and the id of the key are associated data, so that a row that was copied to
+//! another name does not open. This does not stop a program that can write the file from deleting a row, or from
+//! restoring an older value of the same name.
 
 mod lease;
 mod rotation;
@@ -21,16 +21,16 @@ pub use seal::VaultKey;
 use crate::{Store, StoreError, now};
 use seal::Sealer;
 
-/// The longest value, in bytes: far more than a token has.
-const MAX_VALUE: usize = 64 * 1024;
+/// The longest value, in bytes: far longer than any token.
+const MAX_VALUE_BYTES: usize = 64 * 1024;
 
 /// The longest name, in bytes.
-const MAX_NAME: usize = 1024;
+const MAX_NAME_BYTES: usize = 1024;
 
 /// The kind of a row. The same name in two spaces is two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// A secret that a person set, and that entries name.
+    /// A secret that a user set, for entries to name.
     Secret,
     /// A token from a sign-in.
     Token,
@@ -51,7 +51,7 @@ impl fmt::Display for Space {
     }
 }
 
-/// A value out of the vault. Its memory is overwritten when it is dropped, and no `Debug` shows it.
+/// A decrypted value. Dropping it overwrites its memory, and its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sealed(Zeroizing<Vec<u8>>);
 
@@ -62,7 +62,7 @@ impl Sealed {
         &self.0
     }
 
-    /// The same as text, if it is UTF-8.
+    /// The value as text, if it is UTF-8.
     #[must_use]
     pub fn expose_text(&self) -> Option<&str> {
         str::from_utf8(&self.0).ok()
@@ -86,7 +86,7 @@ pub enum VaultError {
         /// Its name.
         name: String,
     },
-    /// The row is not as it was written.
+    /// The row was changed from outside, so that it does not open.
     #[error("the {space} `{name}` does not open: its row was changed from outside; set it anew")]
     Damaged {
         /// Its space.
@@ -95,7 +95,7 @@ pub enum VaultError {
         name: String,
     },
     /// A name that is empty or longer than 1,024 bytes.
-    #[error("a {space} cannot have a name of {length} bytes: use 1 to {MAX_NAME}")]
+    #[error("a {space} cannot have a name of {length} bytes: use 1 to {MAX_NAME_BYTES}")]
     Name {
         /// Its space.
         space: Space,
@@ -103,7 +103,7 @@ pub enum VaultError {
         length: usize,
     },
     /// A value beyond 64 KiB.
-    #[error("the {space} `{name}` has {length} bytes, more than the {MAX_VALUE} that are kept")]
+    #[error("the {space} `{name}` has {length} bytes, more than the {MAX_VALUE_BYTES} that are kept")]
     TooLong {
         /// Its space.
         space: Space,
@@ -112,7 +112,7 @@ pub enum VaultError {
         /// How long the value is.
         length: usize,
     },
-    /// The lease ran out, or was taken over, before the write that depends on it. Nothing was written.
+    /// The lease ran out before the write that depends on it, or another process took it over. Nothing was written.
     #[error("the {space} `{name}` is another process's by now: read it again")]
     LeaseLost {
         /// Its space.
@@ -120,18 +120,18 @@ pub enum VaultError {
         /// Its name.
         name: String,
     },
-    /// Another key took the place of the one in use: whatever this one sealed was sealed anew. Nothing was written.
+    /// A newer key has replaced this one, and all rows are sealed with it. Nothing was written.
     #[error(
         "another key took the place of the one in use: use the new one, and start again what still has the old one"
     )]
     Retired,
-    /// A key that shall take the place of the one in use is that one, or was in use before.
+    /// The key that shall replace the one in use is that one, or an earlier one.
     #[error("the new key is or was in use here already: take another one")]
     NotNew,
-    /// No key could be made of a passphrase.
+    /// The passphrase is too short, or no key could be derived from it.
     #[error("no key can be made of the passphrase: use one of at least 12 characters")]
     Passphrase,
-    /// The system has no random numbers.
+    /// The system provides no random numbers.
     #[error("the system gives no random numbers, and nothing can be sealed without them")]
     NoRandomness,
     /// The database failed.
@@ -141,7 +141,7 @@ pub enum VaultError {
 
 type Row = (Vec<u8>, Vec<u8>, Vec<u8>);
 
-/// The sealed rows of a [`Store`], with the key to them. Clones share both.
+/// The sealed rows of a [`Store`], and the key to them. Clones share both.
 ///
 /// ```
 /// use toolrack_store::{Space, Store, Vault, VaultError, VaultKey};
@@ -174,8 +174,8 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Opens the vault of `store`. A key of bytes costs nothing; a passphrase costs some 50 ms of CPU time and,
-    /// meanwhile, 19 MiB. A wrong key is not noticed here: each row checks it.
+    /// Opens the vault of `store`. To derive a key from a passphrase takes about 50 ms of CPU time and 19 MiB of
+    /// memory. This does not notice a wrong key: reading a row does.
     ///
     /// # Errors
     /// [`VaultError::Passphrase`], [`VaultError::NoRandomness`], or the database fails.
@@ -184,22 +184,23 @@ impl Vault {
         Ok(Self { store: store.clone(), sealer })
     }
 
-    /// Seals `value` and stores it in the place of an earlier one. It is on the disk when this returns.
+    /// Seals and stores `value`, replacing an earlier one. It is on the disk when this returns.
     ///
     /// # Errors
-    /// [`VaultError::Name`], [`VaultError::TooLong`], [`VaultError::NoRandomness`], [`VaultError::Retired`], or the database
-    /// fails.
+    /// [`VaultError::Name`], [`VaultError::TooLong`], [`VaultError::NoRandomness`], [`VaultError::Retired`], or the
+    /// database fails.
     pub async fn put(&self, space: Space, name: &str, value: &[u8]) -> Result<(), VaultError> {
-        let transaction = self.store.begin_durably(PUTTING).await?;
+        let transaction = self.store.begin_durably(WRITING).await?;
         self.put_in(transaction, space, name, value).await
     }
 
-    /// The same, but only while `lease` is held: the next holder may have written a newer value.
+    /// Stores `value` under the name of `lease`, but fails if the lease is lost: its next holder may have written a
+    /// newer value.
     ///
     /// # Errors
     /// As [`Self::put`], and [`VaultError::LeaseLost`].
     pub async fn put_under(&self, lease: &Lease, value: &[u8]) -> Result<(), VaultError> {
-        let mut transaction = self.store.begin_durably(PUTTING).await?;
+        let mut transaction = self.store.begin_durably(WRITING).await?;
         lease.check(&self.store, &mut transaction).await?;
         self.put_in(transaction, lease.space(), lease.name(), value).await
     }
@@ -211,13 +212,13 @@ impl Vault {
         name: &str,
         value: &[u8],
     ) -> Result<(), VaultError> {
-        if value.len() > MAX_VALUE {
+        if value.len() > MAX_VALUE_BYTES {
             return Err(VaultError::TooLong { space, name: name.to_owned(), length: value.len() });
         }
         check_name(space, name)?;
         self.check_key(&mut transaction).await?;
         let (nonce, sealed) = self.sealer.seal(space, name, value)?;
-        let error = || self.store.error(PUTTING);
+        let error = || self.store.error(WRITING);
         sqlx::query(
             "INSERT INTO vault (space, name, key_id, nonce, sealed, changed_at) VALUES (?, ?, ?, ?, ?, ?) \
              ON CONFLICT (space, name) DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce, \
@@ -236,11 +237,11 @@ impl Vault {
         Ok(())
     }
 
-    /// The value of `name`; `None` when there is none.
+    /// Decrypts the value of `name`; `None` when there is none.
     ///
     /// # Errors
-    /// [`VaultError::OtherKey`], [`VaultError::Damaged`], [`VaultError::Retired`] when the row is of a key that took the
-    /// place of this one, or the database fails.
+    /// [`VaultError::OtherKey`], [`VaultError::Damaged`], [`VaultError::Retired`] when a newer key has replaced this
+    /// one and sealed the row, or the database fails.
     pub async fn get(&self, space: Space, name: &str) -> Result<Option<Sealed>, VaultError> {
         let (vault, owned_name) = (self.clone(), name.to_owned());
         let row = owned(async move { vault.row(space, &owned_name).await }).await?;
@@ -252,7 +253,7 @@ impl Vault {
         Ok(Some(Sealed(value)))
     }
 
-    /// The row of `name`, if this key sealed it.
+    /// Reads the row of `name`, and fails if another key sealed it.
     async fn row(&self, space: Space, name: &str) -> Result<Option<Row>, VaultError> {
         let row = self.store.read_sealed(space, name).await?;
         if row.as_ref().is_none_or(|(key_id, ..)| key_id == self.sealer.key_id()) {
@@ -263,7 +264,7 @@ impl Vault {
         Err(VaultError::OtherKey { space, name: name.to_owned() })
     }
 
-    /// Deletes `name`, and overwrites its place in the file. Returns whether there was one.
+    /// Deletes `name`, and overwrites its bytes in the file. Returns whether it existed.
     ///
     /// # Errors
     /// When the database fails.
@@ -271,7 +272,7 @@ impl Vault {
         Ok(self.store.remove_sealed(space, name).await?)
     }
 
-    /// The same for the name of `lease`, but only while it is held: the next holder may have written a newer value.
+    /// Deletes the name of `lease`, but fails if the lease is lost: its next holder may have written a newer value.
     ///
     /// # Errors
     /// [`VaultError::LeaseLost`], or the database fails.
@@ -281,7 +282,7 @@ impl Vault {
         Ok(self.store.remove_in(transaction, lease.space(), lease.name()).await?)
     }
 
-    /// All names of `space`, in order.
+    /// All names of `space`, sorted.
     ///
     /// # Errors
     /// When the database fails.
@@ -301,7 +302,7 @@ impl Store {
             .map_err(self.error("reading the vault"))
     }
 
-    /// As [`Vault::remove`]; removing needs no key.
+    /// Like [`Vault::remove`], without a key.
     ///
     /// # Errors
     /// When the database fails.
@@ -326,7 +327,7 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// As [`Vault::names`]; names are not sealed.
+    /// Like [`Vault::names`], without a key: names are not sealed.
     ///
     /// # Errors
     /// When the database fails.
@@ -339,12 +340,12 @@ impl Store {
     }
 }
 
-const PUTTING: &str = "writing to the vault";
+const WRITING: &str = "writing to the vault";
 const REMOVING: &str = "removing from the vault";
 
 fn check_name(space: Space, name: &str) -> Result<(), VaultError> {
     match name.len() {
-        1..=MAX_NAME => Ok(()),
+        1..=MAX_NAME_BYTES => Ok(()),
         length => Err(VaultError::Name { space, length }),
     }
 }

@@ -1,7 +1,7 @@
 //! Runs between a supervisor and a confined server: gives up what the server may not do, and becomes the server.
 //!
-//! This takes a process of its own, because what it gives up cannot be regained, and the supervisor still needs it: to
-//! see all processes below it, and to be out of the server's reach.
+//! This takes a separate process: what a process gives up it cannot regain, and the supervisor still needs it, to see
+//! all processes below it and to be out of the server's reach.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its folder")]
 
@@ -31,21 +31,21 @@ use crate::seccomp::{self, Calls};
 use crate::spawn::{environment, inherited};
 use crate::stage::{Command, Failure, Inside, Stage};
 
-/// The oldest Landlock that makes a confinement worth it: with less, a file that cannot be read could still be emptied.
-const FILES: ABI = ABI::V3;
-/// The oldest Landlock that knows TCP ports.
-const PORTS: ABI = ABI::V4;
-/// What is shut as well where the kernel can, though no setting names it: devices, signals to processes outside, and
-/// sockets that have no file.
-const EXTRAS: ABI = ABI::V6;
+/// The oldest Landlock that protects files: with an older one, a server could truncate a file that it may not write.
+const MIN_ABI_FOR_FILES: ABI = ABI::V3;
+/// The oldest Landlock that restricts TCP ports.
+const MIN_ABI_FOR_PORTS: ABI = ABI::V4;
+/// The Landlock whose further restrictions apply if the kernel has them: on devices, on signals to processes outside,
+/// and on abstract Unix sockets.
+const BEST_ABI: ABI = ABI::V6;
 
-/// Threads that one process may have on average before the kernel itself starts no more of them.
+/// How many threads per process the limit of the kernel allows for.
 const TASKS_PER_PROCESS: u64 = 16;
 
-/// The exit code of a program that could not become the server, as of `env(1)` and its like.
+/// The exit code of a program that could not become the server, the same as that of `env(1)`.
 const COULD_NOT_CONFINE: u8 = 125;
 
-/// Takes one step on the way to the server: see [`Stage`]. Returns only when the server has ended or could not start.
+/// Runs one stage on the way to the server: see [`Stage`]. Returns only if the server has ended or could not start.
 pub(crate) fn confine(words: &[OsString]) -> ExitCode {
     if let Some(code) = namespaces::probe_if_asked(words) {
         return code;
@@ -89,19 +89,19 @@ fn attempt(words: &[OsString], verdict: &mut Option<File>) -> Result<ExitCode, F
     }
 }
 
-/// Gives up what the server may not do, and becomes it. `inside` is `None` where it has no namespaces.
+/// Gives up what the server may not do, and becomes the server. Without namespaces, `inside` is `None`.
 fn become_server(command: &Command<'_>, inside: Option<Inside>) -> Result<ExitCode, Failure> {
     let confinement = &command.confinement;
     prctl::set_no_new_privs().map_err(|errno| Failure::Refused(format!("no new privileges: {errno}")))?;
     namespaces::give_up_capabilities()
         .map_err(|errno| Failure::Refused(format!("its capabilities cannot be given up: {errno}")))?;
     shut(command, inside).map_err(Failure::Refused)?;
-    // Not before: all that it may reach was open at once.
+    // Only now: opening everything that the server may reach can take more files than the server may have.
     limit(confinement).map_err(Failure::Refused)?;
-    let binds_none = confinement.bind.as_ref().is_some_and(Vec::is_empty);
+    let may_bind_no_port = confinement.bind.as_ref().is_some_and(Vec::is_empty);
     let calls = Calls {
         udp: confinement.udp,
-        listen: !binds_none || inside.is_some_and(|inside| inside.own_network),
+        listen: !may_bind_no_port || inside.is_some_and(|inside| inside.own_network),
         local: inside.is_some(),
         alone: inside.is_some(),
     };
@@ -113,7 +113,7 @@ fn become_server(command: &Command<'_>, inside: Option<Inside>) -> Result<ExitCo
 }
 
 impl Command<'_> {
-    /// The program with its arguments and environment.
+    /// Replaces this process by the program, with its arguments and environment.
     fn run(&self, is_bare: bool) -> Result<ExitCode, Failure> {
         let words = |words: &mut dyn Iterator<Item = Vec<u8>>| {
             let words: Result<Vec<CString>, _> = words.map(CString::new).collect();
@@ -129,10 +129,10 @@ impl Command<'_> {
         }
     }
 
-    /// The server's variables, and the one by which it looks names up where it must.
+    /// The server's variables, with the resolver's option for TCP added if the server needs it.
     fn variables(&self, mut environment: Vec<(OsString, OsString)>, is_bare: bool) -> Vec<(OsString, OsString)> {
         if is_bare && self.resolves_by_tcp() {
-            // Elsewhere a file of the new root says so.
+            // In namespaces, `resolv.conf` in the new root has the option.
             let said = environment.iter().position(|(name, _)| name == RESOLVER_OPTIONS);
             let mut options = said.map(|at| environment.swap_remove(at).1).unwrap_or_default();
             options.push(" use-vc");
@@ -142,7 +142,7 @@ impl Command<'_> {
     }
 }
 
-/// The variable that tells the C library how to look names up.
+/// The variable with the options of the C library's resolver.
 const RESOLVER_OPTIONS: &str = "RES_OPTIONS";
 
 fn limit(confinement: &Confinement) -> Result<(), String> {
@@ -151,13 +151,13 @@ fn limit(confinement: &Confinement) -> Result<(), String> {
         let limit = limit.min(most);
         setrlimit(resource, limit, limit).map_err(|errno| format!("{name}: {errno}"))
     };
-    // A dump would be written where the user's files are, with the server's secrets in it.
+    // The system would write a core dump, with the server's secrets in it, among the user's files.
     lower(Resource::RLIMIT_CORE, "core dumps", 0)?;
     for (resource, name, limit) in [
         (Resource::RLIMIT_DATA, "memory", confinement.memory),
         (Resource::RLIMIT_NOFILE, "files", confinement.files),
         (Resource::RLIMIT_CPU, "cpu", confinement.cpu),
-        (Resource::RLIMIT_NPROC, "processes", confinement.processes.map(ceiling_of_tasks)),
+        (Resource::RLIMIT_NPROC, "processes", confinement.processes.map(thread_limit)),
     ] {
         if let Some(limit) = limit {
             lower(resource, name, limit)?;
@@ -166,21 +166,22 @@ fn limit(confinement: &Confinement) -> Result<(), String> {
     Ok(())
 }
 
-/// How many threads this user may have once the server has its `processes`. The kernel counts all of the user's, not the
-/// server's alone, so this only stops what multiplies faster than the supervisor counts; and it does not hold root.
-fn ceiling_of_tasks(processes: u32) -> u64 {
+/// The limit of threads for a server that may have this many processes. The kernel counts all threads of the user, so
+/// this only stops a server that multiplies faster than the supervisor counts. It does not restrict root.
+fn thread_limit(processes: u32) -> u64 {
     let now = std::fs::read_to_string("/proc/loadavg").ok();
     let now = now.as_deref().and_then(|text| text.split('/').nth(1)?.split(' ').next()?.parse::<u64>().ok());
     now.unwrap_or(u64::from(u16::MAX)) + u64::from(processes) * TASKS_PER_PROCESS
 }
 
-/// Shuts all files and ports from here on, except those that are named.
+/// Denies this process all files and ports that the confinement does not name.
 fn shut(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String> {
     let confinement = &command.confinement;
     let asks_for_ports = confinement.connect.is_some() || confinement.bind.is_some();
     let required = if confinement.best_effort { CompatLevel::BestEffort } else { CompatLevel::HardRequirement };
     let handle = || -> Result<RulesetCreated, RulesetError> {
-        let mut rules = Ruleset::default().set_compatibility(required).handle_access(AccessFs::from_all(FILES))?;
+        let mut rules =
+            Ruleset::default().set_compatibility(required).handle_access(AccessFs::from_all(MIN_ABI_FOR_FILES))?;
         if confinement.connect.is_some() {
             rules = rules.handle_access(AccessNet::ConnectTcp)?;
         }
@@ -189,11 +190,11 @@ fn shut(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String> {
         }
         rules
             .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(EXTRAS))?
-            .scope(Scope::from_all(EXTRAS))?
+            .handle_access(AccessFs::from_all(BEST_ABI))?
+            .scope(Scope::from_all(BEST_ABI))?
             .create()
     };
-    let rules = handle().map_err(|_| too_old(asks_for_ports))?;
+    let rules = handle().map_err(|_| landlock_too_old(asks_for_ports))?;
     let rules = open_files(rules, command, inside)?;
     let mut rules = rules.set_compatibility(required);
     for (ports, access) in [(&confinement.connect, AccessNet::ConnectTcp), (&confinement.bind, AccessNet::BindTcp)] {
@@ -204,17 +205,17 @@ fn shut(command: &Command<'_>, inside: Option<Inside>) -> Result<(), String> {
     rules.restrict_self().map(drop).map_err(|error| format!("{error}"))
 }
 
-fn too_old(asks_for_ports: bool) -> String {
-    let needed = if asks_for_ports { PORTS } else { FILES };
+fn landlock_too_old(asks_for_ports: bool) -> String {
+    let needed = if asks_for_ports { MIN_ABI_FOR_PORTS } else { MIN_ABI_FOR_FILES };
     let since = if asks_for_ports { "files and ports (Linux 6.7)" } else { "files (Linux 6.2)" };
     let has = support().map_or_else(|| "none".to_owned(), |abi| abi.to_string());
     format!("this kernel cannot shut {since}: Landlock ABI {needed} is needed, and it has {has}")
 }
 
-/// The version of Landlock that this system has; `None`: none, or it is switched off.
+/// The version of Landlock that this system has; `None` if it has none, or has it switched off.
 #[must_use]
 pub fn support() -> Option<i32> {
-    // A thread of its own, because to ask is to be restricted; this restricts it in nothing that it does.
+    // In a thread of its own: the only way to ask is to restrict the thread.
     let asked = std::thread::spawn(|| {
         let rules = Ruleset::default().handle_access(AccessFs::MakeBlock).ok()?.create().ok()?;
         match rules.restrict_self().ok()?.landlock {
@@ -227,11 +228,11 @@ pub fn support() -> Option<i32> {
 
 fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Inside>) -> Result<RulesetCreated, String> {
     let mut rules = rules.set_compatibility(CompatLevel::BestEffort);
-    let reading = AccessFs::from_read(EXTRAS);
-    // No device nodes: root could make one of a disk, and read that.
-    let writing = reading | (AccessFs::from_write(EXTRAS) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
+    let reading = AccessFs::from_read(BEST_ABI);
+    // No device nodes: root could make one for a disk, and read the disk.
+    let writing = reading | (AccessFs::from_write(BEST_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock));
     let mut open = |reached: &Reached, access: BitFlags<AccessFs>| {
-        let access = if reached.is_folder { access } else { access & AccessFs::from_file(EXTRAS) };
+        let access = if reached.is_folder { access } else { access & AccessFs::from_file(BEST_ABI) };
         (&mut rules).add_rule(PathBeneath::new(&reached.file, access)).map(drop).map_err(|error| error.to_string())
     };
     let of_system = |path: &Path| reach(path, |_, _| false).ok();
@@ -239,9 +240,9 @@ fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Insid
         match (device, writable) {
             (true, _) => open(&reached, reading | AccessFs::WriteFile)?,
             (_, true) => open(&reached, writing)?,
-            // Root may read more of this than other users.
+            // For root, open only what other users can read as well.
             _ if reached.place == Path::new(SETTINGS) && nix::unistd::geteuid().is_root() => {
-                let mut public = Public::default();
+                let mut public = PublicPart::default();
                 public.look(&reached.place, 0);
                 for path in public.whole.iter().filter_map(|path| of_system(path)) {
                     open(&path, reading)?;
@@ -256,29 +257,29 @@ fn open_files(rules: RulesetCreated, command: &Command<'_>, inside: Option<Insid
     if inside.is_some_and(|inside| inside.is_fresh)
         && let Some(processes) = of_system(Path::new("/proc"))
     {
-        // There is no process in it but the server's own.
+        // It shows no processes but the server's own.
         open(&processes, reading)?;
     }
     Ok(rules)
 }
 
-/// The folder of the system's settings, and its users' passwords.
+/// The folder with the system's settings, and with its users' passwords.
 const SETTINGS: &str = "/etc";
 
-/// The greatest depth at which it is searched there.
-const DEPTH: usize = 16;
+/// How deep to look into that folder.
+const MAX_DEPTH: usize = 16;
 
 /// The part of a folder that every user may read.
 #[derive(Default)]
-struct Public {
-    /// Files, and folders with everything in them.
+struct PublicPart {
+    /// Files, and folders that every user may read entirely.
     whole: Vec<PathBuf>,
-    /// Folders of which only a part is readable for all.
+    /// Folders that every user may list, but not read entirely.
     lists: Vec<PathBuf>,
 }
 
-impl Public {
-    /// Whether every user may read all of `path`; the readable part is in `self` then.
+impl PublicPart {
+    /// Adds the public part of `path` to `self`. Returns whether that is all of it.
     fn look(&mut self, path: &Path, depth: usize) -> bool {
         let Ok(about) = path.symlink_metadata() else { return false };
         let mode = about.permissions().mode();
@@ -290,7 +291,7 @@ impl Public {
             self.whole.extend(is_public.then(|| path.to_owned()));
             return is_public;
         }
-        let entries = path.read_dir().ok().filter(|_| mode & 0o005 == 0o005 && depth < DEPTH);
+        let entries = path.read_dir().ok().filter(|_| mode & 0o005 == 0o005 && depth < MAX_DEPTH);
         let Some(entries) = entries else { return false };
         let before = self.whole.len();
         let mut is_public = true;

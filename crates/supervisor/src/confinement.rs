@@ -5,39 +5,39 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// What a confined server may do, beside what every program needs from its system: see [`Confinement::SYSTEM`].
+/// What a confined server may do, in addition to what every server may: see [`Confinement::SYSTEM`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// Files and folders that it may read, and run programs from. They must exist.
     pub read: Vec<PathBuf>,
     /// Files and folders that it may change as well. They must exist.
     pub write: Vec<PathBuf>,
-    /// A folder of its own, which is made with a folder `tmp` in it, for no other user to read.
+    /// The server's own folder. It is created with a folder `tmp` in it; no other user can read it.
     pub own: Option<PathBuf>,
-    /// The home of the user: a working folder that holds it is not the server's to change.
+    /// The home of the user. The server may not change its working folder if that contains the home.
     pub home: Option<PathBuf>,
     /// The TCP ports that it may connect to; `None`: any.
     pub connect: Option<Vec<u16>>,
     /// The TCP ports that it may listen on; `None`: any.
     pub bind: Option<Vec<u16>>,
-    /// Memory of each of its processes, in bytes (`RLIMIT_DATA`).
+    /// The most memory of each process, in bytes (`RLIMIT_DATA`).
     pub memory: Option<u64>,
-    /// Processes at once, all that it starts included.
+    /// The most processes at once, including all that the server starts.
     pub processes: Option<u32>,
-    /// Open files of each process.
+    /// The most open files of each process.
     pub files: Option<u64>,
-    /// Processor time of each process, in seconds.
+    /// The most processor time of each process, in seconds.
     pub cpu: Option<u64>,
-    /// Where the system cannot enforce a part, leave out that part instead of the server.
+    /// Start the server even if the system cannot enforce a part of this.
     pub best_effort: bool,
-    /// Datagrams of the internet families to and from everywhere (name servers among them), and the list of network interfaces.
+    /// Allow UDP to and from any address, which name servers need, and the list of network interfaces.
     pub udp: bool,
-    /// Without namespaces, as on a system that has none.
+    /// Do without namespaces, as on a system that has none.
     pub bare: bool,
 }
 
 impl Confinement {
-    /// What every confined server may read, and run programs from, as far as it exists.
+    /// The files and folders that every confined server may read, and run programs from. Not all exist everywhere.
     pub const SYSTEM: &[&str] = &[
         "/bin",
         "/etc",
@@ -45,12 +45,12 @@ impl Confinement {
         "/lib32",
         "/lib64",
         "/libx32",
-        // Not all of /nix: its daemon, which builds what it is told with the network of the machine, has a socket there.
+        // Not all of /nix: it holds the socket of the Nix daemon, which builds on request, with access to the network.
         "/nix/store",
         "/nix/var/nix/profiles",
         "/opt",
-        // Not all of /proc: the environment of every process of this user is there, with its secrets, and Landlock does
-        // not protect that. `self` is the process that the server begins as.
+        // Not all of /proc: it shows the environment of every process of this user, with its secrets, which Landlock
+        // does not protect. `self` is the first process of the server.
         "/proc/cpuinfo",
         "/proc/filesystems",
         "/proc/loadavg",
@@ -60,13 +60,13 @@ impl Confinement {
         "/proc/sys",
         "/proc/uptime",
         "/proc/version",
-        // Where /etc/resolv.conf often leads. Not the folders: there are sockets in them.
+        // The usual targets of /etc/resolv.conf. Not their folders, which hold sockets.
         "/run/resolvconf/resolv.conf",
         "/run/systemd/resolve/resolv.conf",
         "/run/systemd/resolve/stub-resolv.conf",
         "/sbin",
         "/snap",
-        // How many processors and how much memory there is: what runtimes ask for.
+        // Runtimes read the number of processors and the size of the memory here.
         "/sys/devices/system/cpu",
         "/sys/devices/system/node",
         "/sys/fs/cgroup",
@@ -77,10 +77,10 @@ impl Confinement {
         "/dev/urandom",
     ];
 
-    /// What every confined server may write to.
+    /// The devices that every confined server may write to.
     pub const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];
 
-    /// The words for it on a command line.
+    /// This confinement as words of a command line.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
         let path = |name: &str, path: &PathBuf| {
@@ -88,7 +88,7 @@ impl Confinement {
             word.push(path);
             word
         };
-        // There is one in any case: no words are no confinement.
+        // Always present, so that there is at least one word: no words would mean no confinement.
         let mut words: Vec<OsString> = vec!["confined=yes".into()];
         words.extend(self.read.iter().map(|read| path("read=", read)));
         words.extend(self.write.iter().map(|write| path("write=", write)));
@@ -111,7 +111,7 @@ impl Confinement {
         words
     }
 
-    /// The confinement in `words`; `None` for unknown words.
+    /// Parses `words`; `None` if one of them is unknown.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_words(words: &[OsString]) -> Option<Self> {
         let mut confinement = Self::default();

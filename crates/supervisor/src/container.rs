@@ -1,8 +1,8 @@
-//! A container that must not outlive its server's client.
+//! Removes the container of a server whose engine's client has ended.
 //!
-//! What runs in a container is no descendant of the program that started it: `docker run` asks a daemon, and
-//! `podman run` leaves it to a process of its own. Killing that program, which is all that signals can do, leaves the
-//! container behind. So the process that ends the program asks the engine as well.
+//! The processes of a container do not descend from the client that started it: `docker run` asks a daemon for the
+//! container, and `podman run` leaves it to another process. To kill the client, which is all that signals can do,
+//! leaves the container running. So the process that ends the client also asks the engine to remove the container.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -12,23 +12,23 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long the engine may take to remove a container. After that, a daemon that does not answer is given up.
+/// How long the engine may take to remove a container, before the caller gives up.
 pub const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long one command of the engine may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(6);
 
 /// How often to check whether a command has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long to wait between two tries; and, where the engine's client was killed, before believing the engine that
-/// there is no container: its last request may still be on its way.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long to wait between two tries. Also, after the engine's client was killed, how long to wait before believing
+/// the engine that there is no container: the client's last request may still be on its way.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The longest answer that is read: ids of containers, of 64 digits each.
-const ANSWER_BYTES: usize = 4096;
+/// The longest answer to read: ids of containers, of 64 digits each.
+const MAX_ANSWER_BYTES: usize = 4096;
 
-/// What an engine's client exits with when the engine itself failed (`docker-run(1)`, `podman-run(1)`).
+/// The exit code of an engine's client when the engine itself has failed (`docker-run(1)`, `podman-run(1)`).
 pub const ENGINE_FAILED: i32 = 125;
 
 /// How the engine's client ended.
@@ -36,9 +36,9 @@ pub const ENGINE_FAILED: i32 = 125;
 pub enum ClientEnd {
     /// It was killed, perhaps in the middle of a request to the engine.
     Killed,
-    /// It reported that the engine had failed: there may be no engine to ask.
+    /// It reported that the engine has failed: there may be no engine to ask.
     EngineFailed,
-    /// It exited.
+    /// It exited by itself.
     Exited,
 }
 
@@ -51,8 +51,8 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Removes the container `name` of `engine`, a program by its full path. Its client gets this process's environment,
-    /// unless there is [another](Self::with_env).
+    /// Removes the container `name` with the client `engine`, a full path. The client gets this process's environment,
+    /// or [another](Self::with_env).
     #[must_use]
     pub fn new(engine: impl Into<OsString>, name: impl Into<OsString>) -> Self {
         Self { engine: engine.into(), name: name.into(), env: None }
@@ -65,7 +65,7 @@ impl Removal {
         self
     }
 
-    /// The word that tells a supervisor about it, which is started with the engine as the program of the server.
+    /// This removal as a word of a supervisor's command line, in which the engine is the server's program.
     #[must_use]
     pub fn word(&self) -> OsString {
         let mut word = OsString::from("container=");
@@ -73,7 +73,7 @@ impl Removal {
         word
     }
 
-    /// The removal in `words`, of a container that `engine` runs; `None` for other words.
+    /// Parses the removal of a container of `engine` from `words`; `None` for other words.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_words(words: &[OsString], engine: Option<&OsString>) -> Option<Self> {
         use std::os::unix::ffi::OsStrExt;
@@ -82,10 +82,10 @@ impl Removal {
         Some(Self::new(engine?, OsStr::from_bytes(name)))
     }
 
-    /// Removes the container, running or not; returns whether it is gone. Blocks, for [`REMOVAL_LIMIT`] at most.
+    /// Removes the container, running or not, and returns whether it is gone. Blocks, for [`REMOVAL_LIMIT`] at most.
     ///
-    /// What counts is that the engine no longer lists it. A container that removes itself meanwhile makes a removal
-    /// fail, and not every version reports success for one that does not exist.
+    /// It is gone once the engine no longer lists it. The result of the removal itself tells little: it fails for a
+    /// container that removes itself meanwhile, and in some versions for one that does not exist.
     #[must_use]
     pub fn carry_out(&self, end: ClientEnd) -> bool {
         let deadline = Instant::now() + REMOVAL_LIMIT;
@@ -103,14 +103,14 @@ impl Removal {
                 None if end == ClientEnd::EngineFailed => return true,
                 None => {}
             }
-            if Instant::now() + PAUSE >= deadline {
+            if Instant::now() + RETRY_PAUSE >= deadline {
                 return false;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
         }
     }
 
-    /// Whether the engine knows the container; `None` when it does not answer.
+    /// Whether the engine lists the container; `None` when it does not answer.
     fn is_listed(&self, deadline: Instant) -> Option<bool> {
         let mut filter = OsString::from("name=");
         filter.push(&self.name);
@@ -129,8 +129,8 @@ impl Removal {
         let mut child = command.spawn().ok()?;
         let succeeded = has_succeeded(&mut child, deadline.min(Instant::now() + COMMAND_LIMIT));
         let mut pipe = child.stdout.take().filter(|_| succeeded)?;
-        let mut answer = vec![0; ANSWER_BYTES];
-        // Its end of file is not waited for: what the client has started may hold the pipe open.
+        let mut answer = vec![0; MAX_ANSWER_BYTES];
+        // Do not wait for its end of file: a process that the client has started may hold the pipe open.
         let length = if is_readable(&pipe) { pipe.read(&mut answer).ok()? } else { 0 };
         answer.truncate(length);
         Some(answer)
@@ -148,8 +148,8 @@ fn has_succeeded(child: &mut Child, deadline: Instant) -> bool {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return status.success(),
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK),
-            // Ended by now, or collected elsewhere.
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL_INTERVAL),
+            // It has ended by now, or another caller has collected it.
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();

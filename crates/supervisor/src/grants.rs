@@ -14,8 +14,8 @@ use crate::reach::{Lost, Reached, is_of_a_server, reach};
 use crate::spawn::variable;
 use crate::stage::Command;
 
-/// Parts of a folder in the home that the programs in it read.
-const PARTS: &[&str] =
+/// The subfolders of an installation in the home that its programs read.
+const PROGRAM_PARTS: &[&str] =
     &["bin", "sbin", "shims", "libexec", "lib", "lib64", "install", "plugins", "version", "versions"];
 
 /// A file or folder that the server may reach.
@@ -23,16 +23,16 @@ pub(crate) struct Grant {
     pub(crate) reached: Reached,
     /// The server may change it.
     pub(crate) writable: bool,
-    /// A device: the server may write to it, and not make others.
+    /// It is a device: the server may write to it, but not create others.
     pub(crate) device: bool,
 }
 
 impl Command<'_> {
-    /// Everything that this server may reach, as far as it exists. With `is_inside`, in its namespaces: all that is there
-    /// is granted already, so that every link may be followed.
+    /// Everything that this server may reach and that exists. With `is_inside`, this process is in the server's
+    /// namespaces, which hold nothing but what was granted: then it follows every link.
     ///
     /// # Errors
-    /// When a named file or folder does not exist, or a link leads to it that a server could have made.
+    /// When a named file or folder does not exist, or the path to it goes through a link that a server could have made.
     pub(crate) fn grants(&self, is_inside: bool) -> Result<Vec<Grant>, String> {
         let confinement = &self.confinement;
         let mut grants = Vec::new();
@@ -46,10 +46,10 @@ impl Command<'_> {
         for path in Confinement::DEVICES {
             add(reach(Path::new(path), any), false, true);
         }
-        // An entry that names no home means the one that the server gets.
+        // Without a home in the entry, take that of the server's environment.
         let home = confinement.home.clone().or_else(|| variable("HOME").map(PathBuf::from));
         let here = std::env::current_dir().map_err(|error| format!("its working folder: {error}"))?;
-        let folder = own_folder(home.as_deref());
+        let folder = writable_working_folder(home.as_deref());
         let installations = Installations::new(home.as_deref(), is_inside);
         for path in installations.of(self.program) {
             add(installations.reach(&path), false, false);
@@ -62,7 +62,7 @@ impl Command<'_> {
         }
         for (paths, field, writable) in [(&confinement.read, "read", false), (&confinement.write, "write", true)] {
             for path in paths {
-                // Relative to the working folder, as everything that an entry names.
+                // Relative to the working folder, like every path in an entry.
                 let path = &here.join(path);
                 let reached = reach(path, |place, folder| !is_inside && is_of_a_server(place, folder));
                 match reached {
@@ -78,22 +78,22 @@ impl Command<'_> {
     }
 }
 
-/// Why a path that `field` of an entry names is not followed through `link`.
+/// The message that the path in `field` of an entry is not followed through `link`.
 pub(crate) fn refusal(field: &str, path: &Path, link: &Path) -> String {
     let (path, link) = (path.display(), link.display());
     format!("{field} names {path}, and a server could have made the link {link} itself: name what it is to lead to")
 }
 
-/// The working folder, unless it is the user's home or holds it.
-fn own_folder(home: Option<&Path>) -> Option<Reached> {
+/// The working folder, unless it is the user's home or contains it.
+fn writable_working_folder(home: Option<&Path>) -> Option<Reached> {
     let folder = Reached::working_folder().ok()?;
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
     let holds_home = home.is_some_and(|home| home.starts_with(&folder.place));
     (folder.place != Path::new("/") && !holds_home).then_some(folder)
 }
 
-/// Folders of the home in which people have programs installed, and links to programs.
-const INSTALLED: &[&str] = &[
+/// The folders of a home in which tools install programs, and links to programs.
+const INSTALL_FOLDERS: &[&str] = &[
     ".asdf",
     ".bun",
     ".cargo",
@@ -126,9 +126,9 @@ const INSTALLED: &[&str] = &[
     "miniforge3",
 ];
 
-/// Where programs are installed.
+/// The places where programs are installed.
 struct Installations {
-    /// The home by the name that it has, and by the one that this leads to.
+    /// The path of the home, and the path to which its links lead.
     homes: Vec<PathBuf>,
     is_inside: bool,
 }
@@ -139,18 +139,23 @@ impl Installations {
         Self { homes: homes.flatten().collect(), is_inside }
     }
 
-    /// Where `program` and what belongs to it are installed: `~/.nvm/versions/node/v22` for `…/v22/bin/node`, by the name
-    /// that it was called and by the one that this leads to; and where the Python of a virtual environment is.
+    /// The folders of the installation of `program`, such as `~/.nvm/versions/node/v22` for `…/v22/bin/node`: by the
+    /// path given and by the one to which its links lead. For a virtual environment, also that of its Python.
     fn of(&self, program: &Path) -> Vec<PathBuf> {
         let real = |program: &Path| self.reach(program).ok().map(|reached| reached.place);
         let programs = [Some(program.to_owned()), real(program)];
         let pythons = programs.clone().map(|program| real(&program?.with_file_name("python")));
         let pythons = pythons.into_iter().flatten().filter(|python| is_installed_python(python));
-        programs.into_iter().flatten().chain(pythons).flat_map(|program| brought_by(&program, &self.homes)).collect()
+        programs
+            .into_iter()
+            .flatten()
+            .chain(pythons)
+            .flat_map(|program| installation_of(&program, &self.homes))
+            .collect()
     }
 
-    /// Follows a path to what is installed there. A server or a project can make links, so a link leads nowhere unless it
-    /// is where installations are, or leads there, or is one of `node_modules/.bin` that stays in its `node_modules`.
+    /// Follows a path to an installation. A server or a project can make links, so it only follows a link that is in a
+    /// place of installations, leads to one, or leads from `node_modules/.bin` into the same `node_modules`.
     fn reach(&self, path: &Path) -> Result<Reached, Lost> {
         let mut own = Vec::new();
         let reached = reach(path, |place, folder| {
@@ -169,14 +174,14 @@ impl Installations {
         }
     }
 
-    /// Whether installations are at this place.
+    /// Whether `place` is in one of the places of installations.
     fn has(&self, place: &Path) -> bool {
-        let in_home = |home: &PathBuf| INSTALLED.iter().any(|name| place.starts_with(home.join(name)));
+        let in_home = |home: &PathBuf| INSTALL_FOLDERS.iter().any(|name| place.starts_with(home.join(name)));
         is_of_system(place) || self.homes.iter().any(in_home)
     }
 }
 
-/// Whether this is a Python where installations have it.
+/// Whether `program` is a Python in a place of installations.
 fn is_installed_python(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let is_in_bin = program.parent().and_then(Path::file_name) == Some(OsStr::new("bin"));
@@ -185,9 +190,9 @@ fn is_installed_python(program: &Path) -> bool {
     is_in_bin && ["python", "pypy", "graalpy"].iter().any(|python| name.starts_with(python)) && is_program()
 }
 
-/// The folder that `program` belongs to: the one that its `bin` is in. If that is directly in the home, only the
-/// folders that are certainly parts of programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
-fn brought_by(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
+/// The installation of `program`: the folder that contains its `bin`. If that folder is directly in the home, only the
+/// subfolders that certainly belong to programs: `~/.cargo` and `~/.docker` have keys beside their `bin`.
+fn installation_of(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
     let holds_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
     let Some(folder) = program.parent().filter(|folder| !holds_home(folder)) else {
         return vec![program.to_owned()];
@@ -196,7 +201,7 @@ fn brought_by(program: &Path, homes: &[PathBuf]) -> Vec<PathBuf> {
     match folder.parent().filter(|above| is_bin && !holds_home(above) && *above != Path::new("/")) {
         None => vec![folder.to_owned()],
         Some(above) if homes.iter().any(|home| above.parent() == Some(home)) => {
-            PARTS.iter().map(|part| above.join(part)).collect()
+            PROGRAM_PARTS.iter().map(|part| above.join(part)).collect()
         }
         Some(above) => vec![above.to_owned()],
     }

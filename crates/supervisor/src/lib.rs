@@ -1,9 +1,9 @@
 //! The supervisor: a small process between the host and each stdio server, so that nothing a server starts outlives it.
 //!
 //! A server is often a tree of processes (`npx` → `sh` → `node` → …), and a member of the tree can leave the process
-//! group, start a session of its own, turn into a daemon or ignore `SIGTERM`. No signal that the host could send finds
-//! all of these, and none is sent at all when the host itself is killed with `SIGKILL`. So the host starts its own
-//! program once more per server, as a *supervisor*, and the supervisor starts the server. It is a child subreaper
+//! group, start a session of its own, turn into a daemon or ignore `SIGTERM`. No signal of the host reaches all of
+//! these, and a host that is killed with `SIGKILL` sends none at all. So for each server, the host starts its own
+//! program once more, as a *supervisor*, and the supervisor starts the server. It is a child subreaper
 //! (`prctl(2)`, `PR_SET_CHILD_SUBREAPER`): whatever is orphaned below it becomes its own child, so that the tree never
 //! falls apart and can be ended as a whole.
 //!
@@ -14,8 +14,8 @@
 //!        └─ fd 4, reports: one line each ◄─────────────┘
 //! ```
 //!
-//! The supervisor does not touch the three streams: it hands them on and then closes its own copies, so that their end
-//! of file tells about the server alone. It ends when the last process below it has ended, for whatever reason:
+//! The supervisor does not touch the three streams: it hands them on and then closes its own copies, so that only the
+//! server decides when they reach their end of file. It ends when the last process below it has ended:
 //!
 //! | what happens | what the supervisor does |
 //! |---|---|
@@ -27,48 +27,48 @@
 //!
 //! It waits for a process that cannot die (uninterruptible sleep) for 3 s at most and then reports it as left behind.
 //!
-//! A supervisor does not start a server that is to be confined ([`Confinement`]) itself, but one more process, which
-//! gives up what the server may not do (files and TCP ports with Landlock, system calls with seccomp, capabilities,
-//! limits of the system, new privileges) and then becomes the server. Nothing that the server starts can regain any of
-//! it, and the supervisor is out of its reach. If the system cannot enforce a part, the server does not start, unless
-//! that was allowed. Where the system lets an ordinary user have namespaces, the server is in its own, and two more
-//! processes are before it (`namespaces.rs`).
+//! For a confined server ([`Confinement`]), the supervisor starts one more process, which gives up what the server may
+//! not do (files and TCP ports with Landlock, system calls with seccomp, capabilities, resource limits, new privileges)
+//! and then becomes the server. Neither the server nor what it starts can regain any of this, and the supervisor is out
+//! of their reach. If the system cannot enforce a part, the server does not start, unless [`Confinement::best_effort`]
+//! allows it. Where the system gives namespaces to an ordinary user, the server has its own, and two more processes
+//! stand between the supervisor and the server (`namespaces.rs`).
 //!
-//! All that a supervisor starts carries its [`mark`], by which the next host finds what was left behind when host and
-//! supervisor were killed together.
+//! Every process below a supervisor carries its [`mark`]. If host and supervisor were killed together, the next host
+//! finds the processes that they left behind by this mark.
 //!
-//! The client of an engine starts a server that runs in a container, which is then not below it. When that client has
-//! ended, or before it is killed, the supervisor has the engine remove the container ([`container`]); signals go to the
-//! client alone, which passes them on.
+//! A server in a container is started by the client of an engine, such as `docker run`, and is not below the
+//! supervisor. The supervisor signals only the client, which passes signals on. When the client has ended, or before
+//! the supervisor kills it, the supervisor has the engine remove the container ([`container`]).
 //!
-//! Only Linux has subreapers. On other systems [`run_if_asked`] does nothing and servers are started without a
+//! Only Linux has subreapers. On other systems [`run_if_asked`] does nothing, and the host starts servers without a
 //! supervisor, as leaders of process groups.
 //!
-//! The supervisor is plain, single-threaded and synchronous: it shares no code with the async side but the words of the
-//! protocol, and works when the host does not. It is a crate of its own so that a program of nothing else can be built
-//! of it: one is started for each server, and a large program takes the system several times as long to start.
+//! The supervisor is plain, single-threaded and synchronous: it shares only the protocol with the asynchronous host,
+//! and works when the host does not. It is a crate of its own so that it can be built as a small program: one runs for
+//! each server, and the system takes several times as long to start a large program.
 //!
 //! Its rooms:
 //!
 //! ```text
 //!   run_if_asked ──► tree                  a supervisor's work, from its start to its exit
-//!        │            ├──► protocol        the words between host and supervisor
-//!        │            ├──► mark ──► table  what was left behind; the processes of the system
-//!        │            ├──► container       the duty to remove one
+//!        │            ├──► protocol        the messages between host and supervisor
+//!        │            ├──► mark ──► table  processes left behind; the system's process table
+//!        │            ├──► container       removes a container
 //!        │            ├──► grants          what a confined server may reach, before it starts
 //!        │            └──► spawn, stage    starts the server or, for a confined one, this program again:
 //!        ▼
-//!     confine                              gives up what the server may not do, and becomes it
-//!        ├──► namespaces ──► root          is first in its namespaces; the tree of files in there
+//!     confine                              gives up what the server may not do, and becomes the server
+//!        ├──► namespaces ──► root          the first process in its namespaces; its tree of files
 //!        ├──► grants ──► reach ──► links   each path followed once and held open
-//!        └──► seccomp                      system calls that are shut
+//!        └──► seccomp                      denies system calls
 //!
-//!   confinement        what an entry allows, as words of a command line
+//!   confinement        what an entry allows a server, as words of a command line
 //!   lineage ──► table  for the host: whether a supervisor is above a process
 //! ```
 //!
-//! This is a part of `toolrack-host`, which exposes its public part as `toolrack_host::supervisor`. The rest may change
-//! in any release.
+//! This crate is a part of `toolrack-host`: what `toolrack_host::supervisor` exposes is public, the rest may change in
+//! any release.
 
 #[cfg(target_os = "linux")]
 mod confine;
@@ -113,19 +113,19 @@ pub use seccomp::support as seccomp_support;
 pub use spawn::SEAL;
 
 /// The first argument that turns a program into a supervisor. The full command line is `PROGRAM __toolrack-supervise
-/// FOLDER WORDS… -- COMMAND ARGS…`, with the words of a [`Confinement`] if the server has one, or of a [`container::Removal`]; it
-/// is internal and may change in any release.
+/// FOLDER WORDS… -- COMMAND ARGS…`, where the words are those of a [`Confinement`] or a [`container::Removal`], if the
+/// server has one. It is internal and may change in any release.
 pub const MARKER: &str = "__toolrack-supervise";
 
-/// The first argument of the programs on the way to a confined server: what makes its namespaces, what is first in them, and what gives up
-/// what the server may not do, and becomes it.
+/// The first argument of this program when it runs one of the [stages](stage::Stage) between the supervisor and a
+/// confined server.
 #[cfg(target_os = "linux")]
 const CONFINE: &str = "__toolrack-confine";
 
 /// The hook for programs that embed this library: becomes a supervisor if this process was started as one.
 ///
-/// Call it first thing in `main`, before a runtime or a thread is started, a file is opened or an argument is parsed,
-/// and return the exit code if there is one. In an ordinary start it only looks at the first argument.
+/// Call it first thing in `main`, before you start a runtime or a thread, open a file or parse an argument, and return
+/// the exit code if there is one. In an ordinary start it only looks at the first argument.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -139,8 +139,8 @@ const CONFINE: &str = "__toolrack-confine";
 /// }
 /// ```
 ///
-/// A program that does not call it must not name itself as a supervisor: it would start once more, in full, for
-/// each server. (The host notices and refuses: the server does not start, and the error says why.)
+/// A program that does not call it must not be configured as the supervisor: it would run once more, in full, for each
+/// server. (The host notices this: the server does not start, and the error says why.)
 ///
 /// As a supervisor, this function blocks until the server and everything it started are gone. The exit code is the
 /// server's, or 128 plus the number of the signal that killed it.
@@ -163,7 +163,7 @@ pub fn run_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Whether this process was started to be a supervisor.
+/// Whether the host started this process as a supervisor.
 #[must_use]
 pub fn is_asked() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| {

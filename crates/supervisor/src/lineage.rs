@@ -1,7 +1,7 @@
-//! Finds out whether a server started a process: whether one of its ancestors is a supervisor.
+//! Finds out whether a process belongs to a server, which means that one of its ancestors is a supervisor.
 //!
-//! A supervisor is a subreaper, so no process of a server can leave it by losing its parent. A process in a process
-//! namespace of its own has the number here that it has outside.
+//! A supervisor is a subreaper, so a process of a server stays below it even if its parent dies. For a process in a
+//! process namespace of its own, this uses the process id outside the namespace.
 
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 
@@ -15,14 +15,14 @@ use nix::unistd::Pid;
 use crate::MARKER;
 use crate::table::{Process, is_usable};
 
-/// The most ancestors that are looked at. A process with more is [`Lineage::Unknown`].
-const GENERATIONS: usize = 1_024;
+/// The most ancestors to follow. A process with more is [`Lineage::Unknown`].
+const MAX_ANCESTORS: usize = 1_024;
 
-/// How often to look again at a process whose ancestors change meanwhile.
+/// How many times to follow the ancestors of a process, if they change meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Bytes of a command line that are read: the program and the word behind it.
-const WORDS: u64 = 16 * 1024;
+/// How many bytes of a command line to read: enough for the program and its first argument.
+const MAX_COMMAND_LINE_BYTES: u64 = 16 * 1024;
 
 /// Where a process comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,40 +31,40 @@ pub enum Lineage {
     Free,
     /// This process, one of its ancestors or the process itself, is a supervisor.
     Supervised(i32),
-    /// Its ancestors are invisible: it is in a process namespace that cannot be looked into from here, or it has ended.
+    /// Its ancestors are invisible from here, as in an outer process namespace, or it has ended.
     Unknown,
 }
 
 impl Lineage {
-    /// The lineage of the process `pid` at this moment.
+    /// Determines the lineage of the process `pid` at this moment.
     ///
-    /// A number can be given to another process when the first one has ended, so the answer counts only while the
-    /// caller knows that `pid` has not ended.
+    /// The system may give the id of an ended process to another one, so the answer is only valid while the caller
+    /// knows that `pid` has not ended.
     #[must_use]
     pub fn of(pid: i32) -> Self {
         if pid <= 0 || !is_usable() {
             return Self::Unknown;
         }
-        (0..ATTEMPTS).find_map(|_| Self::seen(pid)).unwrap_or(Self::Unknown)
+        (0..ATTEMPTS).find_map(|_| Self::try_of(pid)).unwrap_or(Self::Unknown)
     }
 
-    /// `None` when a process ended, or got another parent, while it was looked at.
-    fn seen(pid: i32) -> Option<Self> {
+    /// Follows the ancestors once; `None` when one of them ended or got another parent meanwhile.
+    fn try_of(pid: i32) -> Option<Self> {
         let mut process = Process::read(pid)?;
-        for _ in 0..GENERATIONS {
+        for _ in 0..MAX_ANCESTORS {
             if is_supervisor(process.pid())? {
                 return Some(Self::Supervised(process.pid()));
             }
-            // Its parent is outside of what this process can see, and so is everything above: the first process has none.
+            // Process 0 stands for no parent, or for one outside this process namespace.
             if process.parent() == 0 {
                 return Some(Self::Free);
             }
             let Some(parent) = Process::read(process.parent()) else {
-                // Some systems hide the processes of other users. Above a confined server there is none below its supervisor: it
-                // cannot become another user.
+                // Some systems hide the processes of other users. Between a confined server and its supervisor there is
+                // none of these, because the server cannot become another user.
                 return is_of_another_user(process.parent()).then_some(Self::Free);
             };
-            // A parent is older than its child, or it has the number of one that has ended.
+            // A parent that is younger than its child has the reused id of one that has ended.
             let is_its_parent = parent.started() <= process.started() && Process::read(process.pid())? == process;
             if !is_its_parent {
                 return None;
@@ -75,7 +75,7 @@ impl Lineage {
     }
 }
 
-/// Whether there is a process `pid`, and this one may not send it signals.
+/// Whether the process `pid` exists, but this process may not send it signals.
 fn is_of_another_user(pid: i32) -> bool {
     kill(Pid::from_raw(pid), None) == Err(Errno::EPERM)
 }
@@ -83,7 +83,7 @@ fn is_of_another_user(pid: i32) -> bool {
 /// Whether the process `pid` was started as a supervisor; `None` when there is none.
 fn is_supervisor(pid: i32) -> Option<bool> {
     let mut line = Vec::new();
-    File::open(format!("/proc/{pid}/cmdline")).ok()?.take(WORDS).read_to_end(&mut line).ok()?;
+    File::open(format!("/proc/{pid}/cmdline")).ok()?.take(MAX_COMMAND_LINE_BYTES).read_to_end(&mut line).ok()?;
     Some(line.split(|byte| *byte == 0).nth(1) == Some(MARKER.as_bytes()))
 }
 

@@ -1,5 +1,6 @@
-//! Symbolic links in the paths that a server in a sandbox is given. A server can make links where it may change files.
-//! Its next start must not follow them: `data`, which an entry names, could be a link to the user's keys by then.
+//! Symbolic links in the paths that an entry grants to a confined server. A server can make links wherever it may
+//! change files, and its next start must not follow them: by then, the granted `data` could be a link to the user's
+//! keys.
 
 #![expect(clippy::disallowed_methods, reason = "links are files")]
 
@@ -17,8 +18,8 @@ use crate::confinement::Confinement;
 /// As many links as the kernel follows in one path.
 pub(crate) const LINKS: usize = 40;
 
-/// Follows `path` from the root on, and returns where it leads. `look` gets each place on the way; it returns the target of
-/// the link at that place, if it is one.
+/// Follows `path` from the root on, and returns where it leads. It calls `look` with each place on the way, which
+/// returns the target if that place is a link.
 ///
 /// # Errors
 /// Those of `look`, and `ELOOP` for too many links.
@@ -58,14 +59,14 @@ pub(crate) fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Whether a server, or a project that the user has, could have made a link at `place`, in a folder of the user `owner`
-/// with this `mode`: unless this user may not change that folder. In a user namespace another user's number is no other
-/// than root's, so that only this user's own says anything.
+/// Whether a server or a project of the user could have made a link at `place`: whether this user may change its
+/// folder, which belongs to `owner` and has this `mode`. It compares `owner` with this user only, because a user
+/// namespace shows all other users under the same number.
 pub(crate) fn could_be_made(place: &Path, owner: u32, mode: u32) -> bool {
     if mode & 0o022 != 0 {
         return true;
     }
-    // Root could have made it anywhere, and no server may change these.
+    // Root may change every folder, but no confined server may change these, not even as root.
     let folder = place.parent().unwrap_or(place);
     let is_system = [Path::new("/"), Path::new("/var")].contains(&folder) || is_of_system(folder);
     owner == geteuid().as_raw() && !(geteuid().is_root() && is_system)
@@ -76,13 +77,12 @@ pub(crate) fn is_of_system(place: &Path) -> bool {
     Confinement::SYSTEM.iter().any(|system| place.starts_with(system))
 }
 
-/// The first link on the way of `path` that a server, or a project that the user has, could have made. `path` is a full
-/// path.
+/// The first link on the way of `path`, a full path, that a server or a project of the user could have made.
 #[must_use]
 pub fn first_of_a_server(path: &Path) -> Option<PathBuf> {
     let mut found = None;
     let _ = walk(path, |place| {
-        // What is no link, or cannot be read, leads nowhere else.
+        // A place that is no link, or cannot be read, ends the way.
         let Ok(target) = place.read_link() else { return Ok(None) };
         let folder = place.parent().unwrap_or(place).metadata()?;
         if could_be_made(place, folder.uid(), folder.mode()) {

@@ -1,10 +1,11 @@
-//! Namespaces of a confined server, where the system lets an ordinary user have them: it sees only its own processes,
-//! files and shared memory and, if it may use no network, only its own empty one.
+//! Namespaces of a confined server, if the system gives them to an ordinary user. In them, the server sees only its own
+//! processes, files and shared memory, and an empty network if it may use none.
 //!
-//! Three processes come before the server. The *keeper* makes the namespaces; it is what the supervisor takes for the server, and ends as the
-//! server ends. Its child is the *first* process of the new process namespace: it makes the new root, collects orphans, and is killed
-//! by the system when the keeper ends, which ends all others of the namespace: nothing has to be found. Its child gives up what the server
-//! may not do, and becomes the server.
+//! Three processes lead to the server. The *keeper* makes the namespaces; the supervisor takes it for the server, and
+//! it ends with the exit of the server. Its child is the *first* process of the new process namespace, which makes the
+//! new root and collects orphans. When the keeper ends, the system kills the first process and with it the whole
+//! namespace, so that no process needs to be searched for. The child of the first process gives up what the server may
+//! not do, and becomes the server.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors")]
 
@@ -29,23 +30,24 @@ use crate::root;
 use crate::spawn::{inherited, release_streams, start_ours};
 use crate::stage::{Command, Failure, INSIDE, Inside, Stage};
 
-/// How long what a server left behind may take to end after `SIGTERM`.
+/// How long processes that the server left behind may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
-/// How often to check whether it has.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often to check whether they have ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the first process needs: to mount, and to give up the rest.
+/// The capabilities that the first process needs: to mount, and to give up all others.
 const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
 
-/// Makes this process end with `parent`, however that ends; an error if it has ended.
+/// Has the system kill this process when `parent` ends. Fails if `parent` has ended already.
 pub(crate) fn end_with(parent: i32) -> Result<(), Failure> {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if parent_of_this() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
+    if parent_pid() == Some(parent) { Ok(()) } else { Err(Failure::refused("its supervisor has ended")) }
 }
 
-/// The parent by the system's `/proc`: in a process namespace of its own, a first process has no numbered parent.
-fn parent_of_this() -> Option<i32> {
+/// The id of this process's parent. The first process of a namespace reads it from the system's `/proc`, because
+/// `getppid` returns 0 there.
+fn parent_pid() -> Option<i32> {
     let own = getppid().as_raw();
     if own != 0 {
         return Some(own);
@@ -54,11 +56,11 @@ fn parent_of_this() -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Makes the namespaces, starts the first process in them, and ends with the exit that it reports for the server;
-/// `None` if the system lets this user have none.
+/// Makes the namespaces, starts the first process in them, and returns the server's exit code, or ends by the signal
+/// that killed the server. `None` if the system gives this user no namespaces.
 ///
 /// # Errors
-/// When this process is of no use any more.
+/// When a step after the first fails: this process can then not become the server any more.
 pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<Option<ExitCode>, Failure> {
     let own_network = command.has_own_network();
     let mut flags =
@@ -72,29 +74,30 @@ pub(crate) fn keep(command: &Command<'_>, verdict: &mut Option<File>) -> Result<
     fs::write("/proc/self/setgroups", "deny").map_err(bare)?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(bare)?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(bare)?;
-    hand_down().map_err(|error| bare(error.into()))?;
+    pass_on_capabilities().map_err(|error| bare(error.into()))?;
 
-    let (exit, exit_theirs) = io::pipe().map_err(bare)?;
-    let told = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
-    let [told, exit_theirs] = [above(told.into()).map_err(bare)?, above(exit_theirs.into()).map_err(bare)?];
+    let (exit, exit_writer) = io::pipe().map_err(bare)?;
+    let verdict_fd = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
+    let [verdict_fd, exit_writer] =
+        [above_fixed_fds(verdict_fd.into()).map_err(bare)?, above_fixed_fds(exit_writer.into()).map_err(bare)?];
     let stage = Stage::First { keeper: getpid().as_raw(), own_network };
     let words = stage.command(command.words.iter().cloned());
-    let first = start_ours(&words, &[(told.as_raw_fd(), VERDICT_FD), (exit_theirs.as_raw_fd(), EXIT_FD)])
+    let first = start_ours(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD), (exit_writer.as_raw_fd(), EXIT_FD)])
         .map_err(|errno| Failure::Bare(errno.to_string()))?;
-    drop((told, exit_theirs));
+    drop((verdict_fd, exit_writer));
     let _ = SigSet::all().thread_block();
     let _ = prctl::set_name(c"toolrack-keeper");
     release_streams();
     Ok(Some(end_as(first, exit)))
 }
 
-/// The same file by a descriptor that neither [`VERDICT_FD`] nor [`EXIT_FD`] overwrites.
-fn above(end: OwnedFd) -> io::Result<OwnedFd> {
-    if end.as_raw_fd() > EXIT_FD { Ok(end) } else { above(end.try_clone()?) }
+/// Duplicates `end` to a descriptor above [`VERDICT_FD`] and [`EXIT_FD`], which would overwrite it.
+fn above_fixed_fds(end: OwnedFd) -> io::Result<OwnedFd> {
+    if end.as_raw_fd() > EXIT_FD { Ok(end) } else { above_fixed_fds(end.try_clone()?) }
 }
 
-/// Keeps the capabilities for the processes started here that need them; they only hold in these namespaces.
-fn hand_down() -> rustix::io::Result<()> {
+/// Makes the processes started here inherit the [`NEEDED`] capabilities, which only apply in these namespaces.
+fn pass_on_capabilities() -> rustix::io::Result<()> {
     let all = rustix::thread::capabilities(None)?;
     rustix::thread::set_capabilities(None, CapabilitySets { inheritable: NEEDED, ..all })?;
     for capability in [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP] {
@@ -103,7 +106,7 @@ fn hand_down() -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Waits for the first process, and ends as it reports that the server did.
+/// Waits for the first process, and ends in the way in which the server ended according to its report.
 fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
     let first = rustix::process::Pid::from_raw(first.as_raw());
     let status = loop {
@@ -120,7 +123,7 @@ fn end_as(first: Pid, mut exit: PipeReader) -> ExitCode {
     };
     if let Ok(signal) = Signal::try_from(signal) {
         let _ = SigSet::all().thread_unblock();
-        // Twice: at the first, the handler that Rust has for faults of memory takes itself away.
+        // Twice: for a memory fault, the first signal only makes Rust's handler remove itself.
         let _ = kill(getpid(), signal);
         let _ = kill(getpid(), signal);
     }
@@ -131,8 +134,8 @@ fn code(code: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// Becomes the first process of the namespaces: makes the new root, starts the server, and collects every process that
-/// ends until the server does.
+/// Does the work of the first process: makes the new root, starts the server, and collects ended processes until the
+/// server ends.
 pub(crate) fn be_first(
     command: &Command<'_>,
     keeper: i32,
@@ -148,25 +151,25 @@ pub(crate) fn be_first(
     let folder = std::env::current_dir().map_err(|error| Failure::Refused(error.to_string()))?;
     let is_fresh = root::enter(grants, &folder, command.resolves_by_tcp()).map_err(Failure::Bare)?;
     give_up_capabilities().map_err(|error| Failure::Bare(error.to_string()))?;
-    let mut told = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
-    let _ = told.write_all(INSIDE.as_bytes());
+    let mut verdict_fd = verdict.take().ok_or_else(|| Failure::refused("its supervisor does not listen"))?;
+    let _ = verdict_fd.write_all(INSIDE.as_bytes());
     let words = Stage::Inside(Inside { is_fresh, own_network }).command(command.words.iter().cloned());
-    let server = match start_ours(&words, &[(told.as_raw_fd(), VERDICT_FD)]) {
+    let server = match start_ours(&words, &[(verdict_fd.as_raw_fd(), VERDICT_FD)]) {
         Ok(server) => server,
         Err(errno) => {
-            *verdict = Some(told);
+            *verdict = Some(verdict_fd);
             return Err(Failure::Refused(errno.to_string()));
         }
     };
-    drop(told);
-    // Nothing in here looks into this process.
+    drop(verdict_fd);
+    // No process in the namespaces may look into this one.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     release_streams();
     let status = collect_until_end_of(server);
     if let Some(signal) = status.and_then(WaitStatus::terminating_signal) {
         let _ = exit.write_all(&[u8::try_from(signal).unwrap_or_default()]);
     }
-    end_the_rest();
+    terminate_the_rest();
     Ok(code(status.and_then(WaitStatus::exit_status).unwrap_or(1)))
 }
 
@@ -180,28 +183,28 @@ fn collect_until_end_of(server: Pid) -> Option<WaitStatus> {
     }
 }
 
-/// Asks what the server left behind to end. The end of this process, which follows, kills what does not.
-fn end_the_rest() {
+/// Sends `SIGTERM` to the processes that the server left behind. The system kills the rest when this process ends next.
+fn terminate_the_rest() {
     let deadline = Instant::now() + LEFTOVER_GRACE;
     let _ = kill(Pid::from_raw(-1), Signal::SIGTERM);
     let _ = kill(Pid::from_raw(-1), Signal::SIGCONT);
     while Instant::now() < deadline {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-            Ok(None) => std::thread::sleep(LOOK),
+            Ok(None) => std::thread::sleep(POLL_INTERVAL),
             Err(_) => return,
         }
     }
 }
 
-/// Gives up all privileges that root has, for good, for this process and what it starts.
+/// Gives up all capabilities permanently, for this process and those that it starts.
 pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
     let has = rustix::thread::capabilities(None)?;
     let _ = rustix::thread::clear_ambient_capability_set();
     if has.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {
             let capability = CapabilitySet::from_bits_retain(1 << bit);
-            // An error: there is none of this number, and none after it.
+            // It fails at the first number beyond the last capability.
             if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
                 break;
             }
@@ -221,7 +224,7 @@ pub(crate) fn give_up_capabilities() -> rustix::io::Result<()> {
 
 /// Whether this system lets this user have namespaces for a sandbox, or why not.
 ///
-/// Starts the running program once more to try it, which must call [`run_if_asked`](crate::run_if_asked).
+/// To try it, starts the running program once more, which must call [`run_if_asked`](crate::run_if_asked).
 ///
 /// # Errors
 /// The system's message.
@@ -238,10 +241,10 @@ pub fn support() -> Result<(), String> {
     }
 }
 
-/// The word that asks whether there are namespaces.
+/// The argument that asks this program whether it can make namespaces.
 const PROBE: &str = "probe";
 
-/// Tries to make namespaces, if the words ask for that, and prints the outcome to stdout.
+/// If the arguments are the [probe](PROBE), tries to make namespaces and prints the outcome to stdout.
 pub(crate) fn probe_if_asked(words: &[OsString]) -> Option<ExitCode> {
     let [word] = words else { return None };
     if word != PROBE {
@@ -252,7 +255,7 @@ pub(crate) fn probe_if_asked(words: &[OsString]) -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-/// Tries to give namespaces to this process, which must have one thread. On success, it is in them.
+/// Tries to move this process, which must have only one thread, into new namespaces.
 pub(crate) fn probe() -> Result<(), String> {
     let flags =
         CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;

@@ -12,7 +12,7 @@ pub const ORDERS_FD: i32 = 3;
 /// The file descriptor on which the supervisor writes reports.
 pub const REPORTS_FD: i32 = 4;
 
-/// The file descriptor on which a launcher tells its supervisor why it did not become the confined server.
+/// The file descriptor on which a launcher reports to its supervisor why it did not become the confined server.
 #[cfg(target_os = "linux")]
 pub(crate) const VERDICT_FD: i32 = 3;
 
@@ -47,9 +47,9 @@ pub enum Exit {
     Signal(i32),
     /// It ended, and the system did not report how.
     Unknown,
-    /// It and what it started were more processes than it may have at once, and were killed.
+    /// It had more processes than it may have at once, and the supervisor killed them all.
     TooManyProcesses(u32),
-    /// The supervisor was killed from outside; the server was killed because nothing would have watched it any more.
+    /// The supervisor was killed from outside, and the host then killed the unwatched server.
     SupervisorLost,
 }
 
@@ -74,18 +74,18 @@ impl fmt::Display for Exit {
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The server runs and has this process id. The first report, unless it is one of the next two, which are the only
-    /// report then.
+    /// The server runs and has this process id. This is the first report, unless one of the next three comes instead,
+    /// as the only report.
     Started(u32),
-    /// The working folder could not be entered, for the reason with this `errno`.
+    /// The supervisor could not enter the working folder, with this `errno`.
     FolderFailed(i32),
-    /// The server could not be started, for the reason with this `errno`.
+    /// The supervisor could not start the server, with this `errno`.
     SpawnFailed(i32),
-    /// The server was not started, because it could not be confined; the last line of its stderr says why.
+    /// The supervisor did not start the server, because it could not be confined. The last line of stderr says why.
     ConfineFailed,
-    /// The server ended; what it left behind is being ended now.
+    /// The server ended; the supervisor is ending what it left behind.
     Ended(Exit),
-    /// The supervisor ends, after this many processes could not be ended (0 unless a process cannot be killed).
+    /// The supervisor ends. This many processes are left that cannot be killed, usually 0.
     Finished {
         /// How many.
         left: u32,

@@ -1,5 +1,5 @@
-//! Paths of a confined server, each followed once and held open: what was looked at is what is granted, whatever the
-//! path leads to a moment later.
+//! Follows each path of a confined server once and holds it open, so that the file that was checked is the one that is
+//! granted, even if the path leads elsewhere a moment later.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it opens what its server may reach")]
 
@@ -18,16 +18,16 @@ use crate::links::{LINKS, could_be_made, parts};
 /// A file or folder, held open (`O_PATH`).
 pub(crate) struct Reached {
     pub(crate) file: OwnedFd,
-    /// Its own place, without links.
+    /// Its real path, without links.
     pub(crate) place: PathBuf,
-    /// The links on the way, each with its target.
+    /// The links on the way to it, each with its target.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
     pub(crate) is_folder: bool,
 }
 
-/// Why a path was not followed to its end.
+/// Why a path could not be followed to its end.
 pub(crate) enum Lost {
-    /// This link on the way is refused.
+    /// The caller refuses this link on the way.
     Link(PathBuf),
     Error(io::Error),
 }
@@ -51,8 +51,8 @@ impl Reached {
     }
 }
 
-/// Follows `path`, a full path, from the root on; any other path is an error. `refuses` gets the place of each link and what the folder around it is
-/// like; a link that it refuses ends the way.
+/// Follows `path`, which must be a full path, from the root on. `refuses` gets the place of each link and the `stat` of
+/// the folder that contains it; the first link that it refuses is the error.
 pub(crate) fn reach(path: &Path, mut refuses: impl FnMut(&Path, &Stat) -> bool) -> Result<Reached, Lost> {
     if !path.is_absolute() {
         return Err(Lost::Error(io::ErrorKind::InvalidInput.into()));
@@ -97,7 +97,7 @@ fn place(way: &[(OsString, OwnedFd)]) -> PathBuf {
     Path::new("/").join(way.iter().map(|(part, _)| part).collect::<PathBuf>())
 }
 
-/// Whether a server could have made the link at `place`, in `folder`.
+/// Whether a server could have made the link at `place`, given the `stat` of its folder.
 pub(crate) fn is_of_a_server(place: &Path, folder: &Stat) -> bool {
     could_be_made(place, folder.st_uid, folder.st_mode)
 }
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(reached.place, root.join("real/deep/file"));
         assert_eq!(reached.links, [(root.join("link"), PathBuf::from("real/../real"))]);
         assert!(!reached.is_folder);
-        // Another file takes its place: the one that is held open stays what it was.
+        // Another file replaces it at its path: the open one stays the same.
         fs::write(root.join("other"), "new").unwrap();
         fs::rename(root.join("other"), root.join("real/deep/file")).unwrap();
         let (held, named) = (fstat(&reached.file).unwrap(), rustix::fs::stat(root.join("real/deep/file")).unwrap());

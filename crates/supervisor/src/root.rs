@@ -1,5 +1,5 @@
-//! The files of a confined server, in a mount namespace: a new root with only the files that it may reach, where it can
-//! change only those that it may change. It can neither connect to, list nor change the mode of anything else.
+//! The files of a confined server, in a mount namespace: a new root with only the files that it may reach, where those
+//! that it may not change are read-only. It can neither connect to, list nor change the mode of anything else.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it makes the tree of files that the server sees")]
 
@@ -19,13 +19,13 @@ use nix::unistd::{chdir, pivot_root};
 use crate::grants::Grant;
 use crate::reach::{Reached, reach};
 
-/// The place of the system's root while the new one is built, and the place where that is built.
-const OLD: &str = "/old";
-const NEW: &str = "/new";
+/// Where the system's root is mounted while the new root is built, and where the new root is built.
+const OLD_ROOT: &str = "/old";
+const NEW_ROOT: &str = "/new";
 
-const RESOLVER: &str = "/etc/resolv.conf";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Names that programs expect in `/dev`, and where they lead.
+/// Links that programs expect in `/dev`, with their targets.
 const DEVICE_LINKS: [(&str, &str); 4] = [
     ("dev/fd", "/proc/self/fd"),
     ("dev/stdin", "/proc/self/fd/0"),
@@ -33,17 +33,17 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// Replaces the root of this mount namespace by one with `grants` alone, and enters `folder` in it. Returns whether `/proc` is that of
-/// this process namespace; otherwise it is the system's.
+/// Replaces the root of this mount namespace by one with only `grants`, and enters `folder` in it. Returns whether
+/// `/proc` is that of this process namespace; otherwise it is the system's.
 ///
 /// # Errors
-/// The system's error. This process is of no use then.
+/// The system's error. This process can then not become the server any more.
 pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, by_tcp: bool) -> Result<bool, String> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| format!("{what}: {error}")
     };
-    let resolver = if by_tcp { reach(Path::new(RESOLVER), |_, _| false).ok() } else { None };
+    let resolver = if by_tcp { reach(Path::new(RESOLV_CONF), |_, _| false).ok() } else { None };
     begin().map_err(|error| format!("a new root: {error}"))?;
     let mut builder = Builder::default();
     for Grant { reached, writable, .. } in grants {
@@ -51,12 +51,12 @@ pub(crate) fn enter(grants: Vec<Grant>, folder: &Path, by_tcp: bool) -> Result<b
         builder.add(reached, writable).map_err(failed(&name))?;
     }
     builder.bind().map_err(failed("what it may read"))?;
-    self::folder(&within(NEW, folder)).map_err(failed("its working folder"))?;
+    self::folder(&within(NEW_ROOT, folder)).map_err(failed("its working folder"))?;
     if let Some(resolver) = resolver {
-        resolve_by_tcp(&resolver.place).map_err(failed(RESOLVER))?;
+        resolve_by_tcp(&resolver.place).map_err(failed(RESOLV_CONF))?;
     }
     for (name, target) in DEVICE_LINKS {
-        drop(symlink(target, Path::new(NEW).join(name)));
+        drop(symlink(target, Path::new(NEW_ROOT).join(name)));
     }
     let is_fresh = processes().map_err(|error| format!("/proc: {error}"))?;
     builder.seal().map_err(failed("read-only"))?;
@@ -70,10 +70,12 @@ fn begin() -> Result<(), Errno> {
     let here = ["/tmp", "/mnt", "/usr"].into_iter().find(|path| Path::new(path).is_dir()).ok_or(Errno::ENOENT)?;
     empty(here)?;
     let make = |name: &str| fs::DirBuilder::new().mode(0o755).create(Path::new(here).join(&name[1..]));
-    make(OLD).and_then(|()| make(NEW)).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
-    pivot_root(here, &Path::new(here).join(&OLD[1..]))?;
+    make(OLD_ROOT)
+        .and_then(|()| make(NEW_ROOT))
+        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or_default()))?;
+    pivot_root(here, &Path::new(here).join(&OLD_ROOT[1..]))?;
     chdir("/")?;
-    empty(NEW)
+    empty(NEW_ROOT)
 }
 
 fn empty(path: &str) -> Result<(), Errno> {
@@ -81,37 +83,37 @@ fn empty(path: &str) -> Result<(), Errno> {
 }
 
 fn finish(folder: &Path) -> Result<(), Errno> {
-    umount2(OLD, MntFlags::MNT_DETACH)?;
-    chdir(NEW)?;
+    umount2(OLD_ROOT, MntFlags::MNT_DETACH)?;
+    chdir(NEW_ROOT)?;
     pivot_root(".", ".")?;
     umount2(".", MntFlags::MNT_DETACH)?;
     chdir("/")?;
     chdir(folder)
 }
 
-/// Mounts `/proc` for this namespace, or the system's, where a container hides parts of its `/proc` and therefore
-/// allows no other.
+/// Mounts a `/proc` of this namespace, or the system's one: a container that hides parts of its `/proc` allows no
+/// other.
 fn processes() -> Result<bool, Errno> {
-    let at = Path::new(NEW).join("proc");
+    let at = Path::new(NEW_ROOT).join("proc");
     drop(fs::create_dir(&at));
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     if mount(Some("proc"), &at, Some("proc"), flags, None::<&str>).is_ok() {
         return Ok(true);
     }
-    bind(&Path::new(OLD).join("proc"), &at).map(|()| false)
+    bind(&Path::new(OLD_ROOT).join("proc"), &at).map(|()| false)
 }
 
 fn bind(from: &Path, to: &Path) -> Result<(), Errno> {
     mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
 }
 
-/// Makes names be looked up over TCP, whose ports can be judged: a copy of the resolver's configuration with that
-/// option.
+/// Has the server look up names over TCP, whose ports Landlock can restrict: mounts a copy of the resolver's
+/// configuration with that option.
 fn resolve_by_tcp(resolver: &Path) -> io::Result<()> {
-    let at = within(NEW, resolver);
+    let at = within(NEW_ROOT, resolver);
     let Ok(mut text) = fs::read(&at) else { return Ok(()) };
     text.extend_from_slice(b"\noptions use-vc\n");
-    let copy = Path::new(NEW).join(".resolv.conf");
+    let copy = Path::new(NEW_ROOT).join(".resolv.conf");
     fs::write(&copy, text)?;
     bind(&copy, &at)?;
     Ok(())
@@ -121,7 +123,7 @@ fn within(root: &str, path: &Path) -> PathBuf {
     Path::new(root).join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// A part of the new root.
+/// One file or folder of the new root.
 struct Part {
     file: OwnedFd,
     is_folder: bool,
@@ -130,28 +132,28 @@ struct Part {
 
 #[derive(Default)]
 struct Builder {
-    /// The parts of the new root by their own place. In order of their paths: parents come first.
+    /// The parts of the new root by their real path, so that parents come first.
     parts: BTreeMap<PathBuf, Part>,
 }
 
 impl Builder {
-    /// Creates the way to what was reached, with all links in it.
+    /// Creates the folders and links that lead to a part.
     fn add(&mut self, reached: Reached, writable: bool) -> io::Result<()> {
         let Reached { file, place, links, is_folder } = reached;
         for (link, target) in links {
-            let at = within(NEW, &link);
+            let at = within(NEW_ROOT, &link);
             folder(at.parent().unwrap_or(&at))?;
             if fs::symlink_metadata(&at).is_err() {
                 symlink(target, &at)?;
             }
         }
-        let at = within(NEW, &place);
+        let at = within(NEW_ROOT, &place);
         folder(at.parent().unwrap_or(&at))?;
         self.parts.entry(place).or_insert(Part { file, is_folder, writable }).writable |= writable;
         Ok(())
     }
 
-    /// Mounts the parts; leaves out those that are in one above them.
+    /// Mounts the parts, except those that are within another part.
     fn bind(&mut self) -> io::Result<()> {
         let mut done: BTreeMap<PathBuf, Part> = BTreeMap::new();
         for (path, part) in std::mem::take(&mut self.parts) {
@@ -160,14 +162,14 @@ impl Builder {
             if done.iter().any(is_covered) {
                 continue;
             }
-            let to = within(NEW, &path);
+            let to = within(NEW_ROOT, &path);
             if part.is_folder {
                 folder(&to)?;
             } else if !to.exists() {
                 fs::write(&to, "")?;
             }
-            // What was reached, and not what its path leads to by now.
-            let from = Path::new(OLD).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
+            // Mount the open file, and not what its path leads to by now.
+            let from = Path::new(OLD_ROOT).join("proc/self/fd").join(part.file.as_raw_fd().to_string());
             bind(&from, &to)?;
             done.insert(path, part);
         }
@@ -175,21 +177,21 @@ impl Builder {
         Ok(())
     }
 
-    /// Makes everything read-only that must not change.
+    /// Makes everything read-only that the server may not change.
     fn seal(&self) -> io::Result<()> {
-        let mounts = fs::read(Path::new(OLD).join("proc/self/mountinfo"))?;
+        let mounts = fs::read(Path::new(OLD_ROOT).join("proc/self/mountinfo"))?;
         for line in mounts.split(|byte| *byte == b'\n') {
             let mut fields = line.split(|byte| *byte == b' ').skip(4);
             let (Some(at), Some(options)) = (fields.next(), fields.next()) else { continue };
-            let at = unescaped(at);
-            let Ok(place) = at.strip_prefix(NEW) else { continue };
+            let at = unescape(at);
+            let Ok(place) = at.strip_prefix(NEW_ROOT) else { continue };
             let place = Path::new("/").join(place);
             if self.parts.iter().any(|(path, part)| part.writable && place.starts_with(path)) {
                 continue;
             }
             let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | MsFlags::MS_NOSUID;
             for option in options.split(|byte| *byte == b',') {
-                // What the system has set cannot be taken back here.
+                // A namespace cannot remove the flags that the system has set on a mount.
                 flags |= match option {
                     b"nodev" => MsFlags::MS_NODEV,
                     b"noexec" => MsFlags::MS_NOEXEC,
@@ -206,8 +208,8 @@ fn folder(path: &Path) -> io::Result<()> {
     if path.is_dir() { Ok(()) } else { fs::DirBuilder::new().mode(0o755).recursive(true).create(path) }
 }
 
-/// A path of `mountinfo`, in which spaces and their like are octal numbers.
-fn unescaped(path: &[u8]) -> PathBuf {
+/// Decodes a path of `mountinfo`, which writes spaces and some other characters as octal numbers.
+fn unescape(path: &[u8]) -> PathBuf {
     let mut plain = Vec::with_capacity(path.len());
     let mut rest = path;
     while let [first, after @ ..] = rest {
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn paths_of_mounts_are_read_whatever_is_in_them() {
         for (escaped, plain) in [("/a", "/a"), ("/a\\040b\\134", "/a b\\"), ("/\\", "/\\"), ("/\\9", "/\\9")] {
-            assert_eq!(unescaped(escaped.as_bytes()), Path::new(plain));
+            assert_eq!(unescape(escaped.as_bytes()), Path::new(plain));
         }
     }
 }

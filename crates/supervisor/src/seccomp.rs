@@ -1,7 +1,7 @@
-//! The system calls that no confined server may make, with seccomp: Landlock judges files and ports, and says nothing of these.
+//! Denies confined servers dangerous system calls with seccomp, because Landlock restricts only files and ports.
 //!
-//! Three filters, because each has one answer; the kernel asks all of them and takes the strictest. A call of another
-//! architecture (32-bit calls of a 64-bit program) ends the program.
+//! There are several filters, because each can give only one error. The kernel runs all of them and takes the strictest
+//! result. A call of another architecture (a 32-bit call of a 64-bit program) kills the program.
 
 use std::collections::BTreeMap;
 
@@ -16,31 +16,31 @@ use seccompiler::{
 /// The permissions that the filters depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
-    /// It may send datagrams of the internet families, and read the system's list of network interfaces.
+    /// The server may use UDP, and read the system's list of network interfaces.
     pub(crate) udp: bool,
-    /// It may wait for connections.
+    /// It may listen for connections.
     pub(crate) listen: bool,
-    /// It may use sockets that are files.
+    /// It may use Unix sockets.
     pub(crate) local: bool,
-    /// The server sees no process but its own: then it may name them in calls about other processes.
+    /// It sees only its own processes, and may therefore make calls about other processes.
     pub(crate) alone: bool,
 }
 
-/// The newest call that was reviewed (`removexattrat`). Newer ones "do not exist", so that programs do without them.
-const NEWEST: u32 = 466;
+/// The newest reviewed call (`removexattrat`). Newer ones fail as if the kernel lacked them, and programs do without.
+const NEWEST_REVIEWED: u32 = 466;
 
-const SOCKET_KIND: u64 = 0xf;
-const KINDS: u64 = 16;
+const SOCKET_KIND_MASK: u64 = 0xf;
+const SOCKET_KINDS: u64 = 16;
 const STREAM: u64 = libc::SOCK_STREAM as u64;
 const DATAGRAM: u64 = libc::SOCK_DGRAM as u64;
 const RAW: u64 = libc::SOCK_RAW as u64;
 
-/// Options of TCP that make something else of a socket (`TCP_ULP`: another protocol, which Landlock does not see as TCP).
+/// The socket option that puts another protocol on top of TCP, which Landlock does not see as TCP.
 const TCP_ULP: u64 = 31;
 
-/// Calls that change the system, look into other processes, or open the parts of a kernel in which holes are found.
-const NEVER: &[c_long] = &[
-    // Queues of POSIX count against the limit of the user, and one is made before Landlock says no.
+/// Calls that change the system, look into other processes, or reach parts of the kernel with a history of holes.
+const DENIED: &[c_long] = &[
+    // POSIX queues count against the user's limit, and the kernel creates one before Landlock can deny it.
     libc::SYS_mq_getsetattr,
     libc::SYS_mq_notify,
     libc::SYS_mq_open,
@@ -114,7 +114,7 @@ const NEVER: &[c_long] = &[
     libc::SYS_ustat,
 ];
 
-/// Calls whose first argument names a process, which must be 0: the one that calls.
+/// Calls whose first argument is a process id, which must be 0, the calling process.
 const ABOUT_PROCESSES: &[c_long] = &[
     libc::SYS_get_robust_list,
     libc::SYS_pidfd_open,
@@ -125,9 +125,9 @@ const ABOUT_PROCESSES: &[c_long] = &[
     libc::SYS_sched_setscheduler,
 ];
 
-/// Calls that reach what all programs have in common, where they do: memory, queues and semaphores that are no files, and the names of
-/// files in folders that cannot be read.
-const IN_COMMON: &[c_long] = &[
+/// Calls that reach what all programs share outside of namespaces: memory, queues and semaphores of System V, and, with
+/// inotify, the names of files in folders that the server cannot read.
+const SYSTEM_WIDE_IPC: &[c_long] = &[
     libc::SYS_inotify_add_watch,
     libc::SYS_msgctl,
     libc::SYS_msgget,
@@ -142,8 +142,8 @@ const IN_COMMON: &[c_long] = &[
     libc::SYS_shmget,
 ];
 
-/// Calls that give a file its mode, and which argument that is.
-const MODES: &[(c_long, u8)] = &[
+/// Calls that set the mode of a file, and the number of that argument.
+const MODE_ARGUMENT: &[(c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
     (FCHMODAT2, 2),
@@ -156,17 +156,17 @@ const MODES: &[(c_long, u8)] = &[
     (libc::SYS_mknod, 1),
 ];
 
-/// The same where they make a file: the argument of the flags, which is before that of the mode.
-const OPENS: &[(c_long, u8)] = &[
+/// Calls that set it only if their flags create a file, and the number of the flags; the mode is the next argument.
+const FLAGS_ARGUMENT: &[(c_long, u8)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
 ];
 
-/// `fchmodat2`, which has this number everywhere.
+/// The number of `fchmodat2` on every architecture.
 const FCHMODAT2: c_long = 452;
 
-/// What a process may not be part of on its own account: `clone` with one of these makes namespaces.
+/// The flags with which `clone` makes namespaces.
 const NAMESPACES: &[c_int] = &[
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -177,10 +177,10 @@ const NAMESPACES: &[c_int] = &[
     libc::CLONE_NEWNET,
 ];
 
-/// Puts the filters on this process, for good, and on all that it becomes and starts.
+/// Installs the filters permanently in this process, and so in every program and process that it starts.
 ///
 /// # Errors
-/// When the system, or this architecture, cannot.
+/// When the system has no seccomp, or this program has no filters for the architecture.
 pub(crate) fn shut(calls: Calls) -> Result<(), String> {
     for program in programs(calls)? {
         apply_filter(&program).map_err(|error| format!("this system cannot shut system calls (seccomp): {error}"))?;
@@ -221,13 +221,13 @@ fn when(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, seccompil
 
 fn refused(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
-    let mut rules: Rules = NEVER.iter().map(|call| (*call, Vec::new())).collect();
-    // Its own limits it may lower, but for the one that is its supervisor's mark.
+    let mut rules: Rules = DENIED.iter().map(|call| (*call, Vec::new())).collect();
+    // The server may lower its own limits, except the one that carries its supervisor's mark.
     let mark = u64::from(libc::RLIMIT_RTTIME);
     rules.insert(libc::SYS_prlimit64, vec![when(&[(0, Ne, 0)])?, changes_limit(mark)?]);
     rules.insert(libc::SYS_setrlimit, vec![when(&[(0, Eq, mark)])?]);
-    // The kinds behind a process (0, and 1 for `ioprio_set`) mean a group and all processes of the user. Also the group of
-    // the one that calls: it can enter another one first, such as its supervisor's.
+    // The first argument is the kind of target. Only one process is allowed (0, and 1 for `ioprio_set`), and neither
+    // all processes of the user nor a group, not even the own one: the server could first join its supervisor's.
     let mut priority = vec![when(&[(0, Ne, 0)])?];
     let mut io_priority = vec![when(&[(0, Ne, 1)])?];
     if !calls.alone {
@@ -236,7 +236,7 @@ fn refused(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
         for call in ABOUT_PROCESSES {
             rules.insert(*call, vec![when(&[(0, Ne, 0)])?]);
         }
-        // Its argument is a descriptor: there is no number for the process itself.
+        // Its argument is a descriptor, so that 0 does not mean the calling process.
         rules.insert(libc::SYS_pidfd_send_signal, Vec::new());
     }
     rules.insert(libc::SYS_setpriority, priority);
@@ -248,26 +248,25 @@ fn refused(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     }
     rules.insert(libc::SYS_clone, clone);
     if !calls.alone {
-        rules.extend(IN_COMMON.iter().map(|call| (*call, Vec::new())));
+        rules.extend(SYSTEM_WIDE_IPC.iter().map(|call| (*call, Vec::new())));
     }
-    lend_no_rights(&mut rules)?;
-    // To type into a terminal, and to paste into the console.
+    deny_setuid_files(&mut rules)?;
+    // `TIOCSTI` types into the terminal, `TIOCLINUX` pastes into the console.
     rules.insert(libc::SYS_ioctl, vec![when(&[(1, Eq, u64::from(TIOCSTI))])?, when(&[(1, Eq, u64::from(TIOCLINUX))])?]);
     Ok(rules)
 }
 
-/// Forbids files that run with the rights of their owner or group: another user of the machine could start them,
-/// outside of the sandbox.
-fn lend_no_rights(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+/// Denies creating setuid and setgid files, which another user of the machine could run, outside of the sandbox.
+fn deny_setuid_files(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     use SeccompCmpOp::MaskedEq;
     let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
-    // `O_TMPFILE` is this and `O_DIRECTORY`.
+    // `O_TMPFILE` includes `O_DIRECTORY`, which alone creates no file.
     let makes = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY].map(|flag| u64::from(flag.unsigned_abs()));
-    for (call, mode) in MODES {
+    for (call, mode) in MODE_ARGUMENT {
         let with = bits.map(|bit| when(&[(*mode, MaskedEq(bit), bit)]));
         rules.insert(*call, with.into_iter().collect::<Result<_, _>>()?);
     }
-    for (call, flags) in OPENS {
+    for (call, flags) in FLAGS_ARGUMENT {
         let with = bits.into_iter().flat_map(|bit| makes.map(|make| (bit, make)));
         let with = with.map(|(bit, make)| when(&[(*flags, MaskedEq(make), make), (*flags + 1, MaskedEq(bit), bit)]));
         rules.insert(*call, with.collect::<Result<_, _>>()?);
@@ -275,7 +274,7 @@ fn lend_no_rights(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     Ok(())
 }
 
-/// `prlimit64` with a new value, which is a pointer and therefore looked at in full.
+/// Matches a `prlimit64` that sets `resource`: its third argument, a 64-bit pointer to the new value, is not null.
 fn changes_limit(resource: u64) -> Result<SeccompRule, seccompiler::BackendError> {
     let resource = SeccompCondition::new(1, Dword, SeccompCmpOp::Eq, resource)?;
     SeccompRule::new(vec![resource, SeccompCondition::new(2, Qword, SeccompCmpOp::Ne, 0)?])
@@ -292,13 +291,13 @@ fn sockets(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     let mut socket = Vec::new();
     if calls.udp {
         families.push((0, Ne, netlink));
-        // What is left of netlink is to read interfaces, addresses and routes.
+        // Of netlink, allow only protocol 0: it lists interfaces, addresses and routes.
         socket.push(when(&[(0, Eq, netlink), (2, Ne, 0)])?);
     }
     socket.push(when(&families)?);
-    for kind in (0..KINDS).filter(|kind| *kind != STREAM && !(calls.udp && *kind == DATAGRAM)) {
+    for kind in (0..SOCKET_KINDS).filter(|kind| *kind != STREAM && !(calls.udp && *kind == DATAGRAM)) {
         for family in [inet, inet6] {
-            socket.push(when(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND), kind)])?);
+            socket.push(when(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
         }
     }
     if !calls.local {
@@ -306,9 +305,9 @@ fn sockets(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     }
     let mut pair = vec![when(&[(0, Ne, unix)])?];
     if !calls.local {
-        // Either of a pair for datagrams can send to any socket that is a file.
+        // Each socket of a datagram pair can send to any Unix socket with a path.
         for kind in [DATAGRAM, RAW] {
-            pair.push(when(&[(1, MaskedEq(SOCKET_KIND), kind)])?);
+            pair.push(when(&[(1, MaskedEq(SOCKET_KIND_MASK), kind)])?);
         }
     }
     let mut rules = Rules::from([
@@ -316,7 +315,7 @@ fn sockets(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
         (libc::SYS_socketpair, pair),
         (libc::SYS_setsockopt, vec![when(&[(1, Eq, u64::from(libc::IPPROTO_TCP.unsigned_abs())), (2, Eq, TCP_ULP)])?]),
     ]);
-    // A first packet with data connects, and Landlock is not asked.
+    // TCP Fast Open connects by sending, which Landlock does not check.
     let fast = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
     for (call, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         rules.insert(call, vec![when(&[(flags, MaskedEq(fast), fast)])?]);
@@ -327,32 +326,37 @@ fn sockets(calls: Calls) -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// Streams and datagrams of the internet families in other protocols than TCP and UDP: Landlock knows ports of TCP alone.
+/// Denies internet sockets of other protocols than TCP and UDP, such as MPTCP: Landlock only restricts TCP.
 fn protocols() -> Result<Rules, seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let mut socket = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6].map(|family| u64::from(family.unsigned_abs())) {
         for (kind, protocol) in [(STREAM, libc::IPPROTO_TCP), (DATAGRAM, libc::IPPROTO_UDP)] {
             let protocol = u64::from(protocol.unsigned_abs());
-            socket.push(when(&[(0, Eq, family), (1, MaskedEq(SOCKET_KIND), kind), (2, Ne, 0), (2, Ne, protocol)])?);
+            socket.push(when(&[
+                (0, Eq, family),
+                (1, MaskedEq(SOCKET_KIND_MASK), kind),
+                (2, Ne, 0),
+                (2, Ne, protocol),
+            ])?);
         }
     }
     Ok(Rules::from([(libc::SYS_socket, socket)]))
 }
 
-/// `clone3` and `openat2`, whose arguments a filter cannot see, calls newer than this program, and the second numbers of all calls are not
-/// there.
+/// Makes some calls fail as if the kernel lacked them: `clone3` and `openat2`, whose arguments a filter cannot see,
+/// calls newer than this program, and the x32 numbers of all calls.
 fn unknown() -> BpfProgram {
     let absent = libc::SECCOMP_RET_ERRNO | Errno::ENOSYS as u32;
     let step =
         |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
     let [clone3, openat2] = [libc::SYS_clone3, libc::SYS_openat2].map(|call| u32::try_from(call).unwrap_or_default());
     vec![
-        // The number of the call is the first field.
+        // Load the number of the call, which is the first field.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 2, 0, clone3),
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0, openat2),
-        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST),
+        step(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 0, 1, NEWEST_REVIEWED),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, absent),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]

@@ -1,4 +1,4 @@
-//! How a process of ours starts the next, and what it takes over and lets go of.
+//! Starts the next process on the way to the server, and controls which variables, descriptors and streams it inherits.
 
 #![expect(clippy::disallowed_methods, reason = "a program of its own: it owns its descriptors and its environment")]
 
@@ -12,12 +12,12 @@ use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_s
 use nix::sys::signal::SigSet;
 use nix::unistd::{Pid, chdir, close, dup2_stderr, dup2_stdin, dup2_stdout};
 
-/// What stands before the names of the server's variables until the server itself begins. The loader of programs obeys
-/// some variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`), and must not obey the server's where this program runs: it is not
-/// confined yet, or never.
+/// The prefix of the names of the server's variables until the server itself starts. The dynamic loader obeys some
+/// variables (`LD_LIBRARY_PATH`, `LD_PRELOAD`). It must not obey the server's in the processes of this program, which
+/// are not confined yet, or never.
 pub const SEAL: &str = ":";
 
-/// The server's variables.
+/// The server's variables, without the prefix.
 pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os().filter_map(|(name, value)| {
         let name = name.as_bytes().strip_prefix(SEAL.as_bytes())?;
@@ -25,18 +25,18 @@ pub(crate) fn environment() -> impl Iterator<Item = (OsString, OsString)> {
     })
 }
 
-/// This variable of the server's.
+/// The value of one of the server's variables.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     env::var_os(format!("{SEAL}{name}"))
 }
 
-/// Starts a program of the user's, such as the server, with the server's variables: see [`start`].
+/// Starts the server, or another program of the user, with the server's variables: see [`start`].
 pub(crate) fn start_theirs(command: &[OsString]) -> Result<Pid, Errno> {
     start(command, &environment().collect::<Vec<_>>(), &[])
 }
 
-/// Starts this program once more, with the server's variables still sealed: see [`start`]. `passed`: descriptors of this
-/// process, and those as which it finds them.
+/// Starts this program once more, with the server's variables still prefixed: see [`start`]. `passed` has descriptors
+/// of this process, each with its number in the new one.
 pub(crate) fn start_ours(command: &[OsString], passed: &[(i32, i32)]) -> Result<Pid, Errno> {
     start(command, &env::vars_os().collect::<Vec<_>>(), passed)
 }
@@ -53,7 +53,7 @@ fn start(command: &[OsString], variables: &[(OsString, OsString)], passed: &[(i3
     let mut attributes = PosixSpawnAttr::init()?;
     attributes.set_sigmask(&SigSet::empty())?;
     attributes.set_sigdefault(&SigSet::all())?;
-    // Not this process's group, so that a server which signals its own group does not signal its supervisor.
+    // A group of its own, so that a server that signals its group does not signal its supervisor.
     attributes.set_pgroup(Pid::from_raw(0))?;
     attributes.set_flags(
         PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
@@ -71,16 +71,16 @@ fn c_string(bytes: &[u8]) -> Result<CString, Errno> {
     CString::new(bytes).map_err(|_| Errno::EINVAL)
 }
 
-/// An inherited pipe that is close-on-exec: its end of file is this process's alone, not that of what it becomes.
+/// Reopens an inherited pipe as close-on-exec, so that the next program does not hold it open.
 pub(crate) fn inherited(fd: i32) -> Option<File> {
     let file = File::options().write(true).open(format!("/proc/self/fd/{fd}")).ok()?;
-    // The one that was inherited stays open in the server otherwise; the new one is close-on-exec.
+    // Close the inherited one, which would stay open in the server.
     close(fd).ok()?;
     Some(file)
 }
 
-/// Lets go of the server's streams, so that their end of file tells about the server alone, and of its working folder,
-/// so that it can be unmounted.
+/// Closes the server's streams, so that only the server decides when they reach their end of file, and leaves its
+/// working folder, so that the user can unmount it.
 pub(crate) fn release_streams() {
     match File::options().read(true).write(true).open("/dev/null") {
         Ok(null) => {

@@ -1,4 +1,4 @@
-//! The way from a supervisor to a confined server: its stages, the words that one hands to the next, and why it ends.
+//! The stages from a supervisor to a confined server: the command line of each, and why one fails.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -8,19 +8,19 @@ use nix::errno::Errno;
 use crate::CONFINE;
 use crate::confinement::Confinement;
 
-/// The beginning of the verdict once the server is in namespaces.
+/// The prefix of the verdict once the server is in namespaces.
 pub(crate) const INSIDE: &str = "inside\n";
 
-/// How many of our processes are between supervisor and server then.
+/// How many processes of this program are between supervisor and server if it has namespaces.
 pub(crate) const HELPERS: u32 = 2;
 
 /// Why the server did not start.
 pub(crate) enum Failure {
-    /// The program cannot be run.
+    /// The system cannot run the server's program.
     Exec(Errno),
-    /// The program is not run, because it would not be confined.
+    /// The program was not run, because it would not be confined as the entry says.
     Refused(String),
-    /// The namespaces that the system gave are of no use: try again without.
+    /// The namespaces that the system gave do not work: try again without.
     Bare(String),
 }
 
@@ -30,23 +30,23 @@ impl Failure {
     }
 }
 
-/// The stage on the way to the server, as the first word says.
+/// One stage, which the first word of the command line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The child of the supervisor: makes namespaces, if it can have them.
+    /// The child of the supervisor, which makes namespaces if the system allows it.
     Begin { supervisor: i32 },
-    /// The same, without namespaces.
+    /// The child of the supervisor, if it does without namespaces.
     Bare { supervisor: i32 },
-    /// The first process in the namespaces.
+    /// The first process in the new namespaces.
     First { keeper: i32, own_network: bool },
-    /// The process that becomes the server there.
+    /// The process in the namespaces that becomes the server.
     Inside(Inside),
 }
 
-/// What is the server's own in its namespaces, beside its files and its shared memory.
+/// What the namespaces separate from the system, in addition to files and shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inside {
-    /// Its `/proc` shows only its own processes.
+    /// `/proc` shows only the server's own processes.
     pub(crate) is_fresh: bool,
     pub(crate) own_network: bool,
 }
@@ -101,13 +101,13 @@ impl<'a> Command<'a> {
         Ok(Self { words, confinement, command, program })
     }
 
-    /// Whether it can have a network of its own, with nothing in it.
+    /// Whether the server may use no network at all, so that it can have an empty one of its own.
     pub(crate) fn has_own_network(&self) -> bool {
         let none = |ports: &Option<Vec<u16>>| ports.as_ref().is_some_and(Vec::is_empty);
         none(&self.confinement.connect) && none(&self.confinement.bind) && !self.confinement.udp
     }
 
-    /// Whether names can only be looked up over TCP.
+    /// Whether the server can only look up names over TCP.
     pub(crate) fn resolves_by_tcp(&self) -> bool {
         !self.confinement.udp && !self.has_own_network()
     }

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 /// The flag of a process that is ending (`PF_EXITING`).
 const EXITING: u64 = 4;
 /// `SIGKILL` among pending signals.
-const KILL: u64 = 1 << (Signal::SIGKILL as u64 - 1);
+const SIGKILL_BIT: u64 = 1 << (Signal::SIGKILL as u64 - 1);
 
 /// One process, at the moment when the table was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,13 @@ pub struct Process {
     group: i32,
     /// The id of its session.
     session: i32,
-    /// It has ended, and its parent has not noticed yet.
+    /// It has ended, but its parent has not collected it yet.
     zombie: bool,
-    /// It was killed, or ends by itself, and is still there.
+    /// It was killed or is exiting, but is still there.
     is_dying: bool,
 }
 
-/// A process id together with the time when its process was started, in clock ticks since boot: ids are used again.
+/// A process id with the start time of its process in clock ticks since boot, because the system reuses ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pid: i32,
@@ -55,11 +55,11 @@ impl Identity {
 
     /// Sends `signal` to the process unless it has ended in the meantime.
     ///
-    /// Between the last check and the signal, a window of microseconds remains in which the process could end and its
-    /// id be given to another one, which takes the system a full turn through all ids.
+    /// In the microseconds between the check and the signal, the process could end and the system give its id to
+    /// another one. For that, the system would have to go through all other ids meanwhile.
     pub fn signal(self, signal: Signal) {
         if self.is_alive() {
-            // Failing means that it ended just now, or that it belongs to another user: neither can be helped.
+            // This fails if the process has just ended or belongs to another user. Both can be ignored.
             let _ = kill(Pid::from_raw(self.pid), signal);
         }
     }
@@ -71,7 +71,7 @@ impl Process {
         self.id.pid
     }
 
-    /// The process id of its parent; 0 when that is invisible from here.
+    /// The process id of its parent; 0 if the parent is in an outer namespace.
     pub(crate) fn parent(&self) -> i32 {
         self.parent
     }
@@ -102,13 +102,13 @@ impl Process {
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             zombie: matches!(*fields.first()?, "Z" | "X"),
-            is_dying: number(6) & EXITING != 0 || number(28) & KILL != 0,
+            is_dying: number(6) & EXITING != 0 || number(28) & SIGKILL_BIT != 0,
         })
     }
 }
 
-/// Whether `/proc` is mounted and shows the process ids that this process can use. In a process namespace of its own
-/// with the `/proc` of another one, it shows ids that mean something else here.
+/// Whether `/proc` is mounted and belongs to the process namespace of this process. The `/proc` of another namespace
+/// shows ids that mean other processes here.
 pub fn is_usable() -> bool {
     let shown = Path::new("/proc/self").read_link().ok();
     shown.is_some_and(|name| name.to_str() == Some(&std::process::id().to_string()))
@@ -119,17 +119,17 @@ pub(crate) fn identity(pid: i32) -> Option<Identity> {
     Process::read(pid).map(|process| process.id)
 }
 
-/// The process with this id, if it has not ended and is not about to: a killed one may still be there for a moment.
+/// The process with this id, unless it has ended or was killed: a killed process may still be there for a moment.
 pub(crate) fn living(pid: i32) -> Option<Identity> {
     Process::read(pid).filter(|process| !process.zombie && !process.is_dying).map(|process| process.id)
 }
 
-/// All living processes that can be seen.
+/// All visible living processes.
 pub(crate) fn all() -> Vec<Identity> {
     read().into_iter().filter(|process| !process.zombie).map(|process| process.id).collect()
 }
 
-/// All processes that can be seen; none if the table is not usable.
+/// All visible processes; none if the table is not usable.
 fn read() -> Vec<Process> {
     if !is_usable() {
         return Vec::new();
@@ -140,15 +140,15 @@ fn read() -> Vec<Process> {
     folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(Process::read).collect()
 }
 
-/// The living processes below the process `root`, without itself.
+/// The living descendants of the process `root`.
 pub fn descendants_of(root: u32) -> Vec<Process> {
     below(&read(), |process| i64::from(process.parent) == i64::from(root))
 }
 
-/// The living processes of the session `leader`, and all below them, without the leader itself.
+/// The living processes of the session `leader` and their descendants, without the leader itself.
 ///
-/// It finds what is left of a server whose supervisor was killed: the session is the supervisor's, and a process that
-/// left the session is found as long as one of its ancestors has not.
+/// This finds the processes of a server whose supervisor was killed, because the supervisor led their session. It also
+/// finds one that has left the session, as long as one of its ancestors is still in it.
 pub fn remains_of_session(leader: u32) -> Vec<Process> {
     let is_leader = |pid: i32| i64::from(pid) == i64::from(leader);
     below(&read(), |process| (is_leader(process.session) || is_leader(process.parent)) && !is_leader(process.id.pid))
@@ -159,8 +159,8 @@ pub fn group_lives(group: i32) -> bool {
     read().iter().any(|process| process.group == group && !process.zombie)
 }
 
-/// The living ones of the processes that are roots or descend from one, parents before their children: a parent that is
-/// signalled first does not mistake the end of its child for a failure.
+/// The living processes that are roots or descend from one, parents first: a parent that is signalled first does not
+/// mistake the end of its child for a failure.
 fn below(table: &[Process], is_root: impl Fn(&Process) -> bool) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in table {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_state_and_the_flags_tell_the_dead_and_the_dying() {
-        // The start time is the 20th word behind the name, the pending signals are the 29th.
+        // The start time is the 20th word after the name, the pending signals are the 29th.
         let line = |state: char, flags: u64, pending: u64| {
             let zeros = |many: usize| vec!["0"; many].join(" ");
             format!("77 (x) {state} 5 77 3 0 -1 {flags} {} 9001 {} {pending}", zeros(12), zeros(8))

@@ -30,46 +30,46 @@ use crate::spawn::{environment, release_streams, start_ours, start_theirs};
 use crate::stage::{HELPERS, INSIDE, Stage};
 use crate::table::{self, Identity};
 
-/// How long what a server left behind may take to end after `SIGTERM`.
+/// How long processes that the server left behind may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
-/// How long everything may take to end after `SIGTERM` when the host is gone.
+/// How long the server and its descendants may take to end after `SIGTERM` when the host is gone.
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 
-/// How long killed processes may take to disappear; one in uninterruptible sleep does not.
+/// How long killed processes may take to disappear. One in uninterruptible sleep does not.
 const KILL_LIMIT: Duration = Duration::from_secs(3);
 
-/// How often the process table is read while the tree is being killed, besides each time that a child ends.
-const RESCAN: Duration = Duration::from_millis(20);
+/// How often to read the process table while the tree is being killed, in addition to each time that a child ends.
+const RESCAN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often to count the processes of a server that may have only so many.
-const COUNT: Duration = Duration::from_millis(25);
+/// How often to count the processes of a server with a limit of processes.
+const COUNT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long to try to stop all processes of a server that multiplies.
+/// How long to try to stop all processes of a server that keeps starting more.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
-/// The priority of this process over the server that it counts, as `nice(2)` has it: before it altogether.
-const URGENT: i32 = -20;
+/// The `nice(2)` value of a supervisor that counts processes: the highest priority.
+const HIGHEST_PRIORITY: i32 = -20;
 
 /// How long the killed client of an engine may take to disappear.
 const CLIENT_LIMIT: Duration = Duration::from_secs(1);
 
 /// The longest report of a launcher.
-const VERDICT_BYTES: u64 = 4096;
+const MAX_VERDICT_BYTES: u64 = 4096;
 
-/// The exit code of a supervisor that could not do its work, as of `env(1)` and its like.
+/// The exit code of a supervisor that could not do its work, the same as that of `env(1)`.
 const COULD_NOT_SUPERVISE: u8 = 125;
 
 /// The exit code of a supervisor that could not start the server.
 const COULD_NOT_START: u8 = 127;
 
-/// Runs `command` in `folder` as this process's server until it and all its descendants are gone; confined, if `words`
-/// name a confinement.
+/// Starts `command` in `folder` as the server, confined if `words` name a confinement. Returns when the server and all
+/// its descendants have ended.
 pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]) -> ExitCode {
     let Prepared { orders, mut reports, signals } = match Prepared::new() {
         Ok(prepared) => prepared,
         Err(error) => {
-            // Still the server's stderr, hence in the host's ring.
+            // This is still the server's stderr, which the host reads.
             let message = format!("cannot supervise (only its host can start a supervisor): {error}\n");
             let _ = io::stderr().write_all(message.as_bytes());
             return ExitCode::from(COULD_NOT_SUPERVISE);
@@ -90,9 +90,9 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
         }
     };
     let most = if is_confined { Confinement::of_words(words).and_then(|words| words.processes) } else { None };
-    let most = most.map(|most| Most { most, helpers });
+    let most = most.map(|most| ProcessLimit { most, helpers });
     if most.is_some() {
-        go_first();
+        raise_priority();
     }
     release_streams();
     tell(&mut reports, Report::Started(server.as_raw().unsigned_abs()));
@@ -103,8 +103,8 @@ pub(crate) fn supervise(folder: &OsStr, words: &[OsString], command: &[OsString]
     tree.exit_code()
 }
 
-/// Makes `folder` the working folder. That of a confined server is one that it may change: no link leads to it that a
-/// server could have made.
+/// Enters the working folder. A confined server may change its working folder, so for such a server this refuses a path
+/// with a link that a server could have made.
 fn enter(folder: &Path, is_confined: bool) -> Result<(), Report> {
     let failed = |errno: i32| Report::FolderFailed(errno);
     if !is_confined {
@@ -120,7 +120,7 @@ fn enter(folder: &Path, is_confined: bool) -> Result<(), Report> {
     }
 }
 
-/// Writes one report. The host may be gone: then no process reads it.
+/// Writes one report. Ignores errors: the host may be gone.
 fn tell(reports: &mut File, report: Report) {
     let _ = reports.write_all(format!("{report}\n").as_bytes());
 }
@@ -138,8 +138,8 @@ impl Prepared {
         let reports = File::options().write(true).open(pipe(REPORTS_FD)?)?;
         close_all_but(&[&orders, &reports])?;
 
-        // Every signal, so that a stray one cannot end this process and orphan the tree. SIGPIPE is one of them:
-        // writing to a host that is gone is an error then, not the end.
+        // Block every signal, so that a stray one cannot end this process and orphan the tree. Without SIGPIPE, a write
+        // to a host that is gone is merely an error.
         SigSet::all().thread_block()?;
         let mut awaited = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
@@ -147,28 +147,29 @@ impl Prepared {
         }
         let signals = SignalFd::with_flags(&awaited, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
 
-        // Out of the terminal's session: Ctrl-C is for the host to handle. Fails only if this is a session already.
+        // Leave the terminal's session: the host handles Ctrl-C. This only fails if this process leads a session
+        // already.
         let _ = setsid();
         prctl::set_child_subreaper(true)?;
         mark_this();
-        // `ps` would say "exe" otherwise.
+        // `ps` would show the name "exe" otherwise.
         let _ = prctl::set_name(c"toolrack-superv");
         Ok(Self { orders, reports, signals })
     }
 }
 
-/// The path by which an inherited pipe can be opened anew, close-on-exec; an error if `fd` is no pipe.
+/// The path by which to reopen an inherited pipe as close-on-exec; an error if `fd` is no pipe.
 ///
-/// (Taking over the descriptor itself would need `unsafe`.)
+/// To take over the descriptor itself would need `unsafe`.
 fn pipe(fd: i32) -> io::Result<std::path::PathBuf> {
     let path = Path::new("/proc/self/fd").join(fd.to_string());
     if path.metadata()?.file_type().is_fifo() { Ok(path) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Closes every file descriptor above the standard three but those of `keep`.
+/// Closes every file descriptor above the standard three except those of `keep`.
 ///
-/// None of these has an owner in this process: nothing else was opened yet. They are what the host failed to mark
-/// close-on-exec, which the server must not see, and the two inherited pipes.
+/// This process has opened nothing else yet, so that it owns none of them: they are the two inherited pipes, and what
+/// the host failed to mark close-on-exec, which the server must not see.
 fn close_all_but(keep: &[&File]) -> io::Result<()> {
     let open: Vec<i32> = Path::new("/proc/self/fd")
         .read_dir()?
@@ -176,15 +177,15 @@ fn close_all_but(keep: &[&File]) -> io::Result<()> {
         .collect();
     for fd in open {
         if fd > 2 && keep.iter().all(|file| file.as_raw_fd() != fd) {
-            // Fails for the folder's own descriptor, which is closed by now.
+            // Fails for the descriptor of the folder listing itself, which is closed by now.
             let _ = close(fd);
         }
     }
     Ok(())
 }
 
-/// Starts this program once more, which gives up what `words` do not name and becomes the server; waits until it has.
-/// Returns how many of our processes stay between the two as well.
+/// Starts this program once more, which gives up what `words` do not name and becomes the server, and waits until it
+/// has. Returns the process, and how many helper processes stay between this one and the server.
 fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32), Report> {
     let supervisor = getpid().as_raw();
     let is_bare = Confinement::of_words(words).is_some_and(|confinement| confinement.bare);
@@ -200,7 +201,7 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
         }
         let _ = waitpid(launcher, None);
         if said.starts_with("bare ") && stage == (Stage::Begin { supervisor }) {
-            // The system gives namespaces in which nothing can be done.
+            // The system's namespaces do not work: start again without.
             stage = Stage::Bare { supervisor };
             continue;
         }
@@ -215,40 +216,40 @@ fn start_confined(words: &[OsString], command: &[OsString]) -> Result<(Pid, u32)
     }
 }
 
-/// Starts the first of the processes on the way to a confined server, and waits for its verdict.
+/// Starts the first stage on the way to a confined server, and waits for its verdict.
 fn launch(stage: Stage, words: &[OsString], command: &[OsString]) -> Result<(Pid, String), Report> {
     let failed = |error: io::Error| Report::SpawnFailed(error.raw_os_error().unwrap_or(Errno::EIO as i32));
-    let (mut heard, verdict) = io::pipe().map_err(failed)?;
-    // Its end of file must be the launcher's alone, and it must not be what it is put in the place of.
+    let (mut verdict_reader, verdict) = io::pipe().map_err(failed)?;
+    // It must not have the number that it gets in the launcher: `dup2` onto itself would leave it close-on-exec.
     let verdict = if verdict.as_raw_fd() == VERDICT_FD { verdict.try_clone().map_err(failed)? } else { verdict };
     let words = words.iter().cloned().chain(["--".into()]).chain(command.iter().cloned());
     let launcher = start_ours(&stage.command(words), &[(verdict.as_raw_fd(), VERDICT_FD)]).map_err(Report::of_errno)?;
     drop(verdict);
     let mut said = String::new();
-    let _ = (&mut heard).take(VERDICT_BYTES).read_to_string(&mut said);
+    let _ = (&mut verdict_reader).take(MAX_VERDICT_BYTES).read_to_string(&mut said);
     Ok((launcher, said))
 }
 
-/// Gives this process priority over its server, which could otherwise leave it no processor to stop it with: a fork
-/// storm grows while it is counted. Only root may, and only root needs it: others are held by `RLIMIT_NPROC`.
-fn go_first() {
-    let _ = rustix::process::setpriority_process(None, URGENT);
+/// Raises this process's priority over its server: a fork bomb grows while it is counted, and could starve this
+/// process. Only root may do this, and only root needs it: `RLIMIT_NPROC` restricts the servers of other users.
+fn raise_priority() {
+    let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
 }
 
 /// The stages of ending the tree. A later stage never goes back to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
+enum Phase {
     /// The server may run.
     Watching,
-    /// Every descendant got a `SIGTERM`; at `kill_at`, if that is set, the next stage begins.
+    /// Every descendant got `SIGTERM`. If `kill_at` is set, the next stage begins then.
     Terminating { kill_at: Option<Instant> },
     /// Every descendant gets `SIGKILL`, until `give_up_at`.
     Killing { give_up_at: Instant },
 }
 
-/// How many processes the server may have at once, and how many of ours are counted among them.
+/// How many processes the server may have at once, and how many helper processes are counted with them.
 #[derive(Clone, Copy, Debug)]
-struct Most {
+struct ProcessLimit {
     most: u32,
     helpers: u32,
 }
@@ -257,23 +258,23 @@ struct Most {
 struct Tree {
     server: Pid,
     exit: Option<Exit>,
-    stage: Until,
+    stage: Phase,
     terminated: HashSet<Identity>,
     reports: File,
-    /// Processes that it may have at once.
-    most: Option<Most>,
-    /// The container whose client the server is, until it is gone.
+    /// The limit of processes, if there is one.
+    most: Option<ProcessLimit>,
+    /// The container to remove, if the server is the client of an engine.
     container: Option<Removal>,
-    /// Containers that could not be removed.
+    /// How many containers could not be removed.
     stuck: u32,
 }
 
 impl Tree {
-    fn new(server: Pid, reports: File, most: Option<Most>) -> Self {
+    fn new(server: Pid, reports: File, most: Option<ProcessLimit>) -> Self {
         Self {
             server,
             exit: None,
-            stage: Until::Watching,
+            stage: Phase::Watching,
             terminated: HashSet::new(),
             reports,
             most,
@@ -284,12 +285,12 @@ impl Tree {
 
     /// Kills the server if it has more processes than it may.
     fn count(&mut self) {
-        let Some(Most { most, helpers }) = self.most.filter(|_| self.stage == Until::Watching) else { return };
+        let Some(ProcessLimit { most, helpers }) = self.most.filter(|_| self.stage == Phase::Watching) else { return };
         if table::descendants_of(std::process::id()).len() <= (most + helpers) as usize {
             return;
         }
-        // Its group first, and at once: the kernel lets no process in it start another meanwhile. Processes that have
-        // left the group are stopped before any of them is killed: a stopped process starts no other.
+        // Kill its group first: the kernel does that in one step, during which no process of the group can start
+        // another. Then stop all that have left the group before killing any: a stopped process starts no other.
         let _ = killpg(self.server, Signal::SIGKILL);
         let stopped_by = Instant::now() + STOP_LIMIT;
         let mut stopped = HashSet::new();
@@ -308,7 +309,7 @@ impl Tree {
         self.kill();
     }
 
-    /// Watches until no descendant is left, or until the rest cannot be ended; returns how many are left.
+    /// Watches until no descendant is left, or only ones that cannot be killed; returns how many are left.
     fn watch(&mut self, orders: File, signals: &SignalFd) -> u32 {
         let mut orders = Some(orders);
         loop {
@@ -320,14 +321,15 @@ impl Tree {
             if let Some(left) = self.advance(Instant::now()) {
                 return left + self.stuck;
             }
-            wait(orders.as_ref(), signals, self.next_look(Instant::now()));
-            self.obey(&mut orders);
-            self.hear(signals);
+            wait(orders.as_ref(), signals, self.next_timeout(Instant::now()));
+            self.read_orders(&mut orders);
+            self.read_signals(signals);
         }
     }
 
-    /// Collects the children that have ended, orphans included. True if there is no child left, hence no descendant: in
-    /// the most common end, in which a server leaves nothing behind, the table of processes need not be read.
+    /// Collects the children that have ended, including orphans, and ends what an ended server left behind. Returns
+    /// whether no child is left, and so no descendant: a server that leaves nothing behind, the usual case, then costs
+    /// no reading of the process table.
     fn reap(&mut self) -> bool {
         let had_ended = self.exit.is_some();
         let is_alone = self.collect();
@@ -338,7 +340,7 @@ impl Tree {
         is_alone
     }
 
-    /// Collects what has ended. True if there is no child left.
+    /// Collects the children that have ended. Returns whether no child is left.
     fn collect(&mut self) -> bool {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -349,7 +351,7 @@ impl Tree {
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.server => {
                     self.server_ended(Exit::Signal(signal as i32));
                 }
-                // The signal of the collected process has no name here: a real-time signal.
+                // `nix` knows no real-time signals: the process that it collected was killed by one.
                 Err(Errno::EINVAL) if self.exit.is_none() && kill(self.server, None) == Err(Errno::ESRCH) => {
                     self.server_ended(Exit::Unknown);
                 }
@@ -369,48 +371,49 @@ impl Tree {
         tell(&mut self.reports, Report::Ended(exit));
     }
 
-    /// Sends `SIGTERM` to every descendant that had none yet, and kills after `grace` if there is one.
+    /// Sends `SIGTERM` to every descendant that has not had one yet, and kills the rest after `grace`, if given.
     ///
-    /// Once each, because to many programs a second one means "at once"; and not to those that are started later,
-    /// because they may be how a program cleans up.
+    /// Each gets only one, because many programs take a second one to mean "at once". Processes that start later get
+    /// none, because a program may need them to clean up.
     fn terminate(&mut self, grace: Option<Duration>) {
         let asked = grace.map(|grace| Instant::now() + grace);
         match &mut self.stage {
-            Until::Watching => self.stage = Until::Terminating { kill_at: asked },
-            Until::Terminating { kill_at } => *kill_at = [*kill_at, asked].into_iter().flatten().min(),
-            Until::Killing { .. } => return,
+            Phase::Watching => self.stage = Phase::Terminating { kill_at: asked },
+            Phase::Terminating { kill_at } => *kill_at = [*kill_at, asked].into_iter().flatten().min(),
+            Phase::Killing { .. } => return,
         }
         if self.container.is_some() {
-            // The client passes it on. What else is below here belongs to the engine, and ends the container when it is asked to.
+            // The client passes it on. The other descendants belong to the engine, which ends the container when asked.
             let _ = kill(self.server, Signal::SIGTERM);
             return;
         }
         for process in table::descendants_of(std::process::id()) {
             if self.terminated.insert(process.id) {
                 process.id.signal(Signal::SIGTERM);
-                // A stopped process must go on to hear it.
+                // A stopped process receives it only when it continues.
                 process.id.signal(Signal::SIGCONT);
             }
         }
-        self.signal_what_cannot_be_seen(Signal::SIGTERM);
+        self.signal_group_without_table(Signal::SIGTERM);
     }
 
-    /// Signals the server's own group, without a table of processes: its id is taken as long as the server was not
-    /// collected.
-    fn signal_what_cannot_be_seen(&self, signal: Signal) {
+    /// If the process table is unusable, signals the server's group. Its id cannot mean another group as long as the
+    /// server has not been collected.
+    fn signal_group_without_table(&self, signal: Signal) {
         if self.exit.is_none() && !table::is_usable() {
             let _ = killpg(self.server, signal);
         }
     }
 
-    /// Has the engine remove the container, if any; ends the engine's client first, so that it starts no other.
+    /// Has the engine remove the container, if there is one. Kills the engine's client first, so that it starts no
+    /// other.
     fn remove_container(&mut self) {
         let Some(container) = self.container.take() else { return };
         if self.exit.is_none() {
             let _ = kill(self.server, Signal::SIGKILL);
             let deadline = Instant::now() + CLIENT_LIMIT;
             while self.exit.is_none() && !self.collect() && Instant::now() < deadline {
-                std::thread::sleep(RESCAN);
+                std::thread::sleep(RESCAN_INTERVAL);
             }
         }
         let end = match self.exit {
@@ -425,45 +428,45 @@ impl Tree {
 
     fn kill(&mut self) {
         self.remove_container();
-        if !matches!(self.stage, Until::Killing { .. }) {
-            self.stage = Until::Killing { give_up_at: Instant::now() + KILL_LIMIT };
+        if !matches!(self.stage, Phase::Killing { .. }) {
+            self.stage = Phase::Killing { give_up_at: Instant::now() + KILL_LIMIT };
         }
     }
 
-    /// Does the work of the stage. Returns how many processes are left if they cannot be ended.
+    /// Does the work of the present stage. Gives up on processes that cannot be killed, and returns how many are left.
     fn advance(&mut self, now: Instant) -> Option<u32> {
-        if let Until::Terminating { kill_at: Some(kill_at) } = self.stage
+        if let Phase::Terminating { kill_at: Some(kill_at) } = self.stage
             && now >= kill_at
         {
             self.kill();
         }
-        if let Until::Killing { give_up_at } = self.stage {
-            // Read anew each time: a descendant may have started another between the last reading and the signal.
+        if let Phase::Killing { give_up_at } = self.stage {
+            // Read the table again each time: a descendant may have started another before the last signal reached it.
             let left = table::descendants_of(std::process::id());
             if now >= give_up_at {
-                // There is one at least: it has not been collected.
+                // At least one is left, because the last child has not been collected.
                 return Some(u32::try_from(left.len()).unwrap_or(u32::MAX).max(1));
             }
             for process in left {
                 process.id.signal(Signal::SIGKILL);
             }
-            self.signal_what_cannot_be_seen(Signal::SIGKILL);
+            self.signal_group_without_table(Signal::SIGKILL);
         }
         None
     }
 
-    /// How long to wait for something to happen; `None` is for ever.
-    fn next_look(&self, now: Instant) -> Option<Duration> {
+    /// How long to wait for an order or a signal; `None` is for ever.
+    fn next_timeout(&self, now: Instant) -> Option<Duration> {
         match self.stage {
-            Until::Watching => self.most.map(|_| COUNT),
-            Until::Terminating { kill_at: None } => None,
-            Until::Terminating { kill_at: Some(kill_at) } => Some(kill_at.saturating_duration_since(now)),
-            Until::Killing { .. } => Some(RESCAN),
+            Phase::Watching => self.most.map(|_| COUNT_INTERVAL),
+            Phase::Terminating { kill_at: None } => None,
+            Phase::Terminating { kill_at: Some(kill_at) } => Some(kill_at.saturating_duration_since(now)),
+            Phase::Killing { .. } => Some(RESCAN_INTERVAL),
         }
     }
 
-    /// Reads orders; end of file means that the host is gone.
-    fn obey(&mut self, orders: &mut Option<File>) {
+    /// Reads orders and carries them out. End of file means that the host is gone.
+    fn read_orders(&mut self, orders: &mut Option<File>) {
         let Some(mut pipe) = orders.as_ref() else {
             return;
         };
@@ -488,10 +491,10 @@ impl Tree {
         }
     }
 
-    /// Reads the signals for this process itself.
-    fn hear(&mut self, signals: &SignalFd) {
+    /// Reads the signals that were sent to this process.
+    fn read_signals(&mut self, signals: &SignalFd) {
         while let Ok(Some(signal)) = signals.read_signal() {
-            // An ended child is collected on the next turn; everything else asks this process to end.
+            // The loop collects an ended child next. Every other signal asks this process to end.
             if signal.ssi_signo != Signal::SIGCHLD as u32 {
                 self.terminate(Some(ORPHAN_GRACE));
             }
@@ -511,10 +514,10 @@ impl Tree {
 fn wait(orders: Option<&File>, signals: &SignalFd, limit: Option<Duration>) {
     let mut sources = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
     sources.extend(orders.map(|orders| PollFd::new(orders.as_fd(), PollFlags::POLLIN)));
-    // A millisecond more, because `poll` counts in whole ones and too early would mean to turn in circles.
+    // `poll` rounds down to milliseconds. One more keeps the loop from spinning until `limit`.
     let limit = limit.map_or(PollTimeout::NONE, |limit| {
         PollTimeout::try_from(limit + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
     });
-    // Whatever it returns, the caller looks at everything.
+    // The result does not matter: the caller checks all sources.
     let _ = poll(&mut sources, limit);
 }

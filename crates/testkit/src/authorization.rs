@@ -1,12 +1,12 @@
-//! A scripted authorization server, and an MCP server behind it that needs its tokens.
+//! A scripted authorization server, in front of an MCP server that needs its tokens.
 //!
-//! It does what MCP asks of one (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009) and
-//! checks what clients must send; `authorize` redirects at once, as if a person had agreed. Refresh tokens are good
-//! for one use: an old one is refused, counted, and ends the tokens that came from it (RFC 9700, 4.14.2). A client
-//! that asks for tokens with a proof of a key gets tokens that are bound to it (RFC 9449). [`Wrong`] lists its faults,
-//! from the start or from now on.
+//! It implements what MCP requires (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009)
+//! and checks what clients must send. `authorize` redirects at once, as if a user had agreed. A refresh token works
+//! once: the server refuses and counts a second use, and revokes the tokens that came from it (RFC 9700, 4.14.2). A
+//! client that proves a key when it asks for tokens gets tokens that are bound to that key (RFC 9449). [`Wrong`] lists
+//! the faults that a test can give the server, at the start or later.
 //!
-//! It runs on a thread of its own, for tests with and without a runtime, and ends when it is dropped.
+//! The server runs on a thread of its own, for tests with and without a runtime, and ends when it is dropped.
 //!
 //! ```no_run
 //! use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
@@ -37,39 +37,39 @@ use proofs::Proofs;
 use statements::Statements;
 pub use wrong::Wrong;
 
-/// The id of a client that is known without registering.
+/// The id of a client that the server knows without registration.
 pub const CLIENT: &str = "known-client";
 
 /// The secret of [`CLIENT`].
 pub const CLIENT_SECRET: &str = "known-secret";
 
-/// The assertion of a workload, or of an enterprise's user.
+/// The assertion that the server accepts from a workload, or for a user of an enterprise.
 pub const ASSERTION: &str = "workload-assertion";
 
-/// Counts of what happened so far.
+/// Counts of events so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Clients that registered.
     pub registrations: u64,
     /// Redirects with a code.
     pub authorizations: u64,
-    /// Codes that became tokens.
+    /// Codes that clients exchanged for tokens.
     pub exchanges: u64,
-    /// Refresh tokens that became new ones.
+    /// Refresh tokens that clients exchanged for new tokens.
     pub refreshes: u64,
-    /// Refresh tokens that came a second time.
+    /// Refresh tokens that clients sent a second time.
     pub reused: u64,
-    /// Requests to the token endpoint that were refused.
+    /// Requests that the token endpoint refused.
     pub refused: u64,
-    /// Tokens that were revoked.
+    /// Tokens that clients revoked.
     pub revocations: u64,
-    /// Requests of MCP that were admitted.
+    /// MCP requests that the server admitted.
     pub admitted: u64,
-    /// Requests of MCP that were refused.
+    /// MCP requests that the server refused.
     pub turned_away: u64,
-    /// Proofs of a key that held (RFC 9449).
+    /// Valid proofs of a key (RFC 9449).
     pub proofs: u64,
-    /// Proofs that came a second time.
+    /// Proofs that clients sent a second time.
     pub replayed: u64,
 }
 
@@ -98,9 +98,9 @@ impl Asked {
 #[derive(Debug)]
 struct Shared {
     address: SocketAddr,
-    /// The MCP server behind.
+    /// The MCP server behind this one.
     behind: FakeHttp,
-    /// Passes requests on to it.
+    /// The client that passes requests on to the MCP server.
     client: reqwest::Client,
     state: Mutex<State>,
     /// Signals that the state has changed.
@@ -115,7 +115,7 @@ struct State {
     statements: Statements,
     counts: Counts,
     asked: Vec<Asked>,
-    /// Answers of the token endpoint that were held back.
+    /// How many answers the token endpoint has held back.
     held: u64,
 }
 
@@ -128,7 +128,7 @@ impl Shared {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Waits while answers of the token endpoint are held back.
+    /// Waits as long as the faults hold answers of the token endpoint back.
     async fn hold_back(&self) {
         let is_held = |state: &State| state.wrong.contains(&Wrong::HoldsTokens);
         if is_held(&self.state.lock()) {
@@ -141,12 +141,12 @@ impl Shared {
     async fn until(&self, is_so: impl Fn(&State) -> bool) {
         let mut moved = self.moved.subscribe();
         while !is_so(&self.state.lock()) {
-            // Never closed: the sender is ours.
+            // Cannot fail: `self` owns the sender.
             let _ = moved.changed().await;
         }
     }
 
-    /// What the first fault that `find` accepts holds.
+    /// The value that `find` takes from the first matching fault.
     fn wrong<T>(&self, find: impl Fn(&Wrong) -> Option<T>) -> Option<T> {
         self.state.lock().wrong.iter().find_map(find)
     }
@@ -161,7 +161,7 @@ pub struct FakeAuthorization {
 }
 
 impl FakeAuthorization {
-    /// Starts it with these faults, in front of a fake server of both eras.
+    /// Starts the server with these faults, in front of a fake MCP server of both eras.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -170,7 +170,7 @@ impl FakeAuthorization {
         Self::before(FakeHttp::start(&["--era", "both"]), wrong)
     }
 
-    /// The same, in front of this server.
+    /// Starts the server with these faults, in front of this MCP server.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -213,7 +213,7 @@ impl FakeAuthorization {
         self.shared.mcp_url()
     }
 
-    /// What happened so far.
+    /// The counts of events so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.shared.state.lock().counts
@@ -225,18 +225,19 @@ impl FakeAuthorization {
         self.shared.state.lock().asked.clone()
     }
 
-    /// From now on it has these faults, and no others.
+    /// Replaces the faults by these.
     pub fn goes_wrong(&self, wrong: impl IntoIterator<Item = Wrong>) {
         self.shared.state.lock().wrong = wrong.into_iter().collect();
         self.shared.moved.send_replace(());
     }
 
-    /// Waits until it has held back this many answers in all; see [`Wrong::HoldsTokens`].
+    /// Waits until the server has held back this many answers in total; see [`Wrong::HoldsTokens`].
     pub async fn has_held(&self, answers: u64) {
         self.shared.until(|state| state.held >= answers).await;
     }
 
-    /// Registers a client that signs in with a key, not a secret (`private_key_jwt`): its id, and the key in PEM.
+    /// Registers a client that signs in with a key instead of a secret (`private_key_jwt`). Returns its id, and the key
+    /// in PEM.
     #[must_use]
     pub fn client_with_key(&self) -> (String, String) {
         let mut state = self.shared.state.lock();
@@ -252,17 +253,17 @@ impl FakeAuthorization {
         self.shared.state.lock().grants.give(To { client: CLIENT, key: None }, &resource, "tools", false).access
     }
 
-    /// Expires all access tokens; refresh tokens stay good.
+    /// Expires all access tokens; refresh tokens stay valid.
     pub fn expire(&self) {
         self.shared.state.lock().grants.expire();
     }
 
-    /// Revokes everything, as when a person takes an agreement back.
+    /// Revokes all tokens, as when a user withdraws an agreement.
     pub fn revoke(&self) {
         self.shared.state.lock().grants.revoke_all();
     }
 
-    /// Every token and secret that it issued, to look for where none may be.
+    /// Every token and secret that the server has issued, for a test to search where none may appear.
     #[must_use]
     pub fn given(&self) -> Vec<String> {
         self.shared.state.lock().grants.given()
@@ -278,7 +279,7 @@ impl Drop for FakeAuthorization {
     }
 }
 
-/// `base` with the members of `over`; one of `null` is taken away.
+/// `base` with the members of `over` added; `null` removes a member.
 fn merged(mut base: Value, over: &Value) -> Value {
     for (name, value) in over.as_object().into_iter().flatten() {
         match (&mut base, value) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A file that fake servers write their effects to, in a folder that is removed with this value.
+/// A file in which fake servers log their effects. Dropping this value removes it.
 #[derive(Debug)]
 pub struct SideEffects {
     path: PathBuf,
@@ -21,7 +21,7 @@ impl Default for SideEffects {
 }
 
 impl SideEffects {
-    /// A new, empty log.
+    /// Creates an empty log.
     #[must_use]
     pub fn new() -> Self {
         let folder = TempDir::new().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
@@ -30,28 +30,28 @@ impl SideEffects {
         Self { path, text, _folder: folder }
     }
 
-    /// Where it is: the value of `--log`.
+    /// The path, for `--log`.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where it is, for a list of arguments.
+    /// The path as text, for a list of arguments.
     #[must_use]
     pub fn path_str(&self) -> &str {
         &self.text
     }
 
-    /// What has been written so far.
+    /// Reads what servers have logged so far.
     #[must_use]
     pub fn read(&self) -> Effects {
         Effects::read(&self.path)
     }
 
-    /// Waits until the log says so, and returns it.
+    /// Waits until the log satisfies the condition, and returns it.
     ///
     /// # Panics
-    /// When it does not within `limit`; the log is in the message.
+    /// When that does not happen within `limit`. The message contains the log.
     #[must_use]
     pub fn wait_until(&self, limit: Duration, says: impl Fn(&Effects) -> bool) -> Effects {
         let end = Instant::now() + limit;
@@ -66,7 +66,7 @@ impl SideEffects {
     }
 }
 
-/// One tool that really ran.
+/// One run of a tool.
 #[derive(Clone, Debug)]
 pub struct Effect {
     /// The tool.
@@ -79,7 +79,7 @@ pub struct Effect {
     pub at_ms: u64,
 }
 
-/// What a log said when it was read.
+/// The content of a log at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Every line, in order.
@@ -87,7 +87,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Reads a log. One that does not exist yet is empty; a last line that is still being written is left out.
+    /// Reads a log. A log that does not exist yet is empty. Leaves out a last line that a server is still writing.
     ///
     /// # Panics
     /// When a whole line is not JSON.
@@ -111,25 +111,25 @@ impl Effects {
         self.lines.iter().filter(|line| line["tool"] == tool).count()
     }
 
-    /// The ids of the requests that were cancelled, in order.
+    /// The ids of cancelled requests, in order.
     #[must_use]
     pub fn cancelled(&self) -> Vec<Value> {
         self.lines.iter().filter_map(|line| line.get("cancelled")).cloned().collect()
     }
 
-    /// How often a method came in. Needs `--log-all`.
+    /// How often clients used a method. Needs `--log-all`.
     #[must_use]
     pub fn count_of(&self, method: &str) -> usize {
         self.lines.iter().filter(|line| line["method"] == method).count()
     }
 
-    /// The methods that came in, in order. Needs `--log-all`.
+    /// The methods that clients used, in order. Needs `--log-all`.
     #[must_use]
     pub fn methods(&self) -> Vec<&str> {
         self.lines.iter().filter_map(|line| line["method"].as_str()).collect()
     }
 
-    /// How often an HTTP method other than POST came in. Needs `--log-all`.
+    /// How often clients used this HTTP method other than POST. Needs `--log-all`.
     #[must_use]
     pub fn http_count_of(&self, method: &str) -> usize {
         self.lines.iter().filter(|line| line["http"] == method).count()

@@ -1,4 +1,4 @@
-//! A home in which a binary sees nothing of the machine it runs on.
+//! A home in which a program sees no files or variables of the machine's user.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 /// A temporary home, removed with this value: `HOME`, `TOOLRACK_HOME`, `TMPDIR` and a working folder, all empty.
 ///
-/// A [`Command`] made here has no other variables than those and `PATH` (so that `sh` and the like are found).
+/// A [`Command`] made here has only these variables and `PATH` (to find `sh` and the like).
 #[derive(Debug)]
 pub struct Home {
     folder: TempDir,
@@ -20,7 +20,7 @@ impl Default for Home {
 }
 
 impl Home {
-    /// A new, empty home.
+    /// Creates an empty home.
     ///
     /// # Panics
     /// When no folder can be made.
@@ -34,7 +34,7 @@ impl Home {
         home
     }
 
-    /// The folder that everything is in.
+    /// The folder that contains everything.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.folder.path()
@@ -62,7 +62,7 @@ impl Home {
         self.root().join("tmp")
     }
 
-    /// Writes a file below the [root](Self::root), with the folders that it needs, and returns where it is.
+    /// Writes a file below the [root](Self::root), creates its folders, and returns its path.
     ///
     /// # Panics
     /// When it cannot be written, or `path` leads out of the home.
@@ -85,7 +85,7 @@ impl Home {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
     }
 
-    /// A command of this program that knows this home only.
+    /// A command that runs this program in this home.
     #[must_use]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// The `fake-server` program, next to the test that asks.
+/// The path of the `fake-server` program, next to the running test.
 ///
-/// A test run of the whole workspace has built it. A run of one other crate (`cargo nextest run -p …`) has not: then, and
-/// when a source file of the testkit is newer than the program, it is built here, into the same target folder.
+/// A test run of the whole workspace has built the program. A run of another crate alone (`cargo nextest run -p …`) has
+/// not. In that case, and when a source file of the testkit is newer, this builds it into the same target folder.
 ///
 /// # Panics
 /// When it cannot be found or built.
@@ -39,13 +39,13 @@ fn profile_folder() -> PathBuf {
 
 fn is_fresh(program: &Path) -> bool {
     let built = program.metadata().and_then(|meta| meta.modified());
-    // The fake itself: a change elsewhere in the crate does not change what it does.
+    // Only the sources of the fake: changes elsewhere in the crate do not affect it.
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let changed = [sources.join("fake"), sources.join("fake.rs")].iter().filter_map(|path| newest(path)).max();
     built.is_ok_and(|built| changed.is_none_or(|changed| changed <= built))
 }
 
-/// When a file, or the last file below a folder, was changed; `None` without it, as where only programs were shipped.
+/// When a file, or the newest file below a folder, was changed. `None` if there is none, as in an archive of programs.
 fn newest(path: &Path) -> Option<SystemTime> {
     let Ok(entries) = std::fs::read_dir(path) else { return path.metadata().and_then(|meta| meta.modified()).ok() };
     entries.flatten().filter_map(|entry| newest(&entry.path())).max()
@@ -72,7 +72,7 @@ fn build(profile: &Path) {
 pub struct FakeHttp {
     child: Child,
     url: String,
-    // Held open: a server that prints again must not die of it.
+    // Held open, so that a server that prints again does not die of a broken pipe.
     _stdout: BufReader<std::process::ChildStdout>,
 }
 
@@ -97,7 +97,7 @@ impl FakeHttp {
 
     fn start_as<S: AsRef<OsStr>>(transport: &str, args: &[S]) -> Self {
         let mut command = Command::new(fake_server_path());
-        // Its stdin ends with this process, and the server with its stdin: it outlives no test that was killed.
+        // The server ends with its stdin, and that ends with this process, even if the test is killed.
         command.arg(transport).arg("--until-eof").args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start fake-server: {error}"));
         let stdout = child.stdout.take().unwrap_or_else(|| panic!("fake-server has no stdout"));
@@ -109,7 +109,7 @@ impl FakeHttp {
         Self { child, url, _stdout: stdout }
     }
 
-    /// Where it listens, with the path of the endpoint.
+    /// The URL of its endpoint.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -122,7 +122,7 @@ impl FakeHttp {
         rest.split_once('/').map_or(rest, |(address, _)| address)
     }
 
-    /// The port. A server that is killed and started again with `--port` of it seems to have restarted.
+    /// The port. To simulate a restart, kill the server and start another one with `--port`.
     #[must_use]
     pub fn port(&self) -> u16 {
         let port = self.address().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
@@ -135,7 +135,7 @@ impl FakeHttp {
         self.child.id()
     }
 
-    /// Kills it now: its port is closed when this returns.
+    /// Kills the server. Its port is closed when this returns.
     pub fn kill(&mut self) {
         let _ended_already = self.child.kill();
         let _reaped_already = self.child.wait();

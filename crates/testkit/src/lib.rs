@@ -1,31 +1,31 @@
-//! Servers that lie, stall and crash, and the other things that Toolrack's tests stand on.
+//! Servers that lie, stall and crash, and other helpers of Toolrack's tests.
 //!
 //! * [`fake`]: a scripted MCP server of both eras, with a [table of faults](fake::faults::FAULTS). As a program it is
 //!   [`fake_server_path`] (over stdio) or [`FakeHttp`] (over HTTP, ended when dropped).
-//! * [`SideEffects`]: what tools that server really ran, so that a test can prove that nothing ran twice.
-//! * [`FakeAuthorization`]: an authorization server that can do much wrong, with an MCP server behind it.
-//! * [`FakeModel`]: a scripted model provider over HTTP, and what it was asked.
+//! * [`SideEffects`]: which tools that server really ran, so that a test can prove that none ran twice.
+//! * [`FakeAuthorization`]: an authorization server with scripted faults, in front of an MCP server.
+//! * [`FakeModel`]: a scripted model provider over HTTP, which records its requests.
 //! * [`LockedDatabase`]: a database that another process seems to hold.
-//! * [`Home`]: a temporary home in which a binary sees nothing of the machine it runs on.
+//! * [`Home`]: a temporary home in which a program sees no files or variables of the machine's user.
 //! * [`rmcp_native`]: a server in this process, written with `rmcp`.
 //! * [`processes`] and [`memory`]: what is left of a process tree, and how large a process is (Linux only).
 //!
-//! Only ever a dev-dependency: everything here panics, with a reason, when a test cannot go on.
+//! Use it as a dev-dependency only: everything here panics, with a reason, when a test cannot go on.
 //!
 //! ```text
 //!   a test ──► launch ──starts──► bin/fake-server ──► fake
 //!     │                                               │
-//!     │        fake:  stdio, http, legacy_sse         │   the ways in
+//!     │        fake:  stdio, http, legacy_sse         │   the transports
 //!     │                     ▼                         │
-//!     │               server ──► eras ──► tools, asks, offers      what it does, asks and has
+//!     │               server ──► eras ──► tools, asks, offers      what it runs, asks and offers
 //!     │                  │         ▼
-//!     │                  │       lies ◄── faults      what an answer becomes on its way out
+//!     │                  │       lies ◄── faults      changes answers on their way out
 //!     │                  └──► log ─────────┐
 //!     ▼                                    ▼
 //!   effects ◄───────────reads─────────── a file
 //!
 //!   authorization ──► launch     tokens in front of a fake server
-//!   model, native, locks, home, processes, memory     each by itself; bin/rmcp-server, bin/supervised
+//!   model, native, locks, home, processes, memory     independent; bin/rmcp-server, bin/supervised
 //! ```
 //!
 //! ```no_run

@@ -1,4 +1,4 @@
-//! A scripted model provider over HTTP: it answers request after request as it was told, and remembers what it was asked.
+//! A scripted model provider over HTTP, which gives the scripted answers in order and records the requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,7 +24,7 @@ pub struct FakeModel {
     _server: JoinSet<()>,
 }
 
-/// What the test and the server share.
+/// The state that the test and the server share.
 #[derive(Clone, Debug)]
 struct Script(Arc<Mutex<Played>>);
 
@@ -40,7 +40,7 @@ impl Script {
         Self(Arc::new(Mutex::new(Played { answers, asked: Vec::new() })))
     }
 
-    /// Notes a request, and gives the next answer.
+    /// Records a request, and returns the next answer.
     fn play(&self, asked: Asked) -> Option<Answer> {
         let mut played = self.0.lock();
         played.asked.push(asked);
@@ -48,7 +48,7 @@ impl Script {
     }
 }
 
-/// A request that came.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Path and query.
@@ -88,9 +88,9 @@ enum End {
     Well,
     /// The connection breaks.
     Cut,
-    /// Nothing more comes, and the connection stays.
+    /// The server sends nothing more, and keeps the connection open.
     Silence,
-    /// The same piece for ever.
+    /// The server sends the same piece for ever.
     Endless(Bytes),
 }
 
@@ -108,7 +108,7 @@ impl Answer {
         Self::new(status, "application/json", body.to_string())
     }
 
-    /// A stream of events, each given as its data. Each is a piece of its own on the wire.
+    /// A stream of events with this data. The server sends each as a piece of its own.
     #[must_use]
     pub fn events<'a>(events: impl IntoIterator<Item = &'a str>) -> Self {
         let mut answer = Self::new(200, "text/event-stream", "");
@@ -116,7 +116,7 @@ impl Answer {
         answer
     }
 
-    /// With this header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.retain(|(named, _)| named != name);
@@ -124,7 +124,7 @@ impl Answer {
         self
     }
 
-    /// Cut into pieces of one byte.
+    /// Cuts the body into pieces of one byte.
     #[must_use]
     pub fn byte_by_byte(mut self) -> Self {
         let whole: Vec<u8> = self.pieces.iter().flat_map(|piece| piece.to_vec()).collect();
@@ -132,19 +132,19 @@ impl Answer {
         self
     }
 
-    /// After it the connection breaks.
+    /// Breaks the connection after the body.
     #[must_use]
     pub fn cut(self) -> Self {
         Self { end: End::Cut, ..self }
     }
 
-    /// After it nothing more comes.
+    /// Sends nothing after the body, and keeps the connection open.
     #[must_use]
     pub fn then_silence(self) -> Self {
         Self { end: End::Silence, ..self }
     }
 
-    /// After it comes the same event for ever.
+    /// Repeats this event for ever after the body.
     #[must_use]
     pub fn then_for_ever(self, data: &str) -> Self {
         Self { end: End::Endless(format!("data: {data}\n\n").into()), ..self }
@@ -154,7 +154,7 @@ impl Answer {
         let rest: stream::BoxStream<'static, io::Result<Bytes>> = match self.end {
             End::Well => stream::empty().boxed(),
             End::Cut => stream::once(async {
-                // What came before is flushed first.
+                // Flush what was written before.
                 tokio::task::yield_now().await;
                 Err(io::ErrorKind::ConnectionReset.into())
             })
@@ -163,7 +163,7 @@ impl Answer {
             End::Endless(piece) => stream::repeat_with(move || Ok(piece.clone())).boxed(),
         };
         let pieces = stream::iter(self.pieces).then(|piece| async {
-            // Each piece leaves by itself.
+            // Flush, so that each piece is sent alone.
             tokio::task::yield_now().await;
             Ok::<_, io::Error>(piece)
         });
@@ -178,7 +178,7 @@ impl Answer {
 }
 
 impl FakeModel {
-    /// Starts to answer: the first request with the first answer, and so on. A request too many gets a 404.
+    /// Starts a provider that answers the first request with the first answer, and so on. Further requests get a 404.
     ///
     /// # Panics
     /// When there is no port.
@@ -199,13 +199,13 @@ impl FakeModel {
         Self { address, script, _server: server }
     }
 
-    /// Its base URL, without a path.
+    /// The base URL of the provider, without a path.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
         self.script.0.lock().asked.clone()

@@ -21,13 +21,14 @@ use crate::{
     turn::{Next, Pending, Sending, ToolSaid, Turn},
 };
 
-/// Reports of progress that wait to be shown; beyond that the newest are dropped.
+/// The most reports of progress that wait to be shown. Beyond that, new ones are dropped.
 const WAITING_REPORTS: usize = 64;
 
 impl Agent {
     /// Makes the open calls of `turn`, and stores it after each result.
     ///
-    /// Each call runs in a task of its own, so that it goes on while a result is stored: it may hold what that needs.
+    /// Each call runs in a task of its own and goes on while a result is stored. Otherwise it could block the store, if
+    /// it holds the connection.
     pub(super) async fn make_calls(
         &self,
         turn: &mut Turn,
@@ -46,7 +47,7 @@ impl Agent {
             }
         }
         let (report, mut reports) = mpsc::channel(WAITING_REPORTS);
-        let making = |open: &Pending| Making {
+        let making = |open: &Pending| CallTask {
             agent: self.clone(),
             catalog: Arc::clone(catalog),
             call: open.call.clone(),
@@ -67,8 +68,8 @@ impl Agent {
                 Some(report) = reports.recv() => report.tell(front),
                 made = running.join_next() => {
                     let Some(made) = made else { return Ok(()) };
-                    let Made { call, outcome, took } = unless_panicked(made).await;
-                    // The call may have ended in the moment in which it began, so its reports come first.
+                    let Made { call, outcome, took } = propagate_panic(made).await;
+                    // Show the reports of this call first, which may have begun and ended since the last look.
                     while let Ok(report) = reports.try_recv() {
                         report.tell(front);
                     }
@@ -77,7 +78,7 @@ impl Agent {
                     let outcome = Some(outcome.as_ref());
                     front.happened(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
                     turn.tool_said(&call.id, said);
-                    // The last result is stored with what follows from it.
+                    // The last result is stored by the next step of the driver, together with all results.
                     if matches!(turn.next(), Next::CallTools(_)) {
                         front.keep(turn).await?;
                     }
@@ -121,31 +122,31 @@ impl Agent {
         self.host.call(request).await
     }
 
-    /// Refuses the name of a tool that the model was neither shown nor can find here: it has the name from elsewhere.
+    /// Refuses a tool that the model was neither shown nor can find, and whose name it must have from elsewhere.
     fn has(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
         let findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
             Ok(tool) if !self.selection.has(tool) && !findable(tool) => {
                 catalog.select_within(name, &self.selection).map(drop).map_err(CallError::Unknown)
             }
-            // The host reports whether there is such a tool.
+            // If there is no such tool, the host reports it.
             _ => Ok(()),
         }
     }
 
-    /// The result for the model: which server says it, and what.
+    /// The result for the model, with secrets concealed.
     fn said(&self, outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
         let mut said = said(outcome);
         if let Some(conceal) = &self.conceal {
             said.text = conceal(&said.text);
-            said.parts.iter_mut().for_each(|part| hide_in(part, conceal));
+            said.parts.iter_mut().for_each(|part| conceal_part(part, conceal));
         }
         said
     }
 }
 
-/// A call that is to be made.
-struct Making {
+/// A call to make.
+struct CallTask {
     agent: Agent,
     catalog: Arc<Catalog>,
     call: ToolCallData,
@@ -160,7 +161,7 @@ struct Made {
     took: Duration,
 }
 
-impl Making {
+impl CallTask {
     async fn made(self) -> Made {
         let Self { agent, catalog, call, sending, report } = self;
         let _ = report.try_send(Report::Begun(call.clone()));
@@ -170,18 +171,18 @@ impl Making {
     }
 }
 
-/// The result of a task. If the task panicked, this one panics too.
-async fn unless_panicked<T>(ended: Result<T, JoinError>) -> T {
+/// Takes the result of a task, and passes on its panic.
+async fn propagate_panic<T>(ended: Result<T, JoinError>) -> T {
     match ended.map_err(JoinError::try_into_panic) {
         Ok(done) => done,
         Err(Ok(panic)) => panic::resume_unwind(panic),
-        // The runtime is being shut down, and this task with it.
+        // The runtime is shutting down, and ends this task too.
         Err(Err(_)) => future::pending().await,
     }
 }
 
-/// Hides secrets in the text beside a result. Pictures, sounds and bytes stay as they are.
-fn hide_in(part: &mut Content, conceal: &Conceal) {
+/// Hides secrets in the texts of a part. Pictures, sounds and bytes stay as they are.
+fn conceal_part(part: &mut Content, conceal: &Conceal) {
     match part {
         Content::Resource { resource } => resource.uri = conceal(&resource.uri),
         Content::Other(block) => text::change_in(block, &|text| conceal(text).into()),
@@ -189,7 +190,7 @@ fn hide_in(part: &mut Content, conceal: &Conceal) {
     }
 }
 
-/// What comes from a call before its result.
+/// What a call reports before its result.
 enum Report {
     Begun(ToolCallData),
     Progress(String, Progress),
@@ -204,12 +205,12 @@ impl Report {
     }
 }
 
-/// The same with everything that the server says.
+/// The result for the model, which names the server that it comes from.
 fn said(outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
     match outcome {
         Ok(outcome) => {
             let text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
-            // Text that `text` has already is kept nowhere else: secrets are hidden in it.
+            // Drop parts that `text` contains already, so that secrets need to be hidden in one place only.
             let parts = outcome.content.iter().filter(|part| !is_said(part)).cloned().collect();
             ToolSaid { text, is_error: outcome.is_error, parts }
         }
@@ -237,7 +238,7 @@ mod tests {
             Content::Resource { resource: resource("x://hunter2/a") },
             Content::Other(json!({"type": "new", "deep": [{"hunter2": "is hunter2"}]})),
         ];
-        parts.iter_mut().for_each(|part| hide_in(part, &conceal));
+        parts.iter_mut().for_each(|part| conceal_part(part, &conceal));
         let hidden = [
             Content::Resource { resource: resource("x://***/a") },
             Content::Other(json!({"type": "new", "deep": [{"***": "is ***"}]})),

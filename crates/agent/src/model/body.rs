@@ -12,11 +12,11 @@ use toolrack_host::Content;
 use super::{Request, settings::ModelSettings};
 use crate::message::{Message, Role, ToolCallData};
 
-/// Members of a body that only the wire itself writes.
+/// The members of a body that only the wire may write.
 const OURS: [&str; 8] =
     ["messages", "input", "contents", "tools", "stream", "system", "systemInstruction", "instructions"];
 
-/// A body under way: a JSON object that is not closed yet.
+/// A body that is being written: a JSON object that is not closed yet.
 pub(super) struct BodyWriter(Vec<u8>);
 
 impl BodyWriter {
@@ -41,16 +41,16 @@ impl BodyWriter {
         body
     }
 
-    /// A member.
+    /// Writes a member.
     pub(super) fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.name(name);
-        // Nothing that is written here has maps with odd keys, the one thing that JSON cannot say.
+        // Cannot fail: JSON lacks only maps whose keys are no strings, and nothing here has those.
         if serde_json::to_writer(&mut self.0, value).is_err() {
             self.0.extend_from_slice(b"null");
         }
     }
 
-    /// A member whose value is JSON already, in pieces.
+    /// Writes a member whose value is pieces of finished JSON.
     pub(super) fn raw(&mut self, name: &str, pieces: &[&str]) {
         self.name(name);
         for piece in pieces {
@@ -85,7 +85,7 @@ pub(super) fn system_texts<'a>(request: &Request<'a>) -> Vec<&'a str> {
     request.system.into_iter().chain(of_messages).filter(|text| !text.trim().is_empty()).collect()
 }
 
-/// Whether to send the message: an answer that was cut before its first word is empty.
+/// Whether to send the message. Not an empty one, such as an answer that was cut before its first word.
 pub(super) fn says_something(message: &Message) -> bool {
     message.role != Role::Assistant
         || !message.content.trim().is_empty()
@@ -93,8 +93,8 @@ pub(super) fn says_something(message: &Message) -> bool {
         || message.blocks.is_some()
 }
 
-/// The arguments of a call as an object. Anything else goes back as an empty one: providers would refuse the whole
-/// conversation otherwise, and the result of the call reports the error.
+/// The arguments of a call as an object. Sends an empty object if the model wrote something else, because a provider
+/// would refuse the whole conversation; the result of the call reports the error.
 pub(super) fn arguments(call: &ToolCallData) -> Cow<'_, Map<String, Value>> {
     call.arguments().map_or_else(|| Cow::Owned(Map::new()), Cow::Borrowed)
 }
@@ -104,7 +104,7 @@ pub(super) fn arguments_text(call: &ToolCallData) -> String {
     call.arguments().map_or_else(|| "{}".to_owned(), |_| call.input.to_string())
 }
 
-/// An id of another provider in the form of this one: unchanged if it `fits`, else a hash of it, the same each time.
+/// Converts an id of another provider: returns it unchanged if it `fits` this provider, otherwise a hash of it.
 pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -> Cow<'_, str> {
     if fits(id) {
         return Cow::Borrowed(id);
@@ -113,14 +113,14 @@ pub(super) fn fitting_id(id: &str, fits: impl Fn(&str) -> bool, length: usize) -
     Cow::Owned(HEXLOWER.encode(&hash)[..length.min(64)].to_owned())
 }
 
-/// A part as a wire sees it.
+/// A part of a message, in the form that wires send.
 pub(super) enum Media<'a> {
-    /// Bytes that a wire may take: Base64 and media type.
+    /// Bytes that a wire may support: Base64 and media type.
     Image(&'a str, &'a str),
     Audio(&'a str, &'a str),
     /// Anything else that has bytes: Base64, media type, name.
     File(&'a str, &'a str, &'a str),
-    /// Text that the message does not have yet.
+    /// Text that is not in the message's own text.
     Text(Cow<'a, str>),
 }
 
@@ -148,7 +148,7 @@ pub(super) fn media(part: &Content) -> Media<'_> {
     }
 }
 
-/// A part in words, for a wire that cannot send it.
+/// Describes a part in words, for a wire that cannot send it.
 pub(super) fn in_words(media: &Media<'_>) -> String {
     let told = |what: &str, kind: &str, data: &str| {
         format!("[{what}, {kind}, {} bytes: it cannot be shown to this model]", data.len() / 4 * 3)
@@ -161,7 +161,7 @@ pub(super) fn in_words(media: &Media<'_>) -> String {
     }
 }
 
-/// The text of a tool's result, which says by itself that the call failed.
+/// The text of a tool's result, with `Error:` in front if the call failed and the text does not say so.
 pub(super) fn result_text(message: &Message) -> Cow<'_, str> {
     let is_told = || message.content.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
     match message.is_error && !is_told() {
@@ -170,7 +170,7 @@ pub(super) fn result_text(message: &Message) -> Cow<'_, str> {
     }
 }
 
-/// The same, with all its parts in words.
+/// The text of a tool's result, with all its parts described in words.
 pub(super) fn result_in_words(message: &Message) -> Cow<'_, str> {
     let mut text = result_text(message);
     for part in &message.parts {

@@ -1,5 +1,5 @@
-//! An answer while it comes in: pieces in whatever order a wire brings them, streamed as they come and put together at
-//! the end.
+//! An answer that is still arriving: a draft takes its pieces in any order, streams them as they arrive, and assembles
+//! them at the end.
 
 use std::collections::VecDeque;
 
@@ -11,16 +11,16 @@ use crate::message::{Block, Message, ProviderBlocks, Role, ToolCallData};
 /// The most pieces (texts, calls, blocks) of one answer.
 const MOST_PIECES: usize = 2_048;
 
-/// The stream that the pieces of an answer go to.
+/// The stream of deltas to which a draft adds the pieces.
 pub(super) type Told = VecDeque<Delta>;
 
-/// The answer so far.
+/// The pieces of the answer that have arrived.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pieces: Vec<Piece>,
     /// How many calls there are among the pieces.
     calls: usize,
-    /// The beginning of ids for calls that have none.
+    /// The prefix of ids for calls that have none.
     id_prefix: String,
     pub(super) usage: Usage,
     pub(super) stop: Option<Stop>,
@@ -39,21 +39,21 @@ enum Piece {
 struct Call {
     number: usize,
     id: String,
-    /// Whether its beginning was reported, which waits for its name.
+    /// Whether its beginning was streamed, which waits for its name.
     is_told: bool,
     name: String,
     arguments: String,
     with: Map<String, Value>,
 }
 
-/// A piece of a draft, to come back to.
+/// The position of a piece in a draft, to extend it later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At(usize);
 
 impl Draft {
-    /// A draft of the answer to a conversation of so many messages.
+    /// A draft of the answer to a conversation with this many messages.
     pub(super) fn new(messages: usize) -> Self {
-        // Unique in the conversation, which only grows, and the same when a run is repeated.
+        // Unique in the conversation, which only grows, and deterministic.
         Self { id_prefix: format!("call_{messages}_"), ..Self::default() }
     }
 
@@ -65,7 +65,7 @@ impl Draft {
         Ok(At(self.pieces.len() - 1))
     }
 
-    /// Whether nothing has come yet.
+    /// Whether nothing has arrived yet.
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -75,7 +75,7 @@ impl Draft {
         self.add(Piece::Text { text: String::new(), with: Map::new() })
     }
 
-    /// More text, in the piece `at`.
+    /// Appends text to the piece `at`.
     pub(super) fn text_at(&mut self, at: At, more: &str, told: &mut Told) {
         if let Some(Piece::Text { text, .. }) = self.pieces.get_mut(at.0)
             && !more.is_empty()
@@ -85,12 +85,12 @@ impl Draft {
         }
     }
 
-    /// Whether nothing was written in the text `at`.
+    /// Whether the text `at` is empty.
     pub(super) fn is_blank(&self, at: At) -> bool {
         matches!(self.pieces.get(at.0), Some(Piece::Text { text, .. }) if text.is_empty())
     }
 
-    /// More text, in the last piece if that is one, without anything beside it.
+    /// Appends text to the last piece if that is a text without further members, else begins a new one.
     pub(super) fn text(&mut self, more: &str, told: &mut Told) -> Result<(), ModelErrorKind> {
         if more.is_empty() {
             return Ok(());
@@ -103,12 +103,12 @@ impl Draft {
         Ok(())
     }
 
-    /// Adds a block that only the provider understands. A block that is `null` at the end is left out.
+    /// Adds a block that only the provider understands. The answer leaves out a block that is `null` at the end.
     pub(super) fn raw(&mut self, value: Value) -> Result<At, ModelErrorKind> {
         self.add(Piece::Raw(value))
     }
 
-    /// The block `at`, to be completed.
+    /// The block `at`, to complete it.
     pub(super) fn raw_at(&mut self, at: At) -> Option<&mut Value> {
         match self.pieces.get_mut(at.0) {
             Some(Piece::Raw(value)) => Some(value),
@@ -125,7 +125,7 @@ impl Draft {
         }
     }
 
-    /// Begins a call. An id that is empty, or that another call of this answer has, is replaced.
+    /// Begins a call. Replaces an id that is empty, or that another call of this answer has.
     pub(super) fn begin_call(&mut self, id: &str, name: &str, told: &mut Told) -> Result<At, ModelErrorKind> {
         let number = self.calls;
         let is_taken = |id: &str| self.pieces.iter().any(|piece| matches!(piece, Piece::Call(call) if call.id == id));
@@ -142,7 +142,7 @@ impl Draft {
         Ok(at)
     }
 
-    /// The name of a call that began without one.
+    /// Sets the name of a call that began without one.
     pub(super) fn name_at(&mut self, at: At, name: &str, told: &mut Told) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
             && !call.is_told
@@ -158,7 +158,7 @@ impl Draft {
         }
     }
 
-    /// More of a call's arguments.
+    /// Appends to a call's arguments.
     pub(super) fn arguments_at(&mut self, at: At, more: &str, told: &mut Told) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
             && !more.is_empty()
@@ -170,7 +170,7 @@ impl Draft {
         }
     }
 
-    /// The arguments of a call that came whole, unless they came in pieces already.
+    /// Sets the complete arguments of a call, unless they have arrived in pieces already.
     pub(super) fn whole_arguments_at(&mut self, at: At, whole: &str, told: &mut Told) {
         let is_new = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
         if is_new {
@@ -178,7 +178,7 @@ impl Draft {
         }
     }
 
-    /// The whole answer. Blocks that the provider wants back are kept only if there are any.
+    /// Assembles the whole answer. It has blocks only if the provider wants some back.
     pub(super) fn finish(self, wire: Wire, model: &str) -> Reply {
         let mut message = Message::new(Role::Assistant, "");
         let (mut calls, mut blocks) = (Vec::new(), Vec::new());
@@ -205,7 +205,7 @@ impl Draft {
             }
         }
         let stop = match (self.stop.unwrap_or(Stop::End), calls.is_empty()) {
-            // Gemini, Ollama and others say that they stopped when they wait for results.
+            // Gemini, Ollama and others report a normal end although they wait for results.
             (Stop::End, false) => Stop::ToolCalls,
             (Stop::ToolCalls, true) => Stop::End,
             (stop, _) => stop,
@@ -220,23 +220,23 @@ impl Draft {
 
 /// The pieces of an answer in a message, as its wire sends them.
 pub(super) enum Sent<'a> {
-    /// As it came.
+    /// A block, unchanged.
     Raw(&'a Value),
-    /// Text, and what stood beside it.
+    /// Text, with the members beside it.
     Text(&'a str, Option<&'a Map<String, Value>>),
-    /// A call, and what stood beside it.
+    /// A call, with the members beside it.
     Call(&'a ToolCallData, Option<&'a Map<String, Value>>),
 }
 
-/// The pieces of a model's message, in their order: with the provider's blocks if this wire and model made them, else
-/// text and calls alone.
+/// The pieces of a model's message, in order: with the provider's blocks if this wire and model made them, otherwise
+/// only text and calls.
 pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<Sent<'a>> {
     let own = message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
     if let Some(laid_out) = own.and_then(|own| lay_out(message, &own.blocks)) {
         return laid_out;
     }
     let text = (!message.content.is_empty()).then_some(Sent::Text(&message.content, None));
-    // The message was changed since: what is opaque still goes first.
+    // The message has been changed since: put the opaque blocks first.
     let raw = own.into_iter().flat_map(|own| &own.blocks).filter_map(|block| match block {
         Block::Raw(value) => Some(Sent::Raw(value)),
         _ => None,

@@ -12,14 +12,14 @@ use super::{error::ModelErrorKind, settings::Key};
 
 /// The longest quote of a provider, in bytes.
 const QUOTE_BYTES: usize = 600;
-/// A word with this many first bytes of the key is taken for a part of it.
+/// A word that shares this many first bytes with the key counts as a part of it.
 const KEY_BEGINNING: usize = 8;
-/// A key that is shorter than this is found in many words that have nothing to do with it.
+/// A shorter key is not searched for, because it occurs in many unrelated words.
 const SHORTEST_KEY: usize = 4;
 
 /// A response that is an error.
 pub(super) struct Words<'a> {
-    /// `None` if it came inside of a stream that had begun well.
+    /// The HTTP status; `None` if the error came within a stream that had begun well.
     pub(super) status: Option<u16>,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: &'a [u8],
@@ -27,10 +27,10 @@ pub(super) struct Words<'a> {
     pub(super) key_advice: &'a str,
 }
 
-/// The provider's own account of an error, in any of the known shapes.
+/// The provider's description of an error, in any of the known formats.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Account {
-    /// Its stable code.
+    /// The stable code of the error.
     pub(super) code: String,
     pub(super) message: String,
     /// How long to wait, if the body says so (Gemini).
@@ -48,7 +48,7 @@ struct Said {
 }
 
 impl Account {
-    /// Reads one from JSON; `None` if nothing in it looks like an error.
+    /// Reads a description from JSON; `None` if nothing in it looks like an error.
     pub(super) fn read(value: &Value) -> Option<Self> {
         let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
         let said: Said = serde_json::from_value(value.clone()).ok()?;
@@ -67,7 +67,7 @@ impl Account {
             .filter_map(|name| error.get(name)?.as_str())
             .find(|code| !code.is_empty());
         let mut message = error.get("message").map(words_of).unwrap_or_default();
-        // OpenRouter keeps the message of the provider behind it.
+        // OpenRouter includes the message of the provider behind it.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
             message = format!("{message}: {raw}");
         }
@@ -125,13 +125,13 @@ pub(super) fn may_retry(words: &Words<'_>, kind: &ModelErrorKind) -> bool {
             let body = String::from_utf8_lossy(words.body);
             !spent.iter().any(|sign| body.contains(sign) || message.to_lowercase().contains(sign))
         }
-        // 501 and 505 will not change; everything else of 5xx may.
+        // Of 5xx, all but 501 and 505 may be temporary.
         ModelErrorKind::Unavailable { status, .. } => !matches!(status, 501 | 505),
         _ => false,
     }
 }
 
-/// Whether the provider reports that the conversation is too long. Each has its own words for it.
+/// Whether the provider reports that the conversation is too long. Each provider words this differently.
 fn is_overflow(status: Option<u16>, account: &Account) -> bool {
     if !matches!(status, None | Some(400 | 413 | 422 | 500)) {
         return false;
@@ -186,18 +186,18 @@ pub(super) fn is_html(text: &str) -> bool {
     start.starts_with("<!doctype html") || start.starts_with("<html") || start.starts_with("<head")
 }
 
-/// A foreign text for the inside of an error: one safe, clipped line without the key.
+/// Turns an untrusted text into one safe, clipped line without the key, to quote in an error.
 pub(super) fn quote(foreign: &str, key: Option<&Key>) -> String {
     let without = key.map_or_else(|| foreign.to_owned(), |key| without_key(foreign, key.reveal()));
     safe(&text::clip(without.trim(), QUOTE_BYTES))
 }
 
-/// One safe line.
+/// Turns a text into one safe line.
 pub(super) fn safe(foreign: &str) -> String {
     text::for_line(foreign).into_owned()
 }
 
-/// Hides the key: providers quote the key that they refuse, whole or with its middle starred out.
+/// Hides the key. Providers quote a key that they refuse, in full or with its middle starred out.
 fn without_key(text: &str, key: &str) -> String {
     if key.len() < SHORTEST_KEY {
         return text.to_owned();
@@ -209,14 +209,14 @@ fn without_key(text: &str, key: &str) -> String {
         out.push_str(&rest[..at]);
         out.push_str("[key]");
         let found = &rest[at..];
-        // The whole key first: it may have the signs in it that end a word.
+        // The whole key first, because it may contain characters that separate words.
         let after = found.strip_prefix(key).unwrap_or(&found[beginning.len()..]);
         rest = after.trim_start_matches(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | ','));
     }
     out + rest
 }
 
-/// The cause at the bottom of an error, as one safe line.
+/// The innermost cause of an error, as one safe line.
 pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let cause = iter::successors(Some(error), |cause| cause.source()).last().map(ToString::to_string);
     safe(&text::clip(&cause.unwrap_or_default(), QUOTE_BYTES))

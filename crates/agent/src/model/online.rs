@@ -1,4 +1,4 @@
-//! A model behind HTTP: sends what its wire writes, and has the wire read the response, piece by piece.
+//! A model behind HTTP: its wire writes the requests, and reads the responses piece by piece.
 
 use std::{collections::VecDeque, fmt, mem, sync::Arc};
 
@@ -20,46 +20,46 @@ use super::{
     transport::{self, Attempts, Body, Failed, Transport},
 };
 
-/// The wire of a provider: writes requests.
+/// The request format of a provider.
 pub(super) trait Speak: Send + Sync + fmt::Debug {
-    /// Where a request goes.
+    /// The URL of a request.
     fn url(&self, base: &Url, streamed: bool) -> Url;
 
     /// The body of a request.
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes;
 
-    /// A reader for the answer to a conversation of so many messages.
+    /// A reader for the answer to a conversation with this many messages.
     fn listener(&self, messages: usize) -> Box<dyn Listen>;
 }
 
 /// The reader of one answer.
 pub(super) trait Listen: Send {
-    /// One event of a stream.
+    /// Reads one event of a stream.
     fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble>;
 
-    /// An answer that came whole.
+    /// Reads an answer that is not streamed.
     fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble>;
 
-    /// The draft of the answer, once nothing more comes.
+    /// The draft of the answer, at the end of the response.
     ///
     /// # Errors
     /// The answer is not finished.
     fn end(self: Box<Self>) -> Result<Draft, Trouble>;
 }
 
-/// Whether an answer goes on.
+/// Whether to read more of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     More,
     End,
 }
 
-/// Why an answer is an error.
+/// Why an answer cannot be used.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The provider reports an error.
     Said(Account),
-    /// The wire finds an error.
+    /// The wire cannot read the answer.
     Found(ModelErrorKind),
 }
 
@@ -81,7 +81,7 @@ impl Trouble {
     }
 }
 
-/// The JSON of an event, or the error that it is.
+/// Parses an event. An event that reports an error becomes that error.
 pub(super) fn event_json(data: &str) -> Result<Value, Trouble> {
     let value: Value = serde_json::from_str(data)
         .map_err(|error| Trouble::unreadable(format_args!("an event in it is no JSON ({error})")))?;
@@ -134,7 +134,7 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
     Ok(Arc::new(Online { name, settings, speak, transport: Arc::new(transport), base }))
 }
 
-/// The implementation of the wire in these settings.
+/// The implementation of the wire that the settings name.
 pub(super) fn speaker(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dyn Speak> {
     match settings.wire {
         Wire::Anthropic => Box::new(anthropic::Anthropic::new(settings.clone())),
@@ -155,7 +155,7 @@ fn base_url(settings: &ModelSettings) -> Result<Url, String> {
     Ok(url)
 }
 
-/// A URL below another, whatever query it has.
+/// Appends a path to a URL, and keeps its query.
 pub(super) fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}/{path}", base.path().trim_end_matches('/')));
@@ -179,7 +179,7 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
                 transport::secret_header(name, &value).map_err(|_| "the key has forbidden characters".to_owned())?;
             headers.insert(name, value);
         }
-        // Another header may carry a gateway's credentials, and the user's own address may need none.
+        // Another header may hold the credentials, and an address of the user's own may need none.
         _ => {
             let is_needed = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
             let variable =
@@ -204,7 +204,7 @@ impl Online {
         Attempts::new(self.transport.clone(), url, self.speak.body(request, streamed), failure::judge)
     }
 
-    /// Tools that are written for another wire would be refused, in words that help no user.
+    /// Refuses tools in the format of another wire, for which the provider's own error would be of no help.
     fn misfit(&self, request: &Request<'_>) -> Option<ModelErrorKind> {
         let tools = request.tools.filter(|tools| !tools.is_empty() && tools.wire() != self.settings.wire)?;
         let why = format!("the tools are written for {}, but this model speaks {}", tools.wire(), self.settings.wire);
@@ -259,7 +259,7 @@ impl Model for Online {
     }
 }
 
-/// An answer that is being read.
+/// Reads an answer.
 struct Hearing {
     listener: Option<Box<dyn Listen>>,
     told: Told,
@@ -367,7 +367,7 @@ impl Run {
                 Stage::Sending => match self.attempts.send().await {
                     Ok(response) => self.begin(Body::new(response, &self.attempts)).await?,
                     Err(failed) => match self.attempts.pause(&failed) {
-                        // Told before the wait: the stream is asked again at once, and waits then.
+                        // Report it before the wait: the caller polls again at once, and the stream waits then.
                         Some(after) => {
                             self.stage = Stage::Sending;
                             let why = failed.kind.to_string();
@@ -390,7 +390,7 @@ impl Run {
 
     async fn begin(&mut self, body: Body) -> Result<(), Failed> {
         match body.media_type().as_str() {
-            // Not every server streams when asked to.
+            // Some servers do not stream although the request asks for it.
             "application/json" => {
                 self.hearing.hear_whole(body).await?;
                 self.stage = Stage::Ended;
@@ -398,7 +398,7 @@ impl Run {
             kind if kind.contains("html") => {
                 return Err(ModelErrorKind::Unreadable { why: "it is an HTML page".into() }.into());
             }
-            // Some servers give a stream another type, or none.
+            // Some servers label a stream with another media type, or none.
             _ => {
                 let events = Box::new(SseParser::new(self.attempts.transport.bounds.response_bytes));
                 self.stage = Stage::Reading { body: Box::new(body), events, heard_any: false };
@@ -407,7 +407,7 @@ impl Run {
         Ok(())
     }
 
-    /// Reads on until there is a delta or the answer ends.
+    /// Reads until there is a delta or the answer ends.
     async fn read(&mut self) -> Result<(), Failed> {
         let Stage::Reading { body, events, heard_any } = &mut self.stage else { return Ok(()) };
         let Some(chunk) = body.chunk().await? else {

@@ -31,11 +31,11 @@ pub struct Scripted {
     played: Mutex<Played>,
 }
 
-/// The script, as far as it was not played yet.
+/// The rest of the script, and the recorded requests.
 #[derive(Default)]
 struct Played {
     script: VecDeque<Step>,
-    /// What was asked, if that is recorded.
+    /// The requests, if they are recorded.
     asked: Option<Vec<AskedModel>>,
 }
 
@@ -52,9 +52,9 @@ pub struct AskedModel {
 }
 
 enum Step {
-    /// Thinking, and an answer.
+    /// Thinking, followed by an answer.
     Reply(String, Box<Reply>),
-    /// An error, after a part of an answer if there is one.
+    /// An error, perhaps after a part of an answer.
     Fail(Option<Box<Reply>>, ModelErrorKind),
     Hang,
 }
@@ -126,38 +126,38 @@ impl Scripted {
         }))
     }
 
-    /// The next answer. Calls without an id get one.
+    /// Appends an answer. Gives an id to calls without one.
     #[must_use]
     pub fn reply(self, reply: Reply) -> Self {
         self.step(Step::Reply(String::new(), Box::new(reply)))
     }
 
-    /// The next answer: this text.
+    /// Appends an answer with this text.
     #[must_use]
     pub fn say(self, text: impl Into<String>) -> Self {
         self.reply(Reply::new(Message::new(Role::Assistant, text)))
     }
 
-    /// The next answer: one call.
+    /// Appends an answer with one call.
     #[must_use]
     pub fn with_tool_call_response(self, name: impl Into<String>, input: Value) -> Self {
         let call = ToolCallData::from_text("", name, &input.to_string());
         self.reply(Reply::new(Message::new(Role::Assistant, "").with_tool_calls(vec![call])))
     }
 
-    /// The next answer is an error.
+    /// Appends an error.
     #[must_use]
     pub fn fail(self, kind: ModelErrorKind) -> Self {
         self.step(Step::Fail(None, kind))
     }
 
-    /// The next answer begins with this text and breaks with an error.
+    /// Appends an answer that begins with this text and breaks off with an error.
     #[must_use]
     pub fn say_and_fail(self, text: impl Into<String>, kind: ModelErrorKind) -> Self {
         self.step(Step::Fail(Some(Box::new(Reply::new(Message::new(Role::Assistant, text)))), kind))
     }
 
-    /// The next answer never comes.
+    /// Appends an answer that never arrives.
     #[must_use]
     pub fn hang(self) -> Self {
         self.step(Step::Hang)
@@ -182,7 +182,7 @@ impl Scripted {
         self
     }
 
-    /// The requests since then, if it is [`recording`](Self::recording).
+    /// The requests since [`recording`](Self::recording); none without that.
     #[must_use]
     pub fn asked(&self) -> Vec<AskedModel> {
         self.played.lock().asked.clone().unwrap_or_default()
@@ -193,7 +193,7 @@ impl Scripted {
         self
     }
 
-    /// The next step of the script, its calls with ids.
+    /// Takes the next step of the script, and gives ids to its calls.
     fn next(&self, request: &Request<'_>) -> Result<Step, ModelError> {
         let step = {
             let mut played = self.played.lock();

@@ -1,4 +1,5 @@
-//! HTTP to a model's provider: one POST, retried only before any of the response has come, and read under bounds.
+//! HTTP to a model's provider: one POST, retried only before any part of the answer has arrived, and read within
+//! bounds.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,13 +17,13 @@ use super::{
     settings::{Bounds, Key},
 };
 
-/// Reads this much of the body of an error, for this long.
+/// How much of the body of an error to read, and for how long.
 const ERROR_BODY: usize = 64 * 1024;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 const BEGINNING: &str = "the beginning of the answer";
-/// The longest wait between two tries where the server asks for none.
+/// The longest wait between two tries, unless the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// For the end of a body, when its answer has ended.
+/// How long to read the rest of a body after the answer in it has ended.
 const DRAIN_TIME: Duration = Duration::from_millis(50);
 
 /// Turns a provider's error response (status, headers, body) into an error kind.
@@ -41,8 +42,9 @@ pub(super) struct Transport {
     pub(super) key_advice: String,
 }
 
-/// A client for models: no redirects, which would carry the key elsewhere. To this machine no proxy, which would see every
-/// prompt, and a new connection each time: it costs nothing, and llama.cpp closes used ones just when they are taken.
+/// A client for models. It follows no redirects, which would carry the key elsewhere. For servers on this machine it
+/// uses no proxy, which would see every prompt, and a new connection each time, because llama.cpp often closes a used
+/// one just when the client reuses it.
 pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
     let is_here = match base.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -57,7 +59,7 @@ pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
         .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
-        // A compressed stream comes in lumps.
+        // A compressed stream arrives in bursts.
         .no_gzip()
         .build()
         .map_err(|error| format!("no HTTP client: {error}"))
@@ -77,7 +79,7 @@ pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, Head
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) kind: ModelErrorKind,
-    /// The same request may succeed later.
+    /// Whether the same request may succeed later.
     may_retry: bool,
 }
 
@@ -101,7 +103,7 @@ pub(super) struct Attempts {
     url: Url,
     body: Bytes,
     judge: Judge,
-    /// When all tries must be over.
+    /// The deadline of all tries.
     pub(super) until: Instant,
     pub(super) made: u32,
     /// The pause before the next try.
@@ -114,7 +116,7 @@ impl Attempts {
         Self { transport, url, body, judge, until, made: 0, pause_before_next: None }
     }
 
-    /// Sends the request once, after the pause that is due.
+    /// Waits for the pause that is due, and sends the request once.
     pub(super) async fn send(&mut self) -> Result<Response, Failed> {
         if let Some(pause) = self.pause_before_next.take() {
             sleep(pause).await;
@@ -138,7 +140,7 @@ impl Attempts {
         }
     }
 
-    /// How long to wait before the next try; `None` if there is none.
+    /// How long to wait before the next try; `None` if there must be none.
     pub(super) fn pause(&self, failed: &Failed) -> Option<Duration> {
         let bounds = &self.transport.bounds;
         if !failed.may_retry || self.made > bounds.retries {
@@ -152,13 +154,13 @@ impl Attempts {
         };
         let pause = asked.unwrap_or_else(|| {
             let doubled = bounds.first_pause.saturating_mul(1 << (self.made - 1).min(16)).min(LONGEST_PAUSE);
-            // So that many clients do not come back at the same moment.
+            // Jitter, so that many clients do not return at the same moment.
             doubled.mul_f64(rand::rng().random_range(0.75..=1.0))
         });
         (pause <= bounds.longest_pause && Instant::now() + pause < self.until).then_some(pause)
     }
 
-    /// Sends until there is a response or no hope.
+    /// Sends the request until there is a response, or another try is useless.
     pub(super) async fn answer(&mut self) -> Result<Response, Failed> {
         loop {
             match self.send().await {
@@ -171,12 +173,12 @@ impl Attempts {
         }
     }
 
-    /// An error of the client, without the URL: that may hold a secret.
+    /// An error of the HTTP client, without the URL, which may hold a secret.
     fn unreachable(&self, error: reqwest::Error) -> Failed {
         let error = error.without_url();
         let why = failure::innermost(&error);
         let origin = failure::safe(&self.url.origin().ascii_serialization());
-        // No byte of an answer has come. Unlike a call of a tool, a question to a model may be asked twice.
+        // No byte of an answer has arrived. Unlike a call of a tool, a request to a model may be repeated.
         let may_retry = !error.is_builder() && !error.is_timeout();
         let kind = ModelErrorKind::Unreachable { origin, why };
         Failed { kind, may_retry }
@@ -206,7 +208,7 @@ impl Attempts {
         Failed { kind, may_retry }
     }
 
-    /// The time for everything is over.
+    /// The error that the total time is over.
     fn over(&self) -> ModelErrorKind {
         timed_out("the answer", self.transport.bounds.total, "total_timeout")
     }
@@ -223,7 +225,7 @@ pub(super) struct Body {
     total: Duration,
     first_token: Duration,
     silence: Duration,
-    /// Whether the first word has come. Some servers send the head of a response, and only then read the prompt.
+    /// Whether the first word has arrived. Some servers send the head of a response before they process the prompt.
     pub(super) has_begun: bool,
     limit: usize,
     seen: usize,
@@ -274,16 +276,16 @@ impl Body {
         Ok(chunk)
     }
 
-    /// Reads the rest after the end of an answer, which is next to nothing: only then can the connection be used again.
+    /// Reads the little that follows the end of an answer, so that the connection can be reused.
     pub(super) async fn drain(&mut self) {
         let rest = async { while let Ok(Some(_)) = self.chunk().await {} };
         let _ = timeout(DRAIN_TIME, rest).await;
     }
 
-    /// All of it.
+    /// The whole body.
     pub(super) fn whole(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
         Box::pin(async move {
-            // A server that does not stream sends nothing until all is there.
+            // A server that does not stream sends nothing until the answer is complete.
             self.first_token = self.total;
             let mut whole = Vec::new();
             while let Some(chunk) = self.chunk().await? {

@@ -14,15 +14,15 @@ use crate::message::ToolCallData;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Repeats {
-    /// By a hash: two calls that share one are counted as the same, which costs a model one remark in 2^64.
+    /// Counts by hash. Two calls with the same hash count as one, which has a chance of 1 in 2^64.
     counts: BTreeMap<u64, u32>,
 }
 
 impl Repeats {
-    /// Counts `call`; returns how often it was wanted, this time included.
+    /// Counts `call`, and returns how often the model has wanted it, including this time.
     pub(super) fn count(&mut self, call: &ToolCallData) -> u32 {
         let mut hasher = DefaultHasher::new();
-        // A model that writes its arguments in another order wants the same.
+        // The order of arguments makes no difference.
         let input = serde_json::to_string(&Canonical(&call.input)).unwrap_or_default();
         (&call.name, input).hash(&mut hasher);
         let count = self.counts.entry(hasher.finish()).or_default();
@@ -30,7 +30,7 @@ impl Repeats {
         *count
     }
 
-    /// How often the most frequent one was wanted.
+    /// How often the model has wanted its most frequent call.
     pub(super) fn most(&self) -> u32 {
         self.counts.values().copied().max().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Whether a call was sent before it was given up: exactly one of the two happens first.
+//! Decides whether a call is sent or given up, when two tasks race for it.
 
 use std::sync::{
     Arc,
@@ -10,21 +10,21 @@ const WAITING: u8 = 1;
 const SENT: u8 = 2;
 const GIVEN_UP: u8 = 3;
 
-/// Where a call stands between the model and its server. The task that makes the call and the task that gives it up
-/// both report it here, and the first of them decides. A call that is not [watched](Self::watch) may have been sent. A
-/// clone stands for itself.
+/// Whether a call was sent to its server. The task that makes the call and the task that gives it up both report here,
+/// and the first one wins. A call that is not [watched](Self::watch) counts as one that may have been sent. A clone is
+/// independent of the original.
 #[derive(Debug, Default)]
 pub struct Sending(Arc<AtomicU8>);
 
 impl Sending {
-    /// For the task that makes the call and reports, with [`Self::begin`], when it is sent.
+    /// A handle for the task that makes the call, which reports with [`Self::begin`] that it sends it.
     #[must_use]
     pub fn watch(&self) -> Self {
         let _ = self.0.compare_exchange(UNKNOWN, WAITING, Ordering::AcqRel, Ordering::Acquire);
         Self(Arc::clone(&self.0))
     }
 
-    /// The call is about to be sent. `false` when it was given up before: then it must not be sent.
+    /// Reports that the call is about to be sent. Returns `false` if it was given up before: then it must not be sent.
     #[must_use]
     pub fn begin(&self) -> bool {
         let before = self.0.compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);

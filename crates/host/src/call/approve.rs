@@ -1,4 +1,4 @@
-//! Calls that a person decides about: remembered answers, the question, and what its answer covers.
+//! Calls that a user decides about: finds a remembered answer, asks otherwise, and remembers the answer.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -26,21 +26,21 @@ use crate::{
     witness::{Caller, Decision},
 };
 
-/// Most answers that count until the program ends, more than people give; further ones count once.
+/// The most answers that count until the program ends. Any further answer counts for its own call only.
 const MAX_ANSWERS: usize = 10_000;
 
 /// Most bytes of a problem with arguments.
 const MAX_PROBLEM: usize = 500;
 
-/// Answers for more than one call since the program began: for tools with the definitions that they had. Calls read
-/// them; only a person's answer makes a new map.
+/// The answers for more than one call since the program began, by tool and definition. Calls only read the map; each
+/// answer of a user replaces it.
 #[derive(Debug, Default)]
 pub(crate) struct Answered(ArcSwap<HashMap<(ServerName, String, DefinitionHash), Since>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Instant,
-    /// Only this map keeps it; it was not stored for good.
+    /// Whether only this map holds it, because storing it failed or was not wanted.
     is_kept_here: bool,
 }
 
@@ -67,7 +67,7 @@ impl Answered {
     }
 }
 
-/// Answers an asker's questions about the call under review.
+/// Answers an asker's queries about the call in question.
 struct UnderReview {
     answered: Arc<Answered>,
     gate: Arc<dyn Gate>,
@@ -92,11 +92,11 @@ impl Review for UnderReview {
     }
 }
 
-/// Whether the tool takes `arguments`. A schema that cannot be used, or would take too long, refuses nothing: the
-/// server checks for itself.
+/// Checks `arguments` against the tool's input schema. A schema that is unusable or too expensive refuses nothing,
+/// because the server checks for itself.
 async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), String> {
     let schema = tool.tool().input_schema.get().to_owned();
-    // The work is bounded, and still too much for a thread that other tasks share.
+    // The work is bounded, but still too long for an async thread.
     let check = spawn_blocking(move || {
         let (schema, arguments) = (serde_json::from_str::<Value>(&schema).ok()?, Value::Object(arguments));
         if plainly_fits(&schema, &arguments) {
@@ -117,7 +117,7 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
 }
 
 impl Door {
-    /// Asks a person, or uses a remembered answer. Returns the arguments to send. Only a question makes an event.
+    /// Uses a remembered answer or asks the user. Returns the arguments to send. Only a question makes an event.
     pub(super) async fn confirm(
         &self,
         running: &mut Running<'_>,
@@ -162,7 +162,7 @@ impl Door {
         answers.recall(about).await
     }
 
-    /// Asks a person.
+    /// Asks the user.
     async fn ask(
         &self,
         running: &mut Running<'_>,
@@ -186,7 +186,7 @@ impl Door {
         });
         let question = self.question(call, tool, why.clone(), lasting);
         let question = question.under(Arc::<UnderReview>::clone(&review));
-        // The caller may go away before the person answers.
+        // The caller may give the call up before the user answers.
         running.decided(Decision::Unanswered, why.clone());
         let (keep, arguments) = match asker.confirm(question).await {
             Confirmed::Yes => (Keep::Once, None),

@@ -10,14 +10,14 @@ use crate::{
     state::State,
 };
 
-/// Why a call has no result. A tool's own error is a result, not one of these.
+/// Why a call has no result. An error that the tool itself reports is a result, and not one of these.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// No such tool.
+    /// There is no such tool.
     #[error("{0}")]
     Unknown(Unknown),
-    /// No such server.
+    /// There is no such server.
     #[error("no server is called `{server}`")]
     UnknownServer {
         /// The name as given, safe to print.
@@ -35,10 +35,10 @@ pub enum CallError {
         tool: String,
         /// The rule, or the person's answer.
         why: String,
-        /// A person has to be asked, and no asker can ask one.
+        /// Whether it was denied because no asker could ask a user.
         unasked: bool,
     },
-    /// The tool is not as it is pinned.
+    /// The tool differs from its pin.
     #[error(
         "the call of {server}/{tool} was not made, because the tool is in quarantine: {cause}; `toolrack trust diff \
          {server}/{tool}` shows it"
@@ -84,7 +84,7 @@ pub enum CallError {
         /// Its answer.
         error: RpcError,
     },
-    /// Something on the way to the server, or back, went wrong.
+    /// The request or its answer failed on the way.
     #[error("{what} on the server {server} ({source_of}) failed: {error}")]
     Link {
         /// Which server.
@@ -98,7 +98,7 @@ pub enum CallError {
     },
 }
 
-/// A server's error message. To an unknown request, servers often answer with its name and nothing else.
+/// Displays a server's error message. Many servers answer an unknown request with nothing but its name.
 struct Said<'a>(&'a RpcError);
 
 impl fmt::Display for Said<'_> {
@@ -135,7 +135,7 @@ impl fmt::Display for NotReady<'_> {
                 Some(error) => return write!(f, "is not connected: it is being connected again, after this: {error}"),
                 None => "it is still starting",
             },
-            // The state says what to do; the hint repeats it.
+            // Leave the hint out: the state already says what to do.
             State::NeedsAuth { .. } => {
                 let Some(LinkError::NeedsAuth { status, .. }) = self.1 else { return f.write_str(NOT_SIGNED_IN) };
                 return write!(f, "{NOT_SIGNED_IN} (HTTP {status})");
@@ -146,17 +146,17 @@ impl fmt::Display for NotReady<'_> {
     }
 }
 
-/// The kind of failure: what a caller does next depends on it.
+/// The kind of failure, by what a caller can do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallErrorKind {
-    /// The name is wrong.
+    /// The caller used a wrong name.
     UnknownTool,
     /// The gate or a person said no.
     Denied,
-    /// The server, or the tool as it is now, waits for trust.
+    /// The server, or the tool's current definition, waits for the user's trust.
     NotTrusted,
-    /// The server wants a sign-in.
+    /// The server needs a sign-in.
     NeedsAuth,
     /// The server cannot be reached, ended or did not answer in time.
     Unreachable,
@@ -166,7 +166,7 @@ pub enum CallErrorKind {
     BadArguments,
     /// The configuration is at fault.
     Config,
-    /// The server broke a promise of the protocol, or a bound.
+    /// The server broke the protocol, or exceeded a bound.
     Other,
 }
 
@@ -183,7 +183,7 @@ impl CallError {
             Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
             Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
             Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
-            // The server refused the handshake, or to list its tools: no call reached it.
+            // The server refused the handshake or the list of tools, so that no call reached it.
             Self::NotReady { error, .. } => match error.as_deref() {
                 None | Some(LinkError::Rpc(_)) => CallErrorKind::Unreachable,
                 Some(error) => kind_of(error),

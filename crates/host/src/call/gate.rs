@@ -1,4 +1,4 @@
-//! May this call run? Asked for every call, before anything is sent.
+//! The gate: decides for every call whether it may run, before the host sends anything.
 
 use std::{borrow::Cow, fmt};
 
@@ -15,13 +15,13 @@ pub struct GateRequest<'a> {
     pub server: &'a ServerName,
     /// The tool's own name.
     pub tool: &'a str,
-    /// Exactly what would be sent.
+    /// The arguments that would be sent.
     pub arguments: &'a Map<String, Value>,
     /// The server's claims about the tool.
     pub annotations: &'a Annotations,
-    /// Who calls.
+    /// The caller.
     pub caller: &'a Caller,
-    /// The tool in the catalog; `None` for a question about a name alone.
+    /// The tool in the catalog; `None` for a query about a mere name.
     pub(crate) entry: Option<&'a CatalogTool>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> GateRequest<'a> {
         }
     }
 
-    /// A call of a tool that is not in the catalog, as far as rules can cover it.
+    /// A call of a tool that is not in the catalog, for a query about what the rules say of its name.
     #[must_use]
     pub fn unlisted(
         server: &'a ServerName,
@@ -51,15 +51,14 @@ impl<'a> GateRequest<'a> {
         Self { server, tool, arguments, annotations, caller: &Caller::UNKNOWN, entry: None }
     }
 
-    /// The same, from this caller; the default is the program that embeds this library.
+    /// Sets the caller. Default: the program that embeds this library.
     #[must_use]
     pub fn by(self, caller: &'a Caller) -> Self {
         Self { caller, ..self }
     }
 
-    /// The hash of the tool's definition, so that an answer can be remembered for exactly this one; `None` for a tool
-    /// that is [not listed](Self::unlisted). Computed on first use and kept with the tool: a gate that does not need it
-    /// should not call this.
+    /// The hash of the tool's definition, so that an answer can be remembered for this definition only; `None` for a
+    /// tool that is [not listed](Self::unlisted). The first use computes it, and the tool keeps it.
     #[must_use]
     pub fn definition(&self) -> Option<DefinitionHash> {
         self.entry.map(CatalogTool::definition)
@@ -74,11 +73,11 @@ pub enum Verdict {
         /// The rule that allows it.
         why: Cow<'static, str>,
     },
-    /// A person decides.
+    /// The user decides.
     Confirm {
         /// The rule that asks.
         why: String,
-        /// Whether the person's answer may be [remembered](crate::ask::Keep), and whether remembered answers count.
+        /// Whether the user's answer may be [remembered](crate::ask::Keep), and whether remembered answers count.
         lasting: bool,
     },
     /// The call does not run.
@@ -94,12 +93,12 @@ impl Verdict {
         Self::Allow { why: why.into() }
     }
 
-    /// A person decides, because of this rule, and may do so for more than this call.
+    /// The user decides, because of this rule, and may do so for more than this call.
     pub fn confirm(why: impl Into<String>) -> Self {
         Self::Confirm { why: why.into(), lasting: true }
     }
 
-    /// Grows from verdicts that run the call to those that do not.
+    /// How strict the verdict is: allow, then confirm, then deny.
     pub(crate) fn strictness(&self) -> u8 {
         match self {
             Self::Allow { .. } => 0,
@@ -121,7 +120,7 @@ impl fmt::Debug for dyn Gate {
     }
 }
 
-/// Lets everything through: for programs that ask no person.
+/// Allows every call, for programs without a user to ask.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllowAll;
 
@@ -137,7 +136,7 @@ impl Gate for AllowAll {
 pub enum Otherwise {
     /// It runs.
     Allow,
-    /// A person decides, unless it was a person who [typed](crate::Way::Cli) the call. The default.
+    /// The user decides, unless the user has [typed](crate::Way::Cli) the call. The default.
     #[default]
     Confirm,
     /// It does not run.

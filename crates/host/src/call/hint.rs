@@ -1,4 +1,4 @@
-//! What to do next, for each way in which something can fail.
+//! Advice on what to do next, for each kind of failure.
 
 use super::CallError;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl CallError {
-    /// What a person can do about it, as one line; `None` where the error itself says it all.
+    /// What the user can do about it, in one line; `None` if the error itself says it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -26,7 +26,7 @@ impl CallError {
             Self::NotReady { server, state, source_of, error } => match state {
                 State::PendingTrust => Some(format!("look at the entry `{server}` in {source_of}, then trust it")),
                 State::Disabled => Some(enable(server.as_str(), source_of)),
-                // The server answered and refused the handshake: a program that only echoes its input does so too.
+                // An answer that refuses the handshake may also come from a program that merely echoes its input.
                 State::Failed { .. } if matches!(error.as_deref(), Some(LinkError::Rpc(_))) => Some(format!(
                     "see that what the entry in {source_of} names is an MCP server, and correct or remove the entry"
                 )),
@@ -104,7 +104,7 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Only a refusal of the request itself says for certain that nothing was done.
+    /// Whether it is certain that the server did nothing: only if it refused the request itself.
     #[test]
     fn it_is_said_that_a_call_was_not_carried_out_exactly_where_that_is_certain() {
         let http = |status| LinkError::Http { status, body: String::new() };

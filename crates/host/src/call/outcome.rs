@@ -19,9 +19,9 @@ use crate::{
     text::quote,
 };
 
-/// The longest check of structured content, or arguments, against a schema.
+/// How long checking structured content or arguments against a schema may take.
 const VALIDATION_TIME: Duration = Duration::from_millis(500);
-/// Most Base64 of a picture or sound that stays in the result; more goes to an artifact.
+/// The most Base64 of a picture or sound that stays in the result. A larger one becomes an artifact.
 const INLINE_MEDIA: usize = 1024 * 1024;
 
 /// The result of a tool.
@@ -32,16 +32,16 @@ pub struct ToolOutcome {
     pub server: ServerName,
     /// The tool's own name.
     pub tool: String,
-    /// The tool says that it failed.
+    /// Whether the tool reports that it failed.
     pub is_error: bool,
     /// For a model: the text blocks joined, then structured content as JSON unless the blocks already say it;
     /// cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
-    /// Every block as it came, but for texts and media that were too large: those are kept as artifacts.
+    /// Every block unchanged, except texts and media that were too large: those are kept as artifacts.
     pub content: Vec<Content>,
-    /// Structured content as it came.
+    /// Structured content, unchanged.
     pub structured: Option<Value>,
-    /// What was odd about the result.
+    /// Oddities of the result.
     pub warnings: Vec<String>,
     /// Whether `text` is only a part.
     pub truncated: bool,
@@ -50,26 +50,26 @@ pub struct ToolOutcome {
     /// Of a [script](crate::Host::scripts): the calls that it made, in the order in which they began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ScriptCall>,
-    /// From the gate to the result.
+    /// The time from the gate to the result.
     #[serde(rename = "duration_ms", serialize_with = "crate::event::millis")]
     pub duration: Duration,
-    /// Size of the result object as the server sent it; 0 of a script's.
+    /// The size of the result object as the server sent it; 0 for a script.
     #[serde(skip)]
     pub bytes: usize,
-    /// The whole result object as it came, when the call was [to be passed on](crate::Call::verbatim) and nothing was
-    /// cut; then `text`, `content` and `structured` are empty.
+    /// The whole result object unchanged, if the call [asked for that](crate::Call::verbatim) and nothing was cut. Then
+    /// `text`, `content` and `structured` are empty.
     #[serde(skip)]
     pub verbatim: Option<Bytes>,
 }
 
 impl ToolOutcome {
-    /// A result that is passed on as it is.
+    /// A result to pass on unchanged.
     pub(super) fn verbatim(tool: &CatalogTool, is_error: bool, result: Bytes) -> Self {
         let empty = Self::empty(tool.server.clone(), tool.tool().name.clone());
         Self { is_error, bytes: result.len(), verbatim: Some(result), ..empty }
     }
 
-    /// Whether a result may be passed on undecoded: no promise about it has to be kept.
+    /// Whether the host may pass the result on undecoded: nothing in it has to be checked.
     pub(super) fn passes_unseen(tool: &CatalogTool, is_error: bool, output_schema: OutputSchema) -> bool {
         is_error || output_schema == OutputSchema::Warn || tool.tool().output_schema.is_none()
     }
@@ -98,22 +98,23 @@ impl ToolOutcome {
 pub struct Artifact {
     /// The handle that the host's [`Artifacts`] returned.
     pub handle: String,
-    /// What it is.
+    /// The kind of content.
     pub media_type: String,
     /// How large it is.
     pub bytes: usize,
 }
 
-/// Content that is no result of a call, such as a resource or the message of a prompt, as a model can use it.
+/// Content other than the result of a call, such as a resource or the message of a prompt, in a form that a model can
+/// use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Shaped {
-    /// All its text, and a line about each thing that is kept elsewhere or left out; cut to
+    /// All its text, with a line for each part that is kept elsewhere or left out; cut to
     /// [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
     /// The pictures and sounds that are small enough to be shown.
     pub media: Vec<Content>,
-    /// What was odd about the content.
+    /// Oddities of the content.
     pub warnings: Vec<String>,
     /// Whether `text` is only a part.
     pub truncated: bool,
@@ -130,10 +131,10 @@ pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
     Shaped { text, media, warnings, truncated, artifacts }
 }
 
-/// From decoded blocks to what a model can use.
+/// Turns decoded blocks into what a model can use.
 pub(crate) struct Shape<'a> {
     pub(crate) server: &'a ServerName,
-    /// What the artifacts are filed under: a tool, a prompt or a resource.
+    /// The name for the artifacts: that of a tool, a prompt or a resource.
     pub(crate) name: &'a str,
     pub(crate) max_bytes: usize,
     pub(crate) artifacts: Option<&'a dyn Artifacts>,
@@ -208,7 +209,7 @@ impl Shape<'_> {
         }
     }
 
-    /// Leaves only media that a model can be shown; returns the text of the rest, with a line for each thing kept
+    /// Removes all blocks except media that a model can see. Returns their text, with a line for each part that is kept
     /// elsewhere.
     async fn set_files_aside(&self, outcome: &mut ToolOutcome) -> String {
         let mut texts = Vec::new();
@@ -253,8 +254,8 @@ impl Shape<'_> {
     }
 }
 
-/// Checks structured content against the output schema of its tool. Returns the problem where it is certain; a check
-/// that cannot be made is a warning.
+/// Checks structured content against the output schema of its tool. Returns a mismatch; a check that cannot be made
+/// only becomes a warning.
 async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option<String> {
     tool.tool().output_schema.as_ref()?;
     let Some(structured) = outcome.structured.clone() else {
@@ -269,8 +270,8 @@ async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option
     }
 }
 
-/// Checks `value` on a blocking thread, for a bounded time: schema and value are foreign. Returns problems as text that
-/// is safe to print.
+/// Checks `value` on a blocking thread and for a bounded time, because schema and value are untrusted. Returns problems
+/// as text that is safe to print.
 pub(super) async fn unmet(
     tool: &CatalogTool,
     value: Value,
@@ -288,7 +289,7 @@ pub(super) async fn unmet(
     })
 }
 
-/// Replaces a result that breaks its promise with an error.
+/// Replaces a result that does not match its output schema by an error.
 fn reject(outcome: &mut ToolOutcome, problem: &str) {
     let text = format!(
         "the result of {}/{} is not passed on: {problem} (`output_schema` of this server is \"reject\")",
@@ -301,7 +302,7 @@ fn reject(outcome: &mut ToolOutcome, problem: &str) {
     outcome.structured = None;
 }
 
-/// Bytes that are described to a model and not shown.
+/// Bytes that a model gets a description of instead.
 struct File<'a> {
     name: &'a str,
     media_type: &'a str,

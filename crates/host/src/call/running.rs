@@ -1,4 +1,4 @@
-//! A call on its way through the door: reports how it ends to events and the witness, also when its future is dropped.
+//! A call in progress: reports its end to events and the witness, even when its future is dropped.
 
 use std::{borrow::Cow, mem, time::Duration};
 
@@ -21,11 +21,11 @@ pub(super) struct Running<'a> {
     pub(super) number: u64,
     pub(super) tool: &'a CatalogTool,
     caller: Caller,
-    /// Only for a witness.
+    /// Only set if there is a witness.
     arguments: Option<Evidence>,
     decision: Decision,
     why: Cow<'static, str>,
-    /// When it passed the gate.
+    /// When the call passed the gate.
     started: Option<Instant>,
     end: CallEnd,
     code: Option<&'static str>,
@@ -49,7 +49,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The arguments that are sent, or would be.
+    /// Records the arguments of the call.
     pub(super) fn is_about(&mut self, arguments: &Map<String, Value>) {
         let witness = self.door.witness.as_ref();
         self.arguments = witness.map(|witness| Evidence::of(arguments, witness.wants_arguments()));
@@ -72,7 +72,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Ends the call unsent.
+    /// Ends the call before it is sent, because it was refused.
     pub(super) fn refused(&mut self, decision: Decision, why: String) -> CallError {
         self.decided(decision, why.clone());
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
@@ -88,7 +88,7 @@ impl<'a> Running<'a> {
         error
     }
 
-    /// Ends the call unsent, because the tool is not as it is pinned.
+    /// Ends the call before it is sent, because the tool is in quarantine.
     pub(super) fn held(&mut self, cause: Cause) -> CallError {
         let why = format!("it is in quarantine: {cause}");
         drop(self.refused(Decision::Denied, why));
@@ -98,7 +98,7 @@ impl<'a> Running<'a> {
         error
     }
 
-    /// The call passed the gate.
+    /// Reports that the call has passed the gate and starts.
     pub(super) fn starts(&mut self) {
         let (server, tool) = (self.tool.server.clone(), self.tool.tool().name.clone());
         (self.door.events)(Event::ToolStarted { call: self.number, server, tool });
@@ -132,7 +132,7 @@ impl Drop for Running<'_> {
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
         let duration = self.elapsed();
         if self.started.is_some() {
-            // Inside of the call's span, also when the call is dropped.
+            // Within the call's span, even when the call is dropped.
             Span::current().record("end", field::debug(self.end));
             (self.door.events)(Event::ToolCompleted {
                 call: self.number,

@@ -1,4 +1,4 @@
-//! Whether the content blocks of a result already hold its structured content, so that a model gets it once.
+//! Decides whether the content blocks of a result repeat its structured content, so that a model gets it only once.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -7,14 +7,14 @@ use serde_json::{Map, Number, Value};
 
 use crate::mcp::Content;
 
-/// Whether `content` says everything that `structured` says. Servers repeat structured content
+/// Whether `content` contains everything in `structured`. Servers repeat structured content
 ///
 /// - as JSON in one text (the MCP specification asks for that, as pretty or as compact as the server likes),
 /// - with one block for each item of an array,
 /// - as the one member of an object, whose name is the server's own: `{"content": "the text"}` (the reference file
 ///   system server), `{"result": …}` (every tool of FastMCP that does not return an object).
 ///
-/// No text is parsed into a tree: each is read beside `structured` and left at the first difference.
+/// This parses no text into a tree, but compares each with `structured` while reading it, up to the first difference.
 pub(super) fn says(content: &[Content], structured: &Value) -> bool {
     say(content, structured) || only_member(structured).is_some_and(|member| say(content, member))
 }
@@ -24,7 +24,7 @@ fn only_member(value: &Value) -> Option<&Value> {
     value.as_object().filter(|object| object.len() == 1)?.values().next()
 }
 
-/// Whether one block, or all blocks in their order, say `value`.
+/// Whether one block, or all blocks in their order, contain `value`.
 fn say(content: &[Content], value: &Value) -> bool {
     let each = |items: &Vec<Value>| {
         !items.is_empty()
@@ -38,7 +38,7 @@ fn block_says(block: &Content, value: &Value) -> bool {
     match block {
         Content::Text { text } => text_says(text, value) || value.as_object().is_some_and(|it| is_text_block(it, text)),
         Content::Resource { resource } => resource.text.as_deref().is_some_and(|text| text_says(text, value)),
-        // The block itself, once more: its data must not reach a model as text.
+        // `value` is the block itself: a model must not get its data as text.
         Content::Image { data, .. } | Content::Audio { data, .. } => {
             value.get("data").and_then(Value::as_str) == Some(data)
         }
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Same<'_> {
         for item in items {
             Self::when(given.next_element_seed(Same(item))?.is_some())?;
         }
-        // One more is an error, whatever it is: it is not read.
+        // Any further element is an error, without reading it.
         Self::when(given.next_element_seed(Nothing)?.is_none())
     }
 
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for Same<'_> {
         let Value::Object(members) = self.0 else { return Self::when(false) };
         let mut left: BTreeSet<&str> = members.keys().map(String::as_str).collect();
         while let Some((name, member)) = given.next_key_seed(MemberOf(members))? {
-            // A name that occurs twice is ambiguous, and counts as different.
+            // A repeated name is ambiguous, and counts as a difference.
             Self::when(left.remove(name.as_str()))?;
             given.next_value_seed(Same(member))?;
         }
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for Same<'_> {
     }
 }
 
-/// Whether `number` is written with a point or an exponent, and is `given` all the same.
+/// Whether `number`, written with a point or an exponent, equals `given`.
 fn is_float(number: &Number, given: f64) -> bool {
     number.is_f64() && number.as_f64() == Some(given)
 }
@@ -163,7 +163,7 @@ impl<'a> Visitor<'_> for MemberOf<'a> {
     }
 }
 
-/// Reads nothing: any further element is one too many.
+/// Accepts no element: any further one is an error.
 struct Nothing;
 
 impl<'de> DeserializeSeed<'de> for Nothing {

@@ -1,4 +1,4 @@
-//! A call that runs a script in the place of a server: each call in the script goes through the door itself.
+//! A call that runs a script instead of sending a request. Each call in the script goes through the door itself.
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::{
     witness::Caller,
 };
 
-/// Runs the script of a call, given the arguments that the gate let through.
+/// Runs the script of a call, with the arguments that the gate has approved.
 pub(crate) type Script =
     Box<dyn FnOnce(Map<String, Value>, Around) -> BoxFuture<'static, (CallResult, Vec<ScriptCall>)> + Send>;
 
@@ -29,8 +29,8 @@ pub(crate) struct Around {
 pub struct ScriptCall {
     /// The tool as `server/tool`; for an unknown tool, the script's name for it, safe to print.
     pub tool: String,
-    /// Why it has no result: a code as that of [`CallError::code`](crate::CallError::code), or `TOOL_ERROR`, or `CANCELLED` if the script ended
-    /// before it.
+    /// Why it has no result: a code of [`CallError::code`](crate::CallError::code), `TOOL_ERROR`, or `CANCELLED` if the
+    /// script ended before the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
 }

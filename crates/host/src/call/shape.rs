@@ -1,8 +1,8 @@
-//! How much of a result's text a model gets.
+//! Cuts the text of a result to what a model may get.
 
 use std::borrow::Cow;
 
-/// The part of a text that a model gets, by [`guard`].
+/// The result of [`guard`]: the part of a text that a model gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Guarded<'a> {
     /// The whole text, or its beginning and the marker line; at most the budget in bytes.
@@ -13,9 +13,9 @@ pub(crate) struct Guarded<'a> {
 
 /// Fits a text into `max_bytes` bytes.
 ///
-/// A longer one is cut between two characters and ends in a line of its own that says so to the model: how much is
-/// shown of how much and, if `kept_at` names it, where the whole is kept. The line counts towards the budget. Where it
-/// does not fit, a shorter one takes its place, and none where not even that fits.
+/// Cuts a longer text between two characters, and appends a marker line for the model: how much of how much is shown
+/// and, if `kept_at` is given, where the whole is kept. The marker counts towards the budget. If it does not fit, a
+/// shorter marker replaces it, or none.
 pub(crate) fn guard<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Guarded<'a> {
     if text.len() <= max_bytes {
         return Guarded { text: Cow::Borrowed(text), omitted_bytes: 0 };
@@ -31,7 +31,7 @@ pub(crate) fn guard<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) 
 
 /// The beginning of the text and the marker, or `None` where the marker alone is over the budget.
 fn cut_and_mark<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Option<Guarded<'a>> {
-    // The number of bytes shown is not known before the marker is; it never has more digits than the total.
+    // The number of bytes shown depends on the marker's length, so reserve as many digits as the total has.
     let longest = marker(text.len(), text.len(), kept_at);
     let head = &text[..text.floor_char_boundary(max_bytes.checked_sub(longest.len())?)];
     let text_and_marker = [head, &marker(head.len(), text.len(), kept_at)].concat();

@@ -1,4 +1,4 @@
-//! Finds the tool of a call. Only this module resolves the name; from here on, the tool and its server travel together.
+//! Finds the tool of a call and its server. Only this module resolves the name of a call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     state::State,
 };
 
-/// The call that takes the place of the requested one, if it is another; its tool, and its server.
+/// The call to make, which may differ from the requested one, with its tool and its server.
 type Routed = (Option<Meant>, CatalogTool, Arc<Server>);
 
 /// Why a call has no tool.
@@ -39,17 +39,18 @@ impl Host {
     }
 
     /// The error of a call of `selector` (as [`Call::new`] takes it), which is not in the catalog:
-    /// [`CallError::NotReady`] if exactly one server can have such a tool and that server has no list of its tools, else
-    /// [`CallError::Unknown`]. Never waits.
+    /// [`CallError::NotReady`] if exactly one server can have such a tool and that server has no list of its tools,
+    /// else [`CallError::Unknown`]. Never waits.
     #[must_use]
     pub fn missing(&self, selector: &str) -> CallError {
         self.absent(&Named::Written(selector.to_owned()), self.catalog().unknown(selector))
     }
 
-    /// Finds the tool of a call, and its server. A call that [stands for](Self::discovery) another becomes that one.
+    /// Finds the tool of a call, and its server. Replaces a call of [`call_tool`](Self::discovery) by the call that it
+    /// names.
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let routed = match self.route(&call) {
-            // A pinned catalog stays as it is, however long the caller waits; and so does an excerpt.
+            // Waiting does not help: a pinned catalog never changes, and neither does an excerpt.
             Err(Stray::Missing(named, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
                 Box::pin(self.awaited(&call, named)).await
             }
@@ -66,12 +67,12 @@ impl Host {
         Ok((call, tool, server))
     }
 
-    /// The route of a call whose tool, `missing`, is not known yet.
+    /// Finds the tool of a call whose tool, `missing`, is not in the catalog yet.
     async fn awaited(&self, call: &Call, missing: Named) -> Result<Routed, Stray> {
         let patience = |server: &Server| call.patience(server);
         self.wait_for(&missing, patience).await;
         match self.route(call) {
-            // The tool is known now, and the call stands for one that is not.
+            // The tool is `call_tool`, and the tool that it names is missing in turn.
             Err(Stray::Missing(other, _)) if other != missing => {
                 self.wait_for(&other, patience).await;
                 self.route(call)
@@ -80,7 +81,8 @@ impl Host {
         }
     }
 
-    /// Waits until one of the servers that could have the tool `named` has it, or until all have listed their tools.
+    /// Waits until one of the servers that may have the tool `named` has it, or until all of them have listed their
+    /// tools.
     async fn wait_for(&self, named: &Named, patience: impl Fn(&Server) -> Duration) {
         let servers = self.servers.load_full();
         let owners = self.owners(named, &servers).into_iter().map(|(_, server)| server);
@@ -88,7 +90,7 @@ impl Host {
         let mut starting: FuturesUnordered<_> =
             starting.map(|server| timeout(patience(server), server.settled())).collect();
         loop {
-            // A server is connected a moment before its tools are in the catalog.
+            // A server connects a moment before its tools are in the catalog.
             self.publish().await;
             if self.catalog().has(named) || starting.next().await.is_none() {
                 return;
@@ -96,7 +98,7 @@ impl Host {
         }
     }
 
-    /// The servers that can have the tool `named`, as far as names show: exactly one where the server is named.
+    /// The servers that may have the tool `named`, judging by names: exactly one if `named` contains the server.
     fn owners<'s>(&self, named: &Named, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
         let written = match named {
             Named::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
@@ -142,7 +144,7 @@ impl Host {
         Ok((Some(meant), tool, server))
     }
 
-    /// A tool that is not in the catalog: often because its server is not there.
+    /// The error for a tool that is not in the catalog, often because its server is not connected.
     fn absent(&self, named: &Named, unknown: Unknown) -> CallError {
         let servers = self.servers.load();
         let [(name, server)] = self.owners(named, &servers)[..] else {
@@ -150,7 +152,7 @@ impl Host {
         };
         let snapshot = server.snapshot();
         let knows_its_tools = match &snapshot.state {
-            // It is idle since its tools were listed or recalled; with an error, since they could not be listed.
+            // An idle server has listed or recalled its tools, unless it has an error.
             State::Idle { .. } => snapshot.error.is_none(),
             state => snapshot.link.is_some() && state.error().is_none(),
         };

@@ -1,4 +1,4 @@
-//! The task that owns the set of servers: applies worlds, publishes catalogs. No call passes through it.
+//! The task that owns the set of servers: applies changes to it, and publishes catalogs. No call passes through it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,22 +24,22 @@ use crate::{
 /// The servers of a host.
 pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
 
-/// The rest between two catalogs that no caller asked for, in times of what the first took: at most a tenth of a
-/// processor goes into catalogs, however many servers become ready one after another and however many tools they have.
-const REST: u32 = 9;
+/// The pause after building a catalog, as a multiple of the time that building it took. So catalogs that no caller asks
+/// for take at most a tenth of a processor, however many servers become ready and however many tools they have.
+const PAUSE_FACTOR: u32 = 9;
 
 type Done = oneshot::Sender<()>;
 
 pub(super) enum Message {
     Apply(Desired, Done),
-    /// Start a server that is in no world: the receiver keeps it running.
+    /// Start a server outside of the desired set. The receiver of the answer keeps it running.
     Beside(ServerName, Box<ServerSpec>, oneshot::Sender<Beside>),
-    /// Publish now, so that the sender sees what servers have published before.
+    /// Publish a catalog now, with all that servers have published before this message.
     Publish(Done),
     Shutdown(Done),
 }
 
-/// A server that is in no world, and how its tools are named.
+/// A server outside of the desired set, and how its tools are named.
 pub(super) struct Beside {
     pub(super) server: Arc<Server>,
     pub(super) naming: Arc<Naming>,
@@ -49,19 +49,19 @@ pub(super) struct Keeper {
     around: Surroundings,
     servers: Arc<ArcSwap<Servers>>,
     catalog: Arc<ArcSwap<Catalog>>,
-    /// How tools are named, from the next catalog on.
+    /// How tools are named in the next catalog.
     naming: Arc<ArcSwap<Naming>>,
     /// How they are named in the published catalog.
-    named: Arc<Naming>,
+    published_naming: Arc<Naming>,
     /// Notified of each new catalog.
     indexer: Arc<Notify>,
     _indexer_ends: DropGuard,
     /// The tool sets in the published catalog.
     published: BTreeMap<ServerName, Arc<ToolSet>>,
-    /// Servers that were stopped and may not have ended yet: their successors wait for them.
+    /// Stopped servers that may not have ended yet. Their successors wait for them.
     ending: BTreeMap<ServerName, CancellationToken>,
-    /// No catalog before this moment, unless a caller asks for it.
-    rested: Instant,
+    /// The earliest moment for the next catalog, unless a caller asks for one.
+    next_publish_at: Instant,
 }
 
 impl Keeper {
@@ -77,13 +77,13 @@ impl Keeper {
             around,
             servers,
             catalog,
-            named: naming.load_full(),
+            published_naming: naming.load_full(),
             naming,
             indexer,
             _indexer_ends: stop.drop_guard(),
             published: BTreeMap::new(),
             ending: BTreeMap::new(),
-            rested: Instant::now(),
+            next_publish_at: Instant::now(),
         }
     }
 
@@ -91,11 +91,11 @@ impl Keeper {
     pub(super) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         let changed = self.around.changed.clone();
         loop {
-            let rested = self.rested;
+            let next_publish_at = self.next_publish_at;
             let message = tokio::select! {
-                // Every message publishes too, so that it does not matter if it comes in the middle of the rest.
+                // A message may end the pause early, and lose the notification: every message publishes as well.
                 message = messages.recv() => message,
-                () = async { changed.notified().await; sleep_until(rested).await } => {
+                () = async { changed.notified().await; sleep_until(next_publish_at).await } => {
                     self.publish();
                     continue;
                 }
@@ -160,7 +160,7 @@ impl Keeper {
             .keys()
             .chain(self.published.keys())
             .filter(|name| match (sets.get(*name), self.published.get(*name)) {
-                (Some(new), Some(old)) => !Arc::ptr_eq(new, old) || self.named != naming,
+                (Some(new), Some(old)) => !Arc::ptr_eq(new, old) || self.published_naming != naming,
                 _ => true,
             })
             .cloned()
@@ -174,8 +174,8 @@ impl Keeper {
         self.catalog.store(catalog.clone());
         self.indexer.notify_one();
         self.published = sets;
-        self.named = naming;
-        // In one pass: many servers become ready at once, and each of them may have many tools.
+        self.published_naming = naming;
+        // In one pass over the catalog, because many servers with many tools may become ready at once.
         let mut names: BTreeMap<ServerName, Vec<String>> = touched.into_iter().map(|name| (name, Vec::new())).collect();
         for tool in catalog.tools() {
             if let Some(names) = names.get_mut(&tool.server) {
@@ -185,6 +185,6 @@ impl Keeper {
         for (server, tools) in names {
             (self.around.connector.events)(Event::McpToolsUpdated { server, tools });
         }
-        self.rested = Instant::now() + began.elapsed() * REST;
+        self.next_publish_at = Instant::now() + began.elapsed() * PAUSE_FACTOR;
     }
 }

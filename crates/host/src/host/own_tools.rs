@@ -1,7 +1,7 @@
 //! Serves the host's own tools over a pipe in memory, in MCP 2026-07-28 as the client of this crate speaks it.
 //!
-//! [`discovery`] and [`run_code`] need five methods of one era. A general MCP server would
-//! bring its version, and all that it depends on, into every program that embeds this crate.
+//! [`discovery`] and [`run_code`] need only five methods of one era. A general MCP server would add its dependencies to
+//! every program that embeds this crate.
 
 mod discovery;
 mod run_code;
@@ -35,7 +35,7 @@ type JsonObject = Map<String, Value>;
 
 const INVALID_PARAMS: i64 = -32602;
 
-/// The tools that such a server offers.
+/// The tools of a server that the host provides itself.
 trait OwnTools: Send + Sync + 'static {
     /// The name that the server gives itself.
     fn name(&self) -> &'static str;
@@ -46,27 +46,27 @@ trait OwnTools: Send + Sync + 'static {
     /// Calls a tool; returns the text of its result, or of the error for the model.
     fn call<'a>(&'a self, tool: &'a str, arguments: &'a Map<String, Value>) -> BoxFuture<'a, Result<String, String>>;
 
-    /// An item for each change of the list, from now on; `None` for tools that never change.
+    /// A stream with an item for each change of the list from now on; `None` for tools that never change.
     fn changes(&self) -> Option<BoxStream<'_, ()>> {
         None
     }
 }
 
-/// A server of these tools.
+/// Makes a server of these tools.
 fn serve(tools: Arc<impl OwnTools>) -> Native {
     Native::new(tools.name(), move |io, stop| {
         let tools = Arc::clone(&tools);
         async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                // The client sees that the connection ended, and reports it.
+                // Ignore the error: the client sees that the connection has ended, and reports it.
                 _ = converse(&*tools, io, &stop) => {}
             }
         }
     })
 }
 
-/// Answers until the client closes its end. Calls run beside each other, and their answers come in the order they end.
+/// Answers until the client closes its end. Runs calls concurrently, and answers each when it ends.
 async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationToken) -> io::Result<()> {
     let (from, mut to) = split(io);
     let mut lines = BufReader::new(from).lines();
@@ -89,7 +89,7 @@ async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationTo
                     }
                     method => answer(tools, &id, method),
                 },
-                // Notifications need no answer: a call that the client cancelled runs on to its own short end.
+                // Ignore notifications. A cancelled call runs to its end, which is never far.
                 Some(Ok(Request { id: None, .. }) | Err(_)) => continue,
             },
             Some(result) = calls.next() => result,

@@ -1,4 +1,4 @@
-//! Relays what one server offers beside tools, as it came: for programs that serve other clients with it.
+//! Passes on what a server offers beside tools, unchanged, for programs that serve other clients.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use crate::{
 
 const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
 
-/// A list that a server has, beside that of its tools.
+/// A list of a server, other than that of its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
     /// `resources/list`.
@@ -73,19 +73,20 @@ impl Relay {
         Self::of("completion/complete", "the completion", params)
     }
 
-    /// The asker for the server's questions meanwhile; default: the asker of the host.
+    /// Sets the asker for the server's questions during the request. Default: the asker of the host.
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
         self
     }
 
-    /// Who asks: shown to the person who is asked meanwhile. Default: the program that embeds this library.
+    /// Sets the caller, which a user sees with a question during the request. Default: the program that embeds this
+    /// library.
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
     }
 
-    /// Where in a trace the request belongs; sent to the server.
+    /// Sets the trace to which the request belongs; the host sends it to the server.
     pub fn trace(mut self, context: Option<TraceContext>) -> Self {
         self.trace = context;
         self
@@ -111,14 +112,14 @@ impl Host {
     /// and descriptions ([`Invisible`](crate::spec::Invisible)). Items that are no objects are left out.
     ///
     /// # Errors
-    /// [`CallError`]. A server without such a list has an empty one; that is no error.
+    /// [`CallError`]. A server that does not support the list has an empty one.
     pub async fn listing(&self, server: &str, of: Listing) -> Result<Vec<Map<String, Value>>, CallError> {
         let (method, field) = of.method_and_field();
         self.list(server, method, field).await
     }
 
-    /// Sends a request to a server, and returns the result object as it came. Under the same clocks as a call, and
-    /// under no gate; dropping the future cancels the request. A server without completions completes to nothing.
+    /// Sends a request to a server, and returns the result object unchanged. The time-outs of a call apply, but no
+    /// gate. Dropping the future cancels the request. For a server without completions, the completion is empty.
     ///
     /// # Errors
     /// [`CallError`].

@@ -1,4 +1,4 @@
-//! The status of servers, and why a tool is not available.
+//! The status of servers, and explanations of why a tool is not available.
 
 use std::{fmt, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     text,
 };
 
-/// A server as it is now.
+/// The status of a server at one moment.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ServerStatus {
@@ -40,11 +40,11 @@ pub struct ServerStatus {
     pub tools: usize,
     /// How many of its tools the entry's filter hides.
     pub tools_hidden: usize,
-    /// Tools that cannot be used, and why; tools that are not as they are pinned. Safe to print.
+    /// The problems of its tools: those that cannot be used, and those that differ from their pins. Safe to print.
     pub warnings: Vec<String>,
-    /// Tools that are not as they are pinned.
+    /// The tools that differ from their pins.
     pub quarantined: Vec<Quarantined>,
-    /// The server's instructions for models, as they are passed on. Untrusted.
+    /// The server's instructions for models, as the host passes them on. Untrusted.
     pub instructions: Option<String>,
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
     set: Arc<ToolSet>,
@@ -96,7 +96,7 @@ fn as_tokens<S: Serializer>(tools: &ToolSet, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_u64(tools.tokens() as u64)
 }
 
-/// Why a tool is available, or is not: each step on its way, up to the first that fails.
+/// Why a tool is available or not: each step on its way into the catalog, up to the first that fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Why {
@@ -104,7 +104,7 @@ pub struct Why {
     pub selector: String,
     /// Whether it can be called.
     pub present: bool,
-    /// Whether such a server or tool exists, as far as is known: of a server that is not connected, any tool.
+    /// Whether such a server or tool may exist. A server that is not connected may have any tool.
     pub known: bool,
     /// The steps, in order.
     pub steps: Vec<WhyStep>,
@@ -134,8 +134,8 @@ impl fmt::Display for Why {
     }
 }
 
-/// Follows a tool on its way into the catalog, or a server up to the list of its tools. Takes every spelling that a
-/// call takes.
+/// Follows a tool on its way into the catalog, or a server up to the list of its tools. Accepts every spelling that a
+/// call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let known = catalog.select(selector).ok();
     let known = known.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
@@ -143,7 +143,7 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
         Some(tool) => why_of((tool.server.as_str(), &tool.tool().name), selector, servers, catalog),
         None => {
             let at_dot = || {
-                // The longest name wins: names may hold dots themselves.
+                // The longest name of a server wins, because names may contain dots.
                 let at = selector.rmatch_indices('.').find(|(at, _)| servers.contains_key(&selector[..*at]))?.0;
                 (!servers.contains_key(selector)).then(|| (&selector[..at], &selector[at + 1..]))
             };
@@ -152,7 +152,7 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     }
 }
 
-/// As [`why`], of the tool of a server.
+/// Like [`why`], for a known server and tool.
 pub(super) fn why_of((server, tool): (&str, &str), selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let mut trail = Trail { steps: Vec::new(), is_unknown: false };
     let present = trail.follow(server, tool, servers, catalog).is_some();
@@ -161,7 +161,7 @@ pub(super) fn why_of((server, tool): (&str, &str), selector: &str, servers: &Ser
 
 struct Trail {
     steps: Vec<WhyStep>,
-    /// Whether it ended at an unknown name.
+    /// Whether the walk ended at an unknown name.
     is_unknown: bool,
 }
 

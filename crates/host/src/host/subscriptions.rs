@@ -14,11 +14,12 @@ use tokio::sync::Notify;
 /// The resources of one listener (MCP `resources/subscribe`, `resourceSubscriptions`). Dropping it ends its
 /// subscriptions.
 ///
-/// The host subscribes once to a resource that several listen to, and again when the server is connected anew: updates
-/// may have been missed meanwhile, so that counts as one. A server with a subscription does not become idle.
+/// If several listeners have the same resource, the host subscribes once. It subscribes again when the server
+/// reconnects, and reports an update then, because it may have missed one. A server with a subscription does not become
+/// idle.
 #[derive(Debug)]
 pub struct Subscriptions {
-    /// Rung when a resource has changed, and when a subscription is held that may have heard of a change before.
+    /// Notified when a resource has changed, and when a subscription begins that may have seen a change already.
     bell: Arc<Notify>,
     held: Mutex<Held>,
     most: usize,
@@ -30,13 +31,13 @@ type Held = BTreeMap<(ServerName, String), Interest>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscribeError {
-    /// This listener, or all of them at one server, listen to as many resources as they may.
+    /// This listener, or all listeners of the server together, have reached the limit of resources.
     #[error("no more than {most} resources can be subscribed to; end another subscription first")]
     TooMany {
         /// The bound.
         most: usize,
     },
-    /// The server cannot be reached, or refuses.
+    /// The server cannot be reached, or refuses the subscription.
     #[error(transparent)]
     Call(#[from] CallError),
 }
@@ -48,8 +49,8 @@ impl Subscriptions {
         Self { bell: Arc::default(), held: Mutex::default(), most }
     }
 
-    /// Subscribes to a resource of `server`, by its URI there. Waits until the server has agreed, as long as a call may
-    /// take; starts it if it is idle. A repeated subscription changes nothing.
+    /// Subscribes to a resource of `server` by its URI. Waits until the server has agreed, at most as long as a call
+    /// may take, and starts an idle server. A repeated subscription changes nothing.
     ///
     /// # Errors
     /// [`SubscribeError`].
@@ -66,7 +67,7 @@ impl Subscriptions {
         self.hold(key, interest)
     }
 
-    /// Whether the resource is subscribed to; an error when it is not and there is no room.
+    /// Whether this listener has the resource already; an error if it has not, and has reached its limit.
     fn holds(&self, held: &Held, key: &(ServerName, String)) -> Result<bool, SubscribeError> {
         match held.contains_key(key) {
             true => Ok(true),
@@ -75,10 +76,10 @@ impl Subscriptions {
         }
     }
 
-    /// From now on changes are told. One that came before is told too.
+    /// Adds the subscription. A change that came before this is reported too.
     fn hold(&self, key: (ServerName, String), interest: Interest) -> Result<(), SubscribeError> {
         let mut held = self.held.lock();
-        // The same resource may have been subscribed to meanwhile: that subscription stays.
+        // Another task may have subscribed to the same resource meanwhile: keep that subscription.
         if !self.holds(&held, &key)? {
             held.insert(key, interest);
             self.bell.notify_one();
@@ -86,14 +87,14 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Ends a subscription; returns whether there was one. The server learns of it later.
+    /// Ends a subscription, and returns whether there was one. The host tells the server later.
     pub fn unsubscribe(&self, server: &ServerName, uri: &str) -> bool {
         let ended = self.held.lock().remove(&(server.clone(), uri.to_owned()));
         ended.is_some()
     }
 
-    /// Waits for the next resource that has changed, and returns its server and the subscribed URI, also where the
-    /// server names something below it. Several changes before a call of this count as one. Cancel safe.
+    /// Waits for the next changed resource, and returns its server and the subscribed URI, even if the server names a
+    /// resource below that URI. Several changes before a call of this count as one. Cancel safe.
     pub async fn updated(&self) -> (ServerName, String) {
         loop {
             let rung = self.bell.notified();

@@ -30,15 +30,15 @@ use crate::link::{
     process::{Process, child::Exit},
 };
 
-/// Messages that wait to be written; when there is no room, the next sender waits, within its own time.
+/// The most messages that wait to be written. Beyond that, a sender waits, within its own time-out.
 pub(crate) const QUEUE: usize = 64;
-/// How long one write may make no progress before the connection is given up.
+/// How long a write may make no progress before the host gives the connection up.
 const WRITE_STALL: Duration = Duration::from_secs(10);
-/// How long output may still come after the process has ended.
+/// How long to read output after the process has ended.
 const LAST_OUTPUT: Duration = Duration::from_millis(250);
-/// How long a process may take to end after closing its output, for a better message.
+/// How long to wait for a process to end after it closed its output, for a better error.
 const LAST_BREATH: Duration = Duration::from_millis(500);
-/// Given-up requests that are remembered, so that their late answers cause no warning.
+/// How many cancelled requests to remember, so that their late answers cause no warning.
 const GIVEN_UP: usize = 64;
 
 /// The sending half, shared by all users of the connection.
@@ -99,7 +99,7 @@ impl Pending {
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
-    /// Whether this is the late answer to a request that was given up; each is expected once.
+    /// Whether this is the late answer to a cancelled request. Each is expected once.
     fn forgive(&self, id: i64) -> bool {
         let given_up = &mut self.0.lock().given_up;
         let at = given_up.iter().position(|known| *known == id);
@@ -141,7 +141,7 @@ struct Queue(mpsc::Sender<Bytes>);
 
 impl Outlet for Queue {
     fn post(&self, message: Bytes) {
-        // A server that asks and does not listen gets no answer.
+        // Drop the answer if the queue is full: the server asks but does not read.
         let _ = self.0.try_send(message);
     }
 }
@@ -246,23 +246,23 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Why nothing more is written.
+/// Why the writer ended.
 enum Unwritten {
     /// No sender is left.
     Done,
-    /// The other side no longer takes anything.
+    /// The other side has closed its input.
     Refused,
-    /// The other side took nothing for [`WRITE_STALL`].
+    /// The other side read nothing for [`WRITE_STALL`].
     Stalled,
 }
 
-/// Closes a connection whose other side no longer reads what is written.
+/// Closes a connection whose other side does not read any more.
 async fn not_heard(end: Unwritten, process: Option<Process>, closed: &Closed) {
     match end {
         Unwritten::Done => {}
         Unwritten::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
-        // Mostly the other side is gone altogether, which the reader sees too, and knows more about. If only its input
-        // was closed, the reader sees nothing.
+        // Usually the other side is gone, which the reader also notices and explains better. But the reader does not
+        // notice if the other side has closed only its input.
         Unwritten::Refused => {
             if timeout(LAST_BREATH, closed.wait()).await.is_err() {
                 let why =
@@ -281,7 +281,7 @@ async fn last_words(process: Option<&Process>) -> String {
     }
 }
 
-/// Writes what comes out of the queue, many messages at a time.
+/// Writes the messages of the queue, many at a time.
 async fn write_all_of<W: AsyncWrite + Unpin>(
     mut outgoing: mpsc::Receiver<Bytes>,
     mut write: W,
@@ -337,7 +337,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                         if let Err(end) = self.desk.take(line) {
                             return end;
                         }
-                        // A buffer holds many lines: without this, a flood of them leaves no time for any other task.
+                        // Yield: a buffer holds many lines, and a flood of them would starve other tasks.
                         consume_budget().await;
                     }
                     Ok(None) => return self.desk.ended("it closed its output").await,
@@ -346,7 +346,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                     }
                 },
                 exit = &mut exited => {
-                    // What it wrote before it ended still counts; a grandchild may hold the pipe open for ever.
+                    // Read what it wrote before it ended, but not for ever: a grandchild may hold the pipe open.
                     let _ = timeout(LAST_OUTPUT, self.rest()).await;
                     return self.desk.exited(&exit).await;
                 }
@@ -363,7 +363,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// Sorts what was read.
+/// Dispatches what was read.
 pub(crate) struct Desk {
     pub(crate) bounds: Bounds,
     pub(crate) process: Option<Process>,
@@ -423,7 +423,7 @@ impl Desk {
     fn sort(&self, bytes: &Bytes) {
         message::messages(bytes, |message| match message {
             Ok(Envelope::Response { id, outcome }) => self.answer(id.number(), answered(bytes, outcome)),
-            // An error without an id can only mean the request that waits alone.
+            // An error without an id can only belong to the single request that waits.
             Ok(Envelope::Orphan { error }) if self.pending.only().is_some() => {
                 self.answer(self.pending.only(), Err(LinkError::Rpc(rpc_error(error))));
             }

@@ -1,6 +1,7 @@
 //! Streamable HTTP, both eras: one POST per message, the answer as JSON or as an event stream.
 //!
-//! Our own code on a pooled `reqwest` client, because every bound, header, retry and redirect here is a promise.
+//! This is own code on a pooled `reqwest` client, because the host promises each bound, header, retry and redirect
+//! here.
 
 mod authorize;
 mod body;
@@ -59,15 +60,15 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// Redirects followed, all to the same origin.
+/// The most redirects to follow, all within one origin.
 const REDIRECTS: usize = 10;
-/// Answers and cancellations being posted at once; others wait.
+/// The most answers and cancellations that are posted at once. Others wait.
 const SIDE_POSTS: usize = 16;
-/// Answers and cancellations that are not posted yet; more are dropped.
+/// The most answers and cancellations that wait to be posted. More are dropped.
 const SIDE_QUEUE: usize = 256;
-/// The time-out of the farewell.
+/// The time-out of ending the session.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
-/// The time-out of posts that have not ended when the connection does.
+/// The time-out of posts that are unfinished when the connection ends.
 const LAST_POST_TIME: Duration = Duration::from_millis(200);
 
 /// One pooled client per connect time-out, made when first needed and shared by all servers of a host, for the rules of
@@ -93,7 +94,7 @@ impl Clients {
             .tcp_nodelay(true)
             .pool_max_idle_per_host(64);
         let client = guard.client(builder).map_err(|error| LinkError::protocol(format!("no HTTP client: {error}")))?;
-        // Another thread may have made one meanwhile: then all use that one, and share its connections.
+        // If another thread has made a client meanwhile, use that one, to share its connections.
         let before = self.0.rcu(|pools| match kept(pools) {
             Some(_) => Arc::clone(pools),
             None => {
@@ -111,14 +112,14 @@ const TOO_MANY: &str = "there were more than 10 redirects one after the other";
 /// Why any other was not.
 const OTHERS: &str = "only 307 and 308 to the same origin are";
 
-/// Follows 307 and 308 within one origin; everything else would lose the method, or leak headers.
+/// Follows 307 and 308 within one origin. Any other redirect would lose the method, or leak headers.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
     let same_origin = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
     if keeps_method && same_origin && attempt.previous().len() <= REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
-/// What requests carry of the session. Changes during the handshake, then never again.
+/// The headers of the session, which change only during the handshake.
 #[derive(Clone, Debug, Default)]
 struct Dress {
     era: Option<Era>,
@@ -126,7 +127,7 @@ struct Dress {
     session: Option<HeaderValue>,
 }
 
-/// The way to one endpoint. Cheap to clone.
+/// A client for one endpoint. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct HttpWire(Arc<Endpoint>);
 
@@ -191,7 +192,7 @@ pub(crate) async fn resolved_url(
 }
 
 impl HttpWire {
-    /// Nothing is sent yet.
+    /// Makes a client, and sends nothing yet.
     pub(crate) async fn new(
         plan: &HttpPlan<'_>,
         inbound: &Arc<Inbound>,
@@ -257,7 +258,7 @@ impl HttpWire {
         answer
     }
 
-    /// Ends the connection if this error does.
+    /// Ends the connection if this error means its end.
     fn failed(&self, error: &LinkError) {
         if error.ends_the_connection(self.0.under_way.load(Ordering::Acquire) > 0) {
             self.0.closed.close(error.clone());
@@ -277,7 +278,7 @@ impl HttpWire {
             Media::None if response.status() == StatusCode::ACCEPTED => {
                 Err(LinkError::protocol("the request was accepted (HTTP 202) and never answered"))
             }
-            // Without a Content-Type it can only be JSON, or nothing.
+            // A body without a Content-Type is taken for JSON.
             Media::None => self.json_answer(response, request).await,
             Media::Other(kind) => Err(LinkError::protocol(format!(
                 "the answer is {kind}, neither JSON nor an event stream; is this the MCP endpoint's URL?"
@@ -306,7 +307,7 @@ impl HttpWire {
         self.0.check(response).await.map(drop)
     }
 
-    /// The same headers for another endpoint of the same server.
+    /// A client with the same headers for another endpoint of the same server.
     pub(crate) fn at(&self, url: Url) -> Self {
         Self(Arc::new(Endpoint {
             client: self.0.client.clone(),

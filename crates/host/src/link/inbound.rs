@@ -1,8 +1,8 @@
 //! What a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
 //!
-//! Messages are taken in the order in which they come, and nothing waits: progress is handed to its call on the spot,
-//! changes only raise a flag, log messages are bounded by rate, events of changed lists by time, and requests run as
-//! bounded tasks of the connection.
+//! This takes messages in the order of arrival and never waits: it hands progress to its call on the spot, only sets a
+//! flag for a change, limits the rate of log messages and of events about lists, and runs requests as bounded tasks of
+//! the connection.
 
 pub(crate) mod clock;
 mod closed;
@@ -70,7 +70,7 @@ pub(crate) const TALK_PER_SECOND: u16 = 100;
 /// The time between two events about changes of one list.
 const BETWEEN_CHANGES: Duration = Duration::from_millis(250);
 
-/// Where answers to a server's requests go. Never waits: what does not fit is dropped.
+/// Sends answers to a server's requests. Never waits, but drops an answer that finds no room.
 pub(crate) trait Outlet: Send + Sync {
     fn post(&self, message: Bytes);
 }
@@ -78,7 +78,7 @@ pub(crate) trait Outlet: Send + Sync {
 /// Receives the events of a connection.
 pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// A request of ours that waits for its answer.
+/// A request of this host that waits for its answer.
 pub(crate) struct OpenRequest {
     pub(crate) clock: Arc<Clock>,
     pub(crate) asker: SharedAsker,
@@ -101,7 +101,7 @@ impl fmt::Debug for OpenRequest {
     }
 }
 
-/// Raised by `list_changed` notifications and lowered by the next listing.
+/// A flag that `list_changed` notifications set and the next listing clears.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     tools: AtomicBool,
@@ -153,14 +153,14 @@ enum Told {
     TooEarly,
 }
 
-/// Lists that a caller may show, and that are listed when they are asked for.
+/// Lists that the host reads only when a caller asks for them, but whose changes it reports.
 #[derive(Clone, Copy, Debug)]
 enum Shown {
     Prompts,
     Resources,
 }
 
-/// What is under way on a connection, and what was reported lately.
+/// The open requests of a connection, and its recent reports.
 #[derive(Default)]
 struct Open {
     /// Requests of ours that wait for their answers, by their ids.
@@ -210,7 +210,7 @@ impl Inbound {
         let _ = self.pages.set(pages);
     }
 
-    /// From now on changes of resources are reported to `watched`.
+    /// Has changes of resources reported to `watched` from now on.
     pub(crate) fn tells(&self, watched: Arc<Watched>) {
         let _ = self.watched.set(watched);
     }
@@ -295,14 +295,14 @@ impl Inbound {
         self.observer.sent(&self.server, bytes);
     }
 
-    /// Reports something odd as an event; bounded by rate.
+    /// Reports an oddity as an event, within the rate limit.
     pub(crate) fn warn(&self, warning: impl AsRef<str>) {
         if self.may_talk() {
             (self.events)(Event::McpServerWarning { server: self.server.clone(), warning: quote(warning.as_ref()) });
         }
     }
 
-    /// Counts bytes that are no message, and warns of the first.
+    /// Counts bytes that are no message, and warns of the first ones.
     pub(crate) fn noise(&self, what: &str, sample: &[u8]) {
         if let Some(warning) = self.noise.note(what, sample) {
             self.warn(warning);
@@ -341,7 +341,7 @@ impl Inbound {
         if let Some(request) = request {
             request.clock.touch();
             if let Some(on_progress) = &request.on_progress {
-                // Foreign code on the task that reads: its panic must not end the connection.
+                // This runs the embedder's code on the reading task: its panic must not end the connection.
                 let told = catch_unwind(AssertUnwindSafe(|| on_progress(progress)));
                 if told.is_err() {
                     tracing::warn!("a listener for progress panicked");
@@ -372,7 +372,7 @@ impl Inbound {
         let read = params.and_then(|raw| serde_json::from_str::<Acknowledged>(raw.get()).ok());
         let waiting = read.and_then(|read| Some((self.open.lock().acknowledgements.remove(&read.meta.id)?, read)));
         match waiting {
-            // If the caller no longer waits, the request is dropped in a moment.
+            // If the caller has stopped waiting, the request is about to be dropped.
             Some((waiting, read)) => drop(waiting.send(read.notifications.resources)),
             None => self.changed.subscribe(),
         }
@@ -431,8 +431,8 @@ impl Inbound {
         });
     }
 
-    /// Reports a changed list at once. Changes soon after that are reported once, a little later: the last change is
-    /// never lost, whatever else the server sends.
+    /// Reports a changed list at once. Reports further changes soon after that together, a little later, so that the
+    /// last change is never lost.
     fn shown_changed(self: &Arc<Self>, list: Shown) {
         let first = {
             let told = &mut self.open.lock().told[list as usize];
@@ -514,7 +514,7 @@ impl Inbound {
         });
     }
 
-    /// The request that a question most likely belongs to: the one on whose stream it came, or the latest.
+    /// The request to which a question most likely belongs: the one on whose stream it came, or the latest.
     fn request_of(&self, from: Option<i64>) -> Option<Arc<OpenRequest>> {
         let requests = &self.open.lock().requests;
         match from {

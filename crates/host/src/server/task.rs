@@ -25,25 +25,25 @@ use crate::{
     text::quote,
 };
 
-/// A connection that lives this long has proven itself: the count of attempts starts again.
-const PROVEN: Duration = Duration::from_secs(30);
-/// The gaps between two listings of a server whose tools keep changing.
+/// A connection that lasts this long resets the count of attempts.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
+/// The pauses between listings of a server whose tools keep changing.
 const SHORTEST_RELIST: Duration = Duration::from_millis(250);
 const LONGEST_RELIST: Duration = Duration::from_secs(30);
-/// Tools of one list that are reported one by one.
-const MOST_TOLD: usize = 20;
-/// Listings per minute up to which a server is not called restless.
-const RESTFUL: u32 = 5;
+/// How many tools of one list are reported by name.
+const MAX_REPORTED: usize = 20;
+/// A server that causes more listings per minute counts as restless.
+const MAX_CALM_LISTINGS: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
-const STREAM_OPENS: Duration = Duration::from_secs(3);
+const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// The wait before a failed listing is tried again.
 const LIST_RETRY: Duration = Duration::from_secs(10);
-/// The longest `Retry-After` that is honoured.
-const LONGEST_ASKED: Duration = Duration::from_secs(60);
-/// How much longer a connection is kept after its last use, for a caller that has just taken its link.
-const LAST_USE: Duration = Duration::from_millis(500);
-/// A call can cut a back-off short, but not more often than this.
-const SHORTEST_NUDGE: Duration = Duration::from_secs(1);
+/// The longest `Retry-After` that the task honours.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// How long an idle connection stays open in addition, for a caller that has just taken its link.
+const IDLE_GRACE: Duration = Duration::from_millis(500);
+/// The shortest time between two attempts that calls cause by cutting a back-off short.
+const MIN_NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Task {
@@ -55,14 +55,14 @@ pub(super) struct Task {
     pub(super) stop: CancellationToken,
 }
 
-/// What to do after a connection.
+/// What to do after a connection has ended.
 enum Next {
-    /// Connect again, at once.
+    /// Reconnect at once.
     Now,
-    /// Wait, then connect again.
+    /// Wait, then reconnect.
     Later {
         error: LinkError,
-        /// Whether an attempt to connect failed, rather than a connection ended.
+        /// Whether an attempt to connect failed. Otherwise, an established connection ended.
         attempt: bool,
     },
     /// Wait until a caller needs the server.
@@ -79,7 +79,7 @@ enum Ended {
 }
 
 impl Task {
-    /// Runs until it is stopped; nothing of the server is left then.
+    /// Runs until it is stopped, and returns when nothing of the server is left.
     pub(super) async fn run(self) {
         let stop = self.stop.clone();
         let mut failures = 0;
@@ -99,7 +99,7 @@ impl Task {
                 Some(Ok(connection)) => {
                     let born = Instant::now();
                     let next = self.live(connection).await;
-                    if born.elapsed() >= PROVEN {
+                    if born.elapsed() >= STABLE_AFTER {
                         failures = 0;
                     }
                     next
@@ -136,7 +136,7 @@ impl Task {
         ToolSet::new(listed, &self.spec.tools, self.spec.invisible.unwrap_or_default())
     }
 
-    /// Publishes the tools of the server's last run; `false` when they are not known.
+    /// Publishes the remembered tools of an earlier run. Returns `false` if there are none.
     async fn recalls_tools(&self) -> bool {
         let Some(memory) = &self.around.memory else {
             return false;
@@ -156,7 +156,7 @@ impl Task {
 
     /// Waits until a caller needs the server.
     async fn rest(&self) {
-        // An earlier nudge has been served.
+        // Clear an earlier nudge, which has been served.
         let _ = self.again.nudge.notified().now_or_never();
         self.publish(|snapshot| snapshot.state = State::Idle { tools: snapshot.tools.tools.len() });
         let wanted = async {
@@ -193,7 +193,7 @@ impl Task {
     async fn live(&self, connection: Connection) -> Next {
         let link = connection.link.clone();
         let ended = self.stop.run_until_cancelled(self.serve(&link)).await;
-        // It was published, so callers could use it.
+        // Only a published link was available to callers.
         let was_of_use = self.publish.borrow().link.is_some();
         let rests = matches!(ended, Some(Ended::Unused));
         self.publish(|snapshot| {
@@ -205,11 +205,11 @@ impl Task {
             }
         });
         if rests {
-            // A caller that has just taken the link is served to the end.
+            // Serve a caller that has just taken the link.
             let quiet = async {
-                sleep(LAST_USE).await;
+                sleep(IDLE_GRACE).await;
                 while !link.is_quiet() {
-                    sleep(LAST_USE).await;
+                    sleep(IDLE_GRACE).await;
                 }
             };
             let _ = self.stop.run_until_cancelled(quiet).await;
@@ -225,21 +225,21 @@ impl Task {
         };
         self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
-            // The server forgot the session, which says nothing about its health: begin a new one at once.
+            // The server has lost the session, which is no sign of a failure: begin a new one at once.
             LinkError::SessionNotFound { .. } if was_of_use => Next::Now,
             error => Next::Later { error, attempt: !was_of_use },
         }
     }
 
-    /// Lists, publishes and watches; ends with the connection, or when it is no longer wanted.
+    /// Lists, publishes and watches, until the connection ends or is no longer wanted.
     async fn serve(&self, link: &Link) -> Ended {
         let mut unused = pin!(link.unused(self.spec.idle_stop));
         let mut pace = Pace::new();
-        // Listen first, then list: no change in between is missed, and no question comes to a stream that is not open
-        // yet.
+        // Listen before listing, so that no change in between is lost, and no question of the server arrives before the
+        // stream is open.
         tokio::select! {
             why = link.closed() => return Ended::Broken(why),
-            _ = timeout(STREAM_OPENS, link.listen()) => {}
+            _ = timeout(STREAM_OPEN_TIMEOUT, link.listen()) => {}
         }
         let mut listed = self.list(link).await;
         loop {
@@ -276,7 +276,7 @@ impl Task {
         }
     }
 
-    /// Lists the tools and publishes them; returns how long the list is fresh.
+    /// Lists the tools and publishes them. Returns how long the list stays fresh.
     async fn list(&self, link: &Link) -> Result<Duration, LinkError> {
         let listed = tokio::select! {
             listed = link.list_tools(self.spec.start == Start::Lazy) => listed,
@@ -305,7 +305,7 @@ impl Task {
         }
     }
 
-    /// Publishes a list of tools. An equal list is no change.
+    /// Publishes a list of tools, unless it equals the present one.
     fn publish_tools(&self, link: &Link, tools: ToolSet) {
         let before = self.publish.borrow().clone();
         let same = *before.tools == tools;
@@ -326,8 +326,8 @@ impl Task {
         }
     }
 
-    /// Warns of tools that have become unusable, or are so for another reason than before: the first few by name, the
-    /// rest as a count.
+    /// Warns of tools that have become unusable, or whose reason has changed: the first few by name, the rest as a
+    /// count.
     fn tell_of_unusable(&self, before: &ToolSet, now: &ToolSet) {
         let rest = self.tell_of_each(&now.unusable_since(before), |(name, why)| {
             self.warn(&format!("the tool {name} cannot be used: {why}"));
@@ -337,9 +337,10 @@ impl Task {
         }
     }
 
-    /// Reports the first few and returns how many more there are: thousands of events would push out all others.
+    /// Reports the first few and returns the number of the others, because thousands of events would crowd out the
+    /// rest.
     pub(super) fn tell_of_each<T>(&self, new: &[&T], tell: impl Fn(&T)) -> usize {
-        let (told, rest) = new.split_at(new.len().min(MOST_TOLD));
+        let (told, rest) = new.split_at(new.len().min(MAX_REPORTED));
         told.iter().for_each(|new| tell(new));
         rest.len()
     }
@@ -352,7 +353,7 @@ impl Task {
         self.tell(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
         let asked = match error {
-            LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(LONGEST_ASKED),
+            LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(MAX_RETRY_AFTER),
             _ => Duration::ZERO,
         };
         let wait = || backoff(*failures, first, longest, self.jitter(*failures)).max(asked);
@@ -374,7 +375,7 @@ impl Task {
             snapshot.attempts += u64::from(attempt);
         });
         let nudged = async {
-            sleep(SHORTEST_NUDGE.min(wait.unwrap_or(SHORTEST_NUDGE))).await;
+            sleep(MIN_NUDGE_INTERVAL.min(wait.unwrap_or(MIN_NUDGE_INTERVAL))).await;
             match needs_auth {
                 true => self.around.connector.signed_in(&self.name, &self.spec).await,
                 false => self.again.nudge.notified().await,
@@ -387,7 +388,7 @@ impl Task {
         }
     }
 
-    /// Between 0 and 1, different for every host, server and attempt.
+    /// A number between 0 and 1 that differs for every host, server and attempt.
     fn jitter(&self, failures: u32) -> f64 {
         let mut hash = DefaultHasher::new();
         (self.around.jitter, &self.name, failures).hash(&mut hash);
@@ -418,7 +419,7 @@ impl Task {
     }
 }
 
-/// What to do about a server that wants a sign-in, in the authorizer's words, or else the server's.
+/// What to do about a server that needs a sign-in, in the words of the authorizer, or else of the server.
 fn in_words(error: &LinkError) -> String {
     match error {
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
@@ -426,13 +427,14 @@ fn in_words(error: &LinkError) -> String {
     }
 }
 
-/// `first` doubled with each failure, at most `longest`, give or take a fifth so that servers do not march in step.
+/// `first`, doubled with each failure up to `longest`, with a jitter of a fifth so that servers do not reconnect
+/// together.
 fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Duration {
     let wait = first.saturating_mul(1 << (failures - 1).min(16)).min(longest);
     wait.mul_f64(0.8 + 0.4 * jitter)
 }
 
-/// How often a server that reports changes is listed again.
+/// Limits how often a server that reports changes is listed again.
 #[derive(Debug)]
 struct Pace {
     minute: Instant,
@@ -457,12 +459,12 @@ impl Pace {
 
     /// Whether the server has just become restless.
     fn is_restless(&self) -> bool {
-        self.lists == 4 * RESTFUL
+        self.lists == 4 * MAX_CALM_LISTINGS
     }
 
-    /// One refresh now and at most one follow-up: changes meanwhile are one change.
+    /// Allows one refresh now and at most one later: changes in between count as one.
     async fn pause(&self) {
-        let gap = SHORTEST_RELIST.saturating_mul(1 << (self.lists / RESTFUL).min(10)).min(LONGEST_RELIST);
+        let gap = SHORTEST_RELIST.saturating_mul(1 << (self.lists / MAX_CALM_LISTINGS).min(10)).min(LONGEST_RELIST);
         sleep_until(self.last + gap).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The chain: how rows are added to its end.
+//! Adds rows to the end of the chain.
 
 use std::{fmt, str::FromStr};
 
@@ -8,10 +8,10 @@ use sqlx::{QueryBuilder, SqliteConnection};
 
 use super::Entry;
 
-/// Rows that one statement adds; the rest is added one by one, so that there are two statements to prepare.
-const AT_ONCE: usize = 32;
+/// How many rows one statement adds. The remainder goes in row by row, so that only two statements are ever prepared.
+const ROWS_PER_INSERT: usize = 32;
 
-/// The hash that the first row of all follows.
+/// Stands for the hash before the very first row.
 pub(super) const NOTHING: [u8; 32] = [0; 32];
 
 /// The end of a chain, now or earlier: a row and its seal. As text, `SEQ:HASH`.
@@ -35,7 +35,7 @@ impl fmt::Debug for ChainEnd {
     }
 }
 
-/// A text that is no end of a chain.
+/// The text is not of the form `SEQ:HASH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the number of a row, a colon, and 64 hexadecimal digits")]
 pub struct BadChainEnd;
@@ -62,7 +62,7 @@ pub(super) fn unhex(digits: &str) -> Option<[u8; 32]> {
     HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
-/// The seal of a row.
+/// Computes the seal of a row: see the [module](super).
 pub(super) fn seal(before: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(before);
@@ -72,7 +72,7 @@ pub(super) fn seal(before: &[u8; 32], seq: i64, at: i64, body: &[u8]) -> [u8; 32
     hash.finalize().into()
 }
 
-/// The end of the chain, and when old rows were last looked for. `None` when it was removed from outside.
+/// The stored end of the chain, its first row, and when the store last looked for old rows.
 pub(super) struct Head {
     pub(super) seq: i64,
     pub(super) hash: [u8; 32],
@@ -88,13 +88,13 @@ pub(super) async fn head(connection: &mut SqliteConnection) -> sqlx::Result<Opti
     }))
 }
 
-/// Adds `entries`, each with its time, to the end of the chain. The caller's transaction must be one that writes, so
-/// that no other process adds anything meanwhile.
+/// Adds `entries`, each with its time, to the end of the chain. The caller must hold a write transaction, so that no
+/// other process adds rows meanwhile.
 pub(crate) async fn append(connection: &mut SqliteConnection, entries: &[(i64, Entry)]) -> sqlx::Result<()> {
-    // A chain whose end was removed is broken, and verifying reports it; new entries are stored all the same.
+    // Without its stored end, the chain is broken, as verifying reports. New entries are stored all the same.
     let Head { mut seq, mut hash, .. } = match head(connection).await? {
         Some(head) => head,
-        None => begin_anew(connection).await?,
+        None => restart(connection).await?,
     };
     let mut rows = Vec::with_capacity(entries.len());
     for (at, entry) in entries {
@@ -103,7 +103,7 @@ pub(crate) async fn append(connection: &mut SqliteConnection, entries: &[(i64, E
         hash = seal(&hash, seq, *at, body.as_bytes());
         rows.push((seq, *at, body, hash));
     }
-    let mut many = rows.chunks_exact(AT_ONCE);
+    let mut many = rows.chunks_exact(ROWS_PER_INSERT);
     for rows in many.by_ref() {
         insert(connection, rows).await?;
     }
@@ -122,8 +122,8 @@ async fn insert(connection: &mut SqliteConnection, rows: &[(i64, i64, String, [u
     builder.build().execute(connection).await.map(drop)
 }
 
-/// Continues after the newest row, with a seal that does not follow from it: the break stays visible.
-async fn begin_anew(connection: &mut SqliteConnection) -> sqlx::Result<Head> {
+/// Continues after the newest row, but not from its seal, so that the break stays visible.
+async fn restart(connection: &mut SqliteConnection) -> sqlx::Result<Head> {
     let seq: i64 = sqlx::query_scalar("SELECT coalesce(max(seq), 0) FROM audit").fetch_one(&mut *connection).await?;
     sqlx::query(
         "INSERT OR REPLACE INTO audit_head (id, seq, hash, kept_from, forgot_at) VALUES (1, ?, zeroblob(32), 1, 0)",

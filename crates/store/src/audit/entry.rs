@@ -10,22 +10,24 @@ use toolrack_host::{
 
 use super::{chain::hex, writer::Hide};
 
-/// The most bytes of a name that another program chose, and of a reason; longer ones are cut.
+/// The most bytes of a name that another program chose. Longer ones are cut, as are reasons beyond [`MAX_WHY`].
 const MAX_NAME: usize = 256;
 const MAX_WHY: usize = 2 * 1024;
 
-/// Arguments up to this size are stored in full; of larger ones, only what identifies them.
+/// Larger arguments are not stored in full: only their hash and size are.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
-/// What happened, as a row records it. Its texts hold no control characters and no known secrets.
+/// What happened, in the form that a row records. Its texts hold no control characters and no known secrets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Entry {
-    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
-    /// `signed_out`, `sign_in_failed`, `turned_away`; `forgot` of old rows, and `lost` of rows that could not be written.
+    /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
+    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; `forgot` for old rows that the store removed, and
+    /// `lost` for rows that could not be written.
     pub kind: String,
-    /// The way it came in: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`, `mcp.sock`.
+    /// Where it came from: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
+    /// `mcp.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
     /// What the client calls itself. Untrusted.
@@ -34,13 +36,13 @@ pub struct Entry {
     /// How a client of the gateway is connected: `http`, `stdio`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<String>,
-    /// Tells a client from others of its name; it opens nothing.
+    /// Tells a client from others of the same name. It is an id, not a credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The conversation in whose turn a call was made.
+    /// The conversation whose turn made the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
-    /// The agent, as `toolrack.toml` names it, in whose name it happened.
+    /// The agent, as `toolrack.toml` names it, that acted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// The server.
@@ -49,10 +51,11 @@ pub struct Entry {
     /// The tool's own name. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The folder that trust is for.
+    /// The folder of the project that the user trusts or trusts no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// The hash of the content that was trusted; of the definition of a tool that was called, approved or is in quarantine.
+    /// The hash of the content that the user trusted, or of the definition of a tool that was called, approved or put
+    /// into quarantine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// SHA-256 of the arguments, in hexadecimal digits.
@@ -61,14 +64,15 @@ pub struct Entry {
     /// The size of the arguments as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments_bytes: Option<u64>,
-    /// The arguments, where they are kept in full. Untrusted.
+    /// The arguments, if the log keeps them in full. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` of an
     /// answer that counts no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
-    /// The rule or the answer behind the decision; why a connection or a sign-in failed or ended; who gave the tokens. Untrusted.
+    /// The rule or the answer behind the decision; why a connection or a sign-in failed or ended; the issuer of the
+    /// tokens. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// How a call that ran ended: `ok`, `tool_error`, `failed`, `cancelled`.
@@ -86,10 +90,10 @@ pub struct Entry {
     /// How many tools a connected server has; how many rows were lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// In a row that records forgotten rows: the last of them, and the hash from which the chain continues.
+    /// In a row that records forgotten rows: the number of the last of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<u64>,
-    /// See `through`.
+    /// In such a row: the hash from which the chain continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
 }
@@ -107,7 +111,7 @@ impl Entry {
         Self { kind: kind.to_owned(), ..Self::default() }
     }
 
-    /// A person agreed to run the content of this hash as `name` of `project`, or took that back.
+    /// A user agreed to run the entry `name` of `project` with content of this hash, or took that back.
     pub(crate) fn of_trust(kind: &str, by: Way, (project, name): (&str, &str), content: Option<&str>) -> Self {
         Self {
             who: Some(by.word().to_owned()),
@@ -118,7 +122,7 @@ impl Entry {
         }
     }
 
-    /// A person approved the tool `tool` of `of` as it is now.
+    /// A user approved the tool `tool` of `of` as it is now.
     pub(crate) fn of_release(by: Way, of: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
         Self {
             who: Some(by.word().to_owned()),
@@ -140,7 +144,7 @@ impl Entry {
         }
     }
 
-    /// A person took back that calls of `tool` always run.
+    /// A user took back the answer that calls of `tool` always run.
     pub(crate) fn of_forgotten(by: Way, server: &str, tool: &str) -> Self {
         Self {
             who: Some(by.word().to_owned()),
@@ -151,10 +155,10 @@ impl Entry {
         }
     }
 
-    /// The entry of `fact`, which happened in the name of `agent`.
+    /// The entry for `fact`, on behalf of `agent`.
     pub(super) fn of(fact: Fact, agent: Option<&str>, hide: &Hide) -> Self {
         let row = Self::of_fact(fact, hide);
-        // The agent of the world takes precedence over the one that the caller names.
+        // The agent that owns the host takes precedence over the one that the caller names.
         Self { agent: agent.and_then(|agent| line(agent, MAX_NAME)).or(row.agent), ..row }
     }
 
@@ -239,7 +243,7 @@ impl Entry {
     }
 }
 
-/// `value` with secrets hidden in each text. As deep as it was parsed, which has a bound.
+/// Hides secrets in each text of `value`. It recurses no deeper than the JSON parser, which has a limit.
 fn each_text(value: Value, hide: &Hide) -> Value {
     match value {
         Value::String(text) => Value::String(hide(&text)),

@@ -1,4 +1,4 @@
-//! How long rows are kept.
+//! Forgets the oldest rows of the audit log.
 
 use sqlx::SqliteConnection;
 
@@ -10,15 +10,15 @@ use crate::{Store, StoreError};
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// The most rows that are forgotten at once; the rest is forgotten at the next write.
-const AT_ONCE: i64 = 20_000;
+/// The most rows that one write forgets; the next write forgets more.
+const MAX_FORGOTTEN: i64 = 20_000;
 
 /// How long rows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAudit {
-    /// Days; `None` for ever.
+    /// For this many days; `None`: for ever.
     pub days: Option<u32>,
-    /// How many, the newest; `None` for all.
+    /// At most this many, the newest; `None`: all.
     pub rows: Option<u32>,
 }
 
@@ -29,8 +29,8 @@ impl Default for KeepAudit {
 }
 
 impl Store {
-    /// Forgets the rows that need not be kept any longer, and adds one that records it with the hash from which the
-    /// chain continues. Looks for such rows at most once a day.
+    /// Forgets the rows that `keep` no longer covers, and adds one that records this with the hash from which the chain
+    /// continues. Looks for such rows at most once a day.
     pub(super) async fn forget_old_audit(&self, keep: KeepAudit, now: i64) -> Result<(), StoreError> {
         let doing = "forgetting old rows of the audit log";
         let mut transaction = self.begin_erasing(doing).await?;
@@ -40,12 +40,12 @@ impl Store {
 
     /// Whether it is time to look for old rows.
     pub(super) async fn has_old_audit(&self, now: i64) -> Result<bool, StoreError> {
-        let looked: Option<i64> = sqlx::query_scalar("SELECT forgot_at FROM audit_head")
+        let looked_at: Option<i64> = sqlx::query_scalar("SELECT forgot_at FROM audit_head")
             .fetch_optional(&self.pool)
             .await
             .map_err(self.error("reading the audit log"))?;
-        // A time in the future is from a clock that was wrong.
-        Ok(looked.is_some_and(|looked| !(now - DAY..=now).contains(&looked)))
+        // A time in the future comes from a clock that was wrong then.
+        Ok(looked_at.is_some_and(|looked_at| !(now - DAY..=now).contains(&looked_at)))
     }
 }
 
@@ -59,7 +59,8 @@ async fn forget(connection: &mut SqliteConnection, keep: KeepAudit, now: i64) ->
     let mut from = kept_from;
     if let Some(days) = keep.days {
         let oldest = now.saturating_sub(DAY.saturating_mul(i64::from(days)));
-        // A clock that was set back makes nothing older than it is: forgotten rows are a beginning of the chain.
+        // The first row that is young enough ends the search, even if a clock that was set back gave later rows older
+        // times: only rows at the front of the chain can be forgotten.
         let first: Option<i64> = sqlx::query_scalar("SELECT seq FROM audit WHERE at >= ? ORDER BY seq LIMIT 1")
             .bind(oldest)
             .fetch_optional(&mut *connection)
@@ -69,12 +70,12 @@ async fn forget(connection: &mut SqliteConnection, keep: KeepAudit, now: i64) ->
     if let Some(rows) = keep.rows {
         from = from.max(seq.saturating_sub(i64::from(rows)) + 1);
     }
-    let (wanted, from) = (from, from.min(kept_from + AT_ONCE));
-    // The rest is forgotten the next time.
-    let looked = if wanted == from { now } else { 0 };
+    let (wanted, from) = (from, from.min(kept_from + MAX_FORGOTTEN));
+    // If rows are left to forget, the next write looks again.
+    let looked_at = if wanted == from { now } else { 0 };
     sqlx::query("UPDATE audit_head SET kept_from = ?, forgot_at = ?")
         .bind(from)
-        .bind(looked)
+        .bind(looked_at)
         .execute(&mut *connection)
         .await?;
     if from == kept_from {

@@ -269,7 +269,7 @@ async fn what_a_witness_is_told_is_written_in_order_and_without_secrets() {
     log.saw(Fact::Failed { server, error: "no\n2 ok \u{1b}[2J\u{202e} with hunter2".to_owned() });
     log.close();
     writer.run().await;
-    let rows = store.audit(&AuditQuery { limit: MOST, ..AuditQuery::default() }).await.unwrap();
+    let rows = store.audit(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
     let counts: Vec<_> = rows.iter().filter_map(|row| row.entry.count).collect();
     assert_eq!(counts, (0..1_000).collect::<Vec<_>>());
     let failed = rows.iter().find(|row| row.entry.kind == "failed").unwrap();
@@ -314,7 +314,7 @@ async fn what_could_not_be_written_is_counted_and_no_caller_waits() {
     writer.run().await;
     let last = store.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).await.unwrap();
     let said: u64 = 9_000 - 8 * 1024;
-    let lost = store.audit(&AuditQuery { limit: MOST, ..AuditQuery::default() }).await.unwrap();
+    let lost = store.audit(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
     let lost = lost.iter().find(|row| row.entry.kind == "lost").unwrap_or(&last[0]);
     assert_eq!((lost.entry.kind.as_str(), lost.entry.count), ("lost", Some(said)));
 }
@@ -477,7 +477,7 @@ async fn processes_that_write_at_once_make_one_chain() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     }
     assert_eq!(chain(&store).await.unwrap().rows, (tellers.len() * EACH) as u64);
-    let rows = store.audit_from(&AuditQuery { limit: MOST, ..AuditQuery::default() }).await.unwrap();
+    let rows = store.audit_from(&AuditQuery { limit: MAX_ROWS, ..AuditQuery::default() }).await.unwrap();
     for teller in tellers {
         let of_one = rows.iter().filter(|row| row.entry.client.as_deref() == Some(teller));
         let numbers: Vec<_> =

@@ -9,14 +9,14 @@ use super::{
 };
 use crate::{Store, StoreError};
 
-/// A chain that is whole.
+/// A chain that passed the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// How many rows there are.
     pub rows: u64,
-    /// The first of them: rows before it were forgotten, as the settings say.
+    /// The number of the first of them. The settings had the store forget those before it.
     pub first: u64,
-    /// Its end. Kept somewhere else, it proves later that the chain was not replaced.
+    /// The end of the chain. A copy of it that is kept elsewhere proves later that the chain was not replaced.
     pub end: ChainEnd,
 }
 
@@ -24,7 +24,7 @@ pub struct Chain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Break {
-    /// A row, or one before it, is not what was written.
+    /// A row, or one before it, was changed.
     #[error("row {seq} is not what was written, or is not in its place")]
     Changed {
         /// The first such row.
@@ -41,7 +41,7 @@ pub enum Break {
     /// The stored end of the chain was removed or changed.
     #[error("the end of the chain is not what was written: it ends at row {seq}")]
     End {
-        /// The last row that there is; 0 when there is none.
+        /// The newest row; 0 when there is none.
         seq: u64,
     },
     /// A row is not the one whose hash was recorded elsewhere.
@@ -50,7 +50,7 @@ pub enum Break {
         /// The row.
         seq: u64,
     },
-    /// Whether a row is the given one can no longer be known.
+    /// The store has forgotten the row whose hash was recorded elsewhere, so that they cannot be compared.
     #[error("row {seq} was forgotten, as the settings say: whether it was the one whose hash was given cannot be told")]
     Forgotten {
         /// The row.
@@ -79,14 +79,14 @@ impl Break {
 }
 
 impl Store {
-    /// Checks every row, and whether the chain passes through `known`, its end at an earlier time. Other processes may
-    /// go on writing meanwhile.
+    /// Checks every row, and that the chain passes through `known`, an earlier end of it. Other processes may write
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails; what is wrong with the chain is no error of the database.
+    /// [`StoreError`] when the database fails. A broken chain is no error, but a [`Break`].
     pub async fn verify_audit(&self, known: Option<ChainEnd>) -> Result<Result<Chain, Break>, StoreError> {
         let doing = "verifying the audit log";
-        // All rows as they are at one moment.
+        // A transaction, to see all rows as of one moment.
         let mut transaction = self.pool.begin().await.map_err(self.error(doing))?;
         verify(&mut transaction, known).await.map_err(self.error(doing))
     }
@@ -97,7 +97,7 @@ async fn verify(connection: &mut SqliteConnection, known: Option<ChainEnd>) -> s
     let base = base(connection).await?;
     let mut walk = Walk { next: base.map_or(1, |(first, _)| first), hash: base.map_or(NOTHING, |(_, hash)| hash) };
     let first = walk.next;
-    let mut passed = known.is_none_or(|known| known.seq == 0);
+    let mut has_passed = known.is_none_or(|known| known.seq == 0);
     let mut rows = sqlx::query_as::<_, Row>("SELECT seq, at, CAST(body AS BLOB), hash FROM audit ORDER BY seq")
         .fetch(&mut *connection);
     while let Some(row) = rows.try_next().await? {
@@ -108,7 +108,7 @@ async fn verify(connection: &mut SqliteConnection, known: Option<ChainEnd>) -> s
             if known.hash != walk.hash {
                 return Ok(Err(Break::Other { seq: known.seq }));
             }
-            passed = true;
+            has_passed = true;
         }
     }
     drop(rows);
@@ -119,12 +119,12 @@ async fn verify(connection: &mut SqliteConnection, known: Option<ChainEnd>) -> s
     if head.seq >= walk.next {
         return Ok(Err(Break::Missing { from: count(walk.next), to: count(head.seq) }));
     }
-    if is_other(&head, &walk, first) {
+    if differs(&head, &walk, first) {
         return Ok(Err(Break::End { seq: last }));
     }
     match known {
-        Some(known) if !passed && known.seq > last => Ok(Err(Break::Missing { from: last + 1, to: known.seq })),
-        Some(known) if !passed => Ok(Err(Break::Forgotten { seq: known.seq })),
+        Some(known) if !has_passed && known.seq > last => Ok(Err(Break::Missing { from: last + 1, to: known.seq })),
+        Some(known) if !has_passed => Ok(Err(Break::Forgotten { seq: known.seq })),
         _ => {
             let end = ChainEnd { seq: last, hash: walk.hash };
             Ok(Ok(Chain { rows: (last + 1).saturating_sub(count(first)), first: count(first), end }))
@@ -132,12 +132,12 @@ async fn verify(connection: &mut SqliteConnection, known: Option<ChainEnd>) -> s
     }
 }
 
-fn is_other(head: &Head, walk: &Walk, first: i64) -> bool {
+fn differs(head: &Head, walk: &Walk, first: i64) -> bool {
     head.seq != walk.next - 1 || head.hash != walk.hash || head.kept_from != first
 }
 
-/// The first row that was not forgotten and the hash that it follows, from the newest row that records it; `None` when
-/// no row was forgotten. That row is itself a part of the chain.
+/// The first row that was not forgotten, and the hash before it. Both come from the newest `forgot` row, which is
+/// itself a part of the chain; `None` when no row was forgotten.
 async fn base(connection: &mut SqliteConnection) -> sqlx::Result<Option<(i64, [u8; 32])>> {
     let body: Option<Vec<u8>> =
         sqlx::query_scalar("SELECT CAST(body AS BLOB) FROM audit WHERE kind = 'forgot' ORDER BY seq DESC LIMIT 1")
@@ -154,7 +154,7 @@ fn count(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or_default()
 }
 
-/// What the next row must be.
+/// What the next row of a valid chain must have.
 struct Walk {
     next: i64,
     /// The hash of the row before it.

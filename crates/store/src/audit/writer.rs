@@ -1,4 +1,4 @@
-//! Writes the audit log: one task that gets everything through a queue, so that no call ever waits for the disk.
+//! Writes the audit log: one task takes everything from a queue, so that no call ever waits for the disk.
 
 use std::{
     fmt, mem,
@@ -19,24 +19,24 @@ use toolrack_host::{Fact, Witness};
 use super::{Entry, KeepAudit, chain};
 use crate::{Store, StoreError};
 
-/// Facts that wait to be written. Further ones are counted, and the count is written.
+/// The most facts that wait to be written. Beyond that, the log drops facts, and records how many.
 const QUEUE: usize = 8 * 1024;
 
-/// The most rows that are written together.
+/// The most rows of one transaction.
 const BATCH: usize = 512;
 
-/// How long facts are collected before they are written: a short command writes once, when it ends.
-const PAUSE: Duration = Duration::from_millis(250);
+/// How long the writer collects facts before it writes them, so that a short command writes only once, at its end.
+const COLLECT_FOR: Duration = Duration::from_millis(250);
 
 /// Returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// A fact in the queue: when, in whose name, and what.
-type Told = (i64, Option<Arc<str>>, Fact);
+/// A fact in the queue: when it happened, the agent that acted, and what happened.
+type Queued = (i64, Option<Arc<str>>, Fact);
 
 /// Queues what a host reports to its witness; never waits.
 pub struct AuditLog {
-    queue: mpsc::Sender<Told>,
+    queue: mpsc::Sender<Queued>,
     lost: Arc<AtomicU64>,
     in_full: AtomicBool,
     keep: watch::Sender<KeepAudit>,
@@ -50,7 +50,7 @@ impl fmt::Debug for AuditLog {
 }
 
 impl AuditLog {
-    /// A log, and the writer that writes its facts into `store`, without the secrets that `hide` knows.
+    /// Creates a log, and the writer that stores its facts in `store` without the secrets that `hide` knows.
     #[must_use]
     pub fn new(store: Store, hide: Hide) -> (Self, AuditWriter) {
         let (queue, facts) = mpsc::channel(QUEUE);
@@ -67,10 +67,10 @@ impl AuditLog {
         self.keep.send_replace(keep);
     }
 
-    /// A witness for a host that runs in the name of `agent`: its rows name the agent.
+    /// A witness for the host of `agent`, whose rows name the agent.
     #[must_use]
     pub fn of_agent(self: &Arc<Self>, agent: &str) -> Arc<dyn Witness> {
-        Arc::new(OfAgent { log: Arc::clone(self), agent: agent.into() })
+        Arc::new(AgentWitness { log: Arc::clone(self), agent: agent.into() })
     }
 
     fn take(&self, agent: Option<Arc<str>>, fact: Fact) {
@@ -79,7 +79,7 @@ impl AuditLog {
         }
     }
 
-    /// Makes the writer write all queued facts at once, and end.
+    /// Makes the writer store all queued facts now, and end.
     pub fn close(&self) {
         self.end.send_replace(true);
     }
@@ -95,13 +95,13 @@ impl Witness for AuditLog {
     }
 }
 
-/// Records what happens in the name of an agent.
-struct OfAgent {
+/// Records what the host of one agent reports.
+struct AgentWitness {
     log: Arc<AuditLog>,
     agent: Arc<str>,
 }
 
-impl Witness for OfAgent {
+impl Witness for AgentWitness {
     fn saw(&self, fact: Fact) {
         self.log.take(Some(Arc::clone(&self.agent)), fact);
     }
@@ -115,7 +115,7 @@ impl Witness for OfAgent {
 pub struct AuditWriter {
     store: Store,
     hide: Hide,
-    facts: mpsc::Receiver<Told>,
+    facts: mpsc::Receiver<Queued>,
     lost: Arc<AtomicU64>,
     keep: watch::Receiver<KeepAudit>,
     end: watch::Receiver<bool>,
@@ -128,7 +128,7 @@ impl fmt::Debug for AuditWriter {
 }
 
 impl AuditWriter {
-    /// Writes until the log is closed or gone. Rows that cannot be written are counted; later ones record how many.
+    /// Writes until the log is closed or dropped. A later row records how many rows could not be written.
     pub async fn run(mut self) {
         let mut batch = Vec::new();
         loop {
@@ -141,28 +141,28 @@ impl AuditWriter {
         }
     }
 
-    /// Waits for facts, and then a little for more of them. Returns whether these are the last.
-    async fn gather(&mut self, batch: &mut Vec<Told>) -> bool {
+    /// Waits for facts, then briefly for more. Returns whether these are the last.
+    async fn gather(&mut self, batch: &mut Vec<Queued>) -> bool {
         tokio::select! {
             received = self.facts.recv_many(batch, BATCH) => if received == 0 { return true },
-            // Also when the log itself is gone.
-            _ = self.end.changed() => return self.rest(batch),
+            // Also resolves when the log is dropped.
+            _ = self.end.changed() => return self.drain(batch),
         }
-        let pause = sleep(PAUSE);
+        let pause = sleep(COLLECT_FOR);
         tokio::pin!(pause);
         while batch.len() < BATCH {
             let room = BATCH - batch.len();
             tokio::select! {
                 received = self.facts.recv_many(batch, room) => if received == 0 { return true },
                 () = &mut pause => return false,
-                _ = self.end.changed() => return self.rest(batch),
+                _ = self.end.changed() => return self.drain(batch),
             }
         }
         false
     }
 
-    /// Takes the rest of the queue.
-    fn rest(&mut self, batch: &mut Vec<Told>) -> bool {
+    /// Closes the queue and takes what is left in it. Returns `true`: these are the last.
+    fn drain(&mut self, batch: &mut Vec<Queued>) -> bool {
         self.facts.close();
         while let Ok(fact) = self.facts.try_recv() {
             batch.push(fact);
@@ -170,12 +170,12 @@ impl AuditWriter {
         true
     }
 
-    async fn write(&self, facts: Vec<Told>) {
+    async fn write(&self, facts: Vec<Queued>) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if facts.is_empty() && lost == 0 {
             return;
         }
-        let entry = |(at, agent, fact): Told| (at, Entry::of(fact, agent.as_deref(), &self.hide));
+        let entry = |(at, agent, fact): Queued| (at, Entry::of(fact, agent.as_deref(), &self.hide));
         let mut entries: Vec<_> = facts.into_iter().map(entry).collect();
         let told = entries.len() as u64;
         if lost > 0 {

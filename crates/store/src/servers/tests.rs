@@ -38,10 +38,10 @@ async fn the_tools_of_a_server_are_remembered_for_its_fingerprint_and_survive_a_
 async fn tools_that_are_too_many_to_be_kept_leave_what_was_known() {
     let (_folder, store) = new_store().await;
     store.remember_tools("a", tools("few")).await;
-    store.write_tools("a", &vec![b'x'; MAX_TOOLS + 1]).await.unwrap();
+    store.write_tools("a", &vec![b'x'; MAX_LIST_BYTES + 1]).await.unwrap();
     assert_eq!(store.tools("a").await, Some(tools("few")));
-    store.write_tools("a", &vec![b'x'; MAX_TOOLS]).await.unwrap();
-    assert_eq!(store.read_tools("a").await.unwrap().map(|kept| kept.len()), Some(MAX_TOOLS));
+    store.write_tools("a", &vec![b'x'; MAX_LIST_BYTES]).await.unwrap();
+    assert_eq!(store.read_tools("a").await.unwrap().map(|kept| kept.len()), Some(MAX_LIST_BYTES));
 }
 
 #[tokio::test]

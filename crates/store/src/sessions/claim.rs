@@ -11,7 +11,7 @@ use crate::{Session, Store, StoreError};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims(Arc<Mutex<HashSet<Uuid>>>);
 
-/// The right to continue a conversation; it ends when it is dropped.
+/// The right to continue a conversation. Dropping it gives the right back.
 #[derive(Debug)]
 pub struct Claim {
     all: Claims,
@@ -25,9 +25,9 @@ impl Drop for Claim {
 }
 
 impl Store {
-    /// Keeps all other users of this store, or of a clone of it, from continuing `session`. Take it before the session
-    /// is read: a turn that is under way looks like one that was interrupted. Other processes notice each other only
-    /// when they add to a session ([`StoreError::SessionMoved`]).
+    /// Keeps other turns on this store and its clones from continuing `session`. Claim a session before you read it:
+    /// the state of a running turn looks like that of an interrupted one. A claim does not reach other processes: those
+    /// collide only when they add to the session ([`StoreError::SessionMoved`]).
     ///
     /// # Errors
     /// [`StoreError::SessionBusy`] when another turn holds it already.

@@ -1,8 +1,8 @@
 //! Imports conversations of another program.
 //!
-//! Synapse has a SQLite file with the tables `sessions` and `messages`. Its first schema has no tools; a second one
-//! adds the columns `tool_calls` and `tool_results`. Ids and times are text (UUIDs, RFC 3339). The columns are looked
-//! up, so that files of schemas before and after these can be read as well, and those of another Toolrack.
+//! Synapse has a SQLite file with the tables `sessions` and `messages`. Its first schema has no tools; the second one
+//! adds the columns `tool_calls` and `tool_results`. Ids and times are text (UUIDs, RFC 3339). The import looks up
+//! which columns exist, so that it also reads older and newer schemas, and the database of another Toolrack.
 
 use std::{
     fs::File,
@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{PATIENCE, Store, StoreError, rows::from_row};
 
-/// The most characters of a title that is taken from the first message.
-const TITLE: usize = 80;
+/// The most characters of a title that the import makes of the first message.
+const MAX_TITLE_CHARS: usize = 80;
 
-/// The columns that are read, and whether a file without them is read too.
-const OF_SESSIONS: &[(&str, bool)] = &[
+/// The columns that the import reads; `true` if it also accepts a file without them.
+const SESSION_COLUMNS: &[(&str, bool)] = &[
     ("id", false),
     ("name", true),
     ("title", true),
@@ -35,7 +35,7 @@ const OF_SESSIONS: &[(&str, bool)] = &[
     ("created_at", true),
     ("updated_at", true),
 ];
-const OF_MESSAGES: &[(&str, bool)] = &[
+const MESSAGE_COLUMNS: &[(&str, bool)] = &[
     ("id", false),
     ("session_id", false),
     ("role", false),
@@ -50,11 +50,11 @@ const OF_MESSAGES: &[(&str, bool)] = &[
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Imported {
-    /// Sessions that are new here.
+    /// How many sessions it added.
     pub sessions: u64,
-    /// Messages that are new here, those of sessions that went on elsewhere included.
+    /// How many messages it added, including those to sessions that were here already.
     pub messages: u64,
-    /// Sessions that were here already.
+    /// How many sessions were here already.
     pub known: u64,
 }
 
@@ -104,8 +104,8 @@ impl Source {
         let failed = |error| unreadable(path, error);
         let options = SqliteConnectOptions::new().filename(path).read_only(true).immutable(is_alone);
         let mut connection = options.busy_timeout(patience).connect().await.map_err(failed)?;
-        let sessions = select("sessions", OF_SESSIONS, &mut connection).await.map_err(failed)?;
-        let messages = select("messages", OF_MESSAGES, &mut connection).await.map_err(failed)?;
+        let sessions = select("sessions", SESSION_COLUMNS, &mut connection).await.map_err(failed)?;
+        let messages = select("messages", MESSAGE_COLUMNS, &mut connection).await.map_err(failed)?;
         let (Some(sessions), Some(messages)) = (sessions, messages) else {
             return Err(refused("it has no tables `sessions` and `messages` that are known here"));
         };
@@ -116,7 +116,7 @@ impl Source {
         unreadable(&self.path, error)
     }
 
-    fn odd(&self, what: &str, word: &str) -> StoreError {
+    fn unexpected(&self, what: &str, word: &str) -> StoreError {
         let why = format!("a {what} is `{}`", text::for_log(word));
         StoreError::NoSessions { path: self.path.clone(), why }
     }
@@ -126,18 +126,18 @@ impl Source {
         query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))
     }
 
-    /// The messages of a session in the order of their times; those of one moment in the order of the file.
+    /// The messages of a session by time; those of the same time in the order of the file.
     async fn messages(&mut self, session: &OldSession) -> Result<Vec<(DateTime<Utc>, Uuid, NewMessage)>, StoreError> {
         let of_session = "WHERE session_id = (SELECT id FROM sessions WHERE rowid = ?) ORDER BY rowid";
         let query = sqlx::query_as(AssertSqlSafe(format!("{} {of_session}", self.messages))).bind(session.row);
         let rows: Vec<OldMessage> = query.fetch_all(&mut self.connection).await.map_err(|error| self.failed(error))?;
-        let mut at = moment(session.created_at.as_deref()).unwrap_or_default();
+        let mut at = parse_time(session.created_at.as_deref()).unwrap_or_default();
         let mut messages = Vec::with_capacity(rows.len());
         for row in rows {
-            let id = Uuid::try_parse(&row.id).map_err(|_| self.odd("message's id", &row.id))?;
-            let role = Role::from_word(&row.role).ok_or_else(|| self.odd("role", &row.role))?;
-            // A message without a time was said right after the one before it.
-            at = moment(row.timestamp.as_deref()).unwrap_or(at);
+            let id = Uuid::try_parse(&row.id).map_err(|_| self.unexpected("message's id", &row.id))?;
+            let role = Role::from_word(&row.role).ok_or_else(|| self.unexpected("role", &row.role))?;
+            // A message without a time gets that of the message before it.
+            at = parse_time(row.timestamp.as_deref()).unwrap_or(at);
             let mut message = NewMessage::new(role, row.content.unwrap_or_default());
             (message.tool_calls, message.tool_results, message.body) = (row.tool_calls, row.tool_results, row.body);
             messages.push((at, id, message));
@@ -147,7 +147,7 @@ impl Source {
     }
 }
 
-/// The error for a foreign file, without the advice to move it away.
+/// The error for a file of another program, without the advice to move it away.
 fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
     let why = match StoreError::from_sqlx("reading sessions", path, error) {
         StoreError::Corrupt { .. } => "it is damaged or no database",
@@ -158,10 +158,10 @@ fn unreadable(path: &Path, error: sqlx::Error) -> StoreError {
     StoreError::NoSessions { path: path.to_owned(), why: why.to_owned() }
 }
 
-/// Whether only the file itself has to be read: then it is opened as immutable, because SQLite would otherwise put
-/// files of its own beside one in WAL mode. One that is not in that mode is locked while it is read.
+/// Whether the file is in WAL mode without a log to read. Such a file is opened as immutable, because SQLite would
+/// otherwise create files beside it. A file in another mode is locked during the read.
 fn is_alone(path: &Path) -> io::Result<bool> {
-    // Reading a pipe would wait.
+    // To read a pipe would block.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -174,7 +174,7 @@ fn is_alone(path: &Path) -> io::Result<bool> {
     Ok(header.get(18) == Some(&2) && !has_log)
 }
 
-/// The start of a query for all `columns` of `table` as text, null for those it does not have; `None` when it lacks a
+/// The start of a query for all `columns` of `table` as text, with null for those that it lacks; `None` when it lacks a
 /// required one.
 async fn select(
     table: &'static str,
@@ -197,9 +197,9 @@ async fn select(
     Ok(Some(format!("SELECT rowid AS row, {} FROM {table}", columns.join(", "))))
 }
 
-/// A time as RFC 3339, as SQLite's own functions write it (in UTC), or in seconds or milliseconds since 1970.
-fn moment(text: Option<&str>) -> Option<DateTime<Utc>> {
-    /// No session is from before 1973 in milliseconds, or from after 5138 in seconds.
+/// Parses a time: RFC 3339, the format of SQLite's own functions (in UTC), or seconds or milliseconds since 1970.
+fn parse_time(text: Option<&str>) -> Option<DateTime<Utc>> {
+    /// Smaller numbers are seconds (up to the year 5138), others are milliseconds (from 1973 on).
     const FIRST_MILLISECOND: i64 = 100_000_000_000;
     let text = text?.trim();
     if let Ok(number) = text.parse::<i64>() {
@@ -213,17 +213,17 @@ fn moment(text: Option<&str>) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).map(|time| time.to_utc()).or_else(|_| as_sqlite()).ok()
 }
 
-/// The title of a session without a name: how the user began.
+/// The title of a session without a name: the beginning of the user's first message.
 fn title_of(messages: &[(DateTime<Utc>, Uuid, NewMessage)]) -> String {
     let first = messages.iter().find(|(_, _, message)| message.role == Role::User);
     let line = first.and_then(|(_, _, message)| message.content.lines().find(|line| !line.trim().is_empty()));
-    line.unwrap_or_default().trim().chars().take(TITLE).collect()
+    line.unwrap_or_default().trim().chars().take(MAX_TITLE_CHARS).collect()
 }
 
 impl Store {
     /// Imports the sessions that Synapse keeps in the file `path`, with or without the columns of its second schema.
-    /// The file is only read. Ids stay, so that a session that is here already is not imported twice; where it went on
-    /// there and not here, the rest is added. All of it is stored or nothing.
+    /// Only reads the file. Sessions keep their ids, so that none is imported twice; a session that has grown there but
+    /// not here gets the new messages. Stores either everything or nothing.
     ///
     /// The file may also be the database of another Toolrack; the cost of its messages is not imported.
     ///
@@ -233,19 +233,19 @@ impl Store {
     pub async fn import_sessions(&self, path: &Path) -> Result<Imported, StoreError> {
         let mut source = Source::open(path, PATIENCE).await?;
         let read = self.import_from(&mut source).await;
-        // It was only read, so that nothing is lost when this fails.
+        // The file was only read, so that a failure to close it loses nothing.
         let _ = source.connection.close().await;
         read
     }
 
     async fn import_from(&self, source: &mut Source) -> Result<Imported, StoreError> {
         let doing = "importing sessions";
-        // A snapshot of the file, even while other programs write to it.
+        // A transaction, to read a snapshot of the file even while other programs write to it.
         sqlx::query("BEGIN").execute(&mut source.connection).await.map_err(|error| source.failed(error))?;
         let mut transaction = self.begin_durably(doing).await?;
         let mut imported = Imported::default();
         for session in source.sessions().await? {
-            let id = Uuid::try_parse(&session.id).map_err(|_| source.odd("session's id", &session.id))?;
+            let id = Uuid::try_parse(&session.id).map_err(|_| source.unexpected("session's id", &session.id))?;
             let messages = source.messages(&session).await?;
             let key = id.to_string();
             let is_new = insert(&key, &session, &messages, &mut transaction).await.map_err(self.error(doing))?;
@@ -258,7 +258,7 @@ impl Store {
             imported.sessions += u64::from(is_new);
             imported.known += u64::from(!is_new);
             let there = messages.iter().map(|(_, id, _)| id.to_string());
-            // A conversation that went on here as well is now two, and ours stays.
+            // The conversation has grown here as well: keep ours.
             if here.len() >= messages.len() || !here.iter().cloned().eq(there.take(here.len())) {
                 continue;
             }
@@ -281,7 +281,7 @@ impl Store {
     }
 }
 
-/// Adds the session if it is not here, and returns whether it was not.
+/// Adds the session unless it is here already; returns whether it was added.
 async fn insert(
     key: &str,
     session: &OldSession,
@@ -295,8 +295,8 @@ async fn insert(
         (_, model) => model.clone(),
     };
     let said = [messages.first(), messages.last()].map(|message| message.map(|(at, ..)| *at));
-    let created = moment(session.created_at.as_deref()).or(said[0]).unwrap_or_else(Utc::now);
-    let updated = moment(session.updated_at.as_deref()).or(said[1]).unwrap_or(created);
+    let created = parse_time(session.created_at.as_deref()).or(said[0]).unwrap_or_else(Utc::now);
+    let updated = parse_time(session.updated_at.as_deref()).or(said[1]).unwrap_or(created);
     let inserted = sqlx::query(
         "INSERT INTO sessions (id, title, model, created_at, updated_at) VALUES (?, ?, ?, ?, ?) \
          ON CONFLICT (id) DO NOTHING",

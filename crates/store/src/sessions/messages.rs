@@ -14,7 +14,7 @@ use crate::{Store, StoreError, rows::from_row};
 pub enum Role {
     /// The program that set the conversation up.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
@@ -23,10 +23,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// All of them.
+    /// Every role.
     pub const ALL: [Self; 4] = [Self::System, Self::User, Self::Assistant, Self::Tool];
 
-    /// The word that is stored: `system`, `user`, `assistant` or `tool`.
+    /// The word in the database: `system`, `user`, `assistant` or `tool`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Role {
         }
     }
 
-    /// The role of a word; `None` for any other word.
+    /// The role for a stored word; `None` for an unknown word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
@@ -50,7 +50,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// A message to be stored. JSON in it is stored as it is and never parsed.
+/// A message to store. The store never parses the JSON in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMessage {
     /// The author.
@@ -78,7 +78,7 @@ impl NewMessage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredMessage {
-    /// Of version 7 where this program made it.
+    /// Its id: a UUID, of version 7 if Toolrack made it.
     pub id: Uuid,
     /// The conversation.
     pub session_id: Uuid,
@@ -94,22 +94,22 @@ pub struct StoredMessage {
     pub timestamp: DateTime<Utc>,
     /// Its place in the conversation, from 0, without gaps.
     pub position: u64,
-    /// The whole message as JSON, as the agent wrote it; `None` for one that came from elsewhere. Untrusted.
+    /// The whole message as JSON, as the agent wrote it; `None` for a message of another program. Untrusted.
     pub body: Option<String>,
     /// What it has cost, if known.
     pub spent: Option<Spent>,
 }
 
-/// What is added to a conversation at once: all of it is stored, or nothing.
+/// What one transaction adds to a conversation: all of it or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// How many messages the conversation has, as far as the caller knows.
     pub position: u64,
-    /// The messages to add. May be empty, to change the rest alone.
+    /// The messages to add; may be empty, to change only the other fields.
     pub messages: Vec<NewMessage>,
-    /// The turn that is open now, as JSON that the agent writes; `None` when none is.
+    /// The turn that has not ended, as JSON of the agent; `None` if every turn has.
     pub open_turn: Option<String>,
-    /// The model that answers from now on; `None` leaves it unchanged.
+    /// The model that answers from now on; `None` keeps the present one.
     pub model: Option<String>,
 }
 
@@ -211,13 +211,13 @@ impl Placed<'_> {
 }
 
 impl Store {
-    /// Adds `step` to the session `id`, in one transaction, and returns how many messages it has now. When this returns,
-    /// all of it is on the disk: neither the end of this process nor of the machine undoes it.
+    /// Adds `step` to the session `id` in one transaction, and returns how many messages the session has now. When this
+    /// returns, the step is on the disk: neither a crash nor a power cut undoes it.
     ///
     /// # Errors
-    /// [`StoreError::SessionMoved`] when the session has more or fewer messages than `step` says, because another process
-    /// goes on with it; [`StoreError::UnknownSession`] when it is gone; others when the database fails. Nothing of the
-    /// step is kept then.
+    /// [`StoreError::SessionMoved`] when the session has more or fewer messages than `step` says, because another
+    /// process has added to it; [`StoreError::UnknownSession`] when it is deleted; others when the database fails.
+    /// Nothing of the step is stored then.
     pub async fn append(&self, id: Uuid, step: &Step) -> Result<u64, StoreError> {
         let doing = "adding to a session";
         let mut transaction = self.begin_durably(doing).await?;
@@ -259,8 +259,8 @@ impl Store {
         Ok(next)
     }
 
-    /// At most `limit` messages of the session `id` from the position `from` on, in their order. None for a session that
-    /// does not exist.
+    /// At most `limit` messages of the session `id` from the position `from` on, in their order. None for a session
+    /// that does not exist.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails; [`StoreError::Corrupt`] when one of them cannot be read.
@@ -276,7 +276,7 @@ impl Store {
         .fetch_all(&self.pool)
         .await
         .map_err(self.error("reading a session"))?;
-        // Leaving one out would shift all that follow.
+        // To skip it would shift the positions of all that follow.
         let damaged = || StoreError::Corrupt { path: self.path.clone() };
         rows.into_iter().map(|row| row.into_message(id).ok_or_else(damaged)).collect()
     }

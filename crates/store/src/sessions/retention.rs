@@ -1,26 +1,25 @@
-//! How long conversations are kept.
+//! Deletes old conversations.
 
 use chrono::{DateTime, Duration, Utc};
 use uuid::Uuid;
 
 use crate::{Store, StoreError};
 
-/// The chore's name in the database.
+/// Names this work in the table `chores`, which records when it was last done.
 const CHORE: &str = "forget old sessions";
 
 /// How long conversations are kept; by default forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Days since something was last added to a session.
+    /// Sessions to which something was added within this many days.
     pub keep_days: Option<u32>,
-    /// The most sessions, the newest.
+    /// At most this many sessions, the newest.
     pub keep_sessions: Option<u32>,
 }
 
 impl Store {
-    /// Deletes the sessions that need not be kept any longer, and returns how many. Does so at most once a day;
-    /// `in_use` stays, and so do sessions that something was added to within a day, because another process may be
-    /// about to continue them.
+    /// Deletes the sessions that `keep` no longer covers, at most once a day, and returns how many. Spares `in_use`,
+    /// and sessions that have grown within a day, because another process may be about to continue them.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -39,11 +38,11 @@ impl Store {
         if retention == Retention::default() {
             return Ok(0);
         }
-        // Checked without a lock first: all calls of a day but one have nothing to do.
+        // Check without a lock first: all calls but one a day have nothing to do.
         let was_done = "SELECT done_at FROM chores WHERE name = ?";
         let done: Option<i64> =
             sqlx::query_scalar(was_done).bind(CHORE).fetch_optional(&self.pool).await.map_err(self.error(doing))?;
-        // A time in the future is from a clock that was wrong.
+        // A time in the future comes from a clock that was wrong then.
         let is_recent = |done: i64| ((now - day).timestamp_millis()..=now.timestamp_millis()).contains(&done);
         if done.is_some_and(is_recent) {
             return Ok(0);
@@ -56,7 +55,7 @@ impl Store {
             .await
             .map_err(self.error(doing))?;
         let oldest = retention.keep_days.map(|days| (now - day * clamped(days)).timestamp_millis());
-        // Without a bound, the comparison is with null and deletes nothing; an offset that is null is an error.
+        // Without a limit of days, the comparison with null deletes nothing. An offset must not be null.
         let deleted = sqlx::query(
             "DELETE FROM sessions WHERE updated_at < ?1 AND id <> ?2 AND (updated_at < ?3 OR id IN \
              (SELECT id FROM sessions WHERE ?4 IS NOT NULL ORDER BY updated_at DESC, id DESC \
@@ -74,7 +73,7 @@ impl Store {
     }
 }
 
-/// At most 1,000 years: more days would lead beyond the calendar.
+/// Limits days to 1,000 years: more would overflow the calendar.
 fn clamped(days: u32) -> i32 {
     i32::try_from(days.min(365_000)).unwrap_or(365_000)
 }

@@ -1,4 +1,4 @@
-//! A conversation as Markdown. Every message stands in code, behind a fence that is longer than any in it.
+//! A conversation as Markdown. Each message is a code block, whose fence is longer than any run of backticks in it.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use toolrack_host::text;
 use super::{Said, tool_of};
 use crate::Session;
 
-/// The whole document. It contains the session's title as given.
+/// Writes the whole document, with the session's title as given.
 #[must_use]
 pub fn document(session: &Session, said: &[Said]) -> String {
     let title = session.title.trim();
@@ -84,7 +84,7 @@ fn fenced(language: &str, content: &str) -> String {
     format!("\n{fence}{language}\n{content}{end}{fence}\n")
 }
 
-/// Code inside of a line (<https://spec.commonmark.org/0.31.2/#code-spans>). The blanks keep a backtick at an end apart.
+/// A code span (<https://spec.commonmark.org/0.31.2/#code-spans>). The spaces separate it from a backtick at its ends.
 fn code(line: &str) -> String {
     let fence = "`".repeat(longest_run(line) + 1);
     let gap = if line.starts_with('`') || line.ends_with('`') { " " } else { "" };

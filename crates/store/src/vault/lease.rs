@@ -10,16 +10,16 @@ use uuid::Uuid;
 use super::{Space, Vault, VaultError, check_name};
 use crate::{Store, StoreError};
 
-/// The longest lease. One that seems to end later is from before the clock was set back, and counts as over.
+/// The longest lease. One that seems to end later was taken before the clock was set back, and counts as expired.
 const MAX_LEASE: Duration = Duration::from_secs(10 * 60);
 
-/// How often a waiting process tries again. Twenty waiting processes cost 800 reads of one row a second.
-const PAUSE: Duration = Duration::from_millis(25);
+/// How often a waiting process tries again: with twenty of them, that is 800 reads of one row a second.
+const RETRY_PAUSE: Duration = Duration::from_millis(25);
 
-const DOING: &str = "taking a lease";
+const TAKING: &str = "taking a lease";
 
-/// The exclusive right to some work. It ends with [`Self::release`], or runs out: a process that dies holds up others
-/// for no longer than it asked for. Dropping it leaves it to run out.
+/// The exclusive right to some work, until [`Self::release`] or until it expires. So a process that dies blocks others
+/// no longer than it had asked for. A dropped lease stays taken until it expires.
 pub struct Lease {
     store: Store,
     space: Space,
@@ -34,24 +34,23 @@ impl fmt::Debug for Lease {
 }
 
 impl Vault {
-    /// Takes the lease of this name for `length`, which is at most 10 minutes, if it is free. `None` when another
-    /// process holds it.
+    /// Takes the lease of this name for `length`, at most 10 minutes. `None` when another process holds it.
     ///
-    /// Time is the system's clock, which the processes of one machine share.
+    /// It expires by the system's clock, which all processes of the machine share.
     ///
     /// # Errors
     /// [`VaultError::Name`], or the database fails.
     pub async fn try_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, VaultError> {
         check_name(space, name)?;
-        // Mostly there is one, and reading waits for no lock.
+        // Usually another process holds it, and a read waits for no lock.
         if self.store.is_leased(space, name).await? {
             return Ok(None);
         }
         Ok(self.store.take_lease(space, name, length.min(MAX_LEASE)).await?)
     }
 
-    /// The same, and waits up to `patience` for the holder. A caller that gets it should check first whether its work
-    /// was done meanwhile.
+    /// Takes the lease, and waits up to `patience` for its holder. The caller should then check whether the holder has
+    /// done the work meanwhile.
     ///
     /// # Errors
     /// As [`Self::try_lease`].
@@ -68,7 +67,7 @@ impl Vault {
             if lease.is_some() || Instant::now() >= deadline {
                 return Ok(lease);
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 }
@@ -86,10 +85,10 @@ impl Lease {
         &self.name
     }
 
-    /// Gives it back. One that ran out needs nothing.
+    /// Gives the lease back; does nothing if it has expired.
     ///
     /// # Errors
-    /// When the database fails; the lease then runs out.
+    /// When the database fails; the lease then stays taken until it expires.
     pub async fn release(self) -> Result<(), VaultError> {
         let doing = "giving a lease back";
         let mut transaction = self.store.begin(doing).await?;
@@ -104,7 +103,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Whether it is still held, for a transaction that writes what depends on it.
+    /// Fails if the lease is lost. Call it in the transaction whose write depends on the lease.
     pub(super) async fn check(
         &self,
         store: &Store,
@@ -117,7 +116,7 @@ impl Lease {
                 .bind(now())
                 .fetch_optional(&mut **transaction)
                 .await
-                .map_err(store.error(DOING))?;
+                .map_err(store.error(TAKING))?;
         if holder.as_deref() == Some(&self.holder[..]) {
             return Ok(());
         }
@@ -137,13 +136,13 @@ impl Store {
         .bind(now + milliseconds(MAX_LEASE))
         .fetch_one(&self.pool)
         .await
-        .map_err(self.error(DOING))
+        .map_err(self.error(TAKING))
     }
 
     async fn take_lease(&self, space: Space, name: &str, length: Duration) -> Result<Option<Lease>, StoreError> {
         let holder = *Uuid::now_v7().as_bytes();
-        let mut transaction = self.begin(DOING).await?;
-        // Read after the transaction has begun, which may have taken its time.
+        let mut transaction = self.begin(TAKING).await?;
+        // Read the clock only now: to begin the transaction may have taken seconds.
         let now = now();
         let taken = sqlx::query(
             "INSERT INTO leases (space, name, holder, ends_at) VALUES (?1, ?2, ?3, ?4) \
@@ -158,8 +157,8 @@ impl Store {
         .bind(now + milliseconds(MAX_LEASE))
         .execute(&mut *transaction)
         .await
-        .map_err(self.error(DOING))?;
-        transaction.commit().await.map_err(self.error(DOING))?;
+        .map_err(self.error(TAKING))?;
+        transaction.commit().await.map_err(self.error(TAKING))?;
         let lease = Lease { store: self.clone(), space, name: name.to_owned(), holder };
         Ok((taken.rows_affected() > 0).then_some(lease))
     }

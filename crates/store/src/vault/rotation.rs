@@ -1,7 +1,7 @@
-//! Another key takes the place of the one in use.
+//! Replaces the key of the vault.
 //!
-//! All rows are sealed anew in one transaction, which also writes down that the old key is retired. From then on a vault
-//! that still has the old key gets [`VaultError::Retired`], when it reads what it cannot open and before it writes.
+//! One transaction seals all rows with the new key and records that the old one is retired. From then on, a vault with
+//! the old key gets [`VaultError::Retired`] before it writes, and when it reads a row that it cannot open.
 
 use sqlx::{Sqlite, SqliteConnection, Transaction};
 
@@ -9,18 +9,18 @@ use super::{Row, Space, Vault, VaultError, VaultKey, seal::Sealer};
 use crate::{Store, StoreError, now};
 
 const CHANGING: &str = "changing the key of the vault";
-const LOOKING: &str = "looking which key the vault has";
+const CHECKING: &str = "looking which key the vault has";
 
 impl Vault {
-    /// Seals all rows with `key` in the place of the one that this vault has, which is retired with that. How many rows
-    /// that were. All of it is on the disk when this returns; after any error but that of the database, nothing has
-    /// changed, and after that one it is either all or nothing ([`Self::is_successor`] of the new key tells which).
+    /// Seals all rows with `key`, retires the key of this vault, and returns the number of rows. The change is on the
+    /// disk when this returns. After an error nothing has changed, except that after an error of the database the whole
+    /// change may have happened: [`Self::is_successor`] of a vault with the new key tells.
     ///
-    /// This vault and its clones are of no use afterwards: open one with the new key.
+    /// This vault and its clones are of no use afterwards: open a vault with the new key.
     ///
     /// # Errors
-    /// [`VaultError::Retired`] when another key took the place of this vault's already, [`VaultError::NotNew`] when `key`
-    /// is or was in use, [`VaultError::OtherKey`] and [`VaultError::Damaged`] with the name of the first row that does not
+    /// [`VaultError::Retired`] when another key has replaced this vault's already, [`VaultError::NotNew`] when `key` is
+    /// or was in use, [`VaultError::OtherKey`] and [`VaultError::Damaged`] with the name of the first row that does not
     /// open, [`VaultError::Passphrase`], [`VaultError::NoRandomness`], or the database fails.
     pub async fn change_key(&self, key: VaultKey) -> Result<usize, VaultError> {
         let new = key.sealer(&self.store).await?;
@@ -72,7 +72,7 @@ impl Vault {
         let value = self.sealer.open(space, name, &nonce, &sealed);
         let value = value.ok_or_else(|| VaultError::Damaged { space, name: name.to_owned() })?;
         let (nonce, sealed) = new.seal(space, name, &value)?;
-        // The value is what it was, and so is when it changed.
+        // `changed_at` stays: the value has not changed.
         sqlx::query("UPDATE vault SET key_id = ?, nonce = ?, sealed = ? WHERE space = ? AND name = ?")
             .bind(new.key_id())
             .bind(nonce)
@@ -85,7 +85,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Whether the key of this vault took the place of another one, and none took its own.
+    /// Whether the key of this vault has replaced another one and has not been replaced itself.
     ///
     /// # Errors
     /// When the database fails.
@@ -97,10 +97,10 @@ impl Vault {
         .bind(self.sealer.key_id())
         .fetch_one(&self.store.pool)
         .await;
-        Ok(found.map_err(self.store.error(LOOKING))?)
+        Ok(found.map_err(self.store.error(CHECKING))?)
     }
 
-    /// Whether another key took the place of this vault's, which is then no key to write with.
+    /// Fails if another key has replaced this vault's.
     pub(super) async fn check_key(&self, connection: &mut SqliteConnection) -> Result<(), VaultError> {
         match self.store.is_retired(connection, self.sealer.key_id()).await? {
             true => Err(VaultError::Retired),
@@ -115,7 +115,7 @@ impl Store {
             .bind(key_id)
             .fetch_one(connection)
             .await
-            .map_err(self.error(LOOKING))
+            .map_err(self.error(CHECKING))
     }
 
     /// When the key of the vault was changed last, in seconds since 1970; `None` when it never was.
@@ -126,7 +126,7 @@ impl Store {
         sqlx::query_scalar("SELECT MAX(retired_at) FROM vault_retired")
             .fetch_one(&self.pool)
             .await
-            .map_err(self.error(LOOKING))
+            .map_err(self.error(CHECKING))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keys and sealing.
+//! Keys, and the sealing of values with them.
 
 use std::{fmt, sync::Arc};
 
@@ -14,37 +14,37 @@ use super::{Space, VaultError};
 use crate::Store;
 
 /// Bytes of a key.
-const KEY: usize = 32;
+const KEY_BYTES: usize = 32;
 
 /// Bytes of a salt (RFC 9106, 3.1 recommends 16).
-const SALT: usize = 16;
+const SALT_BYTES: usize = 16;
 
 /// Bytes of the id of a key.
-const KEY_ID: usize = 8;
+const KEY_ID_BYTES: usize = 8;
 
-/// A shorter passphrase could be guessed.
-const MIN_PASSPHRASE: usize = 12;
+/// The fewest characters of a passphrase: a shorter one could be guessed.
+const MIN_PASSPHRASE_CHARS: usize = 12;
 
-/// The prefix of a key in the hash that is its id.
-const KEY_ID_OF: &[u8] = b"toolrack vault key 1\0";
+/// Hashed before the key to make the key's id.
+const KEY_ID_PREFIX: &[u8] = b"toolrack vault key 1\0";
 
-/// The key that rows are sealed with. No `Debug` shows it, and its memory is overwritten when it is dropped.
+/// The key that seals rows. Its `Debug` does not show it, and dropping it overwrites its memory.
 pub struct VaultKey(Kind);
 
 enum Kind {
-    Bytes(Zeroizing<[u8; KEY]>),
+    Bytes(Zeroizing<[u8; KEY_BYTES]>),
     Passphrase(Zeroizing<String>),
 }
 
 impl VaultKey {
     /// A key of 32 random bytes.
     #[must_use]
-    pub fn from_bytes(bytes: [u8; KEY]) -> Self {
+    pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(Kind::Bytes(Zeroizing::new(bytes)))
     }
 
-    /// A key that is made of a passphrase of at least 12 characters when the vault opens: Argon2id with 19 MiB and 2
-    /// passes, which OWASP asks for, and a salt of the database
+    /// A passphrase of at least 12 characters, from which the vault derives its key when it opens: Argon2id with 19 MiB
+    /// and 2 passes, as OWASP recommends, and a salt that the database stores
     /// (<https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html>, RFC 9106).
     #[must_use]
     pub fn from_passphrase(passphrase: &str) -> Self {
@@ -59,9 +59,9 @@ impl VaultKey {
         Ok(Self::from_bytes(random()?))
     }
 
-    /// The 32 bytes, to be stored where the person chose; `None` for a passphrase.
+    /// The 32 bytes, to store where the user chose; `None` for a passphrase.
     #[must_use]
-    pub fn expose(&self) -> Option<&[u8; KEY]> {
+    pub fn expose(&self) -> Option<&[u8; KEY_BYTES]> {
         match &self.0 {
             Kind::Bytes(bytes) => Some(bytes),
             Kind::Passphrase(_) => None,
@@ -73,13 +73,13 @@ impl VaultKey {
             Kind::Bytes(bytes) => return Ok(Sealer::new(&bytes)),
             Kind::Passphrase(passphrase) => passphrase,
         };
-        if passphrase.chars().count() < MIN_PASSPHRASE {
+        if passphrase.chars().count() < MIN_PASSPHRASE_CHARS {
             return Err(VaultError::Passphrase);
         }
         let salt = salt(store).await?;
         let made = tokio::task::spawn_blocking(move || {
-            let params = Params::new(19 * 1024, 2, 1, Some(KEY))?;
-            let mut key = Zeroizing::new([0; KEY]);
+            let params = Params::new(19 * 1024, 2, 1, Some(KEY_BYTES))?;
+            let mut key = Zeroizing::new([0; KEY_BYTES]);
             let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
             argon.hash_password_into(passphrase.as_bytes(), &salt, &mut *key)?;
             Ok::<_, argon2::Error>(Sealer::new(&key))
@@ -94,10 +94,10 @@ impl fmt::Debug for VaultKey {
     }
 }
 
-/// The salt of `store`, created now if there is none. Of two processes that create one, one wins and both use it.
+/// The salt of `store`, created if there is none. If two processes create one at once, both use the one that is stored.
 async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     let doing = "reading the salt of the vault";
-    let fresh: [u8; SALT] = random()?;
+    let fresh: [u8; SALT_BYTES] = random()?;
     let mut transaction = store.begin_durably(doing).await?;
     sqlx::query("INSERT OR IGNORE INTO vault_salt (only, salt) VALUES (1, ?)")
         .bind(&fresh[..])
@@ -110,23 +110,23 @@ async fn salt(store: &Store) -> Result<Vec<u8>, VaultError> {
     Ok(salt)
 }
 
-/// Random bytes of the system.
+/// Random bytes from the system.
 fn random<const N: usize>() -> Result<[u8; N], VaultError> {
     <[u8; N]>::try_generate().map_err(|_| VaultError::NoRandomness)
 }
 
-/// A key in use.
+/// A derived key, ready to seal and open values.
 #[derive(Clone)]
 pub(super) struct Sealer {
     cipher: Arc<XChaCha20Poly1305>,
-    key_id: [u8; KEY_ID],
+    key_id: [u8; KEY_ID_BYTES],
 }
 
 impl Sealer {
-    fn new(key: &[u8; KEY]) -> Self {
-        let hash = Sha256::new().chain_update(KEY_ID_OF).chain_update(key).finalize();
-        let mut key_id = [0; KEY_ID];
-        key_id.copy_from_slice(&hash[..KEY_ID]);
+    fn new(key: &[u8; KEY_BYTES]) -> Self {
+        let hash = Sha256::new().chain_update(KEY_ID_PREFIX).chain_update(key).finalize();
+        let mut key_id = [0; KEY_ID_BYTES];
+        key_id.copy_from_slice(&hash[..KEY_ID_BYTES]);
         Self { cipher: Arc::new(XChaCha20Poly1305::new(key.into())), key_id }
     }
 
@@ -134,24 +134,24 @@ impl Sealer {
         &self.key_id
     }
 
-    /// The nonce, and the sealed value.
+    /// Encrypts `value`. Returns the nonce and the sealed value.
     pub(super) fn seal(&self, space: Space, name: &str, value: &[u8]) -> Result<(Vec<u8>, Vec<u8>), VaultError> {
         let nonce = XNonce::try_generate().map_err(|_| VaultError::NoRandomness)?;
         let aad = self.associated(space, name);
         let sealed = self.cipher.encrypt(&nonce, Payload { msg: value, aad: &aad });
-        // It only fails for a value beyond 256 GiB.
+        // Encryption fails only for a value beyond 256 GiB.
         let sealed = sealed.map_err(|_| VaultError::TooLong { space, name: name.to_owned(), length: value.len() })?;
         Ok((nonce.to_vec(), sealed))
     }
 
-    /// `None` when it is not what was sealed under this name.
+    /// Decrypts a value; `None` if this key did not seal it under this name.
     pub(super) fn open(&self, space: Space, name: &str, nonce: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let nonce = XNonce::try_from(nonce).ok()?;
         let aad = self.associated(space, name);
         self.cipher.decrypt(&nonce, Payload { msg: sealed, aad: &aad }).ok().map(Zeroizing::new)
     }
 
-    /// Names the row. The spaces have no NUL in them, so that no two rows have the same data.
+    /// The associated data that binds a value to its row. No space contains NUL, so that no two rows share it.
     fn associated(&self, space: Space, name: &str) -> Vec<u8> {
         [&self.key_id[..], space.as_str().as_bytes(), b"\0", name.as_bytes()].concat()
     }

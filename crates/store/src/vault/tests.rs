@@ -109,12 +109,12 @@ async fn no_byte_of_a_value_is_in_the_files_or_in_any_debug() {
 async fn names_and_values_have_bounds() {
     let folder = tempfile::tempdir().unwrap();
     let vault = vault_at(&folder.path().join("t.db")).await;
-    vault.put(Space::Token, &"n".repeat(MAX_NAME), &vec![0; MAX_VALUE]).await.unwrap();
-    for name in [String::new(), "n".repeat(MAX_NAME + 1)] {
+    vault.put(Space::Token, &"n".repeat(MAX_NAME_BYTES), &vec![0; MAX_VALUE_BYTES]).await.unwrap();
+    for name in [String::new(), "n".repeat(MAX_NAME_BYTES + 1)] {
         assert!(matches!(vault.put(Space::Token, &name, b"x").await, Err(VaultError::Name { .. })));
         assert!(matches!(vault.try_lease(Space::Token, &name, MINUTE).await, Err(VaultError::Name { .. })));
     }
-    let error = vault.put(Space::Token, "n", &vec![0; MAX_VALUE + 1]).await.unwrap_err();
+    let error = vault.put(Space::Token, "n", &vec![0; MAX_VALUE_BYTES + 1]).await.unwrap_err();
     assert!(error.to_string().contains("65537 bytes"), "{error}");
 }
 

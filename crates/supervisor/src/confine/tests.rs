@@ -29,7 +29,7 @@ fn a_server_without_namespaces_looks_names_up_over_tcp_where_it_has_no_datagrams
 
 #[test]
 fn a_kernel_that_is_too_old_is_named_with_what_it_lacks() {
-    let (files, ports) = (too_old(false), too_old(true));
+    let (files, ports) = (landlock_too_old(false), landlock_too_old(true));
     assert!(files.starts_with("this kernel cannot shut files (Linux 6.2): Landlock ABI 3 is needed"), "{files}");
     assert!(
         ports.starts_with("this kernel cannot shut files and ports (Linux 6.7): Landlock ABI 4 is needed"),
@@ -51,12 +51,12 @@ fn to_ask_what_landlock_there_is_restricts_this_process_in_nothing() {
 
 #[test]
 fn the_ceiling_of_tasks_grows_with_the_processes_of_a_server_and_is_over_what_runs_already() {
-    let (one, many) = (ceiling_of_tasks(1), ceiling_of_tasks(1001));
+    let (one, many) = (thread_limit(1), thread_limit(1001));
     assert!(one > TASKS_PER_PROCESS, "{one}: this process and its like are counted as well");
     // What runs meanwhile comes and goes.
     let grown = many.abs_diff(one);
     assert!(grown.abs_diff(1000 * TASKS_PER_PROCESS) < 8000, "{one} {many}");
-    assert!(ceiling_of_tasks(u32::MAX) > u64::from(u32::MAX), "no overflow");
+    assert!(thread_limit(u32::MAX) > u64::from(u32::MAX), "no overflow");
 }
 
 /// A folder of settings with files and folders of these modes; a name that ends in `/` is a folder.
@@ -77,7 +77,7 @@ fn settings(entries: &[(&str, u32)]) -> tempfile::TempDir {
 
 /// The parts of `root` that every user may read: whole, and only listed; a trailing `.` is the root itself.
 fn public(root: &Path) -> (Vec<String>, Vec<String>) {
-    let mut public = Public::default();
+    let mut public = PublicPart::default();
     public.look(root, 0);
     let names = |paths: Vec<PathBuf>| {
         let name = |path: PathBuf| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
@@ -123,8 +123,8 @@ fn what_is_too_deep_to_be_searched_is_not_read() {
         fs::write(folder.join("file"), "x").unwrap();
         root
     };
-    assert_eq!(public(deep(DEPTH - 1).path()).0, [""]);
-    assert!(public(deep(DEPTH).path()).0.is_empty(), "a part that is not looked at is not open");
+    assert_eq!(public(deep(MAX_DEPTH - 1).path()).0, [""]);
+    assert!(public(deep(MAX_DEPTH).path()).0.is_empty(), "a part that is not looked at is not open");
 }
 
 #[test]

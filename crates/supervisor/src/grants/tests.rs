@@ -14,10 +14,10 @@ fn a_program_brings_what_it_is_installed_with_and_never_a_home() {
         ("/opt/x/bin/sh", "/opt/x"),
         ("/home/me/project/server", "/home/me/project"),
     ] {
-        assert_eq!(brought_by(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
+        assert_eq!(installation_of(Path::new(program), &homes), [PathBuf::from(installed)], "{program}");
     }
     for program in ["/home/me/.cargo/bin/server", "/home/me/.local/bin/uvx", "/home/me/.pyenv/shims/python3"] {
-        let brought = brought_by(Path::new(program), &homes);
+        let brought = installation_of(Path::new(program), &homes);
         assert!(brought.contains(&Path::new(program).parent().unwrap().to_owned()), "{program}: {brought:?}");
         assert!(brought.iter().all(|path| path.components().count() == 5), "{program}: {brought:?}");
     }

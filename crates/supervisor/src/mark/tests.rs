@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn a_mark_is_read_from_the_limit_that_carries_it() {
     let mark = Mark::of(std::process::id()).unwrap();
-    for level in 0..=LEVELS {
+    for level in 0..=LEVEL_MASK {
         assert_eq!(Mark::of_limit(mark.limit(level)), Some(mark));
         assert!(level == 0 || mark.limit(level) > mark.limit(level - 1), "a deeper one is lower");
     }
@@ -25,7 +25,7 @@ fn a_mark_is_lost_when_its_process_is_gone_or_is_another_one() {
     let mark = Mark::of(std::process::id()).unwrap();
     assert!(!mark.is_lost());
     assert!(Mark(mark.0 ^ 1).is_lost(), "another start time");
-    assert!(Mark(PART << PID_AT).is_lost(), "no such process");
+    assert!(Mark(PART_MASK << PID_SHIFT).is_lost(), "no such process");
 }
 
 /// A process that only waits.
@@ -46,7 +46,7 @@ fn all_that_was_left_is_stopped_before_any_of_it_is_killed() {
     let ((mut one, first), (mut other, second)) = (sleeper(), sleeper());
     let looks = std::cell::Cell::new(0);
     let wait_until_stopped = |id: Identity| {
-        let limit = Instant::now() + LIMIT;
+        let limit = Instant::now() + KILL_LIMIT;
         while state(id) != "T" {
             assert!(Instant::now() < limit, "{id:?} is not stopped, but {}", state(id));
             std::thread::yield_now();
@@ -109,7 +109,7 @@ fn what_a_marked_process_starts_is_found_in_whatever_session_it_is_and_the_proce
 #[test]
 fn a_supervisor_that_is_below_too_many_others_is_still_marked() {
     let mark = Mark::of(std::process::id()).unwrap();
-    for _ in 0..=LEVELS + 2 {
+    for _ in 0..=LEVEL_MASK + 2 {
         mark_this();
         assert_eq!(mark_of(i32::try_from(std::process::id()).unwrap()), Some(mark));
     }

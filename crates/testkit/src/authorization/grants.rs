@@ -1,4 +1,4 @@
-//! The tokens that were issued, and whether they are still good.
+//! The tokens that the server has issued, and whether they are still valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{CLIENT, CLIENT_SECRET};
 
-/// What was agreed to.
+/// What the user has agreed to.
 #[derive(Clone, Debug)]
 pub(super) struct Agreement {
     pub(super) client: String,
@@ -18,7 +18,7 @@ pub(super) struct Agreement {
     pub(super) scope: String,
 }
 
-/// What a client has tokens for. All tokens of one agreement are one family.
+/// A family of tokens: all tokens of one agreement.
 #[derive(Clone, Debug)]
 struct Family {
     client: String,
@@ -26,15 +26,15 @@ struct Family {
     scope: String,
     access: String,
     refresh: Option<String>,
-    /// The key that the tokens are bound to.
+    /// The key to which the tokens are bound.
     key: Option<String>,
-    /// Requests that the access token was used for.
+    /// How many requests have used the access token.
     used: u32,
     is_expired: bool,
     is_revoked: bool,
 }
 
-/// Tokens as they are given.
+/// The tokens of one answer.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub(super) is_bound: bool,
@@ -43,30 +43,30 @@ pub(super) struct Tokens {
     pub(super) scope: String,
 }
 
-/// The receiver of tokens: a client, and the key that it proved to have.
+/// The client that gets tokens, and the key that it has proved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct To<'a> {
     pub(super) client: &'a str,
     pub(super) key: Option<&'a str>,
 }
 
-/// Everything that was issued.
+/// Everything that the server has issued.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     /// Clients with their secrets.
     clients: BTreeMap<String, Option<String>>,
     codes: BTreeMap<String, Agreement>,
     families: Vec<Family>,
-    /// Refresh tokens that were used, with their families.
+    /// Used refresh tokens, with their families.
     spent: BTreeMap<String, usize>,
     given: BTreeSet<String>,
 }
 
-/// The outcome of a refresh token.
+/// The outcome of using a refresh token.
 #[derive(Debug)]
 pub(super) enum Refreshed {
     Fresh(Tokens),
-    /// It had been used before.
+    /// A client had used it before.
     Reused,
     Unknown,
 }
@@ -81,7 +81,7 @@ impl Grants {
         random
     }
 
-    /// Registers a client; returns its id, and its secret if it is to have one.
+    /// Registers a client. Returns its id and, if it shall have one, its secret.
     pub(super) fn register(&mut self, with_secret: bool) -> (String, Option<String>) {
         let id = self.random("client");
         self.given.remove(&id);
@@ -90,12 +90,12 @@ impl Grants {
         (id, secret)
     }
 
-    /// Whether there is such a client; a URL is one that describes itself.
+    /// Whether this client exists. A URL is a client that describes itself in a document.
     pub(super) fn knows(&self, client: &str) -> bool {
         client == CLIENT || client.starts_with("https://") || self.clients.contains_key(client)
     }
 
-    /// Whether a client is the one that it claims to be.
+    /// Whether a client has authenticated itself with its secret.
     pub(super) fn is(&self, client: &str, secret: Option<&str>) -> bool {
         let wanted = match self.clients.get(client) {
             Some(registered) => registered.as_deref(),
@@ -105,19 +105,19 @@ impl Grants {
         self.knows(client) && wanted.is_none_or(|wanted| secret == Some(wanted))
     }
 
-    /// A code for what was agreed to.
+    /// Issues a code for an agreement.
     pub(super) fn agree(&mut self, agreement: Agreement) -> String {
         let code = self.random("code");
         self.codes.insert(code.clone(), agreement);
         code
     }
 
-    /// The agreement that a code stands for, once.
+    /// Redeems a code for its agreement, once.
     pub(super) fn take(&mut self, code: &str) -> Option<Agreement> {
         self.codes.remove(code)
     }
 
-    /// Tokens for a client.
+    /// Issues tokens for a client.
     pub(super) fn give(&mut self, to: To<'_>, resource: &str, scope: &str, with_refresh: bool) -> Tokens {
         let To { client, key } = to;
         let access = self.random("access");
@@ -137,7 +137,7 @@ impl Grants {
         Tokens { is_bound, access, refresh, scope: scope.to_owned() }
     }
 
-    /// New tokens for a refresh token. One that comes a second time ends its family.
+    /// Issues new tokens for a refresh token. A second use of one revokes its family.
     pub(super) fn refresh(&mut self, to: To<'_>, token: &str, rotates: bool) -> Refreshed {
         if let Some(family) = self.spent.get(token).copied() {
             self.families[family].is_revoked = true;
@@ -161,8 +161,8 @@ impl Grants {
         Refreshed::Fresh(Tokens { is_bound, access, refresh: Some(refresh), scope: family.scope.clone() })
     }
 
-    /// Admits a request, if its token is good for this resource, was used less than `most` times, and is bound to the
-    /// key that was proved, if there is one; returns the token's scope.
+    /// Admits a request if its token is valid for this resource, has been used fewer than `most` times, and is bound to
+    /// the key that the request proves, if any. Returns the token's scope.
     pub(super) fn admit(
         &mut self,
         token: &str,
@@ -180,7 +180,7 @@ impl Grants {
         Some(family.scope.clone())
     }
 
-    /// Revokes a token, and with it its family (RFC 7009, 2.1). Returns whether there was one.
+    /// Revokes a token with its family (RFC 7009, 2.1). Returns whether the token existed.
     pub(super) fn revoke(&mut self, token: &str) -> bool {
         let is_of = |family: &&mut Family| family.access == token || family.refresh.as_deref() == Some(token);
         match self.families.iter_mut().find(is_of) {
@@ -202,7 +202,7 @@ impl Grants {
     }
 }
 
-/// Whether `verifier` is what `challenge` was made of, with S256 (RFC 7636, 4.6).
+/// Whether `challenge` is the S256 hash of `verifier` (RFC 7636, 4.6).
 pub(super) fn verifies(verifier: &str, challenge: &str) -> bool {
     (43..=128).contains(&verifier.len()) && URL_SAFE_NO_PAD.encode(Sha256::digest(verifier)) == challenge
 }

@@ -4,56 +4,56 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// One fault. Of several of one kind the first counts.
+/// One fault. Of several of the same kind, the first counts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wrong {
-    /// These members are in its metadata instead; `null` takes one away.
+    /// Its metadata has these members instead; `null` removes one.
     Metadata(Value),
-    /// These members are in the metadata of the MCP server instead (RFC 9728).
+    /// The metadata of the MCP server has these members instead (RFC 9728).
     ResourceMetadata(Value),
-    /// Metadata of either kind comes after this long.
+    /// It delays metadata of either kind by this time.
     SlowMetadata(Duration),
     /// Metadata of either kind has a member of this many bytes.
     HugeMetadata(usize),
     /// Metadata of either kind is this text.
     NoJson(&'static str),
-    /// Requests for its metadata are redirected there.
+    /// It redirects requests for its metadata to this URL.
     MovedMetadata(String),
-    /// Clients get this `iss` back; `None`: none, although it is promised (RFC 9207).
+    /// Its redirects carry this `iss`; `None`: they carry none although its metadata promises one (RFC 9207).
     Iss(Option<String>),
-    /// Clients get this `state` back.
+    /// Its redirects carry this `state`.
     State(&'static str),
-    /// The person refuses: clients get this error back.
+    /// The user refuses: its redirects carry this error.
     Refuses(&'static str),
-    /// `authorize` redirects there.
+    /// `authorize` redirects to this URL.
     SentTo(String),
-    /// Access tokens are good for this many requests.
+    /// Access tokens expire after this many requests.
     Expires(u32),
-    /// Tokens are said to be good for this many seconds.
+    /// It claims that tokens are valid for this many seconds.
     Lives(u64),
-    /// The token endpoint answers after this long.
+    /// The token endpoint delays its answers by this time.
     SlowTokens(Duration),
-    /// The token endpoint acts on requests, but answers only once its faults are changed.
+    /// The token endpoint carries requests out, but answers only once the test changes its faults.
     HoldsTokens,
     /// The token endpoint answers with this OAuth error.
     TokenError(&'static str),
-    /// Tokens come without a refresh token.
+    /// It issues no refresh tokens.
     NoRefresh,
-    /// Refresh tokens stay as they are.
+    /// It does not rotate refresh tokens.
     NoRotation,
     /// No client can register.
     NoRegistration,
-    /// Calls of tools want this scope as well.
+    /// Calls of tools need this scope as well.
     WantsScope(&'static str),
     /// Tokens are of this type.
     TokenType(&'static str),
-    /// Proofs must hold this nonce; a client that sends another gets it in the error (RFC 9449, 8 and 9).
+    /// Proofs must contain this nonce. A client that sends another gets it in the error (RFC 9449, 8 and 9).
     WantsNonce(String),
-    /// The same, but no proof ever holds the right one.
+    /// The server asks for this nonce, but refuses every proof.
     NoNonceFits(String),
-    /// The MCP server wants another nonce in each proof, and names the next with each answer.
+    /// The MCP server wants a new nonce in each proof, and names the next with each answer.
     ChangesNonce,
-    /// The MCP server takes only tokens that are bound to a key.
+    /// The MCP server accepts only tokens that are bound to a key.
     OnlyBound,
 }
 
@@ -64,19 +64,19 @@ impl Wrong {
         Self::Metadata(json!({ "issuer": issuer }))
     }
 
-    /// It does not declare PKCE, which a client then must not rely on.
+    /// It does not declare PKCE, so that a client must not rely on it.
     #[must_use]
     pub fn no_pkce() -> Self {
         Self::Metadata(json!({ "code_challenge_methods_supported": null }))
     }
 
-    /// A person is to be sent to this URL, such as `file:///bin/sh` or `javascript:alert(1)`.
+    /// It sends users to this URL, such as `file:///bin/sh` or `javascript:alert(1)`.
     #[must_use]
     pub fn sends_people_to(url: &str) -> Self {
         Self::Metadata(json!({ "authorization_endpoint": url }))
     }
 
-    /// The MCP server says that it is another resource.
+    /// The MCP server claims to be another resource.
     #[must_use]
     pub fn resource(url: &str) -> Self {
         Self::ResourceMetadata(json!({ "resource": url }))

@@ -1,26 +1,26 @@
-//! The table of faults: each name a script may ask for, what it takes, which requests it strikes, and what happens.
+//! The table of faults: the name of each, its argument, the requests that it strikes, and what it does.
 //!
-//! `fake-server faults` prints this table. A fault is *standing* (it shapes the whole process, or what is offered) or it
-//! strikes single requests: then `--fault-on METHOD` moves it to another method, and `--fault-after N` with
+//! `fake-server faults` prints this table. A fault is *standing* (it shapes the whole process, or what is offered) or
+//! it strikes single requests: then `--fault-on METHOD` moves it to another method, and `--fault-after N` with
 //! `--fault-times N` choose which requests of that method it strikes.
 
 use std::collections::BTreeMap;
 
-/// What may follow `=` in `--fault NAME=ARG`.
+/// The argument of a fault, after `=` in `--fault NAME=ARG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg {
-    /// Nothing.
+    /// No argument.
     No,
-    /// A whole number; this one if none is given.
+    /// A whole number, with this default.
     Number(u64),
-    /// Any text; this one if none is given. An empty default means that the text is required.
+    /// Any text, with this default. If the default is empty, the text is required.
     Text(&'static str),
 }
 
 /// Which requests a fault strikes unless `--fault-on` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strikes {
-    /// Not single requests: the fault shapes the process, the session or what is offered.
+    /// No single requests: the fault shapes the process, the session or what the server offers.
     Standing,
     /// Requests of this method.
     Method(&'static str),
@@ -35,11 +35,11 @@ pub struct Row {
     pub fault: Fault,
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it takes.
+    /// Its argument.
     pub arg: Arg,
-    /// What it strikes by default.
+    /// The requests that it strikes by default.
     pub strikes: Strikes,
-    /// What happens, for people.
+    /// What it does, for the printed table.
     pub says: &'static str,
 }
 
@@ -97,7 +97,7 @@ faults! {
     NoCapabilities, "no-capabilities", Arg::No, STANDING, "says `capabilities: null` of itself";
     Version, "version", Arg::Text("1999-01-01"), STANDING, "speaks this protocol version whatever is asked";
 
-    // What is offered.
+    // What the server offers.
     ListFails, "list-fails", Arg::No, LIST, "answers with an internal error";
     EndlessCursor, "endless-cursor", Arg::No, STANDING, "each page of tools names a new next page, for ever";
     SameCursor, "same-cursor", Arg::No, STANDING, "each page of tools names the same next page";
@@ -225,11 +225,11 @@ impl Fault {
 #[derive(Clone, Debug)]
 pub struct Faults {
     chosen: Vec<(Fault, Option<String>)>,
-    /// `--fault-on`: the method that every striking fault aims at instead of its own; `*` is every method.
+    /// `--fault-on`: the method that all striking faults aim at, instead of their own; `*` is every method.
     pub on: Option<String>,
-    /// `--fault-after`: how many aimed-at requests go well first.
+    /// `--fault-after`: how many requests of that method succeed first.
     pub after: u64,
-    /// `--fault-times`: how many aimed-at requests are struck then.
+    /// `--fault-times`: how many requests the fault strikes after those.
     pub times: u64,
 }
 
@@ -243,7 +243,7 @@ impl Faults {
     /// Adds one `NAME` or `NAME=ARG`.
     ///
     /// # Errors
-    /// A sentence for the person who wrote the script: an unknown name, or an argument of the wrong kind.
+    /// A sentence for the author of the test: an unknown name, or an argument of the wrong kind.
     pub fn add(&mut self, written: &str) -> Result<(), String> {
         let (name, arg) = match written.split_once('=') {
             Some((name, arg)) => (name, Some(arg.to_owned())),
@@ -265,13 +265,13 @@ impl Faults {
         Ok(())
     }
 
-    /// Whether this fault was asked for.
+    /// Whether the command line has this fault.
     #[must_use]
     pub fn has(&self, fault: Fault) -> bool {
         self.chosen.iter().any(|(chosen, _)| *chosen == fault)
     }
 
-    /// The number of a fault that was asked for: given, or the table's.
+    /// The number of a fault of the command line: its argument, or the default.
     #[must_use]
     pub fn number(&self, fault: Fault) -> Option<u64> {
         let (_, arg) = self.chosen.iter().find(|(chosen, _)| *chosen == fault)?;
@@ -282,7 +282,7 @@ impl Faults {
         }
     }
 
-    /// The text of a fault that was asked for: given, or the table's.
+    /// The text of a fault of the command line: its argument, or the default.
     #[must_use]
     pub fn text(&self, fault: Fault) -> Option<&str> {
         let (_, arg) = self.chosen.iter().find(|(chosen, _)| *chosen == fault)?;
@@ -293,7 +293,7 @@ impl Faults {
         }
     }
 
-    /// The faults that strike a request of this method which is the `seen`-th (from 0) of its method.
+    /// The faults that strike a request of this method, after `seen` earlier requests of the method.
     #[must_use]
     pub fn strike(&self, method: &str, seen: u64) -> Struck {
         let in_turn = seen >= self.after && seen - self.after < self.times;
@@ -350,12 +350,12 @@ fn line(row: &Row) -> String {
     format!("{:<36} {:<16} {}\n", format!("{}{arg}", row.name), strikes, row.says)
 }
 
-/// How many requests of each method came so far.
+/// Counts the requests of each method.
 #[derive(Debug, Default)]
 pub struct Tally(BTreeMap<String, u64>);
 
 impl Tally {
-    /// Counts one more request of this method; how many came before it.
+    /// Counts a request of this method, and returns how many came before it.
     pub fn count(&mut self, method: &str) -> u64 {
         let seen = self.0.entry(method.to_owned()).or_default();
         *seen += 1;

@@ -23,14 +23,14 @@ pub(crate) enum Era {
     Modern,
 }
 
-/// The other end: one connection over stdio, one session over HTTP.
+/// A client: one connection over stdio, one session over HTTP.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    /// Tells its requests from those of other peers.
+    /// Distinguishes its requests from those of other peers.
     pub(crate) key: String,
-    /// Legacy: what the client declared in `initialize`, once that came.
+    /// Legacy: the capabilities that the client declared in `initialize`.
     pub(crate) capabilities: OnceLock<Value>,
-    /// Legacy: whether `notifications/initialized` came.
+    /// Legacy: whether the client has sent `notifications/initialized`.
     pub(crate) ready: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl Peer {
     }
 }
 
-/// One request on its way.
+/// One request in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) id: Value,
@@ -50,7 +50,7 @@ pub(crate) struct Request {
     pub(crate) struck: Struck,
     pub(crate) peer: Arc<Peer>,
     pub(crate) out: Outbox,
-    /// HTTP: the header fields that came with it, names in lower case.
+    /// HTTP: its header fields, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
 }
 
@@ -69,7 +69,7 @@ fn run_key(peer: &Peer, id: &Value) -> String {
 struct Listener {
     peer: Arc<Peer>,
     out: Outbox,
-    /// Modern: the id of the `subscriptions/listen` request, and what it asked for.
+    /// Modern: the id of the `subscriptions/listen` request, and the changes that it asks for.
     subscription: Option<(Value, Value)>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Server {
     pub(crate) options: Options,
     pub(crate) log: Log,
     pub(crate) inherited: Vec<Descriptor>,
-    /// Whether a client was already sent to the links of `elicit` in mode `url-error`.
+    /// Whether `elicit` has already sent a client to its links in mode `url-error`.
     pub(crate) visited: AtomicBool,
     state: Mutex<State>,
     next: AtomicU64,
@@ -91,13 +91,13 @@ struct State {
     /// Tools that `tools_changed` added.
     added: Vec<String>,
     tally: Tally,
-    /// Questions to clients that wait for their answers, by id, and how many there were.
+    /// Questions to clients without an answer yet, by id, and the count of all questions.
     asked: HashMap<u64, oneshot::Sender<Result<Value, Value>>>,
     asks: u64,
-    /// Requests that are being answered, by peer and id.
+    /// Running requests, by peer and id.
     running: HashMap<String, AbortHandle>,
     listeners: Vec<Listener>,
-    /// Legacy: the peers' keys with the resources that they have subscribed to.
+    /// Legacy: the keys of peers, each with the resources to which it has subscribed.
     subscribed: BTreeSet<(String, String)>,
     tasks: JoinSet<()>,
 }
@@ -125,12 +125,12 @@ impl Server {
         self.options.faults.has(fault)
     }
 
-    /// A number that was not returned before.
+    /// Returns a new number with each call.
     pub(crate) fn unique(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts and aims a request that came in.
+    /// Counts a request, and determines the faults that strike it.
     pub(crate) fn admit(
         &self,
         message: (Value, String, Value),
@@ -143,7 +143,7 @@ impl Server {
         let struck = self.options.faults.strike(&method, seen);
         let era = era_of(self.options.eras, &method, &params);
         if method == "initialize" {
-            // Here and not in its task: the next line may be read before that task runs.
+            // Here and not in the request's task, because the server may read the next line before that task runs.
             peer.capabilities.get_or_init(|| params["capabilities"].clone());
         }
         let mut entry = json!({"method": method, "id": id, "params": params});
@@ -154,11 +154,11 @@ impl Server {
         Request { id, method, params, era, struck, peer: Arc::clone(peer), out, headers }
     }
 
-    /// Runs a request in a task of its own. Its frames go to its outbox.
+    /// Runs a request in a task of its own, which sends its frames to the outbox.
     pub(crate) fn start(self: &Arc<Self>, request: Request) {
         let key = request.key();
         let server = Arc::clone(self);
-        // Held until the handle is in its place: the task may end before this function does.
+        // Hold the lock until the handle is stored: the task may end before this function does.
         let mut state = self.state.lock();
         let handle = state.spawn(async move {
             tokio::time::sleep(server.options.delay).await;
@@ -175,7 +175,7 @@ impl Server {
         self.state.lock().spawn(task)
     }
 
-    /// Stops a request, unless told to ignore it. `by` says how the client asked.
+    /// Stops a request, unless a fault makes the server ignore the cancellation. `by` says how the client cancelled it.
     pub(crate) fn cancel(&self, peer: &Peer, id: &Value, by: &str) {
         self.log.cancelled(id, by);
         if self.has(Fault::IgnoreCancel) {
@@ -204,12 +204,12 @@ impl Server {
         }
     }
 
-    /// Asks a legacy client something and waits for its answer, without a limit of its own.
+    /// Sends a request to a legacy client, and waits for its answer without a time limit.
     pub(crate) async fn ask(&self, out: &Outbox, method: &str, params: &Value) -> Result<Value, Value> {
         let (answer, answered) = oneshot::channel();
         let id = {
             let state = &mut *self.state.lock();
-            // From 0, as the TypeScript SDK does: a client that takes 0 for "no id" shows itself.
+            // Start at 0, as the TypeScript SDK does, to reveal a client that takes 0 for "no id".
             let id = state.asks;
             state.asks += 1;
             state.asked.insert(id, answer);
@@ -219,7 +219,7 @@ impl Server {
         answered.await.unwrap_or_else(|_| Err(json!("the client is gone")))
     }
 
-    /// Takes an answer of the client to something that was asked.
+    /// Takes the client's answer to a request of the server.
     pub(crate) fn answered(&self, id: &Value, body: Result<Value, Value>) {
         self.log.seen(json!({"answer": id, "refused": body.is_err()}));
         let waiting = id.as_u64().and_then(|id| self.state.lock().asked.remove(&id));
@@ -228,12 +228,12 @@ impl Server {
         }
     }
 
-    /// Tells this outbox about changes from now on.
+    /// Sends notifications of changes to this outbox from now on.
     pub(crate) fn listen(&self, peer: &Arc<Peer>, out: Outbox, subscription: Option<(Value, Value)>) {
         self.state.lock().listeners.push(Listener { peer: Arc::clone(peer), out, subscription });
     }
 
-    /// Ends the subscription that this request opened.
+    /// Ends the subscription of this request.
     pub(crate) fn unlisten(&self, peer: &Peer, id: &Value) {
         let ended = |listener: &Listener| {
             listener.peer.key == peer.key && listener.subscription.as_ref().is_some_and(|(own, _)| own == id)
@@ -241,19 +241,19 @@ impl Server {
         self.state.lock().listeners.retain(|listener| !ended(listener));
     }
 
-    /// Where the peer of this key listens.
+    /// The listener of this key: the peer and its outbox.
     pub(crate) fn listening(&self, key: &str) -> Option<(Arc<Peer>, Outbox)> {
         let state = self.state.lock();
         let listener = state.listeners.iter().find(|listener| listener.peer.key == key)?;
         Some((Arc::clone(&listener.peer), listener.out.clone()))
     }
 
-    /// The peer of this key has left.
+    /// Removes the listeners of the peer with this key, which has left.
     pub(crate) fn leaves(&self, key: &str) {
         self.state.lock().listeners.retain(|listener| listener.peer.key != key);
     }
 
-    /// Legacy: from now on the peer is told of changes of the resource, or not any more.
+    /// Legacy: subscribes the peer to changes of the resource, or unsubscribes it.
     pub(crate) fn subscribe(&self, peer: &Peer, uri: &str, begins: bool) {
         let subscription = (peer.key.clone(), uri.to_owned());
         let subscribed = &mut self.state.lock().subscribed;

@@ -1,4 +1,4 @@
-//! Event streams: the answer to a POST, resumed when it breaks, and the standing stream of the legacy era.
+//! Event streams: the answer to a POST, which is resumed when it breaks, and the standing stream of the legacy era.
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Where a stream stands, over all its reconnects.
+/// The progress of a stream, across its reconnects.
 #[derive(Debug)]
 struct Position {
     last_event: Option<HeaderValue>,
@@ -41,7 +41,7 @@ impl Position {
         Self { last_event: None, retry: SHORTEST_WAIT, barren: 0, reconnects_left: reconnects }
     }
 
-    /// Notes where to go on after a stream that ended, and when.
+    /// Records from which event to resume after a stream has ended, and when.
     fn after(&mut self, parser: &SseParser) {
         if let Some(id) = parser.last_event_id() {
             self.last_event = HeaderValue::from_bytes(id.as_bytes()).ok().filter(|id| !id.is_empty());
@@ -51,7 +51,8 @@ impl Position {
         }
     }
 
-    /// Waits as the server asked, longer each time that nothing came; `false` when the budget is spent.
+    /// Waits as long as the server asked, and longer each time that no event came. Returns `false` if the budget of
+    /// reconnects is spent.
     async fn may_reconnect(&mut self) -> bool {
         if self.reconnects_left == 0 {
             return false;
@@ -88,7 +89,7 @@ impl Events {
     /// [`Unread`], which costs that event only.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Unread> {
         loop {
-            // A chunk holds many events: without this, a flood of them leaves no time for any other task.
+            // Yield: a chunk holds many events, and a flood of them would starve other tasks.
             consume_budget().await;
             if let Some(event) = self.ready.pop_front() {
                 return event.map(Some).map_err(|error| Unread::of(error, (self.bound)()));
@@ -111,8 +112,8 @@ impl HttpWire {
         Ok(events(response, bound))
     }
 
-    /// The answer in the event stream of a POST. A stream that breaks is resumed where the era and the server allow
-    /// it; otherwise the call fails at once.
+    /// Reads the answer from the event stream of a POST. Resumes a broken stream if the era and the server allow that;
+    /// otherwise the call fails at once.
     pub(super) async fn streamed_answer(&self, response: Response, request: &Outgoing) -> Answered {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let bound = self.0.bounds.answer_to(request.method);
@@ -135,14 +136,14 @@ impl HttpWire {
                 if let Some(answer) = self.find_answer(&data, request, false) {
                     return answer.map_err(invalid_event);
                 }
-                // As on stdio, a bad event costs only itself: the answer may be in the next one.
+                // Skip a bad event, as stdio does with a bad line: the answer may be in the next one.
                 if let Err(bad) = peek(&data) {
                     unread = Some(LinkError::InvalidEvent { why: bad.to_string() });
                 }
             }
             position.after(&events.parser);
             response = self.resume(&mut position).await.map_err(|error| match error {
-                // The answer was probably in what could not be read.
+                // The unreadable event probably held the answer.
                 LinkError::Broken { .. } => unread.take().unwrap_or(error),
                 error => error,
             })?;
@@ -158,10 +159,10 @@ impl HttpWire {
         while position.may_reconnect().await {
             match self.get(position).await {
                 Ok(response) => return Ok(response),
-                // The server had taken the request itself before.
+                // The server had accepted the original request.
                 Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
-                // The server would say the same the next time.
+                // The server would refuse the next time as well.
                 Err(error) if is_final(&error) => {
                     return Err(broken(&format!(
                         "the event stream ended before the answer, and cannot be resumed: {error}"
@@ -186,8 +187,8 @@ impl HttpWire {
         }
     }
 
-    /// Holds the stream on which a legacy server sends messages of its own. Optional: a server without one, or one
-    /// whose stream keeps breaking, is used all the same. `opened` is notified after the first try.
+    /// Keeps the stream open on which a legacy server sends messages of its own. The stream is optional: the host also
+    /// uses a server that has none, or whose stream keeps breaking. Notifies `opened` after the first try.
     pub(super) async fn standing_stream(&self, opened: oneshot::Sender<()>, outlet: &Arc<dyn Outlet>) {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let (mut opened, mut was_open) = (Some(opened), false);
@@ -218,7 +219,7 @@ impl HttpWire {
         }
     }
 
-    /// Takes what comes on the standing stream until that ends.
+    /// Handles the messages of the standing stream until it ends.
     async fn hear(&self, response: Response, position: &mut Position, outlet: &Arc<dyn Outlet>) {
         let bound = self.0.bounds.usual();
         let mut events = events(response, Arc::new(move || bound));
@@ -226,7 +227,7 @@ impl HttpWire {
             match events.next().await {
                 Ok(None) => break,
                 Ok(Some(event)) => {
-                    // A stream that works gets its whole budget back.
+                    // A working stream gets its whole budget of reconnects back.
                     position.barren = 0;
                     position.reconnects_left = self.0.spec.sse_max_reconnects;
                     self.unasked(&event, outlet);

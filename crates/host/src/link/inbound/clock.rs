@@ -11,8 +11,8 @@ use tokio::{
 
 use crate::{link::error::LinkError, spec::Setting};
 
-/// For how long the clocks of one request stand still, all pauses together: a server that asks again and again would
-/// otherwise keep its calls for ever.
+/// How long the clocks of one request may stand still in total. Without this limit, a server could keep a call open for
+/// ever by asking again and again.
 const LONGEST_PAUSE: Duration = Duration::from_mins(30);
 
 #[derive(Debug)]
@@ -30,14 +30,14 @@ struct State {
     /// Start of the request, moved forward by each pause.
     started: Instant,
     pauses: u32,
-    /// When the present pause began, or was last added up.
+    /// When the present pause began, or was last added to the total.
     paused_at: Instant,
-    /// How long they stood still so far.
+    /// How long the clocks have stood still so far.
     stood_still: Duration,
 }
 
 impl State {
-    /// Adds up what has passed of the present pause, as far as it counts.
+    /// Adds the present pause to the total, up to the limit.
     fn add_up_pause(&mut self) {
         let now = Instant::now();
         let counts = (now - self.paused_at).min(LONGEST_PAUSE - self.stood_still);
@@ -69,7 +69,7 @@ impl Clock {
         }
     }
 
-    /// The server sent something: the silence starts anew.
+    /// Restarts the clock of silence, because the server sent something.
     pub(crate) fn touch(&self) {
         self.state.lock().heard = Instant::now();
     }
@@ -84,7 +84,7 @@ impl Clock {
         Pause(self)
     }
 
-    /// Ends when a bound is reached, with the error that names it.
+    /// Resolves when a bound is reached, to the error that names it.
     pub(crate) async fn expired(&self) -> LinkError {
         loop {
             let resumed = self.resumed.notified();
@@ -120,7 +120,7 @@ impl Clock {
     }
 }
 
-/// While it lives, the clock stands still.
+/// Stops the clock until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pause<'a>(&'a Clock);
 
