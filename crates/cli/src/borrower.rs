@@ -34,7 +34,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most messages of the daemon that wait to be shown.
-const MAX_MESSAGES: usize = 16;
+const QUEUED_MESSAGES: usize = 16;
 
 /// A message of the daemon; `None` at the end.
 type Received = io::Result<Option<ToCommand>>;
@@ -180,7 +180,7 @@ async fn show(
         // The daemon has not started, because it did not get the message.
         return Ok(Ended::Elsewhere("it has ended".to_owned()));
     }
-    let (inbox, mut messages) = mpsc::channel(MAX_MESSAGES);
+    let (inbox, mut messages) = mpsc::channel(QUEUED_MESSAGES);
     let lines = OwnLines::of_stdin();
     let showing = async {
         let mut shown = Shown { screen, lines: &lines, typed: None, bytes: Vec::new() };

@@ -2,7 +2,7 @@
 //!
 //! The page holds no data and no secret, so it loads without a token; it gets all that it shows from the control API.
 //! The fragment of its address, which never reaches the daemon, says which view is open. Nothing it loads comes from
-//! elsewhere; [`CONTENT_POLICY`] enforces that.
+//! elsewhere; [`CSP`] enforces that.
 
 use axum::Router;
 use axum::body::Body;
@@ -31,12 +31,12 @@ mod embedded {
 
 /// The Content-Security-Policy: the browser may load the daemon's own files, and pictures and sounds inside results. It
 /// runs no inline script or style, allows no frames, and sends no form.
-const CONTENT_POLICY: &str = "default-src 'self'; img-src 'self' data: blob:; media-src 'self' data:; object-src 'none'; \
+const CSP: &str = "default-src 'self'; img-src 'self' data: blob:; media-src 'self' data:; object-src 'none'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Headers of every answer.
 const COMMON_HEADERS: [(HeaderName, &str); 4] = [
-    (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+    (CONTENT_SECURITY_POLICY, CSP),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
     // The browser asks each time, so that a new version never runs with old files. The `ETag` makes that cheap.
