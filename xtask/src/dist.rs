@@ -1,7 +1,7 @@
-//! What users install: `cargo xtask dist` makes every form of shipping from one optimised build.
+//! `cargo xtask dist` makes every package that users install, from one optimised build.
 //!
-//! The programs of each kind of machine are staged in a folder that is laid out as a prefix, and each form is made from that
-//! folder alone. So a release workflow builds on many machines and packs on one, which needs no more than Debian's tools.
+//! It stages the programs for each target in a folder that is laid out as a prefix, and makes each package from that
+//! folder alone. So the release workflow builds on many machines and packs on one, which needs only Debian's tools.
 
 mod archive;
 mod check;
@@ -32,10 +32,10 @@ use released::Released;
 use staged::{PROGRAMS, Staged};
 use target::Target;
 
-/// Makes everything that the plan asks for; what failed is left out of what is made of it.
+/// Makes everything that the plan asks for. A step that fails leaves its packages out of the steps that follow.
 pub(crate) fn run(report: &mut Report, plan: &Plan) {
     if plan.only_build {
-        report.step("programs", || keep(plan));
+        report.step("programs", || copy_built(plan));
         return;
     }
     let mut made = None;
@@ -45,7 +45,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     });
     let Some((staged, released)) = made else { return };
     report.step("archives and installer", || archives(&staged, &released));
-    report.step("symbols of glibc 2.17 at most", || old_symbols(&staged));
+    report.step("symbols of glibc 2.17 at most", || check_glibc(&staged));
     let mut forms = check::Made::default();
     report.step("packages for npm", || {
         forms.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     }
 }
 
-/// Stages the programs of each kind of machine, in an empty folder of the release.
+/// Empties the release folder, and stages the programs for each target.
 fn stage(plan: &Plan) -> Result<(Vec<Staged>, Released), Stop> {
     let released = Released::of_this_tree()?;
     if released.folder.exists() {
@@ -86,18 +86,18 @@ fn stage(plan: &Plan) -> Result<(Vec<Staged>, Released), Stop> {
     }
     fs::create_dir_all(&released.folder).map_err(failed("make", &released.folder))?;
     let built = plan.built()?;
-    let speaker = speaker(&built)?;
+    let runnable = runnable_folder(&built)?;
     let mut all = Vec::new();
     for (target, folder) in &built {
         let staged = Staged::of_programs(target, folder, root().join("target/dist/stage").join(target.triple))?;
-        staged.describe(&speaker)?;
+        staged.describe(&runnable)?;
         all.push(staged);
     }
     Ok((all, released))
 }
 
-/// The folder of the programs that run on this machine.
-fn speaker(built: &[(&'static Target, PathBuf)]) -> Result<PathBuf, Stop> {
+/// The folder of the programs that run on this machine: only they can write the manual and the completions.
+fn runnable_folder(built: &[(&'static Target, PathBuf)]) -> Result<PathBuf, Stop> {
     let here = target::here()?;
     let folder = built.iter().find(|(target, _)| *target == here).map(|(_, folder)| folder.clone());
     folder.ok_or_else(|| {
@@ -113,16 +113,18 @@ fn archives(staged: &[Staged], released: &Released) -> Step {
     templates::write_for(&packed, released)
 }
 
-/// Holds the programs for Linux to the glibc that the wheels, the package of Debian and the installer promise.
-fn old_symbols(staged: &[Staged]) -> Step {
+/// Checks that the programs for Linux need no newer glibc than the wheels, the Debian package and the installer
+/// promise.
+fn check_glibc(staged: &[Staged]) -> Step {
     let linux = staged.iter().filter(|staged| staged.target.is_linux());
     linux
         .flat_map(|staged| PROGRAMS.iter().map(|name| staged.program(name)))
         .try_for_each(|path| needed::only_old_symbols(&path))
 }
 
-/// Builds, and copies the programs to where another machine takes them from.
-fn keep(plan: &Plan) -> Step {
+/// Builds the programs, and copies them to `target/dist/built`, from where the release workflow takes them to the
+/// machine that packs.
+fn copy_built(plan: &Plan) -> Step {
     for (target, folder) in plan.built()? {
         for name in PROGRAMS {
             let file = target.file_of(name);

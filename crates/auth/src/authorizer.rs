@@ -1,4 +1,4 @@
-//! Stays signed in: the host's [`Authorizer`].
+//! The host's [`Authorizer`]: it signs requests, renews tokens and answers challenges.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,16 +20,16 @@ use crate::{
     store::Lease,
 };
 
-/// How often the store is read while a server waits for a sign-in.
+/// How often to poll the store while a server waits for the user to sign in.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 impl Inner {
-    /// The signature for a request, with tokens renewed if it is time.
+    /// Signs a request, after renewing the tokens if they are stale.
     async fn sign(self: &Arc<Self>, to: Destination<'_>, method: &Method) -> Result<Option<Signature>, AuthError> {
         let slot = self.slot(&to);
         let usable = match slot.at_hand() {
             Some(usable) => usable,
-            None => self.usable(to, &slot).await?,
+            None => self.load_usable(to, &slot).await?,
         };
         let Some(credentials) = usable else {
             return Ok(None);
@@ -43,15 +43,20 @@ impl Inner {
         Ok(Some(Signature { authorization, proof }))
     }
 
-    /// The stored credentials, renewed if it is time.
-    async fn usable(self: &Arc<Self>, to: Destination<'_>, slot: &Slot) -> Result<Option<Arc<Credentials>>, AuthError> {
+    /// Loads the stored credentials, and renews them if they are stale.
+    async fn load_usable(
+        self: &Arc<Self>,
+        to: Destination<'_>,
+        slot: &Slot,
+    ) -> Result<Option<Arc<Credentials>>, AuthError> {
         let turn = slot.turn().await;
         if let Some(usable) = slot.at_hand() {
             return Ok(usable);
         }
         let kept = match self.load(&slot.key).await {
             Ok(kept) => kept.map(Arc::new),
-            // Most servers want no token; one that does is told why there is none.
+            // Most servers want no token, so the request goes out without one. A server that wants one answers 401, and
+            // that error reports the failure of the store.
             Err(error) => {
                 tracing::warn!(server = %to.server, %error, "kept tokens cannot be read");
                 None
@@ -68,7 +73,7 @@ impl Inner {
         match self.renewed(to.server, &errand, Stale::Old(Arc::clone(&kept))).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
-            // It is renewed ahead of time: the next request tries again.
+            // The token has not expired yet: this request uses it, and the next one tries to renew it again.
             Err(error) if kept.tokens.as_ref().is_some_and(|tokens| !tokens.has_expired(now())) => {
                 tracing::warn!(server = %to.server, %error, "a token could not be renewed yet");
             }
@@ -77,26 +82,26 @@ impl Inner {
         Ok(slot.known())
     }
 
-    /// Renews stale credentials, unless another process has done so meanwhile. The caller has the turn of the slot.
+    /// Renews stale credentials, unless another process has done so meanwhile. The caller holds the slot's turn.
     async fn renewed(self: &Arc<Self>, server: &ServerName, errand: &Errand, stale: Stale) -> Result<(), AuthError> {
         let (inner, server, errand) = (Arc::clone(self), server.clone(), errand.clone());
         let renewed = self.to_completion(async move {
-            let renewed = inner.renewed_under_lease(&errand, &stale).await;
-            inner.tell_if_new(&server, &errand.slot, renewed.as_ref().err());
+            let renewed = inner.renew_under_lease(&errand, &stale).await;
+            inner.report_failure_once(&server, &errand.slot, renewed.as_ref().err());
             renewed
         });
         renewed.await
     }
 
-    async fn renewed_under_lease(&self, errand: &Errand, stale: &Stale) -> Result<(), AuthError> {
+    async fn renew_under_lease(&self, errand: &Errand, stale: &Stale) -> Result<(), AuthError> {
         let lease = self.lease(&errand.slot.key).await?;
         let renewed = self.renew(errand, stale, lease.as_ref()).await;
         lease.release().await;
         renewed
     }
 
-    /// Reports a failure, once for as long as it lasts.
-    fn tell_if_new(&self, server: &ServerName, slot: &Slot, error: Option<&AuthError>) {
+    /// Reports a failure to the witness, unless the previous renewal failed for the same reason.
+    fn report_failure_once(&self, server: &ServerName, slot: &Slot, error: Option<&AuthError>) {
         let is_new = slot.renewal_went(error.map(AuthError::code));
         if let Some(error) = error.filter(|_| is_new) {
             self.tell_of_failure(server, error);
@@ -122,7 +127,7 @@ impl Inner {
         }
         let mut kept = kept;
         if let Stale::Refused(_, challenge) = stale {
-            // A server can have moved to another issuer, and the tokens of the first must not go to the second.
+            // The server may have moved to another authorization server, which must not get the tokens of the old one.
             let found = within(Found::out(Arc::clone(&wire), server, challenge.as_deref())).await?;
             if found.issuer != kept.issuer {
                 slot.knows(None);
@@ -142,8 +147,8 @@ impl Inner {
         }
     }
 
-    /// Finds another token after a refusal.
-    async fn again(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
+    /// Gets another token after the server has refused a request: from the store, by renewal, or from the user.
+    async fn reauthorize(self: &Arc<Self>, to: Destination<'_>, challenge: &Challenge) -> Result<(), Refused> {
         if challenge.wants_nonce() {
             return match self.slot(&to).nonce() {
                 Some(_) => Ok(()),
@@ -160,13 +165,13 @@ impl Inner {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
             && kept.header().as_ref() != sent
         {
-            // The user has signed in, or another process has renewed, since.
+            // Since the request was sent, the user has signed in or another process has renewed the tokens.
             slot.knows(Some(Arc::clone(kept)));
             return Ok(());
         }
         let leading = challenge::leading(&challenge.www_authenticate);
         let is_bound = oauth.dpop || kept.as_ref().is_some_and(|kept| kept.key.is_some());
-        // No renewal makes a token bound that is not.
+        // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
         let must_begin_anew = !is_bound && challenge::wants_bound(&challenge.www_authenticate);
         if must_begin_anew {
             let found = within(Found::out(self.wires.to(server)?, server, leading)).await;
@@ -187,7 +192,7 @@ impl Inner {
             _ => (oauth.scopes.clone(), false),
         };
         if is_tried {
-            // They were asked for, and a token without them came: asking again changes nothing.
+            // The last sign-in requested these scopes already, and the server did not grant them.
             return Err(Refused::SignIn(asked));
         }
         if !oauth.grant.needs_a_person() {
@@ -214,9 +219,9 @@ impl Inner {
 
 /// The credentials to renew, and why.
 enum Stale {
-    /// They are old.
+    /// They expire soon, or have expired.
     Old(Arc<Credentials>),
-    /// A server refused them, with this challenge.
+    /// The server refused them, with this challenge.
     Refused(Arc<Credentials>, Option<String>),
 }
 
@@ -278,8 +283,8 @@ impl Authorizer for SignIn {
 
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>> {
         Box::pin(async move {
-            let again = Box::pin(self.0.again(to, &challenge)).await;
-            again.map_err(|refused| self.0.not_authorized(to.server, refused))
+            let renewed = Box::pin(self.0.reauthorize(to, &challenge)).await;
+            renewed.map_err(|refused| self.0.not_authorized(to.server, refused))
         })
     }
 

@@ -1,5 +1,5 @@
-//! Additions to the requests that `rmcp` sends to a token endpoint: a client assertion instead of a secret, and a proof
-//! of the key that tokens are to be bound to.
+//! What this crate adds to the requests that `rmcp` sends to a token endpoint: a client assertion (`private_key_jwt`)
+//! in place of a secret, and a DPoP proof.
 
 use http::{HeaderName, Method, Request, Response, header};
 use rmcp::transport::auth::AuthorizationMetadata;
@@ -17,7 +17,7 @@ const PROOF: HeaderName = HeaderName::from_static("dpop");
 const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const STATEMENT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// The client assertion: the client with its key, for one authorization server.
+/// Makes client assertions for one authorization server.
 pub(crate) struct Statement {
     key: SigningKey,
     client: String,
@@ -27,7 +27,7 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// `None` when no key is configured. It is for the authorization server `issuer`, and for no other.
+    /// For the authorization server `issuer` only; `None` when `oauth` has no private key.
     pub(crate) fn of(oauth: &OAuth, issuer: &str, metadata: &AuthorizationMetadata) -> Result<Option<Self>, AuthError> {
         let (Some(pem), Some(client)) = (&oauth.private_key.text, &oauth.client_id) else {
             return Ok(None);
@@ -42,7 +42,7 @@ impl Statement {
         }))
     }
 
-    /// Adds a new assertion to a form (RFC 7523, 2.2); each can be used once.
+    /// Adds a new assertion to a form (RFC 7523, 2.2). A server accepts each assertion once.
     pub(crate) fn add_to(&self, form: &mut Serializer<'_, String>) -> Result<(), AuthError> {
         let who = Who { client: &self.client, audience: &self.audience, key_id: self.key_id.as_deref() };
         let statement = self.key.statement(&who, self.offered.as_deref())?;
@@ -51,9 +51,9 @@ impl Statement {
     }
 }
 
-/// See the module.
+/// The additions for one token endpoint.
 pub(crate) struct Bound {
-    /// The only URL that gets any of it.
+    /// The token endpoint, the only URL that gets the additions.
     pub(crate) endpoint: Url,
     pub(crate) statement: Option<Statement>,
     pub(crate) proof: Option<ProofKey>,
@@ -64,7 +64,7 @@ impl Bound {
         request.method() == Method::POST && request.uri() == self.endpoint.as_str()
     }
 
-    /// The request with the additions; `nonce` is what the server wants to see in a proof.
+    /// Adds assertion and proof to a request; `nonce` is the one that the server demands in proofs.
     pub(crate) fn authenticated(
         &self,
         request: &Request<Vec<u8>>,
@@ -73,7 +73,7 @@ impl Bound {
         let mut authenticated = request.clone();
         if let Some(statement) = &self.statement {
             let form = String::from_utf8(std::mem::take(authenticated.body_mut())).unwrap_or_default();
-            // Begins with the existing form, so that an `&` follows it.
+            // Starts from the existing form, so that the serializer puts an `&` before the assertion.
             let mut form = Serializer::new(form);
             statement.add_to(&mut form)?;
             *authenticated.body_mut() = form.finish().into_bytes();
@@ -86,14 +86,14 @@ impl Bound {
         Ok(authenticated)
     }
 
-    /// The nonce in the response, if it is for proofs.
+    /// The nonce of a response, if this endpoint gets proofs.
     pub(crate) fn nonce_in(&self, answer: &Response<Vec<u8>>) -> Option<Nonce> {
         self.proof.as_ref()?;
         answer.headers().get(NONCE).and_then(Nonce::of)
     }
 }
 
-/// Whether the server wants the request once more, with its nonce (RFC 9449, 8).
+/// Whether the server asks to repeat the request with its nonce (RFC 9449, 8).
 pub(crate) fn wants_nonce(answer: &Response<Vec<u8>>) -> bool {
     let error: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     matches!(answer.status().as_u16(), 400 | 401) && error["error"] == "use_dpop_nonce"

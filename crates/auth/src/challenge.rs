@@ -3,8 +3,7 @@
 use rmcp::transport::auth::WWWAuthenticateParams;
 use url::Url;
 
-/// The header that leads to a sign-in: the one that names metadata, else the first for bearer tokens, else the first of
-/// all.
+/// The header that a sign-in starts from: the one that names metadata, or the first `Bearer` one, or the first of all.
 pub(crate) fn leading(values: &[String]) -> Option<&str> {
     let names_metadata = values.iter().find(|value| value.contains("resource_metadata"));
     let is_bearer = |value: &&String| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
@@ -24,12 +23,12 @@ pub(crate) fn scopes(values: &[String], url: &Url) -> Vec<String> {
     named.unwrap_or_default().split_whitespace().filter(|scope| is_scope(scope)).map(str::to_owned).collect()
 }
 
-/// Whether `scope` can be one (RFC 6749, 3.3).
+/// Whether `scope` has the syntax of a scope (RFC 6749, 3.3).
 pub(crate) fn is_scope(scope: &str) -> bool {
     !scope.is_empty() && scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
 }
 
-/// `scopes` with those of `more` that are not in them yet, in order.
+/// `scopes`, followed by those of `more` that are not among them yet.
 pub(crate) fn union(scopes: &[String], more: &[String]) -> Vec<String> {
     let mut union = scopes.to_vec();
     for scope in more {

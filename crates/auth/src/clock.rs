@@ -1,4 +1,4 @@
-//! The time, as tokens and proofs name it.
+//! The current time in the unit of tokens and proofs.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

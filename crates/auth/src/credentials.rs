@@ -9,7 +9,7 @@ use crate::{clock::now, dpop::ProofKey, error::AuthError};
 
 /// A token is renewed this long before it expires, or in the last fifth of a shorter life.
 const AHEAD: u64 = 60;
-/// The longest token: it has to fit into a header.
+/// The longest token that is accepted, because it has to fit into a header.
 const TOKEN_BYTES: usize = 16 * 1024;
 
 /// Everything that is needed to stay signed in with one issuer.
@@ -20,7 +20,7 @@ pub(crate) struct Credentials {
     /// The resource of the tokens (RFC 8707), as the authorization server was told.
     pub(crate) resource: String,
     pub(crate) client: Client,
-    /// `None` when they were revoked; the client is still registered there.
+    /// `None` when the server has ended the sign-in; the client registration stays valid.
     pub(crate) tokens: Option<Tokens>,
     /// The scopes of the last request.
     pub(crate) asked: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Client {
     /// The secret of a dynamically registered client; that of a configured one is not kept.
     pub(crate) secret: Option<String>,
     pub(crate) redirect_uri: String,
-    /// Whether it was registered dynamically, and for that redirect URI.
+    /// Whether this is a dynamic registration, which is valid only for `redirect_uri`.
     pub(crate) registered: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Tokens {
 
 impl Credentials {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        // One of another version, or one that was damaged, is no sign-in.
+        // Bytes of another version or damaged bytes count as not signed in.
         serde_json::from_slice(bytes).ok()
     }
 
@@ -75,7 +75,7 @@ impl Credentials {
         Some(value)
     }
 
-    /// Every secret in it.
+    /// All secrets in the credentials.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let tokens = self.tokens.iter().flat_map(|tokens| [Some(&tokens.access), tokens.refresh.as_ref()]);
         let texts = tokens.chain([self.client.secret.as_ref()]).flatten().map(String::as_str);
@@ -126,12 +126,12 @@ impl Tokens {
         })
     }
 
-    /// Whether it is time to renew it: ahead of its end if there is a refresh token.
+    /// Whether to renew the token now: before it expires if there is a refresh token, otherwise after.
     pub(crate) fn is_stale(&self, now: u64) -> bool {
-        if self.refresh.is_some() { self.is_old(now) } else { self.has_expired(now) }
+        if self.refresh.is_some() { self.expires_soon(now) } else { self.has_expired(now) }
     }
 
-    fn is_old(&self, now: u64) -> bool {
+    fn expires_soon(&self, now: u64) -> bool {
         self.expires.is_some_and(|expires| {
             let ahead = AHEAD.min(expires.saturating_sub(self.received) / 5);
             now.saturating_add(ahead) >= expires

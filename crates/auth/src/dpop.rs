@@ -1,7 +1,7 @@
 //! Tokens that are bound to a key (RFC 9449): a stolen token is worth nothing without the key.
 //!
-//! Each request carries a proof that its sender has the key: a JWT about this method and URL and this token, good once. A
-//! server can want a nonce of its own in it.
+//! Each request carries a proof that its sender has the key: a JWT for the method, the URL and the token of this
+//! request, which is valid once. A server can demand a nonce in it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     jose::{compact, unique},
 };
 
-/// The longest nonce: it goes into a header with each request.
+/// The longest nonce that is accepted, because every request repeats it in a header.
 const NONCE_BYTES: usize = 1024;
 
 /// The key that the tokens of one sign-in are bound to: P-256, since every server that knows DPoP takes ES256. It is
@@ -87,8 +87,8 @@ impl ProofKey {
         URL_SAFE_NO_PAD.encode(digest(&SHA256, members.as_bytes()))
     }
 
-    /// Proves that the sender of this request has the key (RFC 9449, 4.2). `token` is the one that goes with it,
-    /// `nonce` what the server wants to see.
+    /// The value of the `DPoP` header for one request (RFC 9449, 4.2). `token` is the access token of the request,
+    /// `nonce` the one that the server demands.
     pub(crate) fn proof(
         &self,
         method: &str,

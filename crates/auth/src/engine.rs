@@ -3,7 +3,7 @@
 use std::{iter, sync::Arc, time::Duration};
 
 use rmcp::transport::auth::{
-    AuthError as Spoken, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
+    AuthError as RmcpError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
     CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig,
     ProtectedResourceMetadataInvalidReason as Invalid, StoredCredentials,
 };
@@ -20,13 +20,13 @@ use crate::{
     wire::Wire,
 };
 
-/// For all requests of one operation.
+/// The timeout of one operation, with all its requests.
 const OPERATION_TIME: Duration = Duration::from_secs(45);
-/// The name under which this program registers.
+/// The `client_name` of a dynamic registration (RFC 7591).
 const CLIENT_NAME: &str = "Toolrack";
 const OFFLINE_ACCESS: &str = "offline_access";
 
-/// An authorization server that was found, and the means to talk to it.
+/// A discovered authorization server, and what is needed to send requests to it.
 pub(crate) struct Found {
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
@@ -36,7 +36,7 @@ pub(crate) struct Found {
     has_pkce: bool,
 }
 
-/// A page to show, and what is needed to take its answer.
+/// The page on which the user signs in, and the state that checks the redirect from it.
 pub(crate) struct Asked {
     found: Found,
     client: Client,
@@ -46,7 +46,7 @@ pub(crate) struct Asked {
     pub(crate) page: Url,
 }
 
-/// Bounds the time of an operation.
+/// Runs an operation with [`OPERATION_TIME`] as its timeout.
 pub(crate) async fn within<T>(work: impl Future<Output = Result<T, AuthError>>) -> Result<T, AuthError> {
     let late = || AuthError::Unavailable {
         why: format!("the authorization server did not answer within {} s", OPERATION_TIME.as_secs()),
@@ -55,14 +55,15 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T, AuthError>>) 
 }
 
 impl Found {
-    /// Finds the authorization server of `server`, from the challenge of a request that it refused, if there was one.
+    /// Discovers the authorization server of `server`, starting from `challenge` if the server has refused a request.
     pub(crate) async fn out(wire: Arc<Wire>, server: &Url, challenge: Option<&str>) -> Result<Self, AuthError> {
         let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), wire.clone());
-        let mut manager = manager.await.map_err(|error| discovery(&error))?;
-        let resolved = manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| discovery(&error))?;
+        let mut manager = manager.await.map_err(|error| discovery_error(&error))?;
+        let resolved =
+            manager.resolve_metadata_from_challenge(challenge).await.map_err(|error| discovery_error(&error))?;
         let metadata = resolved.metadata;
-        // RFC 8414 leaves it out where there is no PKCE; MCP refuses such a server. A server without any metadata, of
-        // MCP 2025-03-26, says nothing of it.
+        // A server without PKCE leaves the field out (RFC 8414), and MCP tells clients to refuse it. A server of MCP
+        // 2025-03-26 may have no metadata at all, so for that one the missing field proves nothing.
         let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
         let has_pkce = methods.iter().any(|method| method == "S256")
             || resolved.source == AuthorizationMetadataSource::LegacyEndpointFallback;
@@ -101,19 +102,21 @@ impl Found {
         self.endpoint("token endpoint", &self.metadata.token_endpoint)
     }
 
-    /// From now on, token requests carry an assertion, if the client has a key of its own, and proofs of `proof`.
+    /// Adds to all later token requests a client assertion, if `oauth` has a private key, and a DPoP proof, if there is
+    /// a `proof` key.
     pub(crate) fn binds(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
         let statement = Statement::of(oauth, &self.issuer, &self.metadata)?;
         self.wire.binds(Bound { endpoint: self.token_endpoint()?, statement, proof });
         Ok(())
     }
 
-    /// Whether the MCP server takes only tokens that are bound to a key (`dpop_bound_access_tokens_required`, RFC 9728, 2).
+    /// Whether the MCP server takes only tokens that are bound to a key (`dpop_bound_access_tokens_required`, RFC 9728,
+    /// 2).
     pub(crate) fn wants_bound(&self) -> bool {
         self.wire.wants_bound()
     }
 
-    /// The key to bind tokens to, if the entry or the server wants that.
+    /// A new key to bind tokens to, if the entry or the server wants DPoP.
     pub(crate) fn key(&self, oauth: &OAuth) -> Result<Option<ProofKey>, AuthError> {
         (oauth.dpop || self.wants_bound()).then(ProofKey::generate).transpose()
     }
@@ -125,8 +128,9 @@ impl Found {
         }
     }
 
-    /// Prepares the page on which the user signs in. It asks for `scopes` if there are any, else for those that the
-    /// server names; `before` has the stored credentials, which are used only if they are of the same issuer.
+    /// Prepares the page on which the user signs in. It requests `scopes`, or the scopes that the server names if
+    /// `scopes` is empty. The client registered in `before`, the stored credentials, is used again if the issuer is the
+    /// same.
     pub(crate) async fn ask(
         mut self,
         oauth: &OAuth,
@@ -147,12 +151,12 @@ impl Found {
         if let Some(secret) = secret {
             config = config.with_client_secret(secret);
         }
-        self.manager.configure_client(config).map_err(|error| discovery(&error))?;
+        self.manager.configure_client(config).map_err(|error| discovery_error(&error))?;
         let wanted: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        let page = self.manager.get_authorization_url(&wanted).await.map_err(|error| discovery(&error))?;
+        let page = self.manager.get_authorization_url(&wanted).await.map_err(|error| discovery_error(&error))?;
         let mut page = self.endpoint("authorization endpoint", &page)?;
         if let Some(key) = &key {
-            // So that no other client can use the code (RFC 9449, 10).
+            // Binds the authorization code to the key, so that no other client can use it (RFC 9449, 10).
             page.query_pairs_mut().append_pair("dpop_jkt", &key.thumbprint());
         }
         let resource = page.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
@@ -160,8 +164,8 @@ impl Found {
         Ok(Asked { found: self, client, scopes, resource, key, page })
     }
 
-    /// The scopes in the order of MCP: those that the challenge named, or else the protected resource, or else none;
-    /// and the scope to stay signed in, where there is one.
+    /// The scopes to request, in MCP's order of preference: `wanted`, or those of the challenge, or those of the
+    /// resource's metadata. `offline_access` is added if the server supports it.
     async fn scopes(&self, wanted: &[String]) -> Vec<String> {
         if wanted.is_empty() {
             return self.manager.select_initial_scopes(&[]).await;
@@ -171,7 +175,8 @@ impl Found {
         union(wanted, &stays)
     }
 
-    /// The client: as configured, by its metadata document, as registered before, or registered now.
+    /// The client to sign in with: the configured one, one with a metadata document, the one that an earlier sign-in
+    /// registered, or a newly registered one.
     async fn client(
         &mut self,
         oauth: &OAuth,
@@ -231,18 +236,18 @@ impl Asked {
     /// Takes the URL that the browser was sent back to, and exchanges its code for tokens.
     pub(crate) async fn answered(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
         let answer = Answer::of(back)?;
-        self.is_from_the_issuer(&answer)?;
+        self.check_issuer(&answer)?;
         if let Some(error) = answer.error {
             let description = quote(&answer.description.unwrap_or_default());
             return Err(AuthError::Refused { error: quote(&error), description });
         }
-        let code = answer.code.ok_or_else(|| callback("it holds no code"))?;
+        let code = answer.code.ok_or_else(|| bad_redirect("it holds no code"))?;
         let state = answer.state.unwrap_or_default();
         let exchanged = self.found.manager.exchange_code_for_token_with_issuer(&code, &state, answer.iss.as_deref());
         let own = self.client.secret.as_deref().unwrap_or_default();
         let secrets = [code.as_str(), state.as_str(), own, secret.unwrap_or_default()];
         let response =
-            exchanged.await.map_err(|error| refusal(&error, &secrets, self.found.wire.unanswered().as_deref()))?;
+            exchanged.await.map_err(|error| token_error(&error, &secrets, self.found.wire.unanswered().as_deref()))?;
         Ok(Credentials {
             issuer: self.found.issuer,
             resource: self.resource,
@@ -254,11 +259,11 @@ impl Asked {
         })
     }
 
-    /// Checks state and issuer, of refusals too (RFC 9207, 2.4), before anything else in the answer is believed.
-    fn is_from_the_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
+    /// Checks `state` and issuer before anything else in the answer, also when the answer is an error (RFC 9207, 2.4).
+    fn check_issuer(&self, answer: &Answer) -> Result<(), AuthError> {
         let asked = self.page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
         if asked.is_none() || asked != answer.state {
-            return Err(callback("it is no answer to this question"));
+            return Err(bad_redirect("it is no answer to this question"));
         }
         let promised = self.found.metadata.additional_fields.get("authorization_response_iss_parameter_supported");
         let promised = promised.and_then(serde_json::Value::as_bool) == Some(true);
@@ -301,14 +306,14 @@ impl Answer {
                 _ => continue,
             };
             if place.replace(value.into_owned()).is_some() {
-                return Err(callback("it says something twice"));
+                return Err(bad_redirect("it says something twice"));
             }
         }
         Ok(answer)
     }
 }
 
-fn callback(why: &str) -> AuthError {
+fn bad_redirect(why: &str) -> AuthError {
     AuthError::Callback { why: why.to_owned() }
 }
 
@@ -331,30 +336,30 @@ pub(crate) async fn refresh(
     wire.binds(Bound { endpoint, statement, proof: credentials.key.clone() });
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
-    // `rmcp` takes the URL that it was made for as the resource.
+    // `rmcp` sends the URL that its manager was created with as the `resource`.
     let manager = AuthorizationManager::new_with_oauth_http_client(resource, wire.clone());
-    let mut manager = manager.await.map_err(|error| discovery(&error))?;
+    let mut manager = manager.await.map_err(|error| discovery_error(&error))?;
     manager.set_metadata(credentials.metadata.clone());
     let client = &credentials.client;
     let mut config = OAuthClientConfig::new(&client.id, &client.redirect_uri);
     if let Some(secret) = client.secret.as_deref().or(secret) {
         config = config.with_client_secret(secret);
     }
-    manager.configure_client(config).map_err(|error| discovery(&error))?;
+    manager.configure_client(config).map_err(|error| discovery_error(&error))?;
     let held = serde_json::json!({
         "access_token": tokens.access, "refresh_token": refresh, "token_type": "bearer",
     });
     let held = serde_json::from_value(held).ok();
     let store = InMemoryCredentialStore::new();
     let held = StoredCredentials::new(client.id.clone(), held, tokens.scopes.clone(), Some(tokens.received));
-    store.save(held).await.map_err(|error| discovery(&error))?;
+    store.save(held).await.map_err(|error| discovery_error(&error))?;
     manager.set_credential_store(store);
     let response = manager.refresh_token().await.map_err(|error| match error {
-        Spoken::TokenRefreshRejected(_) | Spoken::AuthorizationRequired => AuthError::Ended,
+        RmcpError::TokenRefreshRejected(_) | RmcpError::AuthorizationRequired => AuthError::Ended,
         error => AuthError::Unavailable { why: message(&error, &secrets, wire.unanswered().as_deref()) },
     })?;
     let mut renewed = Tokens::of(&response, &tokens.scopes, credentials.key.is_some())?;
-    // One that is not replaced goes on being good (RFC 6749, 6).
+    // If the response has no new refresh token, the old one stays valid (RFC 6749, 6).
     renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
     Ok(Credentials { tokens: Some(renewed), ..credentials.clone() })
 }
@@ -367,13 +372,13 @@ pub(crate) fn checked(wire: &Wire, server: &Url, what: &'static str, url: &str) 
     Ok(url)
 }
 
-fn discovery(error: &Spoken) -> AuthError {
+fn discovery_error(error: &RmcpError) -> AuthError {
     match error {
-        Spoken::PkceUnsupported => AuthError::NoPkce,
-        Spoken::DiscoveryRequestFailed { .. } | Spoken::HttpError(_) => {
+        RmcpError::PkceUnsupported => AuthError::NoPkce,
+        RmcpError::DiscoveryRequestFailed { .. } | RmcpError::HttpError(_) => {
             AuthError::Unavailable { why: message(error, &[], None) }
         }
-        Spoken::ProtectedResourceMetadataInvalid { url, reason } => match reason.as_ref() {
+        RmcpError::ProtectedResourceMetadataInvalid { url, reason } => match reason.as_ref() {
             Invalid::ResourceMismatch { reference, permitted } => {
                 let why = format!(
                     "the metadata of the resource, at {url}, is that of `{permitted}`, and not of `{reference}`, which is to be \
@@ -387,23 +392,24 @@ fn discovery(error: &Spoken) -> AuthError {
     }
 }
 
-fn refusal(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> AuthError {
+fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> AuthError {
     match error {
-        Spoken::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
+        RmcpError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
             AuthError::WrongIssuer { expected: quote(expected_issuer), received: quote(received_issuer) }
         }
-        Spoken::AuthorizationServerMissingIssuer { expected_issuer } => {
+        RmcpError::AuthorizationServerMissingIssuer { expected_issuer } => {
             AuthError::WrongIssuer { expected: quote(expected_issuer), received: String::new() }
         }
         error => AuthError::NoToken { why: message(error, secrets, unanswered) },
     }
 }
 
-/// `rmcp`'s message for a request without a response, where it does not keep why.
+/// `rmcp`'s message for a request without a response, from which it drops the cause.
 const UNANSWERED: &str = "Request failed";
 
-/// The error with its innermost cause, made safe. `unanswered` is why the last request got no response, if it got none.
-fn message(error: &Spoken, secrets: &[&str], unanswered: Option<&str>) -> String {
+/// The text of the error with its innermost cause, escaped and without `secrets`. `unanswered` is why the last request
+/// got no response.
+fn message(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> String {
     let mut message = error.to_string();
     if let (Some(start), Some(why)) = (message.strip_suffix(UNANSWERED), unanswered) {
         message = format!("{start}{why}");
@@ -422,10 +428,10 @@ mod tests {
 
     #[test]
     fn a_request_that_got_no_answer_is_told_with_the_reason_that_its_wire_knows() {
-        let failed = Spoken::TokenExchangeFailed(UNANSWERED.to_owned());
+        let failed = RmcpError::TokenExchangeFailed(UNANSWERED.to_owned());
         let why = message(&failed, &[], Some("it did not answer within 20 s"));
         assert!(why.ends_with(": it did not answer within 20 s") && !why.contains(UNANSWERED), "{why}");
-        let refused = Spoken::TokenExchangeFailed("Server returned error response: invalid_grant".to_owned());
+        let refused = RmcpError::TokenExchangeFailed("Server returned error response: invalid_grant".to_owned());
         assert!(message(&refused, &[], None).ends_with("invalid_grant"));
     }
 }

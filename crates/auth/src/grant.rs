@@ -1,6 +1,8 @@
-//! Signing in without a person: as the client itself, as a workload, or as a user whom an enterprise knows.
+//! The grants that need no browser: client credentials, JWT bearer (workload identity), and enterprise-managed
+//! authorization (ID-JAG).
 //!
-//! `rmcp` knows the first of these, with a secret. All of them are one form, or two, so this crate sends them.
+//! `rmcp` supports only the first one, and only with a secret. Each grant is one or two form requests, so this crate
+//! sends them itself.
 
 use http::{Method, Request, header};
 use rmcp::transport::auth::AuthorizationMetadata;
@@ -28,7 +30,7 @@ struct Form<'a> {
     pairs: Vec<(&'static str, String)>,
     client: Option<&'a str>,
     secret: Option<&'a str>,
-    /// Whether the secret goes into the form, for a server that takes it nowhere else.
+    /// Whether the client secret goes into the form instead of an `Authorization` header.
     in_body: bool,
     /// Secrets that an error must not repeat.
     secrets: Vec<&'a str>,
@@ -75,7 +77,7 @@ impl<'a> Form<'a> {
         request.body(form.finish().into_bytes())
     }
 
-    /// Sends it, and reads the answer, which is an object.
+    /// Sends the form, and parses the response as a JSON object.
     async fn send(&self, wire: &Wire, endpoint: &Url, whose: &str) -> Result<Value, AuthError> {
         let unavailable = |why: String| AuthError::Unavailable { why: format!("{whose}: {why}") };
         let request = self.request(endpoint).map_err(|error| unavailable(error.to_string()))?;
@@ -98,7 +100,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Whether a server takes secrets in forms only.
+/// Whether a server accepts client secrets only in the form (`client_secret_post`).
 pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Value::as_array);
     let takes = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
@@ -106,7 +108,7 @@ pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
 }
 
 impl Found {
-    /// Signs in with the grant of `oauth`, and asks for these scopes, or else for those that the server names.
+    /// Gets a token with the grant of `oauth`, for these scopes, or for those that the server names if there are none.
     pub(crate) async fn without_a_person(
         self,
         oauth: &OAuth,
@@ -149,13 +151,14 @@ impl Found {
         })
     }
 
-    /// The identity provider's assertion for that server (draft-ietf-oauth-identity-assertion-authz-grant, 4.3).
+    /// Exchanges the ID token for an ID-JAG at the identity provider (draft-ietf-oauth-identity-assertion-authz-grant,
+    /// 4.3).
     async fn id_jag(&self, oauth: &OAuth, scopes: &[String], wires: &Wires) -> Result<String, AuthError> {
         let config = |why: &str| AuthError::Config { why: why.to_owned() };
         let idp = oauth.idp.as_ref().ok_or_else(|| config("`oauth.idp` is missing"))?;
         let IdentityProvider { token_url, client_id, client_secret } = idp;
         let url = Url::parse(token_url).map_err(|_| config("`oauth.idp.token_url` is no URL"))?;
-        // It is configured, not named by a server: it may be where the user says that it is.
+        // The user has configured this URL and no server has named it, so it may be on a private address.
         let wire = wires.to(&url)?;
         let endpoint = crate::engine::checked(&wire, &url, "`oauth.idp.token_url`", token_url)?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
@@ -166,7 +169,7 @@ impl Found {
             .with("scope", scopes.join(" "))
             .with("subject_token", assertion)
             .with("subject_token_type", ID_TOKEN);
-        // The client's own secret is the authorization server's business.
+        // The client at the identity provider is another one than at the authorization server, whose secret stays out.
         (form.client, form.secret) = (client_id.as_deref(), client_secret.as_deref());
         form.secrets.extend(client_secret.as_deref());
         let answer = form.send(&wire, &endpoint, "the identity provider").await?;

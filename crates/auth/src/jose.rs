@@ -1,7 +1,6 @@
 //! Signed JWTs (RFC 7515, RFC 7519), as far as a client needs them: it signs and never verifies.
 //!
-//! They use the cryptography that TLS brings along (`aws-lc-rs`): a library for all of JOSE would add half a megabyte
-//! for one line of text.
+//! They use `aws-lc-rs`, which TLS needs anyway: a full JOSE library would add half a megabyte to the program.
 
 use aws_lc_rs::{
     rand::{self, SystemRandom},
@@ -55,7 +54,8 @@ impl SigningKey {
         })
     }
 
-    /// The algorithm (RFC 7518, 3.1; RFC 8037) that is used where these are `offered`; `None`: the server lists none.
+    /// The algorithm (RFC 7518, 3.1; RFC 8037) to sign with, among those that the server has `offered`; `None` if the
+    /// server lists no algorithms.
     fn algorithm(&self, offered: Option<&[Value]>) -> Result<&'static str, AuthError> {
         let known: &[&'static str] = match self {
             Self::P256(_) => &["ES256"],

@@ -41,8 +41,8 @@ impl Signed {
 }
 
 impl SignIn {
-    /// Signs in to a server, whether or not the user is signed in already. `scopes` are requested instead of those that
-    /// the entry or else the server names. With a grant that needs no person, no page is shown.
+    /// Signs in to a server, whether or not the user is signed in already. Requests `scopes`, or, if there are none,
+    /// the scopes of the entry or of the server. A grant that needs no person shows no page.
     ///
     /// # Errors
     /// [`AuthError`]; an earlier sign-in stays.
@@ -63,17 +63,17 @@ impl SignIn {
         inner.signed(to.server, &errand, Wanted { scopes, challenge: None, before: before.as_ref() }, browser).await
     }
 
-    /// Revokes the tokens for a server, where its authorization server can, and forgets them in any case. `None` when
-    /// there were none; else whether they were revoked.
+    /// Revokes the tokens for a server, if its authorization server supports that, and deletes them in any case.
+    /// Returns `None` if there were no tokens, otherwise whether they were revoked.
     ///
     /// # Errors
-    /// [`AuthError::Store`] when they cannot be forgotten.
+    /// [`AuthError::Store`] when they cannot be deleted.
     pub async fn logout(&self, to: Destination<'_>) -> Result<Option<Result<bool, AuthError>>, AuthError> {
         let inner = &self.0;
         let (errand, name) = (inner.errand(to).await?, to.server.clone());
         let work = Arc::clone(inner);
         let left = inner.to_completion(async move {
-            let left = work.leave(&errand).await;
+            let left = work.revoke_and_delete(&errand).await;
             if let Ok(Some(revoked)) = &left {
                 let outcome = match revoked {
                     Ok(true) => "the tokens were revoked".to_owned(),
@@ -88,9 +88,9 @@ impl SignIn {
     }
 }
 
-/// The request of a sign-in.
+/// What a sign-in starts from.
 pub(crate) struct Wanted<'a> {
-    /// These scopes, if there are any.
+    /// The scopes to request; empty for those that the server names.
     pub(crate) scopes: &'a [String],
     /// The challenge of the refused request.
     pub(crate) challenge: Option<&'a str>,
@@ -111,10 +111,10 @@ impl Inner {
         let (inner, name, errand) = (Arc::clone(self), name.clone(), errand.clone());
         let signed = self.to_completion(async move {
             let signed = match answered {
-                Ok((asked, back)) => inner.exchanged(&errand, asked, &back).await,
+                Ok((asked, back)) => inner.exchange_code(&errand, asked, &back).await,
                 Err(error) => Err(error),
             };
-            inner.recorded(&name, signed)
+            inner.record_outcome(&name, signed)
         });
         signed.await
     }
@@ -131,7 +131,7 @@ impl Inner {
         let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
         let signed = self.to_completion(async move {
             let signed = inner.without_a_person(&errand, &scopes, challenge.as_deref()).await;
-            inner.recorded(&name, signed)
+            inner.record_outcome(&name, signed)
         });
         signed.await
     }
@@ -150,8 +150,8 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Records how a sign-in went.
-    fn recorded(&self, server: &ServerName, signed: Result<Signed, AuthError>) -> Result<Signed, AuthError> {
+    /// Reports the outcome of a sign-in to the witness.
+    fn record_outcome(&self, server: &ServerName, signed: Result<Signed, AuthError>) -> Result<Signed, AuthError> {
         match &signed {
             Ok(signed) => self.tell(Fact::SignedIn { server: server.clone(), issuer: signed.issuer.clone() }),
             Err(error) => self.tell_of_failure(server, error),
@@ -159,7 +159,7 @@ impl Inner {
         signed
     }
 
-    /// Sends the user to the page; returns what was asked there, and the URL that the browser came back with.
+    /// Shows the page to the user; returns the state of the sign-in, and the URL to which the browser was redirected.
     async fn ask(&self, errand: &Errand, wanted: Wanted<'_>, browser: &dyn Browser) -> Result<(Asked, Url), AuthError> {
         let Errand { oauth, server, .. } = errand;
         let wire = self.wires.to(server)?;
@@ -169,13 +169,13 @@ impl Inner {
             found.ask(oauth, wanted.scopes, &back_to, wanted.before).await
         };
         let asked = within(asked).await?;
-        judge(&asked.page)?;
+        check_page(&asked.page)?;
         let back = browser.visit(&asked.page).await?;
         Ok((asked, back))
     }
 
     /// Exchanges the code that the browser came back with for tokens, and keeps them.
-    async fn exchanged(&self, errand: &Errand, asked: Asked, back: &Url) -> Result<Signed, AuthError> {
+    async fn exchange_code(&self, errand: &Errand, asked: Asked, back: &Url) -> Result<Signed, AuthError> {
         let Errand { oauth, slot, .. } = errand;
         let fresh = within(asked.answered(back, oauth.client_secret.as_deref())).await?;
         let signed = Signed::of(&fresh);
@@ -184,9 +184,9 @@ impl Inner {
     }
 
     /// Forgets the tokens, and revokes them where the server can.
-    async fn leave(&self, errand: &Errand) -> Result<Option<Result<bool, AuthError>>, AuthError> {
+    async fn revoke_and_delete(&self, errand: &Errand) -> Result<Option<Result<bool, AuthError>>, AuthError> {
         let Errand { oauth, slot, server, .. } = errand;
-        // So that no other process renews meanwhile and keeps what was just forgotten.
+        // Holds the lease, so that no other process renews the tokens meanwhile and stores them again.
         let lease = self.lease(&slot.key).await?;
         let forgotten = async {
             let Some(kept) = self.load(&slot.key).await? else {
@@ -206,8 +206,8 @@ impl Inner {
     }
 }
 
-/// Refuses a page to which no user must be sent.
-fn judge(page: &Url) -> Result<(), AuthError> {
+/// Refuses a sign-in page whose URL could mislead the user.
+fn check_page(page: &Url) -> Result<(), AuthError> {
     page::judge(page).map_err(|why| AuthError::Unsafe { what: "page to sign in on", why: why.to_string() })
 }
 
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn no_user_signs_in_on_a_page_with_a_name_before_its_host() {
-        let judged = |page: &str| judge(&Url::parse(page).unwrap()).map_err(|error| error.to_string());
+        let judged = |page: &str| check_page(&Url::parse(page).unwrap()).map_err(|error| error.to_string());
         let refused = judged("https://good.example@evil.example/authorize?state=x").unwrap_err();
         assert!(refused.starts_with("its page to sign in on is not used: what stands before the @"), "{refused}");
         assert_eq!(judged("https://good.example/authorize?login_hint=a@b.example"), Ok(()));

@@ -1,4 +1,4 @@
-//! Waits on this machine for the browser that an authorization server sends back (RFC 8252, 7.3).
+//! The local HTTP listener that receives the redirect of a sign-in (RFC 8252, 7.3).
 
 use std::{io, net::Ipv4Addr, time::Duration};
 
@@ -13,11 +13,11 @@ use url::Url;
 use crate::browser::BrowserError;
 
 const PATH: &str = "/callback";
-/// The longest head of a request; a code and a state are far shorter.
+/// The longest head of a request; a real redirect is far shorter.
 const HEAD_BYTES: usize = 16 * 1024;
-/// For one request. Browsers open connections in advance and say nothing on them.
+/// The timeout of one request. Browsers open connections in advance and send nothing on them.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
-/// Connections at once; more wait.
+/// The most connections at once; further ones wait.
 const CONNECTIONS: usize = 16;
 
 /// An address on 127.0.0.1 that a browser can be sent back to, for one sign-in.
@@ -45,23 +45,23 @@ impl Loopback {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits until a browser comes that was asked with `page`, for at most `longest`. A request with another `state`,
-    /// or under another name of this machine, is refused, and the right one is still waited for.
+    /// Waits at most `longest` for the redirect that belongs to `page`. Refuses a request with another `state` or
+    /// another `Host`, and goes on waiting.
     ///
     /// # Errors
     /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system takes the port away.
     pub async fn wait(&self, page: &Url, longest: Duration) -> Result<Url, BrowserError> {
         let state = page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
-        let come = timeout(longest, self.come(state.as_deref())).await;
-        come.unwrap_or(Err(BrowserError::TimedOut { after: longest }))
+        let redirect = timeout(longest, self.accept_redirect(state.as_deref())).await;
+        redirect.unwrap_or(Err(BrowserError::TimedOut { after: longest }))
     }
 
-    async fn come(&self, state: Option<&str>) -> Result<Url, BrowserError> {
+    async fn accept_redirect(&self, state: Option<&str>) -> Result<Url, BrowserError> {
         let mut visits = FuturesUnordered::new();
         loop {
             tokio::select! {
                 visit = self.listener.accept(), if visits.len() < CONNECTIONS => match visit {
-                    Ok((stream, _)) => visits.push(timeout(REQUEST_TIME, self.visit(stream, state))),
+                    Ok((stream, _)) => visits.push(timeout(REQUEST_TIME, self.answer_request(stream, state))),
                     Err(error) => return Err(BrowserError::Port { port: self.port, why: error.to_string() }),
                 },
                 Some(visit) = visits.next() => if let Ok(Ok(Some(back))) = visit {
@@ -72,7 +72,7 @@ impl Loopback {
     }
 
     /// Reads one request, and answers it.
-    async fn visit(&self, mut stream: TcpStream, state: Option<&str>) -> io::Result<Option<Url>> {
+    async fn answer_request(&self, mut stream: TcpStream, state: Option<&str>) -> io::Result<Option<Url>> {
         let mut head = Vec::new();
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {
             let mut piece = [0; 2048];
@@ -82,7 +82,7 @@ impl Loopback {
                 read => head.extend_from_slice(&piece[..read]),
             }
         }
-        let back = self.target(&String::from_utf8_lossy(&head), state);
+        let back = self.redirect_in(&String::from_utf8_lossy(&head), state);
         let (status, words) = match &back {
             Some(_) => ("200 OK", "Toolrack has heard from your browser. You can close this page."),
             None => (
@@ -96,14 +96,14 @@ impl Loopback {
              Content-Security-Policy: default-src 'none'\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{page}",
             page.len()
         );
-        // Whether the browser still wants it makes no difference.
+        // An error means that the browser has closed the connection, which does not matter here.
         let _ = stream.write_all(answer.as_bytes()).await;
         let _ = stream.shutdown().await;
         Ok(back)
     }
 
-    /// The URL of a request, if it is the one that is waited for.
-    fn target(&self, head: &str, state: Option<&str>) -> Option<Url> {
+    /// The URL of a request, if it is the redirect of this sign-in.
+    fn redirect_in(&self, head: &str, state: Option<&str>) -> Option<Url> {
         let mut lines = head.lines();
         let mut request = lines.next()?.split(' ');
         let (method, target) = (request.next()?, request.next()?);
@@ -111,7 +111,7 @@ impl Loopback {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host").then(|| value.trim())
         })?;
-        // A page that has its own name lead here sends that name.
+        // With DNS rebinding, a foreign page reaches this port under its own name, which `Host` shows.
         let is_here = host == format!("127.0.0.1:{}", self.port);
         let back = Url::parse(&format!("http://127.0.0.1:{}", self.port)).ok()?.join(target).ok()?;
         let named = back.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value);

@@ -9,8 +9,8 @@ use url::{Url, form_urlencoded::Serializer};
 
 use crate::{bound::Statement, credentials::Credentials, engine::checked, error::AuthError, wire::Wire};
 
-/// Revokes the refresh token, and the access token with it where the server does not do so itself. `false` when the
-/// server has no revocation endpoint.
+/// Revokes the refresh token, and then the access token, which some servers do not revoke with it. Returns `false` if
+/// the server has no revocation endpoint.
 pub(crate) async fn revoke(
     wire: Arc<Wire>,
     server: &Url,
@@ -37,7 +37,7 @@ pub(crate) async fn revoke(
         [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
     for (token, kind) in both.into_iter().flatten() {
         let why = |why: String| AuthError::Unavailable { why: format!("the tokens could not be revoked: {why}") };
-        // The form is gone before anything is waited for: it cannot go from one thread to another.
+        // The block drops the form before the first `.await`, because the form is not `Send`.
         let request = {
             let mut form = Serializer::new(String::new());
             form.append_pair("token", token).append_pair("token_type_hint", kind);
@@ -65,7 +65,7 @@ pub(crate) async fn revoke(
     Ok(true)
 }
 
-/// HTTP Basic as OAuth has it: both parts are form-encoded first (RFC 6749, 2.3.1).
+/// HTTP Basic in OAuth's variant, which form-encodes both parts first (RFC 6749, 2.3.1).
 pub(crate) fn basic(id: &str, secret: &str) -> String {
     let encode = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret))))

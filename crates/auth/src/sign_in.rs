@@ -27,12 +27,12 @@ use crate::{
 const LEASE: Duration = Duration::from_secs(120);
 /// How long to wait for another process's refresh.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
-/// For work that must not stop in the middle: a wait for the lease, and what is done under it.
+/// The most time for work that must not stop in the middle: the wait for the lease, and the work under it.
 const LONGEST: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE.as_secs());
-/// How long the end of a program may wait for that work.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a program that ends waits for that work.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
-/// What the user should do, in words: for this server, with these scopes if there are any.
+/// Makes the line that tells the user how to sign in to this server, with these scopes if there are any.
 type SignInHint = dyn Fn(&ServerName, &[String]) -> String + Send + Sync;
 /// Receives every secret before it is used.
 type SecretListener = dyn Fn(&str) + Send + Sync;
@@ -56,18 +56,19 @@ pub(crate) struct Inner {
     pub(crate) wires: Wires,
     /// One for each server and account that was ever used; no more than are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
-    /// Work that runs to its end, whichever task waits. Closed from the beginning: it can be waited for at any time.
+    /// Work that runs to its end even if the task that waits for it is dropped. Closed from the start, because
+    /// `TaskTracker::wait` returns only on a closed tracker.
     under_way: TaskTracker,
 }
 
-/// A request, or a user, that wants to be signed in somewhere.
+/// What one sign-in or renewal needs: the server, its configuration and its slot.
 #[derive(Clone)]
 pub(crate) struct Errand {
     pub(crate) oauth: OAuth,
     pub(crate) slot: Arc<Slot>,
     /// The server's URL as authorization servers know it.
     pub(crate) server: Url,
-    /// The turn of a request, which is kept until the work that it began is done.
+    /// The slot's turn, which the task holds until its work is done.
     pub(crate) turn: Turn,
 }
 
@@ -131,7 +132,7 @@ impl SignIn {
     /// the end of a program, after its hosts have ended. A renewal outlives the request that began it, because the
     /// server may have spent the old refresh token already.
     pub async fn settled(&self) {
-        if timeout(PATIENCE, self.0.under_way.wait()).await.is_err() {
+        if timeout(SHUTDOWN_WAIT, self.0.under_way.wait()).await.is_err() {
             tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
         }
     }
@@ -169,14 +170,14 @@ impl Inner {
         lease: &dyn Lease,
         credentials: Credentials,
     ) -> Result<(), StoreError> {
-        // Known first: a token that cannot be kept is still good for as long as this process lives.
+        // Updates the slot before the store: if the store fails, this process can still use the token.
         credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
         let bytes = credentials.to_bytes();
         slot.knows(Some(Arc::new(credentials)));
         lease.save(bytes).await
     }
 
-    /// Keeps the credentials of a new sign-in, which no renewal of the old ones overwrites.
+    /// Stores the credentials of a new sign-in. It takes the lease, so that no renewal of the old ones overwrites them.
     pub(crate) async fn keep(&self, slot: &Slot, credentials: Credentials) -> Result<(), AuthError> {
         let lease = self.lease(&slot.key).await?;
         let saved = self.save(slot, lease.as_ref(), credentials).await;
@@ -184,8 +185,9 @@ impl Inner {
         Ok(saved?)
     }
 
-    /// Begins `work`, which runs to its end even when no task waits for it any more: a response that is thrown away
-    /// would be lost with the token in it, and a lease that is not released holds up every process until it runs out.
+    /// Spawns `work`, which runs to its end even if no task waits for it any more. If it stopped in the middle, a new
+    /// token could get lost with its response, and a lease that is not released would block every process until it
+    /// expires.
     pub(crate) fn to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,

@@ -13,13 +13,13 @@ pub(crate) struct Slot {
     known: ArcSwap<Known>,
     /// The nonce that the server wants in proofs.
     nonce: ArcSwapOption<Nonce>,
-    /// Why the last renewal failed, if it did: each request tries again, and a lasting failure is reported once.
+    /// The error code of the last renewal, if it failed. Each request tries again, but only a new failure is reported.
     failing: ArcSwapOption<&'static str>,
-    /// The task with the permit looks into the store or renews; the others wait for its result.
+    /// The task that holds the permit reads the store or renews; the others wait for its result.
     turn: Arc<Semaphore>,
 }
 
-/// The turn of a slot, where a task has it. It ends with the last copy.
+/// A slot's permit, held by one task; `None` where a task needs none. Dropping the last clone releases it.
 pub(crate) type Turn = Option<Arc<OwnedSemaphorePermit>>;
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Slot {
         }
     }
 
-    /// What can be used without a look into the store or a refresh; `None` when one of them is needed.
+    /// The answer that needs neither the store nor a renewal; `None` if it needs one of them.
     pub(crate) fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
         match &**self.known.load() {
             Known::Unknown => None,
@@ -74,7 +74,7 @@ impl Slot {
         self.nonce.store(nonce.map(Arc::new));
     }
 
-    /// Notes how a renewal went, with the code of its failure; returns whether the one before went otherwise.
+    /// Records the outcome of a renewal; returns whether it differs from the previous one.
     pub(crate) fn renewal_went(&self, failing: Option<&'static str>) -> bool {
         self.failing.swap(failing.map(Arc::new)).as_deref() != failing.as_ref()
     }

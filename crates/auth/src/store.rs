@@ -118,22 +118,22 @@ impl StoreError {
     }
 }
 
-/// Stores tokens for as long as this process lives. For embedders and tests. Its `Debug` shows none.
+/// A [`TokenStore`] in memory, for embedders and tests. Its `Debug` shows no token.
 #[derive(Default)]
-pub struct MemoryTokens(Arc<Shelf>);
+pub struct MemoryTokens(Arc<Entries>);
 
-/// What [`MemoryTokens`] keeps, which its leases change.
+/// The content of [`MemoryTokens`], which its leases share.
 #[derive(Default)]
-struct Shelf(Mutex<BTreeMap<TokenKey, Kept>>);
+struct Entries(Mutex<BTreeMap<TokenKey, StoredEntry>>);
 
 /// What is kept under one key.
-struct Kept {
+struct StoredEntry {
     credentials: Option<Vec<u8>>,
     /// The holder of the lease has its permit.
     turn: Arc<Semaphore>,
 }
 
-impl Default for Kept {
+impl Default for StoredEntry {
     fn default() -> Self {
         Self { credentials: None, turn: Arc::new(Semaphore::new(1)) }
     }
@@ -167,9 +167,9 @@ impl TokenStore for MemoryTokens {
     }
 }
 
-/// The lease of [`MemoryTokens`]. A holder in the same process cannot die alone: no time limit is needed.
+/// The lease of [`MemoryTokens`]. It needs no time limit, because its holder lives in the same process.
 struct Permit {
-    shelf: Arc<Shelf>,
+    shelf: Arc<Entries>,
     key: TokenKey,
     permit: OwnedSemaphorePermit,
 }
@@ -184,7 +184,7 @@ impl Lease for Permit {
 
     fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
-            // The lease stays: others may wait for it.
+            // Keeps the entry itself, because other tasks may wait for its lease.
             self.shelf.0.lock().entry(self.key.clone()).or_default().credentials = None;
             Ok(())
         })

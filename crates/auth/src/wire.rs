@@ -22,13 +22,13 @@ use crate::{
     error::AuthError,
 };
 
-/// For TCP and TLS together.
+/// The timeout of a connect, TCP and TLS together.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// For one request, answer included.
+/// The timeout of one request, with its response.
 const REQUEST_TIME: Duration = Duration::from_secs(20);
-/// The largest answer.
+/// The most bytes of a response body.
 const BODY_BYTES: usize = 256 * 1024;
-/// Requests of one operation: metadata can name more places to look at than any server has.
+/// The most requests of one operation, so that hostile metadata cannot send Toolrack around without end.
 const REQUESTS: u32 = 32;
 
 /// One pooled client for each set of allowed addresses, made when first needed. The addresses in a server's metadata
@@ -52,20 +52,20 @@ impl Wires {
         Ok(Arc::new(Wire { client, guard, bound: OnceLock::new(), seen: Seen::default() }))
     }
 
-    /// A new client for these addresses. Of two operations that need it at the same moment each makes one, and the pool
-    /// of the second is kept.
+    /// A new client for these addresses. Two operations that need one at the same moment make two, and the second
+    /// replaces the first in the map.
     fn connect(&self, guard: &Guard) -> Result<Client, AuthError> {
         let builder = Client::builder()
             .connect_timeout(CONNECT_TIME)
             .timeout(REQUEST_TIME)
-            // Where a redirect within one origin may be followed, `rmcp` does so itself.
+            // `rmcp` follows redirects itself, within one origin, where MCP allows it.
             .redirect(redirect::Policy::none())
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")));
         let client = guard
             .client(builder)
             .map_err(|error| AuthError::Unavailable { why: format!("no HTTP client: {error}") })?;
         self.clients.rcu(|clients| {
-            // Those of other rules than the present ones are not needed again.
+            // Drops the clients that were made under older egress rules.
             let present = clients.iter().filter(|(other, _)| other.is_by_the_same_rules(guard));
             let present = present.map(|(other, client)| (other.clone(), client.clone()));
             present.chain([(guard.clone(), client.clone())]).collect::<HashMap<_, _>>()
@@ -74,16 +74,16 @@ impl Wires {
     }
 }
 
-/// See the module.
+/// The HTTP client of one operation, with its limits.
 pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
-    /// The additions for the token endpoint, once they are known.
+    /// What to add to requests to the token endpoint, once that is known.
     bound: OnceLock<Bound>,
     seen: Seen,
 }
 
-/// What the requests of an operation have led to so far.
+/// What the requests of this operation have shown so far.
 #[derive(Debug, Default)]
 struct Seen {
     /// How many requests were sent.
@@ -92,12 +92,12 @@ struct Seen {
     wants_bound: AtomicBool,
     /// The nonce that the token endpoint wants in proofs.
     nonce: ArcSwapOption<Nonce>,
-    /// Why the last request got no response. Of some of its errors `rmcp` keeps only that a request failed.
+    /// Why the last request got no response. `rmcp` drops the cause from some of its errors.
     unanswered: ArcSwapOption<String>,
 }
 
 impl Seen {
-    /// Counts one more request, if one may be sent.
+    /// Counts one more request; an error when there were too many.
     fn count(&self) -> Result<(), WireError> {
         match self.requests.fetch_add(1, Ordering::Relaxed) < REQUESTS {
             true => Ok(()),
@@ -134,18 +134,18 @@ fn innermost(error: &reqwest::Error) -> String {
 }
 
 impl Wire {
-    /// Sets the additions for the token endpoint. The first call counts: a wire is for one operation.
+    /// Sets what to add to requests to the token endpoint. Later calls do nothing: a wire serves one operation.
     pub(crate) fn binds(&self, bound: Bound) {
         let _ = self.bound.set(bound);
     }
 
-    /// The additions for the token endpoint.
+    /// What to add to requests to the token endpoint.
     pub(crate) fn bound(&self) -> Option<&Bound> {
         self.bound.get()
     }
 
-    /// Whether metadata that was fetched here wants bound tokens for a resource. A document that is refused later
-    /// counts too: a bound token does no harm.
+    /// Whether any fetched metadata says that its resource wants bound tokens. This counts also metadata that `rmcp`
+    /// refuses later, because a bound token does no harm.
     pub(crate) fn wants_bound(&self) -> bool {
         self.seen.wants_bound.load(Ordering::Relaxed)
     }
@@ -155,7 +155,7 @@ impl Wire {
         self.seen.unanswered.load().as_deref().cloned()
     }
 
-    /// As [`Self::send`], and keeps why there was no response.
+    /// As [`Self::send`], and remembers the reason if there is no response.
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let answer = self.send(request).await;
         let unanswered = answer.as_ref().err().map(ToString::to_string);
@@ -163,7 +163,7 @@ impl Wire {
         answer
     }
 
-    /// Sends the request, and where the token endpoint wants a nonce, once more with it.
+    /// Sends the request. If the token endpoint answers that it wants a nonce, sends it once more with that nonce.
     pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let Some(bound) = self.bound().filter(|bound| bound.is_for(&request)) else {
             return self.send_once(request).await;
@@ -200,15 +200,15 @@ impl Wire {
             }
             answer.body_mut().extend_from_slice(&chunk);
         }
-        if answer.status().is_success() && says_bound(answer.body()) {
+        if answer.status().is_success() && requires_bound_tokens(answer.body()) {
             self.seen.wants_bound.store(true, Ordering::Relaxed);
         }
         Ok(answer)
     }
 }
 
-/// Whether this is the metadata of a resource that takes bound tokens alone (RFC 9728, 2).
-fn says_bound(body: &[u8]) -> bool {
+/// Whether this is the metadata of a resource that accepts only bound tokens (RFC 9728, 2).
+fn requires_bound_tokens(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Metadata {
         #[serde(rename = "resource")]

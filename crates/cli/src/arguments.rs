@@ -1,7 +1,7 @@
 //! From `name=value` on a command line to the JSON arguments of a tool.
 //!
-//! A shell knows only text. What the text means is read out of the tool's input schema: `n=5` is the number 5 where the
-//! schema wants a number, and the text "5" where it wants text. `n:=5` is JSON as it stands.
+//! A shell knows only text, so the tool's input schema decides what the text means: `n=5` is the number 5 if the schema
+//! wants a number, and the string "5" if it wants a string. `n:=5` is JSON.
 
 mod check;
 mod listed;
@@ -19,13 +19,13 @@ pub(crate) use self::{
 
 /// How deep `$ref`, `anyOf` and the like are followed while a value is read.
 const MAX_DEPTH: usize = 16;
-/// Most places of a schema that one command looks at. A schema is foreign, and a few lines of `anyOf` and `$ref` can
-/// mean 2^60 places; a place that is not looked at says nothing.
+/// The most places of a schema that one command visits. A schema is untrusted, and a few lines of `anyOf` and `$ref`
+/// can expand to 2^60 places. Beyond the limit, the schema counts as empty.
 const MAX_PLACES: usize = 10_000;
 /// Most values of an `enum` that an error lists.
 const MAX_CHOICES: usize = 20;
 
-/// Why arguments cannot be sent. Each is the caller's mistake.
+/// Why arguments cannot be sent. Each variant is a mistake of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadArguments {
     #[error("`{word}` is no argument: write name=value, or name:=json")]
@@ -59,8 +59,8 @@ enum Typed {
     Json(Value),
 }
 
-/// Splits words at their first `=`; a `:` before it makes the value JSON. A word that is a JSON object stands for all that is
-/// in it.
+/// Splits words at their first `=`; a `:` before it makes the value JSON. A word that is a JSON object gives all its
+/// members.
 pub(crate) fn parse(words: &[String]) -> Result<Vec<Given>, BadArguments> {
     let (objects, words): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.trim_start().starts_with('{'));
     let mut given = Vec::new();
@@ -96,7 +96,7 @@ fn pairs(words: &[&String]) -> Result<Vec<Given>, BadArguments> {
         .collect()
 }
 
-/// The object that `--args` holds.
+/// The JSON object in the text of `--args`.
 pub(crate) fn parse_object(json: &str) -> Result<Map<String, Value>, BadArguments> {
     match serde_json::from_str(json) {
         Ok(Value::Object(object)) => Ok(object),
@@ -105,7 +105,7 @@ pub(crate) fn parse_object(json: &str) -> Result<Map<String, Value>, BadArgument
     }
 }
 
-/// The words as text arguments, for prompts: they know no other type.
+/// The words as string arguments, for prompts, whose arguments are always strings.
 pub(crate) fn texts(given: Vec<Given>) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
     let mut texts = std::collections::BTreeMap::new();
     for Given { name, value } in given {
@@ -120,8 +120,8 @@ pub(crate) fn texts(given: Vec<Given>) -> Result<std::collections::BTreeMap<Stri
     Ok(texts)
 }
 
-/// `base` with the words laid over it, each read as `schema` (the tool's whole input schema) says. A value that cannot
-/// be read so is an error, or text where `lenient`.
+/// `base` with the words on top, each parsed as `schema` (the tool's whole input schema) demands. A value that does not
+/// fit is an error, or a string if `lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
     given: Vec<Given>,
@@ -145,14 +145,14 @@ pub(crate) fn fit(
     Ok(arguments)
 }
 
-/// What a schema wants at one place.
+/// What a schema demands at one place.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     /// The whole input schema, which `$ref` points into.
     root: &'a Value,
     /// The part for this place; `None` where the schema says nothing.
     here: Option<&'a Value>,
-    /// How many places may still be looked at.
+    /// How many more places may be visited.
     left: &'a Cell<usize>,
 }
 
@@ -166,7 +166,7 @@ impl BadArguments {
     }
 }
 
-/// Whether an argument may be called `word`, as far as most are.
+/// Whether `word` looks like the usual name of an argument.
 fn is_name(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c))
 }
@@ -211,8 +211,8 @@ impl<'a> Expected<'a> {
         BadArguments::Misfit { name: name.to_owned(), expected: self.in_words(0), value }
     }
 
-    /// Reads `text` as the type that is wanted here; `None` when it cannot be that. Where text is among the choices, it
-    /// stays text.
+    /// Parses `text` as the type that the schema demands here; `None` if it does not fit. If the schema also allows a
+    /// string, `text` stays a string.
     fn read(self, text: &str, depth: usize) -> Option<Value> {
         let as_text = || Some(Value::String(text.to_owned()));
         let Some(here) = self.resolved(depth) else {
@@ -266,8 +266,8 @@ impl<'a> Expected<'a> {
         here.branches(depth).into_iter().find_map(|branch| branch.list_items(depth + 1))
     }
 
-    /// Follows `$ref`, inside this schema only; `None` where the schema says nothing, is nested too deep, or was looked
-    /// at too often.
+    /// Follows `$ref`, inside this schema only; `None` if the schema says nothing here, is nested too deeply, or has
+    /// used up its visits.
     fn resolved(self, depth: usize) -> Option<Self> {
         let mut here = self.here?;
         self.left.set(self.left.get().checked_sub(1)?);
@@ -315,7 +315,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// What is wanted here, in words for a person.
+    /// What the schema demands here, as a text for the user.
     fn in_words(self, depth: usize) -> String {
         let Some(here) = self.resolved(depth) else {
             return "text".to_owned();

@@ -35,7 +35,7 @@ use lines::Lines;
 pub(crate) use lines::OwnLines;
 pub(crate) use sampling::Sampler;
 
-/// Tries at one field before the form is given up: a stuck terminal must not be asked for ever.
+/// How often to ask for one field before the form fails, so that a broken terminal does not cause an endless loop.
 const MAX_TRIES: usize = 20;
 
 /// Asks on the terminal; without one it only knows the folders given with `--root`.
@@ -44,7 +44,7 @@ pub(crate) struct Terminal {
     screen: Arc<Screen>,
     roots: Vec<Root>,
     lines: Lines,
-    /// One question at a time: the holder of the permit has the terminal.
+    /// Allows one question at a time: the holder of the permit has the terminal.
     turn: Semaphore,
     /// Answers to forms that were given beforehand.
     answers: Option<Answers>,
@@ -52,10 +52,10 @@ pub(crate) struct Terminal {
     sampler: ArcSwapOption<Sampler>,
 }
 
-/// A question on the terminal. When its answer is not wanted any longer, the next output begins on a line of its own.
-struct Standing<'a>(&'a Screen);
+/// A question on the terminal. Dropping it ends its line, so that the next output begins on a new one.
+struct OpenQuestion<'a>(&'a Screen);
 
-impl Drop for Standing<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.0.settle();
     }
@@ -73,7 +73,7 @@ impl Terminal {
         }
     }
 
-    /// The same terminal, with the answers that the options give.
+    /// This terminal with the answers of `--answer` and `--answers`.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -81,7 +81,7 @@ impl Terminal {
         Ok(Self { answers: Answers::of(global)?, ..self })
     }
 
-    /// The failure of the first form that the given answers did not answer.
+    /// The failure of the first form that the given answers did not fit.
     pub(crate) fn unanswered(&self) -> Option<Failure> {
         self.answers.as_ref()?.failure()
     }
@@ -91,8 +91,8 @@ impl Terminal {
         Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new()) }
     }
 
-    /// Lets `sampler` answer the sampling requests of servers from now on, each after a yes of the user. Servers of 2025-11-25
-    /// and older learn of it only when they connect.
+    /// Lets `sampler` answer the sampling requests of servers from now on, each after a yes of the user. Servers of
+    /// 2025-11-25 and older learn of it only when they connect.
     pub(crate) fn samples_with(&self, sampler: Sampler) {
         self.sampler.store(Some(Arc::new(sampler)));
     }
@@ -100,7 +100,7 @@ impl Terminal {
     /// Shows `prompt` and waits for a line; `None` at the end of input (Ctrl-D).
     async fn ask(&self, prompt: &str) -> Option<String> {
         self.screen.prompt(prompt);
-        let standing = Standing(&self.screen);
+        let standing = OpenQuestion(&self.screen);
         let line = self.lines.next().await;
         self.screen.answered();
         drop(standing);
@@ -115,7 +115,7 @@ impl Terminal {
         self.lines.next().await
     }
 
-    /// Waits for `reader` while no question is asked.
+    /// Runs `reader` while it keeps questions away from the terminal.
     pub(crate) async fn alone<T>(&self, reader: impl Future<Output = T>) -> T {
         let _turn = self.turn.acquire().await;
         reader.await
@@ -135,7 +135,7 @@ impl Terminal {
         self.yes(question).await == Some(true)
     }
 
-    /// `None` when the user went away without an answer.
+    /// The answer to a yes-or-no question; `None` at the end of input (Ctrl-D).
     async fn yes(&self, question: &str) -> Option<bool> {
         let answer = self.ask(&format!("{question} [y/N] ")).await?;
         Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
@@ -150,7 +150,7 @@ impl Terminal {
                 return Elicited::Decline;
             }
         };
-        if let Some(answered) = self.by_answers(server, &fields) {
+        if let Some(answered) = self.given_answers(server, &fields) {
             return answered;
         }
         self.screen.say("Enter takes the value in brackets; Ctrl-D leaves the form.");
@@ -172,7 +172,7 @@ impl Terminal {
     }
 
     /// The answers that were given beforehand; `None` where the user at the terminal gives them.
-    fn by_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
+    fn given_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
         let answers = self.answers.as_ref()?;
         match answers.to(fields) {
             Ok(Some(values)) => {
@@ -193,7 +193,7 @@ impl Terminal {
         }
     }
 
-    /// The field's value, `Some(None)` when it is left out, `None` when the user went away.
+    /// The field's value; `Some(None)` when the user leaves it out, `None` at the end of input (Ctrl-D).
     async fn fill_in_field(&self, field: &Field) -> Option<Option<Value>> {
         for line in field.intro() {
             self.screen.say(&line);
@@ -236,7 +236,7 @@ impl Asker for Terminal {
         abilities
     }
 
-    /// A command that runs in a daemon hears what it would hear alone, and does not wait for the user of the dashboard.
+    /// True also for a command that a daemon runs: it must not wait for the user of the dashboard.
     fn is_alone(&self) -> bool {
         true
     }
@@ -271,13 +271,13 @@ impl Asker for Terminal {
     }
 }
 
-/// The server that asks, and its message.
+/// The line that names the server and quotes its message.
 fn asks(server: &ServerName, message: &str) -> String {
     let head = paint(Tone::Strong, &format!("The server `{server}` asks:"));
     format!("{head} {}", text::for_terminal(message))
 }
 
-/// The whole URL with its host made to stand out, and what is odd about it; `None` when it is no URL.
+/// The whole URL with its host highlighted, and warnings about it; `None` when it is no URL.
 fn url_page(server: &ServerName, message: &str, url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let host = &url[Position::BeforeHost..Position::AfterHost];

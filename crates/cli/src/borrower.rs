@@ -1,4 +1,4 @@
-//! The process that was typed, when a daemon does the work: it is the terminal of the daemon's verb.
+//! The process that the user has typed, when a daemon does the work: it lends its terminal to the daemon.
 
 use std::{ffi::OsString, future::Future, io, path::PathBuf, pin::Pin, time::Duration};
 
@@ -27,30 +27,30 @@ use crate::{
 /// Means `--no-daemon`, unless it is empty or `0`.
 const NO_DAEMON: &str = "TOOLRACK_NO_DAEMON";
 
-/// How long a daemon may take to say whether it can do it. A daemon that is stopped never does.
-const ANSWER: Duration = Duration::from_millis(500);
+/// How long to wait for the daemon to accept or refuse the command. A stopped process (SIGSTOP) never answers.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long the daemon may take to end after a signal.
-const END: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Messages that wait to be shown.
-const INBOX: usize = 16;
+/// The most messages of the daemon that wait to be shown.
+const QUEUED_MESSAGES: usize = 16;
 
 /// A message of the daemon; `None` at the end.
 type Received = io::Result<Option<ToCommand>>;
 
 /// How the attempt to borrow ended.
 pub(crate) enum Borrowed {
-    /// The daemon did it, or nothing was done.
+    /// The command is finished: the daemon has done it, or the user has ended it before.
     Done(Exit),
-    /// This process has to do it, with this if it was read already.
+    /// This process has to do the command itself, with the text of `--args` if it has read that already.
     Alone(Option<Brought>),
 }
 
-/// Has a running daemon do the command, if one can.
+/// Lets a running daemon do the command, if there is one that can.
 ///
 /// # Errors
-/// When the daemon is lost while it works; what was begun is not begun again.
+/// When the connection breaks while the daemon works. The command is not started again.
 pub(crate) async fn run(
     cli: &Cli,
     words: &[OsString],
@@ -58,18 +58,18 @@ pub(crate) async fn run(
     screen: &Screen,
     stop: &mut Stop,
 ) -> Result<Borrowed, Failure> {
-    let data = match wanted(cli, environment) {
-        Wanted::Nothing => return Ok(Borrowed::Alone(None)),
-        Wanted::ToBeAlone(why) => {
-            not_used(&why, screen);
+    let data = match daemon_use(cli, environment) {
+        DaemonUse::NoDaemon => return Ok(Borrowed::Alone(None)),
+        DaemonUse::Unused(why) => {
+            explain_unused(&why, screen);
             return Ok(Borrowed::Alone(None));
         }
-        Wanted::DaemonOf(data) => data,
+        DaemonUse::Use(data) => data,
     };
     let brought = tokio::select! {
         biased;
         exit = stop.requested() => return Ok(Borrowed::Done(exit)),
-        brought = brought(&cli.verb, screen) => brought,
+        brought = read_args(&cli.verb, screen) => brought,
     };
     let alone = |brought| Ok(Borrowed::Alone(brought));
     let hello = match &brought {
@@ -81,47 +81,47 @@ pub(crate) async fn run(
     let Some(hello) = hello else {
         return alone(brought);
     };
-    let why = match timeout(ANSWER, welcomed(&data, hello)).await {
+    let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
         Ok(Ok(Ok((from, mut to)))) => match show(from, &mut to, screen, stop).await? {
             Ended::Done(exit) => return Ok(Borrowed::Done(exit)),
             Ended::Elsewhere(why) => why,
         },
         Ok(Ok(Err(why))) => why,
-        // A socket that a daemon has left behind.
+        // The socket is left over from a daemon that has ended.
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return alone(brought),
         Ok(Err(_)) => "it does not let this process in".to_owned(),
         Err(_) => "it does not answer".to_owned(),
     };
-    not_used(&why, screen);
+    explain_unused(&why, screen);
     alone(brought)
 }
 
-/// Tells a user who wants to know why the daemon that runs has nothing to do with the command.
-fn not_used(why: &str, screen: &Screen) {
+/// With `-v`, says why the command does not use the running daemon.
+fn explain_unused(why: &str, screen: &Screen) {
     screen.detail(&text::for_line(&format!("the running daemon was not used: {why}")));
 }
 
-/// What a command wants of a daemon.
-enum Wanted {
-    /// There is none, or none could do it.
-    Nothing,
-    /// There is one, and what was typed does without, for this reason.
-    ToBeAlone(String),
-    /// The daemon with this data folder.
-    DaemonOf(PathBuf),
+/// Whether a command can use a daemon.
+enum DaemonUse {
+    /// No daemon runs, or no daemon can do this kind of command.
+    NoDaemon,
+    /// A daemon runs, but the command does not use it, for this reason.
+    Unused(String),
+    /// The command can use the daemon with this data folder.
+    Use(PathBuf),
 }
 
-/// What the command wants of a daemon.
-fn wanted(cli: &Cli, environment: &Environment) -> Wanted {
+/// Whether this command can use a daemon.
+fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
     let is_off = environment.get(NO_DAEMON).is_some_and(|value| !value.is_empty() && value != "0");
     let global = &cli.global;
-    // Servers are told of folders when they are connected. What is typed, no daemon has.
+    // A server learns its roots when it connects, and a daemon does not have a server from the command line.
     let has_answers = global.answers.is_some() || !global.answer.is_empty();
     let is_typed = global.once.is_some() || global.mcp_config.iter().any(|file| args::is_typed(file));
     let places = Places::from_env(environment).ok().filter(|_| cli.verb.way() == Way::Lent);
     let data = places.map(|places| places.data().to_owned());
     let Some(data) = data.filter(|data| std::fs::symlink_metadata(Door::Commands.socket(data)).is_ok()) else {
-        return Wanted::Nothing;
+        return DaemonUse::NoDaemon;
     };
     let why = match () {
         () if global.no_daemon => "`--no-daemon` says so",
@@ -130,13 +130,13 @@ fn wanted(cli: &Cli, environment: &Environment) -> Wanted {
         () if !global.root.is_empty() => "its servers know of no `--root`",
         () if has_answers => "`--answer` is for the servers of one command",
         () if is_typed => "what is typed for one time is started for one time",
-        () => return Wanted::DaemonOf(data),
+        () => return DaemonUse::Use(data),
     };
-    Wanted::ToBeAlone(why.to_owned())
+    DaemonUse::Unused(why.to_owned())
 }
 
-/// What `--args` stands for, where only this process can read it.
-async fn brought(verb: &Verb, screen: &Screen) -> Option<Brought> {
+/// The text of `--args`, if only this process can read it, such as stdin.
+async fn read_args(verb: &Verb, screen: &Screen) -> Option<Brought> {
     match verb {
         Verb::Call(args) => {
             let word = args.args.clone().filter(|word| word == "-" || word.starts_with('@'))?;
@@ -149,8 +149,8 @@ async fn brought(verb: &Verb, screen: &Screen) -> Option<Brought> {
 /// The two halves of a connection to a daemon that does the command.
 type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
 
-/// Asks the daemon; the inner error says why it cannot do the command.
-async fn welcomed(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<Halves, String>> {
+/// Sends the command to the daemon; the inner error says why the daemon cannot do it.
+async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result<Halves, String>> {
     let stream = door::enter(data, Door::Commands).await?;
     let (from, mut to) = stream.into_split();
     let mut from = BufReader::new(from);
@@ -165,7 +165,7 @@ async fn welcomed(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Resul
 /// How the daemon's work ended.
 enum Ended {
     Done(Exit),
-    /// It gave up before anything began, for this reason.
+    /// The daemon refused before it started the command, for this reason.
     Elsewhere(String),
 }
 
@@ -177,10 +177,10 @@ async fn show(
     stop: &mut Stop,
 ) -> Result<Ended, Failure> {
     if send(to, &ToDaemon::Go).await.is_err() {
-        // The daemon never heard that it should begin.
+        // The daemon has not started, because it did not get the message.
         return Ok(Ended::Elsewhere("it has ended".to_owned()));
     }
-    let (inbox, mut messages) = mpsc::channel(INBOX);
+    let (inbox, mut messages) = mpsc::channel(QUEUED_MESSAGES);
     let lines = OwnLines::of_stdin();
     let showing = async {
         let mut shown = Shown { screen, lines: &lines, typed: None, bytes: Vec::new() };
@@ -189,7 +189,7 @@ async fn show(
             tokio::select! {
                 biased;
                 exit = stop.requested() => {
-                    // A user who presses Ctrl-C again does not want to wait.
+                    // At the second Ctrl-C, stops without waiting for the daemon.
                     if stopped || send(to, &ToDaemon::Stop(exit as u8)).await.is_err() {
                         return Ok(Ended::Done(exit));
                     }
@@ -197,33 +197,34 @@ async fn show(
                 }
                 (number, line) = typed(&mut shown.typed) => {
                     shown.typed = None;
-                    // A daemon that is gone says so by itself.
+                    // An error means that the daemon is gone, which the next read reports.
                     let _ = send(to, &ToDaemon::Line(number, line)).await;
                 }
                 message = next_message(&mut messages, stopped) => match message {
                     Ok(Some(message)) => tokio::select! {
                         biased;
-                        // The reader of stdout may have stopped; the daemon sees that this process is gone.
+                        // Stdout may be blocked. Exits anyway; the daemon notices that this process is gone.
                         exit = stop.requested() => return Ok(Ended::Done(exit)),
                         taken = shown.take(message) => if let Some(end) = taken? {
                             return Ok(end);
                         },
                     },
                     Ok(None) if stopped => return Ok(Ended::Done(Exit::Interrupted)),
-                    Ok(None) => return Err(lost("it has ended", screen)),
-                    Err(error) => return Err(lost(&with_causes(&error), screen)),
+                    Ok(None) => return Err(connection_lost("it has ended", screen)),
+                    Err(error) => return Err(connection_lost(&with_causes(&error), screen)),
                 },
             }
         }
     };
     tokio::select! {
         shown = showing => shown,
-        () = pass_on(from, inbox) => Ok(Ended::Done(Exit::Other)),
+        () = read_messages(from, inbox) => Ok(Ended::Done(Exit::Other)),
     }
 }
 
-/// Passes the daemon's messages on. Never ends: reading must not be dropped half way through a message.
-async fn pass_on(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
+/// Reads the daemon's messages into `inbox`. It is a future of its own that runs until the end, because dropping a read
+/// would lose a part of a message.
+async fn read_messages(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
     loop {
         let message = receive::<ToCommand>(&mut from).await;
         let is_last = !matches!(message, Ok(Some(_)));
@@ -233,25 +234,25 @@ async fn pass_on(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Receive
     }
 }
 
-/// The next message. After a signal, it is waited for at most [`END`].
+/// The next message. After a signal, it waits at most [`EXIT_TIMEOUT`].
 async fn next_message(messages: &mut mpsc::Receiver<Received>, stopped: bool) -> Received {
     let next = messages.recv();
-    let message = if stopped { timeout(END, next).await.ok().flatten() } else { next.await };
+    let message = if stopped { timeout(EXIT_TIMEOUT, next).await.ok().flatten() } else { next.await };
     message.unwrap_or(Ok(None))
 }
 
 /// The failure for a lost daemon. Removes the live line that the daemon left on the terminal.
-fn lost(why: &str, screen: &Screen) -> Failure {
+fn connection_lost(why: &str, screen: &Screen) -> Failure {
     screen.wipe();
     let message = format!("the daemon was lost while it worked: {why}");
     Failure::new(Exit::Unreachable, "DAEMON_LOST", message)
         .hint("see what the call has done before you repeat it; `--no-daemon` does without")
 }
 
-/// A question that stands, with its number.
+/// The open question: its number, and the line that the user types.
 type Typed<'a> = Option<(u32, Pin<Box<dyn Future<Output = Option<String>> + 'a>>)>;
 
-/// The line that answers the standing question; pending for ever without one.
+/// Waits for the line that answers the open question; without one, for ever.
 async fn typed(question: &mut Typed<'_>) -> (u32, Option<String>) {
     match question {
         Some((number, line)) => (*number, line.await),
@@ -263,18 +264,18 @@ struct Shown<'a> {
     screen: &'a Screen,
     lines: &'a OwnLines,
     typed: Typed<'a>,
-    /// The binary content that has come so far.
+    /// The binary content received so far.
     bytes: Vec<u8>,
 }
 
 impl Shown<'_> {
-    /// Does what the daemon says; returns the end when the message is one.
+    /// Handles a message of the daemon; returns the end of the command if the message is one.
     async fn take(&mut self, message: ToCommand) -> Result<Option<Ended>, Failure> {
         match message {
             ToCommand::Out(text) => self.screen.raw(text).await?,
             ToCommand::Err(text) => self.screen.raw_aside(&text),
             ToCommand::Bytes(_) if self.bytes.len() > MAX_MESSAGE => {
-                return Err(lost("it sends without end", self.screen));
+                return Err(connection_lost("it sends without end", self.screen));
             }
             ToCommand::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
             ToCommand::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,

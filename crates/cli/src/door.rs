@@ -1,8 +1,8 @@
-//! The doors that a daemon has on this machine: a socket for commands, and one for MCP clients.
+//! The two Unix sockets of a daemon ("doors"): one for commands, one for MCP clients.
 //!
-//! A confined server cannot open files of its user, but Landlock does not stop it from connecting to a socket that has
-//! a path. So being able to connect proves nothing. Both ends prove instead that they can read the key, a file of mode
-//! 0600 that no sandbox may read, and neither sends it:
+//! A sandboxed server cannot open its user's files, but Landlock does not stop it from connecting to a socket with a
+//! path. So a connection alone proves nothing. Instead, both ends prove that they can read a key file of mode 0600,
+//! which no sandbox may read. Neither end sends the key:
 //!
 //! ```text
 //! who connects                                        daemon
@@ -11,8 +11,8 @@
 //!                                    ◄── another HMAC of both, and then what the door is for
 //! ```
 //!
-//! A server without a sandbox can read the key. Where the system identifies the peer, a process that was started by a
-//! server is turned away in any case, and does its own work.
+//! A server without a sandbox can read the key. If the system identifies the peer, the daemon refuses every process
+//! that a server has started; such a process then works without the daemon.
 
 use std::{
     fmt,
@@ -36,10 +36,10 @@ use tokio::{
 use toolrack_host::{Fact, Witness};
 
 /// How long a process may take to prove that it can read the key.
-const PROOF: Duration = Duration::from_secs(2);
+const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Rows of the audit log about processes that were turned away, in [`WINDOW`]; further ones are counted in the next
-/// window.
+/// The most audit log rows about refused processes in one [`WINDOW`]. The first row of the next window has the number
+/// of the others.
 const MAX_ROWS: u32 = 20;
 const WINDOW: Duration = Duration::from_mins(1);
 
@@ -48,9 +48,9 @@ type Bytes = [u8; 32];
 /// Which door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// Commands that the same person types.
+    /// Commands of the same user.
     Commands,
-    /// MCP clients of the same person.
+    /// MCP clients of the same user.
     Clients,
 }
 
@@ -68,12 +68,12 @@ impl Door {
     }
 }
 
-/// Where the sockets and the key are: only their user may enter it.
+/// The folder of the sockets and the key, which only its user may enter.
 pub(crate) fn folder(data: &Path) -> PathBuf {
     data.join("run")
 }
 
-/// What opens the doors of one launch of a daemon.
+/// The key to the doors of one running daemon.
 pub(crate) struct Key(Bytes);
 
 impl fmt::Debug for Key {
@@ -83,7 +83,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Makes a key and writes it where commands find it. The folder must exist.
+    /// Makes a key, and writes it to the file where commands look for it. The folder must exist.
     ///
     /// # Errors
     /// When there are no random numbers, or the file cannot be written.
@@ -109,7 +109,7 @@ impl Key {
         folder(data).join("key")
     }
 
-    /// The proof that `side` of `door` knows the key, once both `numbers` are known: the daemon's, and the visitor's.
+    /// The HMAC with which `side` of `door` proves that it knows the key. `numbers` are the daemon's and the visitor's.
     fn proof(&self, side: Side, door: Door, numbers: &[Bytes; 2]) -> io::Result<Hmac<Sha256>> {
         let mut proof = Hmac::new_from_slice(&self.0).map_err(io::Error::other)?;
         for part in [side.name().as_bytes(), b"\0", door.name().as_bytes(), b"\0", &numbers[0], &numbers[1]] {
@@ -119,7 +119,7 @@ impl Key {
     }
 }
 
-/// The side that proves something, so that no proof can be sent back to its maker.
+/// The side that makes a proof. It is a part of the proof, so that a proof cannot be reflected to its sender.
 #[derive(Clone, Copy)]
 enum Side {
     Daemon,
@@ -141,7 +141,7 @@ fn random() -> io::Result<Bytes> {
     Ok(bytes)
 }
 
-fn wrong() -> io::Error {
+fn bad_proof() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not know the key")
 }
 
@@ -159,11 +159,11 @@ pub(crate) async fn enter(data: &Path, door: Door) -> io::Result<UnixStream> {
     stream.write_all(&[&numbers[1][..], &proof].concat()).await?;
     let mut proof = [0; 32];
     stream.read_exact(&mut proof).await?;
-    key.proof(Side::Daemon, door, &numbers)?.verify_slice(&proof).map_err(|_| wrong())?;
+    key.proof(Side::Daemon, door, &numbers)?.verify_slice(&proof).map_err(|_| bad_proof())?;
     Ok(stream)
 }
 
-/// Admits the processes that may come in.
+/// Decides which processes may use the doors.
 #[derive(Debug)]
 pub(crate) struct Doorkeeper {
     key: Key,
@@ -172,7 +172,7 @@ pub(crate) struct Doorkeeper {
     reports: Mutex<Reports>,
 }
 
-/// The rows that the witness was given.
+/// Limits how many rows the witness gets.
 #[derive(Debug)]
 struct Reports {
     /// Since when rows are counted.
@@ -187,7 +187,7 @@ impl Doorkeeper {
         Self { key, witness, reports: Mutex::new(Reports { since: Instant::now(), rows: 0, unreported: 0 }) }
     }
 
-    /// The connection, once the process at its other end has shown that it may come in; `None` otherwise.
+    /// The connection, once its peer has proved that it may use the door; otherwise `None`.
     pub(crate) async fn admit(&self, door: Door, mut stream: UnixStream) -> Option<UnixStream> {
         let peer = stream.peer_cred().ok()?;
         let pid = peer.pid().unwrap_or_default();
@@ -195,12 +195,12 @@ impl Doorkeeper {
             self.turned_away(door, pid, "it belongs to another user");
             return None;
         }
-        // Before anything is read from it: a server does not take the place of others even for a moment.
-        if let Some(why) = kept_out(pid) {
+        // Checks the process before reading anything, so that a server cannot block the others even for a moment.
+        if let Some(why) = refusal_for(pid) {
             self.turned_away(door, pid, &why);
             return None;
         }
-        match timeout(PROOF, self.proved(door, &mut stream)).await {
+        match timeout(PROOF_TIMEOUT, self.verify_peer(door, &mut stream)).await {
             Ok(Ok(())) => Some(stream),
             Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.turned_away(door, pid, "it did not prove that it can read the key");
@@ -213,14 +213,14 @@ impl Doorkeeper {
         }
     }
 
-    async fn proved(&self, door: Door, stream: &mut UnixStream) -> io::Result<()> {
+    async fn verify_peer(&self, door: Door, stream: &mut UnixStream) -> io::Result<()> {
         let mut numbers = [random()?, [0; 32]];
         stream.write_all(&numbers[0]).await?;
         stream.read_exact(&mut numbers[1]).await?;
         let mut proof = [0; 32];
         stream.read_exact(&mut proof).await?;
-        // In constant time.
-        self.key.proof(Side::Visitor, door, &numbers)?.verify_slice(&proof).map_err(|_| wrong())?;
+        // `verify_slice` compares in constant time.
+        self.key.proof(Side::Visitor, door, &numbers)?.verify_slice(&proof).map_err(|_| bad_proof())?;
         let proof = self.key.proof(Side::Daemon, door, &numbers)?.finalize().into_bytes();
         stream.write_all(&proof).await
     }
@@ -238,7 +238,7 @@ impl Doorkeeper {
             reports.rows += 1;
             std::mem::take(&mut reports.unreported)
         };
-        let process = named(pid);
+        let process = describe_process(pid);
         let (door, why) = (door.name(), why.to_owned());
         tracing::warn!("{process} was turned away at {door}: {why}");
         if let Some(witness) = &self.witness {
@@ -247,8 +247,8 @@ impl Doorkeeper {
     }
 }
 
-/// A process as people and the audit log know it.
-fn named(pid: i32) -> String {
+/// A process by name and id, for the audit log.
+fn describe_process(pid: i32) -> String {
     match fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!("{} (process {pid})", name.trim_end()),
         Err(_) => format!("process {pid}"),
@@ -257,12 +257,12 @@ fn named(pid: i32) -> String {
 
 /// Whether a server has started this process, directly or not.
 pub(crate) fn is_in_a_server() -> bool {
-    i32::try_from(std::process::id()).is_ok_and(|pid| kept_out(pid).is_some())
+    i32::try_from(std::process::id()).is_ok_and(|pid| refusal_for(pid).is_some())
 }
 
-/// Why the process `pid` may not come in, whatever it can prove.
+/// Why the process `pid` may not use a door, even with a proof.
 #[cfg(target_os = "linux")]
-fn kept_out(pid: i32) -> Option<String> {
+fn refusal_for(pid: i32) -> Option<String> {
     use toolrack_supervisor::lineage::Lineage;
     match Lineage::of(pid) {
         Lineage::Free => None,
@@ -273,7 +273,7 @@ fn kept_out(pid: i32) -> Option<String> {
 
 /// Other systems have no supervisors.
 #[cfg(not(target_os = "linux"))]
-fn kept_out(_: i32) -> Option<String> {
+fn refusal_for(_: i32) -> Option<String> {
     None
 }
 
@@ -314,7 +314,7 @@ mod tests {
         let mut received = String::new();
         inside.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "hello");
-        // A proof for one door proves nothing at the other.
+        // A proof for one door is not valid for the other.
         let other = async { keeper.admit(Door::Clients, listener.accept().await.unwrap().0).await };
         let (admitted, visitor) = tokio::join!(other, enter(data.path(), Door::Commands));
         assert!(admitted.is_none() && visitor.is_err());
@@ -353,7 +353,7 @@ mod tests {
             let mut received = [0; 64];
             visitor.read_exact(&mut received).await.unwrap();
             assert!(!received.windows(32).any(|part| part == key.0), "the key itself was sent");
-            // The visitor's own proof, sent back.
+            // Reflects the visitor's own proof.
             visitor.write_all(&received[32..]).await.unwrap();
             received
         };

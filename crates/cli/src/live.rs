@@ -1,4 +1,4 @@
-//! A turn as it happens: the answer on stdout, piece by piece, and what is done for it on stderr.
+//! Shows a turn as it happens: the answer on stdout, piece by piece, and the calls on stderr.
 
 mod brake;
 mod printer;
@@ -28,7 +28,7 @@ use crate::{
     screen::Screen,
 };
 
-/// Characters of a call's arguments that a line shows.
+/// The most characters of a call's arguments that a line shows.
 const ARGUMENTS: usize = 60;
 
 /// How a turn is shown.
@@ -42,31 +42,31 @@ pub(crate) enum Shown {
     AsRecords,
 }
 
-/// Shows a turn and keeps it.
+/// Shows a turn, and stores it in the conversation.
 #[derive(Debug)]
 pub(crate) struct Live {
     screen: Arc<Screen>,
     catalog: Arc<Catalog>,
     journal: Journal,
     shown: Shown,
-    /// Text of the model that cannot be shown yet.
+    /// Text of the model that may end inside a secret, and so cannot be shown yet.
     held: Held,
     /// Text of an answer that is not complete yet.
     partial: String,
     brake: Arc<Brake>,
-    calls: Vec<Made>,
+    calls: Vec<CallRecord>,
     /// The calls that are under way, by id, and the live line of each.
     running: Vec<(String, String)>,
     /// The tools that needed an approval when no user could be asked.
     unasked: Vec<String>,
-    /// To the printing task: a reader that stalls must not keep signals from being heard.
+    /// Sends output to the printing task, so that a blocked pipe does not delay the handling of signals.
     out: mpsc::UnboundedSender<Out>,
     printing: JoinSet<Result<(), Failure>>,
 }
 
-/// A call that was made, as `--json` shows it.
+/// A call as `--json` shows it.
 #[derive(Clone, Debug, Serialize)]
-struct Made {
+struct CallRecord {
     id: String,
     /// The tool as `server/tool`, or the name that the model gave it.
     tool: String,
@@ -78,16 +78,16 @@ struct Made {
     calls: Vec<ScriptCall>,
 }
 
-/// What is printed.
+/// A message to the printing task.
 #[derive(Debug)]
 enum Out {
     /// A piece of the answer.
     Piece(String),
-    /// A line beside it.
+    /// A line about the turn, on stderr.
     Line(String),
-    /// A line about something else, shown where it does not come between words or into a question.
+    /// A line about something else, which waits until it interrupts neither the answer nor a question.
     News(String),
-    /// What is being done right now.
+    /// The progress line.
     Status(String),
     Record(Value),
     /// Reports that everything before it is printed.
@@ -99,16 +99,16 @@ enum Out {
 pub(crate) struct Beside(mpsc::UnboundedSender<Out>);
 
 impl Beside {
-    /// Shows a line, which is safe to print, where it does not come between words or into a question.
+    /// Shows a line that is safe to print, as soon as it interrupts neither the answer nor a question.
     pub(crate) fn show(&self, line: String) {
         let _ = self.0.send(Out::News(line));
     }
 }
 
-/// What is known at the end.
+/// The outcome of a turn.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Where the conversation is kept.
+    /// The stored conversation.
     pub(crate) journal: Journal,
     /// The tools that needed an approval when no user could be asked.
     pub(crate) unasked: Vec<String>,
@@ -122,7 +122,7 @@ struct Answer<'a> {
     text: &'a str,
     end: Option<&'a End>,
     rounds: u32,
-    tool_calls: &'a [Made],
+    tool_calls: &'a [CallRecord],
     spent: Spent,
 }
 
@@ -136,7 +136,7 @@ impl Live {
         Self { screen, catalog, journal, shown, held, partial, brake, calls, running, unasked, out, printing }
     }
 
-    /// The brake that ends this turn, or a part of it, early.
+    /// The [`Brake`] that ends this turn, or its calls, early.
     pub(crate) fn brake(&self) -> Arc<Brake> {
         Arc::clone(&self.brake)
     }
@@ -146,21 +146,21 @@ impl Live {
         Beside(self.out.clone())
     }
 
-    /// Ends `turn` where it is, with what was said until then, and keeps it.
+    /// Ends `turn` now, and stores what the model has said so far.
     ///
     /// # Errors
     /// When it cannot be written.
     pub(crate) async fn cancel(&mut self, turn: &mut Turn) -> Result<(), NotKept> {
         turn.cancel(&self.partial);
         let kept = self.journal.keep(turn).await;
-        self.or_unkept(kept)
+        self.stop_storing_on_error(kept)
     }
 
-    /// Goes on without a store that fails.
+    /// If storing failed, goes on without storing the conversation.
     ///
     /// # Errors
-    /// When another process continues the conversation: what follows here would not fit it any more.
-    fn or_unkept(&mut self, kept: Result<(), StoreError>) -> Result<(), NotKept> {
+    /// When another process has continued the conversation, so that the rest of this turn no longer fits it.
+    fn stop_storing_on_error(&mut self, kept: Result<(), StoreError>) -> Result<(), NotKept> {
         match kept {
             Ok(()) => {}
             Err(error @ StoreError::SessionMoved { .. }) => return Err(NotKept { why: with_causes(&error) }),
@@ -206,7 +206,7 @@ impl Live {
         }
     }
 
-    /// Shows a piece of the model's text, as far as no secret is cut in it.
+    /// Shows a piece of the model's text, up to where a secret could begin.
     fn show_piece(&mut self, kind: Words, piece: &str) {
         if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == Words::Thinking) {
             return;
@@ -217,7 +217,7 @@ impl Live {
         }
     }
 
-    /// Shows what was held back, once nothing follows it.
+    /// Shows the text that was held back, at its end.
     fn show_rest(&mut self) {
         if let Some((kind, words)) = self.held.take() {
             self.show(kind, words);
@@ -242,8 +242,8 @@ impl Live {
         }
     }
 
-    fn call_ends(&mut self, ended: &Ended<'_>) {
-        let Ended { call, error, made, text, is_error, took } = *ended;
+    fn call_ends(&mut self, ended: &EndedCall<'_>) {
+        let EndedCall { call, error, made, text, is_error, took } = *ended;
         let tool = self.tool(call);
         let itself = matches!(error, Some(CallError::Denied { unasked: true, .. })).then_some(&tool);
         let within = made.iter().filter(|made| made.error == Some("APPROVAL_NEEDED")).map(|made| &made.tool);
@@ -269,10 +269,10 @@ impl Live {
             }
         }
         let (id, arguments, calls) = (call.id.clone(), call.input.clone(), made.to_vec());
-        self.calls.push(Made { id, tool, arguments, is_error, duration_ms, calls });
+        self.calls.push(CallRecord { id, tool, arguments, is_error, duration_ms, calls });
     }
 
-    /// Prints what is left, and the document where one was asked for.
+    /// Prints the rest, and with `--json` the document.
     ///
     /// # Errors
     /// When stdout cannot be written.
@@ -334,7 +334,7 @@ impl Front for Live {
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
                 let error = outcome.and_then(Result::err);
                 let made = outcome.and_then(Result::ok).map_or(&[][..], |outcome| &outcome.calls);
-                self.call_ends(&Ended { call, error, made, text, is_error, took });
+                self.call_ends(&EndedCall { call, error, made, text, is_error, took });
             }
             _ => {}
         }
@@ -345,11 +345,11 @@ impl Front for Live {
             let begins = self.journal.session().is_none();
             let brake = self.brake();
             let kept = brake.while_kept(self.journal.keep(turn)).await;
-            self.or_unkept(kept)?;
+            self.stop_storing_on_error(kept)?;
             if begins && let Some(id) = self.journal.id() {
                 self.record(json!({ "type": "session", "id": id.to_string() }));
             }
-            // What was said must be on the screen before anything is asked.
+            // Waits until the text is on the screen, because the next step may ask a question.
             let (printed, waits) = oneshot::channel();
             self.put(Out::Flush(printed));
             let _ = waits.await;
@@ -363,7 +363,7 @@ impl Front for Live {
 }
 
 /// How a call ended.
-struct Ended<'a> {
+struct EndedCall<'a> {
     call: &'a ToolCallData,
     /// Why it has no result.
     error: Option<&'a CallError>,
@@ -375,8 +375,8 @@ struct Ended<'a> {
     took: Duration,
 }
 
-impl Ended<'_> {
-    /// `✔ fs/list_directory path=. 12 ms`, or why not.
+impl EndedCall<'_> {
+    /// `✔ fs/list_directory path=. 12 ms`, or the reason of the failure.
     fn line(&self, look: Look, tool: &str) -> String {
         let (sign, tone) = if self.is_error { (Sign::Bad, Tone::Bad) } else { (Sign::Good, Tone::Good) };
         let sign = paint(tone, look.sign(sign));
@@ -388,14 +388,14 @@ impl Ended<'_> {
             line.push_str(&paint(Tone::Faint, &format!(" {} ms", self.took.as_millis())));
         }
         if !self.made.is_empty() {
-            line.push_str(&format!("\n  called {}", within(self.made)));
+            line.push_str(&format!("\n  called {}", summarize_calls(self.made)));
         }
         line
     }
 }
 
-/// The calls of a script: each tool once, how often it was called, and the outcome if it failed.
-fn within(made: &[ScriptCall]) -> String {
+/// A summary of a script's calls: each tool once, with the number of its calls and its failure, if any.
+fn summarize_calls(made: &[ScriptCall]) -> String {
     let mut tools: Vec<(&ScriptCall, usize)> = Vec::new();
     for call in made {
         match tools.iter_mut().find(|(known, _)| *known == call) {
@@ -411,7 +411,7 @@ fn within(made: &[ScriptCall]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The arguments of a call, as one would type them.
+/// The arguments of a call in the form `name=value`.
 fn arguments(input: &Value) -> String {
     let empty = Map::new();
     let words = input.as_object().unwrap_or(&empty).iter().map(|(name, value)| match value {

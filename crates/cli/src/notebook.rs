@@ -1,8 +1,8 @@
 //! The tools that servers had when they were last connected, for completion.
 //!
-//! One small file for each server below the data folder, named after where the server is configured and valid only for
-//! the very entry that was connected: when the meaning of the entry changes, the note is ignored. Notes are a
-//! convenience: they may be deleted at any time, and no failure here fails the command.
+//! The notes of a server are one small file below the data folder, named after the place where the server is
+//! configured. They are valid only for the entry that was connected: if the entry changes, its notes are ignored. Notes
+//! are a cache: they can be deleted at any time, and no failure here fails a command.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -21,25 +21,25 @@ use toolrack_host::{
     text,
 };
 
-/// Servers that are noted; the ones that changed longest ago are forgotten first.
+/// The most servers with notes. Beyond, the notes that changed longest ago are deleted.
 const MAX_SERVERS: usize = 500;
-/// Tools of one server.
+/// The most tools of one server.
 const MAX_TOOLS: usize = 2_000;
-/// Arguments of one tool.
+/// The most arguments of one tool.
 const MAX_ARGUMENTS: usize = 100;
-/// Values of one argument.
+/// The most values of one argument.
 const MAX_VALUES: usize = 100;
-/// Bytes of a name that is worth completing.
+/// The most bytes of a name that is worth completing.
 const MAX_NAME: usize = 128;
-/// Bytes of a description.
+/// The most bytes of a description.
 const MAX_ABOUT: usize = 80;
-/// Bytes of one file.
+/// The most bytes of one file.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// The format version of the files. Files of another version are not read.
 const FORM: u32 = 2;
 
-/// What is known of a tool.
+/// A tool, as completion needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tool {
     pub(super) name: String,
@@ -48,12 +48,12 @@ pub(crate) struct Tool {
     pub(super) about: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) arguments: Vec<Argument>,
-    /// What its server claims of it; not known in older notes.
+    /// The annotations of the tool; `None` in older notes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) claims: Option<Annotations>,
 }
 
-/// What is known of an argument of a tool.
+/// An argument of a tool, as completion needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Argument {
     pub(super) name: String,
@@ -64,13 +64,13 @@ pub(super) struct Argument {
     pub(super) values: Vec<String>,
 }
 
-/// A server as it is configured.
+/// Identifies a server by its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configured {
     pub(crate) name: String,
-    /// Where: the name of its file.
+    /// The name of the note's file, from the place where the server is configured.
     place: String,
-    /// What: the hash of its entry.
+    /// The hash of the server's entry.
     hash: String,
 }
 
@@ -82,19 +82,18 @@ impl From<&Entry> for Configured {
     }
 }
 
-/// One file.
+/// The content of one file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     form: u32,
     hash: String,
-    /// The [`Listing`] that it was made of.
+    /// The [`Listing`] that it was made from.
     #[serde(default)]
     listing: u64,
     tools: Vec<Tool>,
 }
 
-/// Identifies the tools of a server: a number that changes when any of them does, or nearly always. It only says when a
-/// note need not be written again.
+/// A hash of a server's tools. If it is unchanged, the note need not be written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listing(u64);
 
@@ -124,14 +123,14 @@ impl Notebook {
         self.folder.join(format!("{}.json", server.place))
     }
 
-    /// The noted tools of `server` as it is configured now; none when they are not known.
+    /// The noted tools of `server` with its current entry; empty if there are no valid notes.
     pub(super) fn read(&self, server: &Configured) -> Vec<Tool> {
         let note = content(&self.file(server)).and_then(|text| serde_json::from_str::<Note>(&text).ok());
         let note = note.filter(|note| note.form == FORM && note.hash == server.hash);
         note.map(|note| note.tools).unwrap_or_default()
     }
 
-    /// Whether the note of `server` was made of `listing`. Reads no more than its beginning.
+    /// Whether the note of `server` was made from `listing`. Reads only the beginning of the file.
     pub(crate) fn is_of(&self, server: &Configured, listing: Listing) -> bool {
         let beginning = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools: Vec::new() };
         let Ok(mut beginning) = serde_json::to_vec(&beginning) else {
@@ -144,12 +143,12 @@ impl Notebook {
         read.is_ok() && found == beginning
     }
 
-    /// What `server`, as it is configured now, claimed of `tool` when it was last connected; `None` when that is not known.
+    /// The annotations of `tool` when `server` was last connected with its current entry; `None` if they are unknown.
     pub(crate) fn claims(&self, server: &Configured, tool: &str) -> Option<Annotations> {
         self.read(server).into_iter().find(|known| known.name == tool)?.claims
     }
 
-    /// Notes the tools of `server`. Does nothing when the note already says that, or when it cannot be written.
+    /// Writes the note of `server`. Does nothing if the note is up to date, or cannot be written.
     pub(crate) fn write(&self, server: &Configured, listing: Listing, mut tools: Vec<Tool>) {
         tools.retain(|tool| is_worth_it(&tool.name));
         tools.truncate(MAX_TOOLS);
@@ -223,8 +222,7 @@ fn about(description: Option<&str>) -> String {
 }
 
 impl Tool {
-    /// What is worth noting of a tool of a server. `conceal` hides the secrets that the server was given: it may repeat
-    /// them.
+    /// The note of a server's tool. `conceal` hides the secrets that the server was given, because it may repeat them.
     pub(crate) fn of_mcp(tool: &mcp::Tool, conceal: &dyn Fn(&str) -> String) -> Self {
         let schema = serde_json::from_str(&conceal(tool.input_schema.get())).unwrap_or_default();
         let description = tool.description.as_deref().map(conceal);
@@ -232,7 +230,7 @@ impl Tool {
         Self { claims, ..Self::new(&conceal(&tool.name), description.as_deref(), &schema) }
     }
 
-    /// The same for a tool of the built-in server.
+    /// The note of a tool of the built-in server.
     pub(super) fn of_rmcp(tool: &rmcp::model::Tool) -> Self {
         let schema = Value::Object((*tool.input_schema).clone());
         Self::new(&tool.name, tool.description.as_deref(), &schema)
@@ -250,7 +248,7 @@ impl Tool {
     }
 }
 
-/// All possible values of this schema, when it lists them.
+/// All values that this schema allows, if it lists them.
 fn values(schema: &Value) -> Vec<String> {
     if schema.get("type").and_then(Value::as_str) == Some("boolean") {
         return vec!["true".to_owned(), "false".to_owned()];
@@ -264,7 +262,8 @@ fn values(schema: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether every shell takes `word` as it is: nothing in it is special, invisible, or looks like an option.
+/// Whether `word` needs quoting in no shell: it has no special or invisible character, and does not look like an
+/// option.
 pub(crate) fn is_plain(word: &str) -> bool {
     let mut characters = word.chars();
     characters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')

@@ -1,7 +1,7 @@
-//! From plain data to text for people. Pure: nothing here writes anywhere.
+//! Renders data as text for people. All functions are pure: none of them writes anything.
 //!
-//! Colour is always put in; the [screen](crate::screen) takes it out again where it does not belong. Every word that
-//! comes from a server passes through [`toolrack_host::text`] on its way.
+//! The text always has colour; the [screen](crate::screen) removes it if the output must have none. Every text from a
+//! server passes through [`toolrack_host::text`], which escapes it.
 
 pub(crate) mod excerpt;
 
@@ -9,7 +9,7 @@ use anstyle::{AnsiColor, Style};
 use toolrack_host::text;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// How a page may look: which characters, how wide.
+/// How to lay out a page: with which characters, and how wide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// The terminal shows Unicode.
@@ -18,13 +18,13 @@ pub(crate) struct Look {
     pub(crate) width: usize,
 }
 
-/// What a word says by its colour; the words say it too.
+/// The meaning of a colour. The text always says the same in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
     /// A name to look for.
     Strong,
-    /// Beside the point.
+    /// Less important.
     Faint,
     /// Of a tool.
     Tool,
@@ -94,7 +94,7 @@ impl Look {
         if self.unicode { "…" } else { "..." }
     }
 
-    /// `words` in at most `columns` columns, with an ellipsis where it was cut. Colour in it stays.
+    /// `words` in at most `columns` columns, with an ellipsis if they are cut. Keeps their colours.
     pub(crate) fn clip(self, words: &str, columns: usize) -> String {
         if textwrap::core::display_width(words) <= columns {
             return words.to_owned();
@@ -126,12 +126,12 @@ impl Look {
 const HANG: usize = 4;
 /// The least width that is assumed of a terminal.
 const NARROWEST: usize = 20;
-/// Begins a line that is cut at the edge of the terminal. In the text of a server it is escaped.
+/// Marks a line to cut at the edge of the terminal. Text of servers cannot contain it, because it is escaped there.
 const EDGE: char = '\u{1}';
 
-/// `line` as one that is cut at the edge of the terminal instead of going on below.
+/// Marks `line` to be cut at the edge of the terminal instead of wrapped.
 ///
-/// It is cut when it is printed, and no sooner: a secret that was cut is no longer recognized.
+/// The screen cuts it when it prints it, after it has hidden the secrets: it would not recognize a cut secret.
 pub(crate) fn one_line(line: &str) -> String {
     format!("{EDGE}{line}")
 }
@@ -148,8 +148,8 @@ pub(crate) fn link(url: &str) -> String {
 }
 
 impl Look {
-    /// `page` as it fits the terminal: a [`one_line`] is cut, and other lines that are too wide go on below, under
-    /// their last column or a little further in. Colour may be in it already. Without a terminal, nothing is cut.
+    /// Fits `page` to the terminal: cuts each [`one_line`], and wraps other lines that are too wide, with their rest
+    /// indented to the last column. `page` may have colours. Without a terminal, it cuts and wraps nothing.
     pub(crate) fn fit(self, page: &str) -> String {
         if self.width == usize::MAX {
             return page.replace(EDGE, "");
@@ -165,7 +165,7 @@ impl Look {
             let indent = " ".repeat(hang(line, width));
             let options = textwrap::Options::new(width)
                 .subsequent_indent(&indent)
-                // A URL that is broken into lines cannot be copied or clicked: the terminal wraps it itself.
+                // Leaves a long URL to the terminal's own wrapping: a URL with line breaks cannot be copied or clicked.
                 .break_words(!line.contains("://"))
                 .word_separator(textwrap::WordSeparator::AsciiSpace)
                 .word_splitter(textwrap::WordSplitter::NoHyphenation)
@@ -176,7 +176,7 @@ impl Look {
     }
 }
 
-/// Where the continuation of a line begins: at its last column, if that leaves room.
+/// The indent for the rest of a wrapped line: its last column, if that leaves enough room.
 fn hang(line: &str, width: usize) -> usize {
     let plain = anstream::adapter::strip_str(line).to_string();
     let indent = plain.len() - plain.trim_start().len();
@@ -232,7 +232,7 @@ pub(crate) fn size(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "two digits of it are shown")]
     let mut number = bytes as f64;
     let mut unit = 0;
-    // 999.5 would be shown as 1000.
+    // Rounding would show 999.5 as 1000.
     while number >= 999.5 && unit + 1 < UNITS.len() {
         number /= 1000.0;
         unit += 1;

@@ -31,7 +31,7 @@ const ERASE_REST: &str = "\u{1b}[K";
 /// Erases the whole screen and goes to its first line (ECMA-48, ED and CUP).
 const CLEAR_ALL: &str = "\u{1b}[2J\u{1b}[H";
 
-/// The one way to print.
+/// Prints all output of the program.
 #[derive(Debug)]
 pub(crate) struct Screen {
     json: bool,
@@ -39,31 +39,31 @@ pub(crate) struct Screen {
     verbose: bool,
     device: Device,
     look: Look,
-    /// A user reads stderr and types on stdin.
+    /// Whether a user reads stderr and types on stdin.
     interactive: bool,
     status: Mutex<Status>,
-    /// A question waits for its answer.
+    /// Whether a question waits for its answer.
     asking: AtomicBool,
-    /// Knows the secrets that servers were given: none of them is ever printed, whatever text repeats it.
+    /// Knows the secrets that servers were given, and hides them in everything that is printed.
     secrets: OnceLock<Arc<Interpolate>>,
 }
 
-/// How a failure looks to a program.
+/// A failure as one line of JSON.
 #[derive(Serialize)]
 struct ErrorLine<'a> {
     error: &'a Failure,
 }
 
-/// The last line of the terminal, below everything that stays.
+/// The last line of the terminal, below the output that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     /// Stderr is no terminal, or the user does not want to see it.
     Never,
-    /// Nothing is there.
+    /// The line is empty.
     Clear,
-    /// Something is there that the next output replaces.
+    /// The line shows progress, which the next output replaces.
     Shown,
-    /// A question is there and must stay until it is answered.
+    /// The line shows a question, which stays until the user has answered it.
     Question,
 }
 
@@ -77,7 +77,7 @@ impl Screen {
             err: device.facts(Stream::Err),
             interactive: on_terminal && !global.no_input && io::stdin().is_terminal(),
             shows_status: on_terminal && !dumb && !global.quiet,
-            unicode: speaks_unicode(environment),
+            unicode: supports_unicode(environment),
         };
         Self::on(device, global, terminal)
     }
@@ -107,7 +107,7 @@ impl Screen {
         self.device.outbox()
     }
 
-    /// What another process has to know to write for this terminal.
+    /// The properties of this terminal, for another process that renders output for it.
     pub(crate) fn terminal(&self) -> FarTerminal {
         FarTerminal {
             out: self.device.facts(Stream::Out),
@@ -132,7 +132,7 @@ impl Screen {
         self.secrets.get().map_or(text.len(), |secrets| secrets.safe_len(text))
     }
 
-    /// How pages are to look on the terminal as wide as it is now.
+    /// How to lay out pages for the current width of the terminal.
     pub(crate) fn look(&self) -> Look {
         Look { width: self.device.columns(Stream::Out), ..self.look }
     }
@@ -152,7 +152,7 @@ impl Screen {
         self.interactive
     }
 
-    /// Whether what goes to the person may have colour.
+    /// Whether messages to the user may have colour.
     pub(crate) fn is_coloured(&self) -> bool {
         self.device.has_colour(Stream::Err)
     }
@@ -162,14 +162,15 @@ impl Screen {
     /// # Errors
     /// As [`Self::verbatim`].
     pub(crate) async fn page(&self, text: String) -> Result<(), Failure> {
-        // Secrets first: one that is wrapped or cut would no longer be found.
+        // Hides secrets before it wraps lines: a wrapped or cut secret would no longer be found.
         self.verbatim(self.look().fit(&self.concealed(&text))).await
     }
 
-    /// Prints what must stay as it is: what a tool said, a script. A line end is added; empty text prints nothing.
+    /// Prints text that must stay as it is, such as a result or a script, and adds a line end. Empty text prints
+    /// nothing.
     ///
     /// # Errors
-    /// When stdout cannot be written. That its reader went away is no error.
+    /// When stdout cannot be written. A closed pipe is no error.
     pub(crate) async fn verbatim(&self, mut text: String) -> Result<(), Failure> {
         if text.is_empty() {
             return Ok(());
@@ -183,7 +184,7 @@ impl Screen {
     /// Writes bytes as they are, into `file` or to stdout. Secrets are hidden where they are text.
     ///
     /// # Errors
-    /// When they cannot be written. That the reader of stdout went away is no error.
+    /// When they cannot be written. A closed pipe on stdout is no error.
     pub(crate) async fn bytes(&self, bytes: Vec<u8>, file: Option<&Path>) -> Result<(), Failure> {
         let bytes = match String::from_utf8(bytes) {
             Ok(text) => self.concealed(&text).into_owned().into_bytes(),
@@ -200,7 +201,7 @@ impl Screen {
     pub(crate) async fn raw_bytes(&self, bytes: Vec<u8>, file: Option<PathBuf>) -> Result<(), Failure> {
         match (&self.device, file) {
             (Device::Own(_), Some(file)) => output::write(file, bytes, output::USUAL).await,
-            (_, file) => on_stdout(self.device.bytes(bytes, file).await),
+            (_, file) => ignore_closed_pipe(self.device.bytes(bytes, file).await),
         }
     }
 
@@ -225,7 +226,7 @@ impl Screen {
         let json = json.map_err(|error| {
             Failure::new(Exit::Other, "OUTPUT_FAILED", format!("the result cannot be written as JSON: {error}"))
         })?;
-        self.to_stdout(visible(&json) + "\n").await
+        self.to_stdout(escape_invisible(&json) + "\n").await
     }
 
     /// Prints one of many JSON documents, on a line of its own.
@@ -234,7 +235,7 @@ impl Screen {
     /// As [`Self::page`].
     pub(crate) async fn record(&self, record: &impl Serialize) -> Result<(), Failure> {
         let json = serde_json::to_string(record).unwrap_or_default();
-        self.to_stdout(visible(&json) + "\n").await
+        self.to_stdout(escape_invisible(&json) + "\n").await
     }
 
     /// A message beside the data; dropped by `--quiet`.
@@ -279,7 +280,7 @@ impl Screen {
         if self.is_coloured() { lines } else { anstream::adapter::strip_str(&lines).to_string() }
     }
 
-    /// A question, with the cursor left behind it until [`Self::answered`].
+    /// Prints a question, and leaves the cursor behind it until [`Self::answered`].
     pub(crate) fn prompt(&self, question: &str) {
         self.asking.store(true, Ordering::Relaxed);
         self.to_stderr(question);
@@ -289,7 +290,7 @@ impl Screen {
         }
     }
 
-    /// The line of a question is complete.
+    /// Ends the line of a question, once the user has answered it.
     pub(crate) fn answered(&self) {
         self.asking.store(false, Ordering::Relaxed);
         let mut status = self.status();
@@ -303,7 +304,7 @@ impl Screen {
         self.asking.load(Ordering::Relaxed)
     }
 
-    /// Shows what takes so long, until the next output takes its place. Only on a terminal.
+    /// Shows what the command waits for, until the next output replaces it. Only on a terminal.
     pub(crate) fn progress(&self, words: &str) {
         let mut status = self.status();
         if matches!(*status, Status::Clear | Status::Shown) {
@@ -314,7 +315,7 @@ impl Screen {
         }
     }
 
-    /// Takes away what [`Self::progress`] showed.
+    /// Erases what [`Self::progress`] has shown.
     fn clear(&self) {
         let mut status = self.status();
         if *status == Status::Shown {
@@ -323,14 +324,14 @@ impl Screen {
         }
     }
 
-    /// Leaves nothing on the terminal.
+    /// Clears the whole terminal.
     pub(crate) fn clear_all(&self) {
         if *self.status() != Status::Never {
             self.device.steer(CLEAR_ALL);
         }
     }
 
-    /// Leaves the terminal at the start of a line, whatever was interrupted.
+    /// Moves the cursor to the start of a line, after an interruption.
     pub(crate) fn settle(&self) {
         self.asking.store(false, Ordering::Relaxed);
         self.clear();
@@ -357,7 +358,7 @@ impl Screen {
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
             let line = serde_json::to_string(&ErrorLine { error: failure });
-            self.to_stderr(&format!("{}\n", visible(&line.unwrap_or_default())));
+            self.to_stderr(&format!("{}\n", escape_invisible(&line.unwrap_or_default())));
         } else {
             let lines = failure.for_people();
             let lines = lines.replacen("error:", &paint(Tone::Bad, "error:"), 1);
@@ -365,7 +366,7 @@ impl Screen {
         }
     }
 
-    /// What is said about the command line itself: help is data, a mistake in it a message.
+    /// Prints what clap reports: help goes to stdout, a usage error to stderr.
     pub(crate) fn usage(&self, error: &clap::Error) {
         let text = error.render().ansi().to_string();
         if error.use_stderr() {
@@ -385,15 +386,15 @@ impl Screen {
     /// # Errors
     /// As [`Self::verbatim`].
     pub(crate) async fn raw(&self, text: String) -> Result<(), Failure> {
-        on_stdout(self.device.to_stdout(text).await)
+        ignore_closed_pipe(self.device.to_stdout(text).await)
     }
 
-    /// As [`Self::raw`], beside the data.
+    /// As [`Self::raw`], to stderr.
     pub(crate) fn raw_aside(&self, text: &str) {
         self.device.steer(text);
     }
 
-    /// Leaves the last line of the terminal empty, whatever another screen has put there.
+    /// Erases the last line of the terminal, whatever another process has printed there.
     pub(crate) fn wipe(&self) {
         if *self.status() != Status::Never {
             self.device.steer(&format!("\r{ERASE_REST}"));
@@ -406,8 +407,8 @@ impl Screen {
     }
 }
 
-/// The result of writing to stdout. That its reader went away is no error.
-fn on_stdout(written: io::Result<()>) -> Result<(), Failure> {
+/// The result of writing to stdout. A closed pipe is no error.
+fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Exit::Other, "OUTPUT_FAILED", format!("cannot write to stdout: {error}")))
@@ -417,7 +418,7 @@ fn on_stdout(written: io::Result<()>) -> Result<(), Failure> {
 }
 
 /// Whether the locale is one of UTF-8: `LC_ALL`, `LC_CTYPE`, `LANG`, the first that is set and not empty (POSIX).
-fn speaks_unicode(environment: &Environment) -> bool {
+fn supports_unicode(environment: &Environment) -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .filter_map(|name| environment.get(name)?.to_str())
@@ -428,10 +429,10 @@ fn speaks_unicode(environment: &Environment) -> bool {
         })
 }
 
-/// JSON text in which characters that a terminal would obey, or not show, are written as `\u` escapes.
+/// JSON in which control characters and invisible characters are written as `\u` escapes.
 ///
-/// JSON itself only asks for this below U+0020; what it means stays the same.
-fn visible(json: &str) -> String {
+/// JSON demands that only below U+0020; the meaning stays the same.
+fn escape_invisible(json: &str) -> String {
     let mut visible = String::with_capacity(json.len());
     for character in json.chars() {
         let mut buffer = [0; 4];
@@ -456,7 +457,7 @@ mod tests {
 
     #[test]
     fn unicode_is_spoken_where_the_locale_says_so() {
-        let speaks = |variables: &[(&str, &str)]| speaks_unicode(&Environment::new(variables.iter().copied()));
+        let speaks = |variables: &[(&str, &str)]| supports_unicode(&Environment::new(variables.iter().copied()));
         assert!(speaks(&[("LANG", "de_DE.UTF-8")]));
         assert!(speaks(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8")]));
         assert!(!speaks(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]));
@@ -467,7 +468,7 @@ mod tests {
     fn json_shows_what_a_terminal_would_obey_and_means_the_same() {
         let value = "a\u{1b}[31m\u{9b}2J\u{202e}\u{200b}\u{e0041}é日";
         let json = serde_json::to_string(value).unwrap();
-        let shown = visible(&json);
+        let shown = escape_invisible(&json);
         assert!(shown.contains("é日"), "{shown}");
         assert!(!shown.contains(['\u{9b}', '\u{202e}', '\u{200b}', '\u{e0041}']), "{shown}");
         assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), value);

@@ -1,14 +1,14 @@
 //! Stored secrets, and where the key to them is.
 //!
-//! `TOOLRACK_SECRET_KEY` is the key when it is set: 32 bytes as 64 hex digits or as base64, or a passphrase of at least 12
-//! characters. Otherwise the file `secret.key` beside the database says where it is: in that file itself, or in the
-//! keychain of the system, under the id that the file names. It is made with the first secret, in the keychain if that
-//! takes it. From then on it is where the file says and nowhere else: a keychain that is locked is an error, never a
-//! reason for a new key. Another key can take its place: `rotation` says how.
+//! If `TOOLRACK_SECRET_KEY` is set, it is the key: 32 bytes as 64 hex digits or as base64, or a passphrase of at least
+//! 12 characters. Otherwise the file `secret.key` beside the database either contains the key, or names the id under
+//! which the system's keychain has it. Toolrack makes the key with the first secret, and puts it into the keychain if
+//! it can. From then on it looks only where the file says: a locked keychain is an error, never a reason for a new key.
+//! `rotation` replaces the key by a new one.
 //!
-//! The file keeps copies of the database from being read, such as a backup or one that is sent with a report; a program
-//! of the same user can read both. A keychain also keeps out an attacker who copies all files, and other programs while
-//! it is locked.
+//! A key file protects copies of the database, such as a backup or one that is sent with a report; a program of the
+//! same user can read both. A keychain also protects against an attacker who copies all files, and against other
+//! programs while it is locked.
 
 mod file;
 mod keychain;
@@ -45,7 +45,7 @@ const FILE: &str = "secret.key";
 const DECODING: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// What the key is read from.
+/// Where to read the key from.
 #[derive(Debug)]
 enum Place {
     Variable(Given),
@@ -60,11 +60,11 @@ pub(crate) enum Source {
     Variable,
     Keychain,
     File,
-    /// Nothing was ever sealed.
+    /// There is no key yet, because no secret was ever stored.
     None,
 }
 
-/// The value of the variable. Its `Debug` does not show it.
+/// The value of [`VARIABLE`]. Its `Debug` does not show it.
 struct Given(OsString);
 
 impl std::fmt::Debug for Given {
@@ -112,20 +112,20 @@ pub(crate) enum SecretsError {
     Vault { error: Box<VaultError>, place: String },
 }
 
-/// What is stored, opened when it is needed.
+/// The stored secrets. The vault is opened when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Stored {
     store: Option<Store>,
     place: Place,
     keychain: Keychain,
-    /// Why the keychain did not take a key that was made here.
+    /// Why the keychain refused a key that this process made.
     refusal: OnceLock<KeychainError>,
-    /// With the key of the variable, which cannot change: deriving it from a passphrase takes time.
+    /// The vault with the key of [`VARIABLE`]. It is kept, because deriving a key from a passphrase takes time.
     opened: OnceCell<Vault>,
 }
 
 impl Stored {
-    /// What is in `store`, with the key from `variable`, or else that of the file in `folder` or of the keychain.
+    /// The secrets in `store`, with the key from `variable`, or from the file in `folder` or the keychain.
     pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
         let place = match variable.filter(|value| !value.is_empty()) {
             Some(value) => Place::Variable(Given(value)),
@@ -134,7 +134,7 @@ impl Stored {
         Self { store, place, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
     }
 
-    /// Whether a process whose variable has this value would open it with the same key.
+    /// Whether a process with this value of [`VARIABLE`] would use the same key.
     pub(crate) fn is_opened_with(&self, variable: Option<OsString>) -> bool {
         match (&self.place, variable.filter(|value| !value.is_empty())) {
             (Place::Variable(Given(ours)), Some(theirs)) => *ours == theirs,
@@ -152,7 +152,7 @@ impl Stored {
         }
     }
 
-    /// Where the key is. A file that cannot be used still counts as the place.
+    /// Where the key is. If the key file is unusable, the place is still the file.
     pub(crate) fn source(&self) -> Source {
         match &self.place {
             Place::Variable(_) => Source::Variable,
@@ -164,12 +164,12 @@ impl Stored {
         }
     }
 
-    /// Why the keychain did not take the key that was made here; `None` also where there is no keychain.
+    /// Why the keychain refused the key that this process made; `None` also if there is no keychain.
     pub(crate) fn refusal(&self) -> Option<&KeychainError> {
         self.refusal.get().filter(|error| !matches!(error, KeychainError::Absent(_)))
     }
 
-    /// The vault; makes its key if there is none and nothing was sealed with one.
+    /// The vault. Makes a key if there is none and no stored value needs an older one.
     ///
     /// # Errors
     /// When the key is missing, unusable or in a place that others can read, or the database fails.
@@ -192,7 +192,7 @@ impl Stored {
         self.open(key).await
     }
 
-    /// Puts `key` into the keychain, and then has `write` say so in the file.
+    /// Puts `key` into the keychain, and then calls `write`, which records that in the key file.
     async fn keep_in_keychain(
         &self,
         key: &[u8; 32],
@@ -202,15 +202,15 @@ impl Stored {
         let id = Uuid::now_v7();
         self.keychain.put(id, *key).await.map_err(SecretsError::NotTaken)?;
         let kept = write(path, &file::naming(id));
-        // Another process was quicker, or the file cannot be written: this key will never be asked for.
+        // Removes the key again: another process was quicker, or the file cannot be written, so no process will use it.
         if !matches!(&kept, Ok(Kept::In(kept)) if *kept == id) {
             let _ = self.keychain.remove(id).await;
         }
         kept
     }
 
-    /// Moves the key into the keychain, or out of it into the file. What it sealed stays as it is. Makes the key there
-    /// when there is none yet. Returns whether it was elsewhere before.
+    /// Moves the key into the keychain, or from the keychain into the file, without re-encrypting any secret. If there
+    /// is no key yet, makes it there. Returns whether the key was elsewhere before.
     ///
     /// # Errors
     /// As [`Self::vault`], and when the key is that of the variable. The key is then where it was.
@@ -265,7 +265,7 @@ impl Stored {
         removed.map_err(|error| self.failed(error.into()))
     }
 
-    /// Stores a secret in the place of what was there.
+    /// Stores a secret, and replaces an older one of this name.
     ///
     /// # Errors
     /// As [`Self::vault`].

@@ -42,13 +42,13 @@ use crate::{
     tokens::Tokens,
 };
 
-/// How long a user waits before the screen says what for, and how often it says it anew.
+/// How long to wait for servers before the screen shows which ones, and how often it updates that.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The variables that send HTTP through a proxy.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
-/// Everything a verb works with.
+/// Everything that a command works with.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) screen: Arc<Screen>,
@@ -57,53 +57,53 @@ pub(crate) struct World {
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
     global: Global,
-    /// The configurations of the command line that stand in no file.
+    /// The configurations that the command line gives as text instead of a file.
     typed: Vec<Typed>,
     has_proxy: bool,
-    /// `None` when it cannot be opened: everything works without it, only slower and with less remembered.
+    /// The database; `None` when it cannot be opened. Everything works without it, but slower and with less memory.
     store: Option<Store>,
     /// Asks the user: one reader of stdin for all questions.
     terminal: Arc<Terminal>,
-    /// What may run; everything, unless a verb says otherwise before it connects.
+    /// Decides which calls may run: all of them, unless a command sets a gate before it connects.
     gate: OnceLock<Arc<dyn Gate>>,
-    /// Answers the questions of servers and rules; the user at the terminal, unless a verb says otherwise before it
-    /// connects.
+    /// Answers the questions of servers and rules: the user at the terminal, unless a command sets another asker before
+    /// it connects.
     asker: OnceLock<SharedAsker>,
-    /// Servers that fail are connected again.
+    /// Whether to reconnect servers that fail.
     stays: AtomicBool,
-    /// Ties calls to traces.
+    /// Adds calls to OpenTelemetry traces.
     tracer: Option<Arc<dyn Tracer>>,
     /// What `${secret:NAME}` stands for.
     stored: Arc<Stored>,
-    /// Fills placeholders in, and remembers which values are secrets.
+    /// Resolves placeholders, and remembers which values are secrets.
     secrets: Arc<Interpolate>,
-    /// Where requests may go, as the settings say.
+    /// The egress rules of the settings.
     egress: Egress,
     /// Signs in the requests to servers.
     sign_in: SignIn,
-    /// Stores what is called and connected.
+    /// Records calls and connections in the audit log.
     audit: Arc<Audited>,
-    /// What the files said when they were last read before a verb connects.
+    /// The settings for the host, from the files as the command has read them.
     host_settings: ArcSwap<HostSettings>,
-    /// Set when a verb connects; closed at the end, whatever happened in between.
+    /// Set when the command connects. [`World::close`] ends it, also after a failure.
     running: OnceLock<Running>,
-    /// What `--args` stands for, where it was read already.
+    /// The text of `--args`, if another process has read it already.
     brought: Option<Brought>,
-    /// Set in the world of a command that a daemon runs for another process.
+    /// The daemon's servers, if a daemon runs this command for another process.
     lent: Option<Box<Lent>>,
 }
 
-/// What runs once a verb connects.
+/// What runs once the command has connected.
 #[derive(Debug)]
 struct Running {
     host: Host,
-    /// Stores what its servers say; `None` without a database.
+    /// Stores the logs of its servers; `None` without a database.
     log: Option<LogKeeper>,
-    /// Shows what its servers say; only where the user asked for that.
+    /// Shows the logs of its servers, if the user asked for that (`-v`).
     aloud: Option<Aloud>,
 }
 
-/// What the files say that the host of a command is made with, and what is noted of it at the end.
+/// The part of the configuration that the host is made with, and that the notebook needs at the end.
 #[derive(Debug, Default)]
 struct HostSettings {
     /// The rules.
@@ -114,18 +114,18 @@ struct HostSettings {
     configured: Vec<Configured>,
 }
 
-/// What `--args` stands for, or why it cannot be read.
+/// The text of `--args`, or why it cannot be read.
 pub(crate) type Brought = Result<String, Failure>;
 
 impl World {
     /// # Errors
-    /// When there is no working folder, nothing says where the configuration is, or a `--root` is no folder.
+    /// When there is no working folder, the place of the configuration is unknown, or a `--root` is no folder.
     pub(crate) async fn open(
         (global, typed): (Global, Vec<Typed>),
         mut environment: Environment,
         screen: Arc<Screen>,
     ) -> Result<Self, Failure> {
-        // No server and no placeholder gets it.
+        // Removes the variable, so that no server and no placeholder gets it.
         let key = environment.take(secrets::VARIABLE);
         let folder = std::env::current_dir().map_err(|error| {
             let message = format!("the working folder cannot be used: {}", in_words(&error));
@@ -181,24 +181,24 @@ impl World {
         })
     }
 
-    /// The same world, with its calls tied to traces.
+    /// This world with a tracer.
     pub(crate) fn traced(mut self, tracer: Option<Arc<dyn Tracer>>) -> Self {
         self.tracer = tracer;
         self
     }
 
-    /// The same world, where `brought` is what `--args` stands for: stdin can be read but once.
+    /// This world with the text of `--args` that another process has read, because stdin can be read only once.
     pub(crate) fn with_brought(mut self, brought: Option<Brought>) -> Self {
         self.brought = brought;
         self
     }
 
-    /// What `--args` stands for, where it was read already.
+    /// The text of `--args`, if another process has read it already.
     pub(crate) fn brought(&self) -> Option<Brought> {
         self.brought.clone()
     }
 
-    /// What fills placeholders in.
+    /// Resolves placeholders.
     pub(crate) fn resolver(&self) -> &dyn Resolver {
         &*self.secrets
     }
@@ -227,17 +227,17 @@ impl World {
         &self.egress
     }
 
-    /// Whether nothing may be asked, nor read from the terminal.
+    /// Whether the command must not ask or read anything from the terminal.
     pub(crate) fn has_no_input(&self) -> bool {
         self.global.no_input
     }
 
-    /// The server that is used this one time.
+    /// The server that the command line gives for this one command.
     pub(crate) fn once(&self) -> Option<&Once> {
         self.global.once.as_ref()
     }
 
-    /// The agent that was named.
+    /// The agent that `--agent` names.
     pub(crate) fn agent(&self) -> Option<&str> {
         self.global.agent.as_deref()
     }
@@ -252,7 +252,7 @@ impl World {
         self.store.is_some()
     }
 
-    /// The database, for what is useless without it.
+    /// The database, for commands that cannot work without it.
     ///
     /// # Errors
     /// When the database could not be opened.
@@ -263,7 +263,7 @@ impl World {
         })
     }
 
-    /// Deletes the conversations that need not be kept any longer, as the settings say; `in_use` stays.
+    /// Deletes the conversations that are older or more than `[sessions]` allows, except `in_use`.
     pub(crate) async fn forget_old_sessions(&self, loaded: &Loaded, in_use: Option<Uuid>) {
         let Some(store) = &self.store else {
             return;
@@ -273,16 +273,16 @@ impl World {
         match store.forget_old_sessions(retention, in_use).await {
             Ok(0) => {}
             Ok(forgotten) => tracing::info!(forgotten, "old sessions were deleted, as `[sessions]` says"),
-            // They will be looked for again.
+            // An error costs nothing: the next command tries again.
             Err(error) => self.screen.warning(&with_causes(&error)),
         }
     }
 
-    /// Hides the secrets that the servers of the configuration are given now, without starting or contacting any: what
-    /// was said when they ran may repeat them. Placeholders of entries that wait for approval are not filled in.
+    /// Returns a function that hides the secrets of all configured servers, because stored logs may repeat them. Starts
+    /// and contacts no server, and resolves no placeholder of an entry that waits for approval.
     pub(crate) async fn known_secrets(&self, loaded: &Loaded) -> impl Fn(&str) -> String + use<> {
         for (name, spec) in loaded.desired.iter().filter(|(_, spec)| spec.trust != Trust::Pending) {
-            // A server that cannot be filled in was given nothing.
+            // If the placeholders of an entry cannot be resolved, its server has not been given any secret.
             match &spec.transport {
                 Transport::Stdio(stdio) => drop(self.secrets.stdio(name, stdio).await),
                 Transport::Http(http) | Transport::Sse(http) => {
@@ -295,7 +295,7 @@ impl World {
         self.concealer()
     }
 
-    /// Hides the secrets that servers have been given when it is called.
+    /// Returns a function that hides the secrets that servers have been given up to the moment of its call.
     pub(crate) fn concealer(&self) -> impl Fn(&str) -> String + Send + Sync + use<> {
         let secrets = Arc::clone(&self.secrets);
         move |text| secrets.conceal(text).into_owned()
@@ -306,12 +306,13 @@ impl World {
         Arc::new(self.concealer())
     }
 
-    /// Asks a question that is answered with yes or no; anything but a clear yes is a no.
+    /// Asks a yes-or-no question; anything but a clear yes is a no.
     pub(crate) async fn confirm(&self, question: &str) -> bool {
         self.terminal.agrees(question).await
     }
 
-    /// Checks that a question can be asked, before its subject is shown. To agree without being asked takes `--yes`.
+    /// Checks that there is a user to ask, before the command shows what the question is about. Without one, the user
+    /// has to give `--yes`.
     ///
     /// # Errors
     /// When no user can be asked; `why` says why one must be.
@@ -322,22 +323,22 @@ impl World {
         Err(Failure::usage(format!("{why}, and no person can be asked")).hint("look at it, then say `--yes`"))
     }
 
-    /// Whether a person, or an answer that was given beforehand, can answer a server's form.
+    /// Whether a user at the terminal, or `--answer`, can answer a server's form.
     pub(crate) fn can_ask(&self) -> bool {
         self.terminal.abilities().forms
     }
 
-    /// Lets `gate` decide what may run, from now on. Only before anything is connected.
+    /// Makes `gate` decide which calls may run. Call it before [`Self::connect`].
     pub(crate) fn guard(&self, gate: Arc<dyn Gate>) {
         let _ = self.gate.set(gate);
     }
 
-    /// Lets `asker` answer instead of the user at the terminal, from now on. Only before anything is connected.
+    /// Makes `asker` answer instead of the user at the terminal. Call it before [`Self::connect`].
     pub(crate) fn answers(&self, asker: SharedAsker) {
         let _ = self.asker.set(asker);
     }
 
-    /// What fills placeholders in, for callers that use it for as long as they like.
+    /// Resolves placeholders; shared, for callers that outlive this world.
     pub(crate) fn secrets(&self) -> Arc<Interpolate> {
         Arc::clone(&self.secrets)
     }
@@ -363,7 +364,7 @@ impl World {
         move |settings| audit.set(settings)
     }
 
-    /// From now on, a server that fails is connected again: the command goes on for long.
+    /// From now on, servers that fail are reconnected, because the command runs for long.
     pub(crate) fn stay(&self) {
         self.stays.store(true, Ordering::Relaxed);
     }
@@ -371,14 +372,14 @@ impl World {
     /// Connects to the servers of `desired` and waits until each has succeeded or failed once.
     ///
     /// # Errors
-    /// When this program cannot find itself, or this is the world of a command that cannot be done here.
+    /// When the path of this program is unknown, or when a daemon runs the command and cannot lend it these servers.
     pub(crate) async fn connect(&self, mut desired: Desired) -> Result<Host, Failure> {
         if let Some(lent) = &self.lent {
             return self.borrow(lent, &desired, Wanted::Connections).await;
         }
         if !self.stays.load(Ordering::Relaxed) {
             for spec in desired.values_mut() {
-                // A command is over before a second attempt: the first failure is the answer.
+                // A command does not retry: it reports the first failure.
                 spec.retry.attempts = 0;
             }
         }
@@ -394,8 +395,8 @@ impl World {
         Ok(host.clone())
     }
 
-    /// As [`Self::connect`], for verbs that only show how servers are and what they have: where a daemon lends them,
-    /// those that it could not connect to are shown as it knows them, and nothing is started.
+    /// As [`Self::connect`], for commands that only show servers and their tools. If a daemon lends its servers, the
+    /// command shows the failed ones as the daemon knows them, and starts none.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -406,7 +407,7 @@ impl World {
         }
     }
 
-    /// Shows the servers that are waited for. Never ends.
+    /// Shows the servers that are still connecting. Never returns.
     async fn show_who_connects(&self, host: &Host) {
         loop {
             tokio::time::sleep(PATIENCE).await;
@@ -417,18 +418,18 @@ impl World {
         }
     }
 
-    /// Asks the user.
+    /// The terminal, which asks the user.
     pub(crate) fn terminal(&self) -> Arc<Terminal> {
         Arc::clone(&self.terminal)
     }
 
-    /// Lets `chosen` answer sampling requests of servers from now on, each after a yes of the user.
+    /// Lets `chosen` answer sampling requests of servers from now on. The user has to agree to each request.
     pub(crate) fn samples_with(&self, chosen: &Chosen) {
         self.terminal.samples_with(Sampler::of(chosen, self.conceal()));
     }
 
-    /// Like [`samples_with`](Self::samples_with), with the model that a variable or `loaded` names: for a command that needs
-    /// no model itself.
+    /// Like [`samples_with`](Self::samples_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands
+    /// that need no model themselves.
     pub(crate) fn samples_with_configured(&self, loaded: &Loaded) {
         let wishes = Wishes::in_passing(loaded.settings.model.clone(), &self.environment);
         if let Some(sampler) = Sampler::configured(wishes, self.model_context(), self.conceal()) {
@@ -436,7 +437,7 @@ impl World {
         }
     }
 
-    /// The host, which runs nothing before [`Self::connect`].
+    /// The host. It runs no server before [`Self::connect`].
     pub(crate) fn host(&self) -> Host {
         self.running().host.clone()
     }
@@ -450,7 +451,7 @@ impl World {
         })
     }
 
-    /// Begins to show what the servers of `host` say that `shows` wants.
+    /// Starts to show the logs of those servers of `host` for which `shows` returns true.
     fn aloud(&self, host: &Host, shows: impl Fn(&ServerName) -> bool + Send + 'static) -> Aloud {
         Aloud::start(host.events(), Arc::clone(&self.screen), shows)
     }
@@ -468,13 +469,13 @@ impl World {
         host
     }
 
-    /// The gate for what the user types: it runs, unless the files forbid it or want it confirmed.
+    /// The gate for calls that the user types: they run unless a rule denies them or wants a confirmation.
     fn typed(&self) -> Arc<dyn Gate> {
         let policy = &self.host_settings.load().policy;
         if policy.is_empty() { Arc::new(AllowAll) } else { Arc::new(policy.clone()) }
     }
 
-    /// Makes hosts that share with this world's what a user has once.
+    /// Makes more hosts, which share the user's store, sign-ins and secrets with the host of this world.
     pub(crate) fn hosts(&self) -> Hosts {
         Hosts {
             store: self.store.clone(),
@@ -488,7 +489,7 @@ impl World {
         }
     }
 
-    /// Notes what the connected servers offer, so that a shell can complete it.
+    /// Writes the tools of the connected servers into the notebook, for shell completion.
     async fn note_tools(&self, host: &Host) {
         let status = host.status();
         let catalog = host.catalog();
@@ -511,7 +512,7 @@ impl World {
                 }
             }
         });
-        // Whether it worked makes no difference to the command.
+        // A failure does not matter: only completion uses the notes.
         let _ = written.await;
     }
 
@@ -519,10 +520,10 @@ impl World {
     pub(crate) async fn close(&self) {
         let running = self.running.get();
         if let Some(Running { host, .. }) = running {
-            // The notes are of what is there when this begins; they are written while the servers end.
+            // Takes the catalog first, and writes the notes while the servers end.
             tokio::join!(self.note_tools(host), host.shutdown());
         }
-        // Its outcome is a row of the audit log.
+        // Waits for sign-ins and renewals before the audit log closes, because each outcome is a row of it.
         self.sign_in.settled().await;
         if let Some(aloud) = running.and_then(|running| running.aloud.as_ref()) {
             aloud.close().await;
@@ -559,14 +560,14 @@ fn sign_in(
 /// The command that signs in to `server`, with these scopes if there are any.
 fn how_to_sign_in(server: &ServerName, scopes: &[String], once: Option<&Once>) -> String {
     if let (Some(Once::Url(url)), ONCE) = (once, server.as_str()) {
-        // A sign-in belongs to a name.
+        // A server for one command has no name that `login` could use.
         return format!("toolrack add NAME {}", shell_words::quote(url));
     }
     let words = ["toolrack", "login", server.as_str()].into_iter();
     shell_words::join(words.chain(scopes.iter().flat_map(|scope| ["--scope", scope])))
 }
 
-/// A folder that servers may know of.
+/// A folder that servers may ask for as an MCP root.
 fn root(folder: &Path) -> Result<Root, Failure> {
     let refused =
         |why: &str| Failure::usage(format!("--root {}: {why}", folder.display())).hint("give a folder that exists");

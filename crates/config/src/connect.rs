@@ -1,9 +1,9 @@
 //! Puts Toolrack into the files of other programs, and takes it out again.
 //!
-//! A [`Place`] is where one program has its servers. [`connect()`] and [`undo()`] work out a [`Change`] of it, which can
-//! be shown as a diff; [`Change::write`] writes exactly that, or nothing where another program has written the file
-//! meanwhile. What stood there before is remembered, a few bytes and not the file, so that an undo gives back the very
-//! bytes as long as the file has not changed since; after that it takes out no more than the entry.
+//! A [`Place`] is where one program has its servers. [`connect()`] and [`undo()`] compute a [`Change`] of it, which can
+//! be shown as a diff. [`Change::write`] writes exactly that change, or nothing if another program has written the file
+//! meanwhile. Toolrack remembers the few bytes that it replaced. As long as the file has not changed since, an undo
+//! restores it byte for byte; after that, an undo only removes the entry.
 
 mod memory;
 mod place;
@@ -29,7 +29,7 @@ use memory::Memory;
 pub use place::{Place, is_installed};
 pub use words::{Reach, TOKEN_VARIABLE};
 
-/// What a place has under a name.
+/// What is configured under a name in a [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing.
@@ -49,7 +49,7 @@ pub enum ConnectError {
     /// The program reads no file of a project.
     #[error("{0} has no file for one project: leave `--project` out")]
     NoProject(Client),
-    /// The program cannot be told of an endpoint.
+    /// The program's format cannot express this endpoint.
     #[error(
         "{client} cannot be connected over HTTP: {why}. Leave `--http` out: the gateway over stdio shares the servers of a running daemon as well"
     )]
@@ -67,7 +67,7 @@ pub enum ConnectError {
         /// The name.
         name: String,
     },
-    /// Toolrack is not there.
+    /// The file has no entry for Toolrack.
     #[error("{} has no server `{}`, so nothing is to be undone", for_line(&path.display().to_string()), for_line(name))]
     NotConnected {
         /// The file.
@@ -87,7 +87,7 @@ pub enum ConnectError {
         /// The file.
         path: PathBuf,
     },
-    /// What stood in the file before cannot be kept for an undo.
+    /// The previous content cannot be stored for an undo.
     #[error("cannot keep what an undo needs in {}: {kind}; the file of the program is unchanged", for_line(&path.display().to_string()), kind = source.kind())]
     NotKept {
         /// Where it was to be kept.
@@ -101,16 +101,16 @@ pub enum ConnectError {
     Edit(#[from] EditError),
 }
 
-/// A change that is worked out and not written yet.
+/// A change that is computed but not written yet.
 pub struct Change {
     plan: Plan,
-    /// Whether an undo gives back the bytes that were there before. `true` for a connection.
+    /// Whether an undo restores the previous bytes. `true` for a connection.
     is_exact: bool,
-    /// What is to be remembered once it is written; `None` where it is to be forgotten.
+    /// What to remember for an undo once the change is written; `None` to forget it.
     memory: Option<Memory>,
-    /// Where that is kept.
+    /// The file in which that is remembered.
     kept: PathBuf,
-    /// Folders that go with the file.
+    /// The folders to remove together with the file.
     folders: Vec<PathBuf>,
 }
 
@@ -143,29 +143,29 @@ impl Change {
         self.plan.before == self.plan.after
     }
 
-    /// Whether the file is made by it.
+    /// Whether the change creates the file.
     #[must_use]
     pub fn creates(&self) -> bool {
         self.plan.before.is_none() && self.plan.after.is_some()
     }
 
-    /// Whether the file goes with it.
+    /// Whether the change removes the file.
     #[must_use]
     pub fn removes(&self) -> bool {
         self.plan.before.is_some() && self.plan.after.is_none()
     }
 
-    /// Whether an undo gives back the very bytes that the file had before it was connected.
+    /// Whether an undo restores exactly the bytes that the file had before the connection.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// Writes it. Blocks up to 5 s while another process of ours edits the file.
+    /// Writes the change. Blocks up to 5 s while another Toolrack process edits the file.
     ///
     /// # Errors
-    /// [`ConnectError::Changed`] where the file is not what it was when the change was worked out, and whatever keeps it
-    /// from being written. The file is then as it was.
+    /// [`ConnectError::Changed`] if the file has changed since the change was computed, and any error of writing. The
+    /// file is then as it was.
     pub fn write(&self) -> Result<(), ConnectError> {
         if self.is_nothing() {
             return Ok(());
@@ -174,7 +174,8 @@ impl Change {
         if path.metadata().is_ok_and(|file| file.permissions().readonly()) {
             return Err(ConnectError::WriteProtected { path });
         }
-        // Kept first: a file that was written and cannot be put back would be worse than a memory of no use.
+        // Stores the undo before it writes the file: an unused undo does no harm, a file without one cannot be
+        // restored.
         let before = || match &self.memory {
             Some(memory) => memory.keep(&self.kept),
             None => Ok(()),
@@ -185,7 +186,7 @@ impl Change {
         if self.memory.is_none() {
             memory::forget(&self.kept);
         }
-        // Innermost first; one that holds something else stays.
+        // Removes the innermost folder first. A folder that has other files stays.
         for folder in &self.folders {
             if std::fs::remove_dir(folder).is_err() {
                 break;
@@ -195,7 +196,7 @@ impl Change {
     }
 }
 
-/// What `place` has under `name`.
+/// What is configured in `place` under `name`.
 ///
 /// # Errors
 /// When its file cannot be read.
@@ -216,8 +217,9 @@ pub fn names(place: &Place) -> Result<Vec<String>, ConnectError> {
     Ok(entries.into_iter().filter(|(_, entry)| is_gateway(entry)).map(|(name, _)| name).collect())
 }
 
-/// Works out how `place` gets Toolrack's gateway as the server `name`. An entry of ours is brought up to date, and keeps
-/// what the user has added to it. What an undo needs is going to be kept in the folder `memories`.
+/// Computes the change that adds Toolrack's gateway to `place` as the server `name`. If `place` has an entry of
+/// Toolrack already, the change updates it and keeps the fields that the user has added. [`Change::write`] stores what
+/// an undo needs in the folder `memories`.
 ///
 /// # Errors
 /// [`ConnectError`]
@@ -239,7 +241,7 @@ pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Res
         elsewhere::plan(&place.path, &place.spot, name, Deed::Put(&wanted))?
     };
     let kept = memory::place(memories, place.client, &plan.path, name);
-    // What a former connection found there is what an undo has to give back.
+    // If Toolrack was connected before, an undo has to restore the state before that first connection.
     let former = Memory::read(&kept).filter(|memory| plan.before.as_deref().is_some_and(|now| memory.fits(now)));
     let memory = match former {
         Some(former) => former.followed_by(&plan),
@@ -248,7 +250,7 @@ pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Res
     Ok(Change { plan, is_exact: true, memory, kept, folders: Vec::new() })
 }
 
-/// Works out how Toolrack's gateway, which `place` has as the server `name`, is taken out again.
+/// Computes the change that removes Toolrack's gateway, the server `name`, from `place`.
 ///
 /// # Errors
 /// [`ConnectError`]
@@ -272,7 +274,7 @@ pub fn undo(place: &Place, name: &str, memories: &Path) -> Result<Change, Connec
     }
 }
 
-/// The folders above `path` that are not there, innermost first.
+/// The folders above `path` that do not exist, innermost first.
 fn missing_folders(path: &Path) -> Vec<PathBuf> {
     path.ancestors().skip(1).take_while(|folder| !folder.exists()).map(Path::to_owned).collect()
 }

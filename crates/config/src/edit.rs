@@ -43,10 +43,10 @@ use crate::{
 pub use place::{NoPlace, Place};
 pub use revise::{Revision, revise};
 
-/// How to edit.
+/// Options of an edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Put the entry in the place of one of the same name, instead of refusing.
+    /// Replace an entry of the same name, instead of refusing.
     pub replace: bool,
     /// Work out the change and write nothing.
     pub dry_run: bool,
@@ -65,8 +65,8 @@ pub struct Edited {
     pub warnings: Vec<Problem>,
     /// The [hash](crate::Entry::hash) of the entry before the edit; `None` where there was none.
     pub before: Option<String>,
-    /// The same as it is now, or would be. A user who agrees to run what was written agrees to this, and to nothing
-    /// that another process has written since.
+    /// The hash of the entry after the edit. An agreement to run the entry must be for this hash, so that it does not
+    /// cover what another process has written since.
     pub after: Option<String>,
 }
 
@@ -115,7 +115,7 @@ pub enum EditError {
         /// A similar name that exists.
         near: Option<String>,
     },
-    /// The file has two entries of this name, so that neither can be meant.
+    /// The file has two entries of this name, so it is unclear which one to edit.
     #[error("{} has two entries `{}`: remove one by hand", shown_path(path), for_line(name))]
     Ambiguous {
         /// The name.
@@ -126,7 +126,7 @@ pub enum EditError {
     /// The file cannot be read as it is.
     #[error("{0}")]
     Unreadable(Box<Problem>),
-    /// The file belongs to another program, which has no words for a part of the entry.
+    /// The file belongs to another program, whose format cannot express a part of the entry.
     #[error(
         "{} belongs to {program}, which has nothing like `{field}`: leave it out, or add the server to a file of your own",
         shown_path(path)
@@ -139,7 +139,7 @@ pub enum EditError {
         /// The field of the entry.
         field: String,
     },
-    /// Nothing says where in the file its servers are.
+    /// The file is of no known format, so it is unclear where its servers are.
     #[error(
         "{} has neither `[[defaults.mcp]]` nor `[mcp_servers.…]`: name it `toolrack.toml`, or write the first server by hand",
         shown_path(path)
@@ -165,7 +165,7 @@ pub enum EditError {
         #[source]
         source: io::Error,
     },
-    /// The change would have touched another entry. A mistake of ours; nothing was written.
+    /// The change would have touched another entry, which is a bug of Toolrack. Nothing was written.
     #[error("{} has a form that cannot be edited safely: edit it by hand", shown_path(path))]
     Unsafe {
         /// The file.
@@ -188,8 +188,9 @@ fn shown_path(path: &Path) -> String {
 
 /// Adds the entry `name` to the file at `path`, creating it and its folders when there is none.
 ///
-/// The file of another program gets the entry in that program's words, or an error when it has none for it. A hidden
-/// secret is refused: `***` is no value. Blocks up to 5 s while another process edits the file.
+/// In the file of another program, it writes the entry in that program's format; if that format cannot express the
+/// entry, it returns an error. It also refuses an entry with `***`, which is a hidden secret and no value. Blocks up to
+/// 5 s while another process edits the file.
 ///
 /// # Errors
 /// [`EditError`]; the file is then as it was.
@@ -212,7 +213,7 @@ pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Ed
 /// [`EditError`]; the file is then as it was.
 pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditError> {
     if !path.exists() {
-        // Not even the folder is made for this.
+        // Without this check, taking the lock would create the folder.
         return Err(EditError::Missing { name: name.to_owned(), path: path.to_owned(), near: None });
     }
     change(path, name, options.dry_run, |file| match file.find(name)? {
@@ -231,13 +232,13 @@ pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditE
 pub fn switch(path: &Path, name: &str, enabled: bool, options: Options) -> Result<Edited, EditError> {
     change(path, name, options.dry_run, |file| match file.find(name)? {
         true => file.switch(name, enabled),
-        // To other programs, a lone `enabled` is a server without a command.
+        // Other programs would read an entry with only `enabled` as a server without a command.
         false if !file.is_ours() => Err(missing(file, name)),
         false => file.insert(name, &json!({ "enabled": enabled })),
     })
 }
 
-/// Refuses an entry with errors; returns the warnings about another.
+/// Refuses an entry with errors; returns the warnings about a valid one.
 fn check(name: &str, entry: &Json) -> Result<Vec<Problem>, EditError> {
     let raw = Member { name: name.to_owned(), name_at: 0..0, node: Node::from_json(entry) };
     let mut report = Report::new(None, name);
@@ -285,7 +286,7 @@ trait File {
     /// The same file with another text.
     fn reopened(&self, document: Document) -> Result<Box<dyn File>, EditError>;
 
-    /// Whether no other program reads the file.
+    /// Whether the file is Toolrack's own, which no other program reads.
     fn is_ours(&self) -> bool;
 
     /// The names of its entries.
@@ -299,29 +300,29 @@ trait File {
         }
     }
 
-    /// Whether the entry `name` is one that no other program reads.
+    /// Whether the entry `name` is Toolrack's own, which no other program reads.
     fn is_ours_in(&self, name: &str) -> bool;
 
-    /// `entry` in the words of the program whose file this is; refused where it has none for a part of it.
+    /// `entry` in the format of the program whose file this is; an error when that format cannot express a part of it.
     fn translated(&self, name: &str, entry: &Json) -> Result<Json, EditError>;
 
-    /// Adds an entry whose name is not taken, in the words of the file.
+    /// Adds an entry, in the format of the file. The name must be free.
     fn insert(&self, name: &str, entry: &Json) -> Result<String, EditError>;
 
-    /// Puts `entry`, in the words of the file, in the place of the one that is called `name`.
+    /// Replaces the entry `name` by `entry`, which is in the format of the file.
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError>;
 
-    /// Sets one member of the entry `name`, or of an object in it; without a value, removes it. `None` where the member
-    /// has a form in which it cannot be changed alone.
+    /// Sets one member of the entry `name`, or of an object in it; without a value, removes it. `None` if the member is
+    /// written in a form that does not allow to change it alone.
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String>;
 
-    /// Takes the entry `name` out.
+    /// Removes the entry `name`.
     fn remove(&self, name: &str) -> Result<String, EditError>;
 
-    /// Switches the entry `name`.
+    /// Switches the entry `name` on or off.
     fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError>;
 
-    /// The entries, and all that stands beside them.
+    /// The entries and everything else in the file, to compare it before and after an edit.
     fn parts(&self) -> Parts;
 
     fn path(&self) -> PathBuf {
@@ -337,7 +338,7 @@ trait File {
     }
 }
 
-/// What a file says, by place and name.
+/// The content of a file by place and name.
 type Parts = BTreeMap<(&'static str, String), Json>;
 
 fn put(parts: &mut Parts, place: &'static str, value: Json) {
@@ -346,7 +347,7 @@ fn put(parts: &mut Parts, place: &'static str, value: Json) {
     }
 }
 
-/// Changes the entry `name` from `old` to `new`, and touches nothing that is the same in both.
+/// Changes the entry `name` from `old` to `new`, without rewriting the members that are equal in both.
 fn amend(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Result<String, EditError> {
     let differences = merge::differences(old, new.as_object().unwrap_or(&Map::new()));
     let mut text = file.text().to_owned();
@@ -372,7 +373,7 @@ fn open(document: Document) -> Result<Box<dyn File>, EditError> {
     }
 }
 
-/// How often an edit is worked out anew because a program without a lock has written the file meanwhile.
+/// How often to compute an edit again when a program without the lock has written the file meanwhile.
 const ATTEMPTS: usize = 3;
 
 /// Changes the entry `name` of the file at `path`.
@@ -413,7 +414,7 @@ fn change(
     if dry_run { attempts() } else { write::locked(&target, attempts) }
 }
 
-/// The file with this text; refused when it differs from the file in more than one entry, or anywhere else.
+/// Parses `text` as the edited file. Returns an error if anything but one entry differs from `file`.
 fn ensure_safe(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> {
     let edited = reopened(file, text)?;
     let (before, after) = (file.parts(), edited.parts());
@@ -445,7 +446,7 @@ pub(crate) fn toml_of(value: &Json) -> Option<String> {
     Some(toml_edit::DocumentMut::from(value.as_inline_table()?.clone().into_table()).to_string())
 }
 
-/// Adds an entry to a file, switches, replaces and removes it, and switches those that were there; see
+/// Adds an entry to a file, then switches, replaces and removes it, and switches the other entries; see
 /// [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
 pub(crate) fn every_edit(path: &str, text: &str) {
@@ -464,7 +465,7 @@ pub(crate) fn every_edit(path: &str, text: &str) {
     }
     let Ok(added) = file.insert("new", &json!({ "command": "x", "args": ["a"] })) else { return };
     if ensure_safe(&*file, &added).is_err() {
-        // A form that cannot be edited is refused, and nothing is written.
+        // An edit may refuse a form that it cannot change. Then it writes nothing.
         return;
     }
     assert!(holds(&added, file.text()), "{added}");

@@ -44,7 +44,7 @@ use translate::Translated;
 /// The largest file that is read: 64 MiB. Claude Code keeps its history beside its servers.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// One server that another program has.
+/// One server that another program has configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
     /// The program.
@@ -55,16 +55,16 @@ pub struct Offer {
     pub line: Option<usize>,
     /// The name, changed where it would be invalid here; a note says so.
     pub name: String,
-    /// The entry in our own form, ready for [`edit::add`](crate::edit::add). Placeholders are ours and are not looked
-    /// up.
+    /// The entry in Toolrack's own form, ready for [`edit::add`](crate::edit::add). Its placeholders are in Toolrack's
+    /// syntax and are not resolved.
     pub entry: Json,
-    /// The entry as it can be shown; see [`redact()`](crate::redact).
+    /// The entry with its secrets hidden; see [`redact()`](crate::redact).
     pub view: Json,
     /// The [`content_hash`](crate::trust::content_hash) of [`Self::entry`].
     pub hash: String,
-    /// Whether a file inside the project has it, which makes it a proposal and not the user's own.
+    /// Whether it comes from a file in the project, so that the user has to agree to it.
     pub from_project: bool,
-    /// The one folder for which the user has it; `None` when it is for every folder, or the project's.
+    /// The one folder for which the user has configured it; `None` if it is for every folder, or from a project's file.
     pub private_to: Option<PathBuf>,
     /// Notes for the user on what was translated, and what could not be. Safe to print, and without secrets.
     pub notes: Vec<String>,
@@ -99,7 +99,7 @@ pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found 
     let mut seen = BTreeSet::new();
     for &client in clients {
         for file in places::of(client, environment, cwd) {
-            // The home folder can be the project, and one file a link to another.
+            // One file can be found twice: the home folder can be the project, and a file can be a link to another.
             let identity = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
             if seen.insert((client.id(), identity)) {
                 found.add(&file);
@@ -148,7 +148,7 @@ impl Found {
                 continue;
             };
             for member in members {
-                // The private servers of a nearer folder come first and stand in for those of a farther one.
+                // The private servers of a nearer folder come first and replace those of a farther one.
                 if container.private_to.is_some() && !given.insert(&member.name) {
                     continue;
                 }
@@ -168,7 +168,7 @@ impl Found {
             return self.problems.extend(report.into_problems());
         };
         match decode(&raw, &mut report) {
-            // Toolrack would be a server of its own.
+            // Skips the gateway itself: Toolrack would become its own server.
             Decoded::Server(_) if is_gateway(&raw.node.to_json()) => {}
             Decoded::Server(spec) => {
                 self.offers.push(Offer {
@@ -194,7 +194,7 @@ impl Found {
     }
 }
 
-/// Where entries come from, and what their file says beside them.
+/// The file that entries come from, and its settings that concern them.
 #[derive(Debug)]
 struct Origin<'a> {
     file: &'a File,
@@ -209,7 +209,7 @@ struct Origin<'a> {
 struct Input<'a> {
     id: &'a str,
     description: &'a str,
-    /// Whether it is typed unseen.
+    /// Whether VS Code hides what the user types.
     is_secret: bool,
 }
 
@@ -241,7 +241,7 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
         }
         Client::Codex => at(&["mcp_servers"]).into_iter().collect(),
         Client::Zed => at(&["context_servers"]).into_iter().collect(),
-        // Version 2 has a level more, which version 1 would take for a server.
+        // Version 2 nests the servers one level deeper; a reader of version 1 would take that level for a server.
         Client::OpenCode => {
             let below = at(&["mcp", "servers"]).filter(|container| container.node.get("type").is_none());
             below.or_else(|| at(&["mcp"])).into_iter().collect()
@@ -298,7 +298,7 @@ fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)>
             off
         }
         Client::OpenCode => {
-            // Tools are called `server_tool` there, and a pattern can switch off all of a server's.
+            // In this program tools are called `server_tool`, and a pattern can switch off all tools of a server.
             let tools = root.get("tools").and_then(|member| member.node.members()).unwrap_or_default();
             let off = tools.iter().filter(|member| matches!(member.node.value, Value::Bool(false)));
             off.filter_map(|member| Some((member.name.strip_suffix('*')?.trim_end_matches('_'), "tools"))).collect()

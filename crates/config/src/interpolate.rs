@@ -1,4 +1,4 @@
-//! Replaces placeholders by values, at the moment the host connects.
+//! Replaces placeholders by values when the host connects to a server.
 
 mod client;
 mod container;
@@ -45,16 +45,16 @@ pub enum Unset {
     Empty,
 }
 
-/// Where `${secret:NAME}` comes from.
+/// The store that `${secret:NAME}` reads from.
 ///
 /// It is asked each time that a value is needed, so that a changed secret counts from the next connection or request.
 pub trait Secrets: Send + Sync {
-    /// The secret of this name; `None` when it is not set. An error says why it cannot be read, in words for the user,
-    /// and never what it is.
+    /// The secret of this name; `None` when it is not set. An error tells the user why the secret cannot be read, and
+    /// never contains it.
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
 }
 
-/// The names of the stored secrets that an entry names, defaults of placeholders included.
+/// The names of the stored secrets that an entry refers to, also in the defaults of placeholders.
 #[must_use]
 pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -78,8 +78,8 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
     found
 }
 
-/// Whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`, the first one no dot or
-/// dash.
+/// Whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`, the first one no dot
+/// or dash.
 #[must_use]
 pub fn is_secret_word(name: &str) -> bool {
     placeholder::is_word(name)
@@ -96,20 +96,20 @@ pub fn is_secret_word(name: &str) -> bool {
 /// | `$$` | one `$` |
 /// | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
 ///
-/// Every answer is made afresh from the current variables. Values appear in no error and no `Debug`.
+/// It reads the current variables each time. No error and no `Debug` contains a value.
 pub struct Interpolate {
     state: RwLock<State>,
     stored: Option<Arc<dyn Secrets>>,
-    /// Where confined servers have their homes.
+    /// The folder with the homes of confined servers.
     homes: Option<PathBuf>,
-    /// Where servers have their working folders.
+    /// The folder with the working folders of servers.
     own_folders: Option<PathBuf>,
 }
 
 /// What changes while it is in use.
 struct State {
     source: Source,
-    /// The secrets that were handed out: see [`Interpolate::conceal`].
+    /// The secrets that servers have been given: see [`Interpolate::conceal`].
     known: Known,
 }
 
@@ -153,8 +153,8 @@ impl Interpolate {
 
     /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header
     /// or a placeholder whose name says that it is a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and what
-    /// [`redact()`](crate::redact()) hides in arguments, values and URLs. It is found in JSON as well, however deep, and from 8 bytes
-    /// on in base64, hex or percent-encoding, even where the encoder broke its lines.
+    /// [`redact()`](crate::redact()) hides in arguments, values and URLs. It is found in JSON as well, however deep,
+    /// and from 8 bytes on in base64, hex or percent-encoding, even where the encoder broke its lines.
     ///
     /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found. The
     /// cost grows with the length of `text`, not with the number of secrets. It knows 10,000 secrets, of 16 MiB at
@@ -196,7 +196,7 @@ impl Interpolate {
         self.state().known.is_in(arguments, server)
     }
 
-    /// Remembers `found` as secrets that `server` was given; `None`: no server was.
+    /// Remembers `found` as secrets that `server` was given, or that no server was given (`None`).
     fn remember(&self, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
         self.remember_as(Life::Lasting, server, found);
     }
@@ -214,7 +214,7 @@ impl Interpolate {
         self.state.write()
     }
 
-    /// A copy with other variables, and with no secrets to conceal yet.
+    /// A copy with other variables, which has not handed out any secret yet.
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
@@ -239,7 +239,8 @@ impl Interpolate {
         self.change().source.unset = unset;
     }
 
-    /// What may be filled into these texts. A secret counts as one from now on, whatever its name and wherever it goes.
+    /// The values for the placeholders in `texts`. From now on, [`Self::conceal`] hides the stored secrets among them,
+    /// whatever their names are.
     async fn values<'t>(&self, server: Option<&ServerName>, texts: impl IntoIterator<Item = &'t str>) -> Values {
         let mut names = BTreeSet::new();
         texts.into_iter().for_each(|text| placeholder::secrets(text, &mut names));
@@ -263,8 +264,8 @@ impl fmt::Debug for Interpolate {
     }
 }
 
-/// The name of the folder for a server's command: two projects may have servers of the same name. A test pins it: under
-/// another name, the server would not find its files.
+/// The name of the home of a confined server. It depends on the command, because two projects may have servers of the
+/// same name. A test pins it: with another name, a server would lose its files.
 fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let mut words = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
@@ -280,11 +281,11 @@ fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String
     hash[..4].iter().fold(name + "-", |name, byte| name + &format!("{byte:02x}"))
 }
 
-/// The variables during one answer.
+/// The values that placeholders get, during one call of the resolver.
 struct Values {
     environment: Arc<Environment>,
     unset: Unset,
-    /// The stored secrets that are named in what is filled in.
+    /// The stored secrets that the texts refer to.
     stored: BTreeMap<String, Result<Option<String>, String>>,
     /// The secrets among these values.
     secrets: RefCell<Vec<String>>,
@@ -306,7 +307,7 @@ impl Values {
         match self.environment.get(name) {
             Some(value) => match value.to_str() {
                 Some(value) => {
-                    self.note(name, value);
+                    self.record_secrets(name, value);
                     Ok(Some(value.to_owned()))
                 }
                 None => Err(TemplateError::NotUnicode(name.to_owned())),
@@ -316,12 +317,12 @@ impl Values {
         }
     }
 
-    /// Notes what is a secret of `value`, which stands under `name`.
-    fn note(&self, name: &str, value: &str) {
-        self.note_all(mask::secrets_under(name, value));
+    /// Records the secret parts of `value`, which belongs to the name `name`.
+    fn record_secrets(&self, name: &str, value: &str) {
+        self.record_all(mask::secrets_under(name, value));
     }
 
-    fn note_all(&self, secrets: Vec<String>) {
+    fn record_all(&self, secrets: Vec<String>) {
         self.secrets.borrow_mut().extend(secrets);
     }
 
@@ -342,10 +343,10 @@ impl Values {
             let value = self.text(&format!("env.{name}"), value, Bare::Names)?;
             child.insert(name.into(), value.into());
         }
-        // Inherited ones, too: the child can repeat those as well.
+        // Includes the inherited variables, because the child can print those, too.
         for (name, value) in &child {
             if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
-                self.note(name, value);
+                self.record_secrets(name, value);
             }
         }
         Ok(child.into_iter().collect())
@@ -376,7 +377,7 @@ impl Values {
     }
 }
 
-/// What the sandbox or the container of a child names.
+/// The paths that the sandbox or the container of a child names.
 fn paths_of(stdio: &Stdio) -> impl Iterator<Item = &str> {
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
     let container = stdio
@@ -391,7 +392,7 @@ impl Interpolate {
     /// nor change the user's.
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
         if let Some(homes) = &self.homes {
-            // A working folder of the server's own adds nothing to its name.
+            // The server's own working folder says no more than its name, so it is left out of the name of the home.
             let is_own = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
             let own = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own(cwd))));
             for (name, folder) in [("HOME", own.clone()), ("TMPDIR", own.join("tmp"))] {
@@ -429,8 +430,8 @@ impl Interpolate {
         {
             return Err(ResolveError::new("`cwd` must lead to a folder by its full path, from `/` on"));
         }
-        values.note_all(mask::secrets_of(&plan.command));
-        values.note_all(mask::secrets_of_arguments(plan.args.iter().map(String::as_str)));
+        values.record_all(mask::secrets_of(&plan.command));
+        values.record_all(mask::secrets_of_arguments(plan.args.iter().map(String::as_str)));
         if let Some(container) = &spec.container {
             self.contain(spec, &mut plan, &values, container)?;
         }
@@ -448,7 +449,7 @@ impl Interpolate {
     async fn address(&self, server: &ServerName, spec: &Http) -> Result<String, ResolveError> {
         let values = self.values(Some(server), [&*spec.url]).await;
         let url = values.text("url", &spec.url, Bare::Nothing)?;
-        values.note_all(mask::secrets_of(&url));
+        values.record_all(mask::secrets_of(&url));
         self.remember(Some(server), values.into_secrets());
         Ok(url)
     }
@@ -460,9 +461,9 @@ impl Interpolate {
             .iter()
             .map(|(name, value)| {
                 let value = values.text(&format!("headers.{name}"), value, Bare::Names)?;
-                values.note(name, &value);
+                values.record_secrets(name, &value);
                 // Without the word before it, too: `Bearer abc`.
-                values.note(name, value.rsplit(' ').next().unwrap_or_default());
+                values.record_secrets(name, value.rsplit(' ').next().unwrap_or_default());
                 Ok((name.clone(), value))
             })
             .collect();

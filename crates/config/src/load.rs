@@ -1,4 +1,4 @@
-//! Merges the layers of files into one world.
+//! Merges the layers of configuration files into one [`Loaded`] configuration.
 
 mod agreed;
 mod ground;
@@ -41,14 +41,14 @@ use reported::Reported;
 pub use reload::{Rejected, reload};
 pub use request::{Request, Typed};
 
-/// Servers that one file may have. No user has a tenth of it; a file that was written to be a burden has.
+/// The most servers in one file. No user has a tenth of them; the limit is against hostile files.
 const MAX_SERVERS: usize = 1_000;
 
 /// A layer of configuration. A later one replaces whole entries of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Carried by the program.
+    /// Built into the program.
     BuiltIn,
     /// The user's own files: `toolrack.toml`, then `mcp.json`.
     User,
@@ -83,14 +83,14 @@ impl fmt::Display for Scope {
 /// The loaded configuration, with its problems.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The world for [`Host::apply`](toolrack_host::Host::apply). Disabled and pending servers are in it, broken ones are
-    /// not.
+    /// The servers for [`Host::apply`](toolrack_host::Host::apply), including disabled and pending ones, but not broken
+    /// ones.
     pub desired: Desired,
     /// Every name that is configured, broken ones too, by name.
     pub entries: Vec<Entry>,
     /// The problems, file by file from the weakest layer to the strongest.
     pub problems: Vec<Problem>,
-    /// The files that count, existing or not, from the weakest layer to the strongest. A watcher watches their folders.
+    /// The files that were looked for, existing or not, from the weakest layer to the strongest; the ones to watch.
     pub files: Vec<ConfigFile>,
     /// What the user's `toolrack.toml` says beside its servers.
     pub settings: Settings,
@@ -100,7 +100,7 @@ pub struct Loaded {
     pub project: PathBuf,
     /// Files that exist and have no text at all, not even `{}`.
     pub(crate) blank: Vec<PathBuf>,
-    /// Whether every file could be read. If not, a running world is better left as it is.
+    /// Whether every file could be read. If not, a running host should keep its current servers.
     pub is_whole: bool,
 }
 
@@ -111,7 +111,7 @@ impl Loaded {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// Whether a file that had servers in it is gone. An editor may be about to write it anew.
+    /// Whether a file that had servers is gone by now. An editor may be about to write it again.
     #[must_use]
     pub fn lacks_a_file(&self) -> bool {
         let files = self.entries.iter().filter_map(|entry| entry.source.path.as_deref());
@@ -140,7 +140,7 @@ impl Loaded {
         problems.collect()
     }
 
-    /// The problems because of which something was left out.
+    /// The errors: each problem that made the loader skip something.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.is_error())
     }
@@ -170,35 +170,35 @@ pub struct Entry {
     pub agent: Option<String>,
     /// Whether it has no errors. A broken entry runs nothing, and nothing runs in its place.
     pub is_valid: bool,
-    /// Whether it may run, as far as the configuration goes.
+    /// Whether the configuration enables it, after all layers.
     pub enabled: bool,
-    /// The same by the entry's own word, whatever another layer says.
+    /// Whether the entry itself enables it, without the switches of other layers.
     pub enabled_itself: bool,
     /// The file of another layer that switched it on or off with a lone `enabled`.
     pub switched_by: Option<Source>,
     /// Whether the user agreed to run it.
     pub trust: Trust,
-    /// For an entry that needs an agreement, the folder that the agreement is for: of a project's entry, the folder of its
-    /// file; of the user's own entry that [depends on the working folder](Self::depends_on), that folder.
+    /// For an entry that needs an agreement, the folder that the agreement is for: of a project's entry, the folder of
+    /// its file; of the user's own entry that [depends on the working folder](Self::depends_on), that folder.
     pub project: Option<PathBuf>,
-    /// The word that makes one of the user's own entries depend on the working folder, such as `.`.
+    /// The argument or field that makes one of the user's own entries depend on the working folder, such as `.`.
     pub depends_on: Option<String>,
-    /// The files in the project that the entry runs, which are a part of what is agreed to.
+    /// The files in the project that the entry runs; the user's agreement covers them.
     pub files: Vec<PathBuf>,
     /// What an agreement covers, with folder and name: [`Self::hash`] and the content of the files that the entry runs.
     pub agreement: String,
-    /// The [`content_hash`](crate::trust::content_hash) of the entry without `enabled` and `disabled`, which stays when
-    /// it is only switched.
+    /// The [`content_hash`](crate::trust::content_hash) of the entry without `enabled` and `disabled`, so that
+    /// switching the entry does not change it.
     pub hash_unswitched: String,
     /// The [`content_hash`](crate::trust::content_hash) of the entry as it is written.
     pub hash: String,
     /// The entries that it replaces, the strongest first.
     pub shadows: Vec<Shadowed>,
-    /// The entry as it can be shown; see [`redact()`](crate::redact). `null` for a broken one.
+    /// The entry with its secrets hidden; see [`redact()`](crate::redact). `null` for a broken one.
     pub view: Json,
-    /// What the user is asked to agree to: the entry with every value as it is written, including secrets, and by
-    /// `files` what the files that it runs are known by. It comes from a project's file, so it is not safe to print
-    /// before it is escaped. `null` for a broken entry, and for one that needs no agreement.
+    /// What the user is asked to agree to: the entry with every value as it is written, including secrets, and under
+    /// `files` the hashes of the files that it runs. It comes from a project's file, so escape it before you print it.
+    /// `null` for a broken entry, and for one that needs no agreement.
     pub proposal: Json,
 }
 
@@ -213,7 +213,7 @@ pub struct Shadowed {
 
 /// Loads the current configuration. `ledger` knows what the user approved of what projects bring.
 ///
-/// Looks no placeholder up and starts nothing. Never fails: what cannot be used is left out and reported.
+/// Resolves no placeholder and starts no server. Never fails: it skips what it cannot use, and reports it as a problem.
 #[must_use]
 pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
@@ -230,10 +230,10 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     world.into_loaded(files, project)
 }
 
-/// The world while it is built.
+/// The configuration while the loader builds it.
 struct World<'a> {
     entries: BTreeMap<String, (Entry, Option<ServerSpec>)>,
-    /// The servers of agents, file by file, until it is known which agent counts.
+    /// The servers of agents, file by file, until all files are read and the chosen agent is known.
     agents: Vec<(Vec<Agent>, Layer, Document)>,
     settings: Settings,
     known_agents: Vec<String>,
@@ -246,7 +246,7 @@ struct World<'a> {
     ledger: &'a dyn Ledger,
 }
 
-/// Where an entry stands.
+/// The layer and the file of an entry.
 struct Place<'a> {
     layer: &'a Layer,
     document: &'a Document,
@@ -294,8 +294,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Adds everything in `settings` but servers and agents, and its problems. What the audit log keeps, for example,
-    /// must not depend on which servers a command was typed for.
+    /// Adds `settings` and their problems, without the servers and agents of the file. Settings such as those of the
+    /// audit log must apply to every command, whatever servers it uses.
     fn add_settings_alone(&mut self, settings: Settings, problems: Vec<Problem>) {
         self.settings = Settings { unset: Unset::default(), role: Role::default(), ..settings };
         let is_of_servers = |problem: &Problem| {
@@ -322,7 +322,7 @@ impl<'a> World<'a> {
                     Reads::Policy => self.add_policy(layer, Section::unreadable()),
                     Reads::Servers => {}
                 }
-                return self.give_up(*problem);
+                return self.skip_file(*problem);
             }
         };
         if layer.reads == Reads::Policy {
@@ -346,7 +346,7 @@ impl<'a> World<'a> {
         match dialect::servers(&document) {
             Ok(servers) if servers.raw.len() > MAX_SERVERS => {
                 let problem = Problem::error(format!("it has more than {MAX_SERVERS} servers")).in_file(&layer.path);
-                self.give_up(problem.hint("nothing of this file is used; split it or leave some out"));
+                self.skip_file(problem.hint("nothing of this file is used; split it or leave some out"));
             }
             Ok(servers) => {
                 self.problems.extend(servers.problems);
@@ -355,7 +355,7 @@ impl<'a> World<'a> {
                     self.agents.push((servers.agents, layer.clone(), document));
                 }
             }
-            Err(problem) => self.give_up(*problem),
+            Err(problem) => self.skip_file(*problem),
         }
     }
 
@@ -397,8 +397,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Leaves a whole file out.
-    fn give_up(&mut self, problem: Problem) {
+    /// Skips a whole file, and reports why.
+    fn skip_file(&mut self, problem: Problem) {
         self.is_whole = false;
         self.problems.add(problem);
     }
@@ -419,19 +419,19 @@ impl<'a> World<'a> {
             report.add(problem.field("pins").hint("say it in your own configuration"), &raw.name_at);
         }
         match decoded {
-            Decoded::Server(spec) => self.put(place, raw, Some(*spec)),
-            Decoded::Broken => self.put(place, raw, None),
+            Decoded::Server(spec) => self.insert_entry(place, raw, Some(*spec)),
+            Decoded::Broken => self.insert_entry(place, raw, None),
             Decoded::Switch(enabled) => self.switch(place.layer, raw, enabled, &mut report),
         }
         self.problems.extend(report.into_problems());
     }
 
     /// Replaces any entry of this name.
-    fn put(&mut self, place: &Place<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
+    fn insert_entry(&mut self, place: &Place<'_>, raw: &Member, mut spec: Option<ServerSpec>) {
         let layer = place.layer;
         let source = layer.source();
         let hash = hash(&raw.node);
-        // The user's own entry is shown as it is written, in whatever folder.
+        // A user's own entry is shown as it is written; its paths are not resolved for the working folder.
         let written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
         let depends_on = spec.as_mut().and_then(|spec| self.ground.settle(spec, layer));
         let project = match layer.scope {
@@ -444,7 +444,7 @@ impl<'a> World<'a> {
         };
         let agreement = agreement(&hash, &files);
         let trust = match &project {
-            Some(project) => self.verdict(project, &raw.name, &agreement),
+            Some(project) => self.trust_of(project, &raw.name, &agreement),
             None => Trust::Trusted,
         };
         let spec = spec.map(|spec| ServerSpec { source: source.clone(), trust: trust.clone(), ..spec });
@@ -479,12 +479,12 @@ impl<'a> World<'a> {
         self.entries.insert(raw.name.clone(), (entry, spec));
     }
 
-    fn verdict(&self, project: &Path, name: &str, hash: &str) -> Trust {
+    fn trust_of(&self, project: &Path, name: &str, hash: &str) -> Trust {
         if self.ledger.approves(&Candidate { project, name, hash }) { Trust::Trusted } else { Trust::Pending }
     }
 
-    /// Switches the entry of a weaker layer. A project may switch off what the user has, and never on: that would start
-    /// something that the user did not agree to.
+    /// Switches the entry of a weaker layer on or off. A project may only switch a user's entry off: switching it on
+    /// would start a server that the user did not agree to.
     fn switch(&mut self, layer: &Layer, raw: &Member, enabled: bool, report: &mut Report<'_>) {
         let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
             let problem = Problem::warning("there is nothing of this name to switch on or off");
@@ -510,7 +510,7 @@ impl<'a> World<'a> {
             self.settings.policy = self.settings.policy.of_agent(self.wanted.agent);
         }
         if self.settings.role == Role::Channel {
-            // Not hidden from it, but not there: nothing of it is started, and no name of it can be called.
+            // Removes the servers instead of hiding their tools, so that none starts and none can be called.
             self.entries.clear();
         }
         let validate_args = Some(self.settings.tools.validate_args).filter(|mode| *mode != ValidateArgs::default());

@@ -15,7 +15,7 @@ const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox",
 /// Programs that run code which is one of their arguments.
 const INTERPRETERS: &[&str] =
     &["python", "python3", "node", "nodejs", "perl", "ruby", "php", "deno", "bun", "osascript"];
-/// Arguments after which such code stands.
+/// Options whose value is such code, such as `-c`.
 const CODE: &[&str] =
     &["-c", "-e", "-r", "/c", "/k", "-command", "-encodedcommand", "-enc", "--eval", "eval", "-p", "--print"];
 /// Programs that fetch something.
@@ -23,7 +23,7 @@ const FETCH: &[&str] =
     &["curl", "wget", "aria2c", "invoke-webrequest", "iwr", "invoke-expression", "iex", "nc", "ncat"];
 /// Programs that run others with more rights.
 const RIGHTS: &[&str] = &["sudo", "doas", "su", "pkexec", "runas"];
-/// Variables with which another program is run, or the same one from elsewhere.
+/// Variables that make another program run, or the same program from another place.
 const LOADS: &[&str] = &[
     "BASH_ENV",
     "ENV",
@@ -58,7 +58,7 @@ const SOURCES: &[&str] = &[
     "UV_INDEX_URL",
 ];
 
-/// What a user should look at in `proposal`, which is an entry [as it is agreed to](crate::trust). Each point is one
+/// What a user should look at in `proposal`, an entry that [waits for an agreement](crate::trust). Each point is one
 /// line and safe to print.
 #[must_use]
 pub fn points(proposal: &Value) -> Vec<String> {
@@ -126,7 +126,7 @@ fn joined(word: &str) -> bool {
     })
 }
 
-/// Points out what stands in a word, which may be a whole command line.
+/// Points out what is suspicious in one argument, which may be a whole command line.
 fn in_text(word: &str, points: &mut Vec<String>) {
     let parts: Vec<String> = word
         .split(|c: char| c.is_whitespace() || "|;&(){}`\"'$<>".contains(c))

@@ -1,8 +1,8 @@
 //! Hides values that could be secrets.
 //!
-//! [`argument`] hides the secret parts of text that is otherwise worth reading, such as a program's argument, and
-//! [`literal`] all of a text that is a secret. What the first hides is what [`secrets_of`] finds, so that a value that is
-//! hidden where it is configured is hidden everywhere.
+//! [`argument`] hides only the secret parts of a text, such as a program's argument; [`literal`] hides a whole text
+//! except its placeholders. [`secrets_of`] finds exactly what [`argument`] hides, so that a value that is hidden in the
+//! configuration is hidden in all output.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -18,16 +18,16 @@ use crate::{
 /// Stands for a hidden value.
 pub(crate) const HIDDEN: &str = "***";
 
-/// Words before a credential that are no part of it (RFC 9110, 11.1).
+/// The authentication schemes that stand before a credential in a header (RFC 9110, 11.1).
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
-/// The word `Bearer` or one of its like before a credential, and the credential.
+/// Splits the authentication scheme, such as `Bearer `, from the credential after it.
 pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
     let is_scheme = |scheme: &&&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
 }
 
-/// `text` with everything hidden but its placeholders, and the word `Bearer` and its like before them.
+/// `text` with everything hidden except its placeholders and an authentication scheme before them.
 pub(crate) fn literal(text: &str, bare: Bare) -> String {
     let (scheme, rest) = split_scheme(text);
     let Ok(pieces) = pieces(rest, bare) else {
@@ -50,7 +50,7 @@ pub(crate) fn literal(text: &str, bare: Bare) -> String {
     out
 }
 
-/// Words in the name of a field, an option or a query parameter that say that its value is a secret.
+/// If the name of a field, an option or a query parameter contains one of these words, its value is a secret.
 const SECRET_NAMES: &[&str] = &[
     "apikey",
     "api-key",
@@ -72,7 +72,7 @@ const SECRET_NAMES: &[&str] = &[
     "token",
 ];
 
-/// How the tokens of well-known services begin.
+/// The prefixes of tokens of well-known services.
 const TOKEN_STARTS: &[&str] = &[
     "AIza",
     "AKIA",
@@ -103,33 +103,34 @@ const TOKEN_STARTS: &[&str] = &[
     "xoxp-",
 ];
 
-/// A shorter word is no token, whatever it begins with.
+/// The shortest word that counts as a token.
 const MIN_TOKEN: usize = 16;
 
-/// The same as [`SECRET_NAMES`] where they are the last word of a name: inside of others (`MONKEY`, `COMPASS`) they mean nothing.
+/// Like [`SECRET_NAMES`], but only as the last word of a name, because they occur inside other words (`MONKEY`,
+/// `COMPASS`).
 const LAST_WORDS: &[&str] = &["key", "pass", "pat", "passcode", "pgpass", "sshpass", "jwt", "creds"];
 
-/// Words before `key` that say that it opens nothing.
-const OPEN_KEYS: &[&str] = &["foreign", "group", "partition", "primary", "public", "sort"];
+/// Words before `key` that make it a harmless one, such as a primary key.
+const HARMLESS_KEYS: &[&str] = &["foreign", "group", "partition", "primary", "public", "sort"];
 
-/// Last words of names that are about a secret and hold none.
-const ABOUT: &[&str] = &["author", "dir", "file", "method", "mode", "sock", "type"];
+/// If the name ends in one of these words, its value is not the secret itself, such as in `TOKEN_FILE`.
+const HARMLESS_ENDINGS: &[&str] = &["author", "dir", "file", "method", "mode", "sock", "type"];
 
 /// Whether the name of a field, a variable or an option says that its value is a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let words = words(name);
     let plain = name.to_ascii_lowercase();
-    // Folders, authors, and numbers; their values are in half of all outputs.
+    // Names of folders, authors and numbers. Their values occur in ordinary output, which must stay readable.
     let is_harmless = matches!(name, "PWD" | "OLDPWD" | "XAUTHORITY")
         || plain.contains("author_")
         || plain.contains("author-")
         || words.ends_with(&["max".to_owned(), "tokens".to_owned()])
-        || words.last().is_some_and(|last| ABOUT.contains(&&**last));
+        || words.last().is_some_and(|last| HARMLESS_ENDINGS.contains(&&**last));
     !is_harmless && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || is_key(&words))
 }
 
-/// Whether the value of this name is a secret: under every [name](is_secret_name) of one, except the path of a file
-/// under the name of a key. (A last part with a dot tells a path from base64.)
+/// Whether `value` is a secret, because its name is that of a [secret](is_secret_name). An exception is the path of a
+/// key file; a dot in its last part tells it from base64.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let begins = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
     let is_path = begins && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
@@ -140,7 +141,7 @@ fn is_key(words: &[String]) -> bool {
     let Some((last, before)) = words.split_last() else {
         return false;
     };
-    let opens = |word: &String| !OPEN_KEYS.contains(&&**word);
+    let opens = |word: &String| !HARMLESS_KEYS.contains(&&**word);
     LAST_WORDS.contains(&&**last) && (last != "key" || before.last().is_none_or(opens))
 }
 
@@ -163,7 +164,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Where secrets stand in a text, in order.
+/// The byte ranges of the secrets in a text, in order.
 type Spans = Vec<Range<usize>>;
 
 /// The arguments of a program, or other readable texts, with their secret parts hidden: the value of an option such as
@@ -172,22 +173,22 @@ pub(crate) fn arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec
     spans_of_arguments(arguments).map(|(text, spans)| hide(text, spans)).collect()
 }
 
-/// One such text on its own.
+/// Like [`arguments`], for one text.
 pub(crate) fn argument(text: &str) -> String {
     hide(text, spans(text))
 }
 
-/// The secret parts of the [arguments] of a program, without placeholders: what is hidden where they are shown.
+/// The secret parts of the arguments of a program, without placeholders: exactly what [`arguments`] hides.
 pub(crate) fn secrets_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     spans_of_arguments(arguments).flat_map(|(text, spans)| parts(text, spans)).collect()
 }
 
-/// The same for the value of `name`: all of it, or its secret parts.
+/// The secrets in the value of `name`: the whole value, or parts of it.
 pub(crate) fn secrets_under(name: &str, value: &str) -> Vec<String> {
     if is_secret(name, value) { vec![value.to_owned()] } else { secrets_of(value) }
 }
 
-/// The same for one text on its own.
+/// The secret parts of one text: exactly what [`argument`] hides.
 pub(crate) fn secrets_of(text: &str) -> Vec<String> {
     parts(text, spans(text))
 }
@@ -203,7 +204,7 @@ fn hide(text: &str, spans: Spans) -> String {
     out + &text[at..]
 }
 
-/// The texts of `spans`, as they are and as a parser of URLs or JSON decodes them.
+/// The texts of `spans`, both as they are written and as a URL or JSON parser decodes them.
 fn parts(text: &str, spans: Spans) -> Vec<String> {
     let mut found = Vec::new();
     for span in spans {
@@ -237,7 +238,8 @@ pub(crate) fn spans_of_arguments<'a>(
     })
 }
 
-/// Whether this is an option, and not a value that begins with a dash: those have digits and signs in them.
+/// Whether this is an option, and not a value that begins with a dash. An option has only letters and dashes; a long
+/// one may also have digits and `_`.
 fn is_option(text: &str) -> bool {
     let Some(name) = text.strip_prefix('-') else {
         return false;
@@ -254,17 +256,17 @@ fn announces_header(option: &str) -> bool {
 }
 
 fn spans(text: &str) -> Spans {
-    // The value of an option is read like an argument of its own.
+    // The value in `--option=value` is searched like a separate argument.
     match text.split_once('=') {
         Some((option, value)) if is_option(option) && !is_secret(option, value) => {
             let start = option.len() + 1;
-            shifted(spans_of_value(value, announces_header(option)), start).collect()
+            shift_spans(spans_of_value(value, announces_header(option)), start).collect()
         }
         _ => spans_of_value(text, false),
     }
 }
 
-fn shifted(spans: Spans, by: usize) -> impl Iterator<Item = Range<usize>> {
+fn shift_spans(spans: Spans, by: usize) -> impl Iterator<Item = Range<usize>> {
     spans.into_iter().map(move |span| span.start + by..span.end + by)
 }
 
@@ -273,7 +275,7 @@ fn spans_of_value(text: &str, is_header: bool) -> Spans {
 }
 
 fn spans_of_plain(text: &str, is_header: bool) -> Spans {
-    if let Some(value) = named(text, is_header) {
+    if let Some(value) = named_value(text, is_header) {
         return std::iter::once(value).collect();
     }
     let mut spans = spans_of_urls(text);
@@ -290,40 +292,42 @@ fn spans_of_plain(text: &str, is_header: bool) -> Spans {
     merged
 }
 
-/// Where secrets stand in an object or a list of JSON; `None` when the text is neither.
+/// The secrets in a JSON object or list; `None` when the text is neither.
 fn spans_of_json(text: &str) -> Option<Spans> {
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
     }
     let root = json::parse(&Document::new(None, text)).ok()??;
     let mut spans = Spans::new();
-    walk(&root, "", text, &mut spans);
+    collect_json_secrets(&root, "", text, &mut spans);
     Some(spans)
 }
 
-/// Adds the secrets in `node`, which stands under `name`.
-fn walk(node: &Node, name: &str, text: &str, spans: &mut Spans) {
+/// Adds the secrets in `node`, which is the value of `name`.
+fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) {
     match &node.value {
         Value::Text(value) => {
-            // Without its quotes.
+            // Leaves the quotes out.
             let inner = node.at.start + 1..node.at.end - 1;
             if is_secret(name, value) {
                 spans.push(inner);
             } else {
                 let start = inner.start;
-                spans.extend(shifted(spans_of_plain(&text[inner], false), start));
+                spans.extend(shift_spans(spans_of_plain(&text[inner], false), start));
             }
         }
         Value::Number(_) if is_secret_name(name) => spans.push(node.at.clone()),
-        Value::List(nodes) => nodes.iter().for_each(|node| walk(node, name, text, spans)),
-        Value::Map(members) => members.iter().for_each(|member| walk(&member.node, &member.name, text, spans)),
+        Value::List(nodes) => nodes.iter().for_each(|node| collect_json_secrets(node, name, text, spans)),
+        Value::Map(members) => {
+            members.iter().for_each(|member| collect_json_secrets(&member.node, &member.name, text, spans))
+        }
         _ => {}
     }
 }
 
-/// Where the secret value of `name=value` stands, or of a header: `Name: value`. Where a header is sure to come
-/// (`is_header`), it needs no space.
-fn named(text: &str, is_header: bool) -> Option<Range<usize>> {
+/// The secret value of `name=value` or of a header `Name: value`. With `is_header`, the text is known to be a header,
+/// which may have no space after the colon.
+fn named_value(text: &str, is_header: bool) -> Option<Range<usize>> {
     let header = text.split_once(':').filter(|(name, value)| {
         let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         is_word && (is_header || value.starts_with(' ') || !split_scheme(value).0.is_empty())
@@ -334,7 +338,7 @@ fn named(text: &str, is_header: bool) -> Option<Range<usize>> {
     is_secret(name, value).then(|| text.len() - value.len()..text.len())
 }
 
-/// Where passwords stand before the hosts of URLs.
+/// The passwords in the user info of URLs.
 fn spans_of_urls(text: &str) -> Spans {
     let mut spans = Spans::new();
     for (at, mark) in text.match_indices("://") {
@@ -344,7 +348,8 @@ fn spans_of_urls(text: &str) -> Spans {
         let Some((user, _)) = authority.rsplit_once('@') else {
             continue;
         };
-        // Alone, it is a token; where people have names, such as those of databases, it is only one if it looks so.
+        // In an HTTP URL, user info without a password is usually a token. Elsewhere, such as in the URL of a database,
+        // it is usually a user name, so it counts only if it is as long as a token.
         let scheme = &text.as_bytes()[..at];
         let ends_with =
             |web: &[u8]| scheme.len() >= web.len() && scheme[scheme.len() - web.len()..].eq_ignore_ascii_case(web);
@@ -359,11 +364,11 @@ fn spans_of_urls(text: &str) -> Spans {
     spans
 }
 
-/// Characters that end before the name of a pair begins, beside white space.
+/// The characters, besides white space, after which the name of a `name=value` pair can begin.
 const BEFORE_NAMES: &[char] = &[';', '&', '?', '#', '=', '/', ':', ',', '|', '(', '{', '<', '>', '"', '\'', '`'];
 
-/// Where the secret values of `name=value` pairs stand, between white space, `;` or `&`: of parameters of URLs, of connections
-/// to databases, of variables before a command.
+/// The secret values of `name=value` pairs that white space, `;` or `&` separates: URL parameters, database connection
+/// strings, variables before a command.
 fn spans_of_pairs(text: &str) -> Spans {
     let mut spans = Spans::new();
     let mut done = 0;
@@ -387,7 +392,7 @@ fn spans_of_pairs(text: &str) -> Spans {
     spans
 }
 
-/// The range of the value at the beginning of `rest`: between quotes, or up to what ends a pair.
+/// The range of the value at the beginning of `rest`: in quotes, or up to the next separator.
 fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
     if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\''))
         && let Some(length) = rest[1..].find(quote)
@@ -399,7 +404,7 @@ fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
     0..value.trim_end_matches(['"', '\'', '`']).len()
 }
 
-/// Where the tokens of well-known services stand.
+/// The tokens of well-known services.
 fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut at = 0;

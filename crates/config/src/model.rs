@@ -15,11 +15,11 @@ use crate::{
     suggest::misspelt,
 };
 
-/// Checks whether a text names a model, and if not, says why: only the code that talks to providers knows. The flag
-/// says whether the file gives an address beside the name.
+/// Checks whether a text names a model, and returns the reason if not. The caller provides the check, because this
+/// crate knows no model providers. The flag says whether the file also sets `base_url`.
 pub type CheckName = fn(name: &str, has_base_url: bool) -> Result<(), String>;
 
-/// The model that answers, how it is reached and how far one turn of it may go; `None` where the file sets nothing.
+/// The model that answers, how to reach it, and the limits of a turn. A field is `None` if the file does not set it.
 ///
 /// Its `Debug` is [`view`](Self::view), which shows no secret.
 #[derive(Clone, PartialEq)]
@@ -31,7 +31,7 @@ pub struct ModelChoice {
     pub base_url: Option<String>,
     /// The wire that it speaks, if it is not the provider's usual one (`wire`).
     pub wire: Option<Wire>,
-    /// Its key: placeholders and nothing that could be a key itself (`key`).
+    /// Its API key: only placeholders, never a literal key (`key`).
     pub key: Option<String>,
     /// How many tokens fit into it, input and output together (`context_tokens`).
     pub context_tokens: Option<NonZeroU64>,
@@ -49,8 +49,8 @@ pub struct ModelChoice {
     pub code: Option<bool>,
     /// Members for the body of every request (`extra_body`).
     pub extra_body: Map<String, Json>,
-    /// Whether it has no errors. With errors, no model should be asked: what was meant to bound its costs, or to choose
-    /// where a conversation goes, may be missing.
+    /// Whether the settings have no errors. With errors, ask no model: a limit on its costs, or the address that a
+    /// conversation was meant to go to, may be missing.
     pub is_valid: bool,
 }
 
@@ -118,7 +118,7 @@ impl ModelChoice {
         check: Option<CheckName>,
     ) -> (Self, Vec<Problem>) {
         let mut table = Table { document, place, node, problems: Vec::new() };
-        table.only(MODEL);
+        table.report_unknown_keys(MODEL);
         let mut choice = Self {
             base_url: table.base_url(),
             wire: table.wire(),
@@ -138,11 +138,11 @@ impl ModelChoice {
         (choice, table.problems)
     }
 
-    /// These settings with those of `over` on top. Where `over` names another model or address, how to reach it is not
-    /// taken from here: the key of one provider must not go to another.
+    /// These settings with those of `over` on top. If `over` names another model or address, the key and the other
+    /// settings for reaching the model are not inherited: the key of one provider must not go to another.
     #[must_use]
     pub fn overlaid(self, over: Self) -> Self {
-        let below = if over.name.is_some() || over.base_url.is_some() { self.without_way(&over) } else { self };
+        let below = if over.name.is_some() || over.base_url.is_some() { self.without_access(&over) } else { self };
         let mut extra_body = below.extra_body;
         extra_body.extend(over.extra_body);
         Self {
@@ -162,8 +162,8 @@ impl ModelChoice {
         }
     }
 
-    /// These settings without how the model is reached, unless `over` means the same model at the same place.
-    fn without_way(self, over: &Self) -> Self {
+    /// These settings without those for reaching the model, unless `over` means the same model at the same address.
+    fn without_access(self, over: &Self) -> Self {
         let same = |given: &Option<String>, own: &Option<String>| given.is_none() || given == own;
         if same(&over.name, &self.name) && same(&over.base_url, &self.base_url) {
             return self;
@@ -194,7 +194,7 @@ impl ModelChoice {
             ("max_total_tokens", self.max_total_tokens.map(|count| json!(count))),
             ("max_cost", self.max_cost.map(|cost| json!(cost))),
             ("code", self.code.map(|code| json!(code))),
-            ("extra_body", (!self.extra_body.is_empty()).then(|| masked(&Json::Object(self.extra_body.clone())))),
+            ("extra_body", (!self.extra_body.is_empty()).then(|| hide_secrets(&Json::Object(self.extra_body.clone())))),
         ];
         let fields: Map<_, _> = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
         if fields.is_empty() { Json::Null } else { Json::Object(fields) }
@@ -202,7 +202,7 @@ impl ModelChoice {
 }
 
 /// `value` with everything under the name of a secret hidden.
-fn masked(value: &Json) -> Json {
+fn hide_secrets(value: &Json) -> Json {
     match value {
         Json::Object(members) => members
             .iter()
@@ -210,11 +210,11 @@ fn masked(value: &Json) -> Json {
                 Json::String(text) if mask::is_secret_name(name) => {
                     (name.clone(), json!(literal(text, placeholder::Bare::Nothing)))
                 }
-                value => (name.clone(), masked(value)),
+                value => (name.clone(), hide_secrets(value)),
             })
             .collect::<Map<_, _>>()
             .into(),
-        Json::Array(values) => values.iter().map(masked).collect(),
+        Json::Array(values) => values.iter().map(hide_secrets).collect(),
         Json::String(text) => json!(mask::argument(text)),
         value => value.clone(),
     }
@@ -231,16 +231,16 @@ struct Table<'a> {
 
 impl Table<'_> {
     /// Reports an invalid value.
-    fn wrong(&mut self, key: &str, must: &str, at: &Node) {
+    fn report_invalid(&mut self, key: &str, must: &str, at: &Node) {
         let field = if key.is_empty() { self.place.to_owned() } else { format!("{}.{key}", self.place) };
         let problem = Problem::error(format!("`{field}` must be {must}")).field(field);
         self.problems.push(self.document.locate(problem.hint("until then, no model is asked"), at.at.clone()));
     }
 
-    /// Reports unknown keys. A misspelt one may have been a bound, so it is an error.
-    fn only(&mut self, table: &rows::Table) {
+    /// Reports unknown keys as errors, because a misspelt key may have been a limit.
+    fn report_unknown_keys(&mut self, table: &rows::Table) {
         let Some(members) = self.node.members() else {
-            return self.wrong("", "a table", self.node);
+            return self.report_invalid("", "a table", self.node);
         };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", self.place, member.name);
@@ -258,7 +258,7 @@ impl Table<'_> {
         match member.node.as_text().map(str::trim).filter(|text| !text.is_empty()) {
             Some(text) => Some((text.to_owned(), member.node.clone())),
             None => {
-                self.wrong(key, "text", &member.node);
+                self.report_invalid(key, "text", &member.node);
                 None
             }
         }
@@ -269,7 +269,7 @@ impl Table<'_> {
         match check.map_or(Ok(()), |check| check(&name, has_base_url)) {
             Ok(()) => Some(name),
             Err(why) => {
-                self.wrong("name", &format!("the name of a model: {why}"), &at);
+                self.report_invalid("name", &format!("the name of a model: {why}"), &at);
                 None
             }
         }
@@ -279,11 +279,11 @@ impl Table<'_> {
         let (url, at) = self.text("base_url")?;
         let begins = |start: &str| url.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
         if let Err(error) = placeholder::check(&url) {
-            self.wrong("base_url", &format!("a URL: {error}"), &at);
+            self.report_invalid("base_url", &format!("a URL: {error}"), &at);
         } else if begins("http://") || begins("https://") || url.starts_with("${") {
             return Some(url);
         } else {
-            self.wrong("base_url", "a URL of http or https", &at);
+            self.report_invalid("base_url", "a URL of http or https", &at);
         }
         None
     }
@@ -294,13 +294,14 @@ impl Table<'_> {
             Ok(wire) => Some(wire),
             Err(_) => {
                 let names: Vec<_> = Wire::ALL.iter().map(|wire| format!("`{wire}`")).collect();
-                self.wrong("wire", &format!("one of {}", names.join(", ")), &at);
+                self.report_invalid("wire", &format!("one of {}", names.join(", ")), &at);
                 None
             }
         }
     }
 
-    /// A key must be a placeholder: a file is read by more people and programs than a variable is, and is copied.
+    /// Reads the API key. It must be a placeholder: more people and programs read a file than a variable, and files are
+    /// copied.
     fn key(&mut self) -> Option<String> {
         let (key, at) = self.text("key")?;
         let pieces = placeholder::pieces(&key, placeholder::Bare::Nothing);
@@ -309,7 +310,11 @@ impl Table<'_> {
         match pieces {
             Ok(pieces) if pieces.iter().all(is_variable) => Some(key),
             _ => {
-                self.wrong("key", "a placeholder such as `${ANTHROPIC_API_KEY}`, and never the key itself", &at);
+                self.report_invalid(
+                    "key",
+                    "a placeholder such as `${ANTHROPIC_API_KEY}`, and never the key itself",
+                    &at,
+                );
                 None
             }
         }
@@ -322,7 +327,7 @@ impl Table<'_> {
             _ => None,
         };
         if number.is_none() {
-            self.wrong(key, "a whole number of 1 or more", &member.node);
+            self.report_invalid(key, "a whole number of 1 or more", &member.node);
         }
         number
     }
@@ -334,7 +339,7 @@ impl Table<'_> {
             _ => None,
         };
         if flag.is_none() {
-            self.wrong(key, "true or false", &member.node);
+            self.report_invalid(key, "true or false", &member.node);
         }
         flag
     }
@@ -342,7 +347,7 @@ impl Table<'_> {
     fn within(&mut self, key: &str, count: NonZeroU64) -> Option<NonZeroU32> {
         let number = NonZeroU32::try_from(count).ok();
         if let (None, Some(member)) = (number, self.node.get(key)) {
-            self.wrong(key, &format!("at most {}", u32::MAX), &member.node);
+            self.report_invalid(key, &format!("at most {}", u32::MAX), &member.node);
         }
         number
     }
@@ -354,7 +359,7 @@ impl Table<'_> {
             _ => None,
         };
         if number.is_none() {
-            self.wrong(key, must, &member.node);
+            self.report_invalid(key, must, &member.node);
         }
         number
     }
@@ -363,12 +368,12 @@ impl Table<'_> {
         let member = self.node.get("price")?;
         let place = format!("{}.price", self.place);
         let mut table = Table { document: self.document, place: &place, node: &member.node, problems: Vec::new() };
-        table.only(PRICE);
+        table.report_unknown_keys(PRICE);
         let must = "US dollars for a million tokens, 0 or more";
         let [input, output, cached_read, cache_write] =
             ["input", "output", "cached_read", "cache_write"].map(|key| table.dollars(key, 0.0, must));
         if table.problems.is_empty() && (input.is_none() || output.is_none()) {
-            table.wrong("", "a table with `input` and `output`", &member.node);
+            table.report_invalid("", "a table with `input` and `output`", &member.node);
         }
         let is_whole = table.problems.is_empty();
         let problems = table.problems;
@@ -385,7 +390,7 @@ impl Table<'_> {
         match member.node.to_json() {
             Json::Object(members) => members,
             _ => {
-                self.wrong("extra_body", "a table", &member.node);
+                self.report_invalid("extra_body", "a table", &member.node);
                 Map::new()
             }
         }

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 /// How deep defaults may nest.
 const MAX_DEPTH: usize = 8;
 
-/// The longest text that placeholders may grow into: 1 MiB, more than a system takes as one argument.
+/// The longest text after expansion: 1 MiB, which is more than the system takes as one argument.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// Where a text stands decides whether `$NAME` without braces is a placeholder.
+/// Whether `$NAME` without braces is a placeholder, which depends on the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bare {
     /// In values of `env` and `headers`.
@@ -22,7 +22,7 @@ pub(crate) enum Bare {
 /// A part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
-    /// Text that means itself.
+    /// Literal text.
     Literal(&'a str),
     /// An environment variable.
     Variable { name: &'a str, default: Option<&'a str> },
@@ -82,7 +82,7 @@ pub(crate) fn is_word(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
 }
 
-/// How much of the beginning of `text` can be the name of an environment variable.
+/// The length of the variable name at the beginning of `text`.
 pub(crate) fn name_length(text: &str) -> usize {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return 0;
@@ -169,9 +169,9 @@ pub(crate) fn curly_variable(text: &str) -> Option<&str> {
     })
 }
 
-/// Whether `text` is well-formed, looking nothing up.
+/// Checks that `text` is well-formed, without looking anything up.
 pub(crate) fn check(text: &str) -> Result<(), TemplateError> {
-    // A bare `$NAME` is well-formed everywhere, so that either answer is the answer.
+    // A bare `$NAME` is well-formed in every field, so the choice of `Bare` makes no difference here.
     check_at(text, 0)
 }
 
@@ -191,7 +191,7 @@ fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
 
 /// The names of the stored secrets that `text` may need, defaults included; none for a malformed text.
 pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
-    // Nearly every text has none.
+    // Most texts have no placeholder, and need no parsing.
     if text.contains("${secret:") {
         secrets_at(text, found, 0);
     }
@@ -209,7 +209,7 @@ fn secrets_at(text: &str, found: &mut BTreeSet<String>, depth: usize) {
     }
 }
 
-/// A name in a placeholder that is to be looked up.
+/// A name to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted<'a> {
     /// An environment variable.

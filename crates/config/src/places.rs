@@ -30,7 +30,8 @@ impl Places {
     /// The places that `environment` names.
     ///
     /// # Errors
-    /// [`NoHome`] when neither `TOOLRACK_HOME` nor the home folder is known, and the XDG variables do not make up for it.
+    /// [`NoHome`] when `TOOLRACK_HOME` is not set, one of the XDG variables is not set either, and the home folder that
+    /// would take its place is unknown.
     pub fn from_env(environment: &Environment) -> Result<Self, NoHome> {
         let mut places = match environment.path("TOOLRACK_HOME") {
             Some(home) => Self::under(home),
@@ -66,13 +67,13 @@ impl Places {
         &self.data
     }
 
-    /// The folder of the working folders of servers whose entries name none.
+    /// The parent of the working folders of servers whose entries name none.
     #[must_use]
     pub fn own_folders(&self) -> PathBuf {
         self.data.join("cwd")
     }
 
-    /// The working folder of the server `name`, where its entry names none. [`Interpolate`](crate::Interpolate) makes it.
+    /// The working folder of the server `name` if its entry names none. [`Interpolate`](crate::Interpolate) creates it.
     #[must_use]
     pub fn own_folder(&self, name: &str) -> PathBuf {
         let hash = Sha256::digest(name);
@@ -101,7 +102,7 @@ impl Places {
 
     /// The user's private servers for the project at `root`.
     ///
-    /// It lies with the user's own files and not in the project: what a repository brings is never private.
+    /// It lies with the user's own files, because a file in the project may come from the repository.
     #[must_use]
     pub fn local_file(&self, root: &Path) -> PathBuf {
         let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());

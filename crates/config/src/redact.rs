@@ -1,5 +1,5 @@
-//! Configuration that can be shown: placeholders stay, literal secrets do not. A user who is asked to agree to an entry
-//! sees [everything](proposal).
+//! Hides the secrets in configuration that is shown, and keeps its placeholders. A user who is asked to agree to an
+//! entry sees [all of it](proposal).
 
 mod container;
 mod file;
@@ -37,9 +37,9 @@ pub fn redact(spec: &ServerSpec) -> Json {
     entry(spec, Values::Hidden)
 }
 
-/// The same with every value as it is written: what each hidden part stands for, and what a user is shown who is asked
-/// to agree to it. A project's file holds no secrets from the user who opens the project, and a value that looks like
-/// one may be half of a command.
+/// `spec` as an entry with every value as it is written, for the user who is asked to agree to it. A project's file
+/// keeps no secrets from the user who opens the project, and a value that looks like a secret may be a part of a
+/// command.
 pub(crate) fn proposal(spec: &ServerSpec) -> Json {
     entry(spec, Values::Written)
 }
@@ -143,7 +143,8 @@ fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
     entry
 }
 
-/// With its ports and processes even where they are the usual ones: a user who agrees to the entry should see them.
+/// The sandbox, with its ports and its limit of processes even if they are the defaults: a user who agrees to the entry
+/// should see them.
 fn of_sandbox(sandbox: &Sandbox) -> Json {
     let ports = |ports: &Ports| match ports {
         Ports::Any => json!("any"),

@@ -1,8 +1,8 @@
 //! Whether a user has agreed to run what a project's file says.
 //!
-//! What a repository brings is a proposal. An approval is for one entry, by its project, its name and the hash of its
-//! content: when a byte of its meaning changes, it waits again. Comments and the order of fields mean nothing. The
-//! files of the project that the entry runs are a part of its content.
+//! An entry in a repository is a proposal. An approval is for one entry, which its project, its name and the hash of
+//! its content identify: when the content changes, the entry waits for the user again. Comments and the order of fields
+//! do not count. The project's files that the entry runs are a part of its content.
 
 mod files;
 
@@ -27,7 +27,7 @@ pub struct Candidate<'a> {
 
 /// The record of approvals.
 pub trait Ledger {
-    /// Whether exactly this was approved.
+    /// Whether the user has approved exactly this entry.
     fn approves(&self, candidate: &Candidate<'_>) -> bool;
 }
 
@@ -63,8 +63,8 @@ pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String 
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The [`content_hash`] of an entry as a file has it. Members of one name all count, in their order: an entry that has
-/// such is refused, and if it ever were not, none of them could be exchanged without the user's agreement.
+/// The [`content_hash`] of an entry as it is written in a file. It covers all members, also several of one name. Such
+/// an entry is refused anyway; but if it ever were not, the user's agreement would still cover each of them.
 pub(crate) fn hash(entry: &Node) -> String {
     let mut canonical = String::from("toolrack entry 1\n");
     write_canonical(entry, &mut canonical);

@@ -19,11 +19,11 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 /// Editors write a file in several steps; what happens within this time is one change.
 const SETTLE: Duration = Duration::from_millis(150);
 
-/// How often to check the files without any event: not every change causes one (a folder far above them was exchanged),
-/// and a folder that cannot be watched causes none.
-const LOOK: Duration = Duration::from_secs(10);
+/// How often to check the files without an event. Some changes cause no event, such as replacing a folder far above
+/// them, or any change in a folder that cannot be watched.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often to try to watch folders that come and go meanwhile. After that, the next check finds them.
+/// How often to try to watch folders that come and go at the same moment. After that, the next check finds them.
 const TRIES: usize = 3;
 
 /// Files that cannot be watched. They can still be read on request.
@@ -41,11 +41,11 @@ pub struct WatchError {
 /// one of them changes, it finds out anew what to watch. Beside that, it looks at all of them every ten seconds.
 pub struct Watch {
     /// To the thread, which ends when this is dropped.
-    orders: Arc<Sender<Order>>,
+    orders: Arc<Sender<Message>>,
 }
 
-/// What the thread of a watch is told.
-enum Order {
+/// A message to the thread of a [`Watch`].
+enum Message {
     /// Something has changed.
     Look,
     /// Follow these files in place of the ones before, then drop the sender.
@@ -65,22 +65,22 @@ impl Watch {
     /// # Errors
     /// When the system has no way to watch files, or none left.
     pub fn new(changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
-        Self::looking_every(LOOK, changed)
+        Self::looking_every(POLL_INTERVAL, changed)
     }
 
     fn looking_every(pause: Duration, changed: impl Fn() + Send + 'static) -> Result<Self, WatchError> {
         let (orders, inbox) = channel();
         let orders = Arc::new(orders);
-        // The watch alone keeps the thread.
+        // Only the `Watch` owns the sender, so dropping it ends the thread.
         let wakes = Arc::downgrade(&orders);
-        let counted = Arc::<Counted>::default();
+        let counted = Arc::<RelevantPaths>::default();
         let counts = Arc::clone(&counted);
         let heard = move |event: notify::Result<Event>| {
             // An error means that something may have been missed.
             if event.map_or(true, |event| counts.has(&event))
                 && let Some(orders) = wakes.upgrade()
             {
-                let _ = orders.send(Order::Look);
+                let _ = orders.send(Message::Look);
             }
         };
         let watcher = notify::recommended_watcher(heard).map_err(|error| unusable(&error))?;
@@ -88,7 +88,7 @@ impl Watch {
         let followed = Followed { watcher, counted, files, folders };
         thread::Builder::new()
             .name("toolrack-watch".to_owned())
-            .spawn(move || look(followed, &inbox, pause, &changed))
+            .spawn(move || run(followed, &inbox, pause, &changed))
             .map_err(|error| WatchError { why: error.to_string() })?;
         Ok(Self { orders })
     }
@@ -97,21 +97,21 @@ impl Watch {
     /// seconds. What changes after this has returned is reported.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
         let (follows, followed) = channel();
-        let _ = self.orders.send(Order::Follow(files.into_iter().map(Path::to_owned).collect(), follows));
+        let _ = self.orders.send(Message::Follow(files.into_iter().map(Path::to_owned).collect(), follows));
         // Ends when the thread has done it, or has ended.
         let _ = followed.recv();
     }
 }
 
-/// Reports changes until the watch is gone. This thread alone has what is followed.
-fn look(mut followed: Followed, inbox: &Receiver<Order>, pause: Duration, changed: &impl Fn()) {
+/// The loop of the thread: reports changes until the [`Watch`] is dropped.
+fn run(mut followed: Followed, inbox: &Receiver<Message>, pause: Duration, changed: &impl Fn()) {
     loop {
         let is_told = match inbox.recv_timeout(pause) {
-            Ok(Order::Look) => match followed.settle(inbox) {
+            Ok(Message::Look) => match followed.settle(inbox) {
                 Ok(()) => true,
                 Err(WatchDropped) => return,
             },
-            Ok(Order::Follow(files, _done)) => {
+            Ok(Message::Follow(files, _done)) => {
                 followed.follow(files);
                 continue;
             }
@@ -119,7 +119,7 @@ fn look(mut followed: Followed, inbox: &Receiver<Order>, pause: Duration, change
             Err(RecvTimeoutError::Disconnected) => return,
         };
         if is_told || followed.is_changed() {
-            followed.begin_anew();
+            followed.rewatch_all();
             changed();
         }
     }
@@ -128,12 +128,12 @@ fn look(mut followed: Followed, inbox: &Receiver<Order>, pause: Duration, change
 /// The watch was dropped.
 struct WatchDropped;
 
-/// The paths whose events count: the folders may hold other files, such as a database.
+/// The paths whose events count. The watched folders may hold other files, such as a database.
 #[derive(Default)]
-struct Counted(ArcSwap<BTreeSet<PathBuf>>);
+struct RelevantPaths(ArcSwap<BTreeSet<PathBuf>>);
 
-impl Counted {
-    /// Whether `event` counts. No read does: a reader that is woken by its own reads would never come to an end.
+impl RelevantPaths {
+    /// Whether `event` counts. Reads do not: a reader that its own reads wake would never stop.
     fn has(&self, event: &Event) -> bool {
         let paths = self.0.load();
         !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| paths.contains(path)))
@@ -143,9 +143,9 @@ impl Counted {
 /// The files that are followed, and how.
 struct Followed {
     watcher: RecommendedWatcher,
-    counted: Arc<Counted>,
+    counted: Arc<RelevantPaths>,
     files: BTreeMap<PathBuf, Fingerprint>,
-    /// The folders that are watched, as they were then.
+    /// The watched folders, with their fingerprints from the moment that watching began.
     folders: BTreeMap<PathBuf, Fingerprint>,
 }
 
@@ -159,13 +159,13 @@ impl Followed {
         self.watch();
     }
 
-    /// Waits until what has begun to change may have come to its end. What is told meanwhile is about the same change.
-    fn settle(&mut self, inbox: &Receiver<Order>) -> Result<(), WatchDropped> {
+    /// Waits until a change has settled. Messages that arrive meanwhile belong to the same change.
+    fn settle(&mut self, inbox: &Receiver<Message>) -> Result<(), WatchDropped> {
         let end = Instant::now() + SETTLE;
         while let Some(left) = end.checked_duration_since(Instant::now()) {
             match inbox.recv_timeout(left) {
-                Ok(Order::Look) => {}
-                Ok(Order::Follow(files, _done)) => self.follow(files),
+                Ok(Message::Look) => {}
+                Ok(Message::Follow(files, _done)) => self.follow(files),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return Err(WatchDropped),
             }
@@ -173,17 +173,17 @@ impl Followed {
         Ok(())
     }
 
-    /// Whether a file has changed since the last check, or a folder is another one than the one that is watched.
+    /// Whether a file has changed since the last check, or a watched folder has been replaced by another one.
     fn is_changed(&self) -> bool {
         self.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
-            || self.folders.iter().any(|(folder, known)| !Fingerprint::of(folder).is_of(known))
+            || self.folders.iter().any(|(folder, known)| !Fingerprint::of(folder).is_same_file(known))
     }
 
-    /// Watches every folder again: one that was put in the place of another is not watched yet, whatever its name. A
-    /// reader that is notified afterwards sees what happened before it was watched.
-    fn begin_anew(&mut self) {
+    /// Watches every folder again, because a folder that replaced another one is not watched yet. The reader is
+    /// notified afterwards, so it also sees what changed before the folder was watched.
+    fn rewatch_all(&mut self) {
         for folder in std::mem::take(&mut self.folders).into_keys() {
-            // It may not exist any longer.
+            // An error means that the folder does not exist any longer.
             let _ = self.watcher.unwatch(&folder);
         }
         self.watch();
@@ -226,7 +226,7 @@ impl Followed {
     }
 }
 
-/// The fingerprint of a file or folder. All of it is absent where there is none.
+/// The fingerprint of a file or folder; every field is `None` if it does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Fingerprint {
     identity: Option<(u64, u64)>,
@@ -244,8 +244,8 @@ impl Fingerprint {
         }
     }
 
-    /// Whether it is of the same file or folder, whatever is in it.
-    fn is_of(&self, other: &Self) -> bool {
+    /// Whether both are of the same file or folder, whatever its content is.
+    fn is_same_file(&self, other: &Self) -> bool {
         (self.identity, self.made) == (other.identity, other.made)
     }
 }
@@ -267,9 +267,9 @@ fn identity(_: &Metadata) -> Option<(u64, u64)> {
 fn watched(file: &Path) -> Vec<PathBuf> {
     let mut watched = Vec::new();
     if let Some(seen) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
-        watched.extend(placed(seen));
+        watched.extend(with_real_parent(seen));
         let folder = seen.parent();
-        watched.extend(folder.and_then(placed));
+        watched.extend(folder.and_then(with_real_parent));
         watched.extend(folder.and_then(|folder| folder.canonicalize().ok()));
     }
     if let Ok(target) = file.canonicalize() {
@@ -279,8 +279,8 @@ fn watched(file: &Path) -> Vec<PathBuf> {
     watched
 }
 
-/// `path` with its folder, and only that, by its real path.
-fn placed(path: &Path) -> Option<PathBuf> {
+/// `path` with its parent folder resolved to a real path; the last part may still be a link.
+fn with_real_parent(path: &Path) -> Option<PathBuf> {
     let folder = path.parent()?;
     Some(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(path.file_name()?))
 }

@@ -1,8 +1,8 @@
 //! Agents of `toolrack.toml`: each has a world of its own below `/agents/ID`, with a host of its own, so that no two
 //! of them see each other's servers.
 //!
-//! The world of an agent begins with the first request to it and ends when it was unused for a while. Below its
-//! address is what the daemon itself serves: the control API, and the MCP endpoint.
+//! The world of an agent begins with the first request to it, and ends after some time without one. Below its address
+//! are the same services as those of the daemon itself: the control API and the MCP endpoint.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -37,10 +37,10 @@ use crate::{
     world::{Parts, World},
 };
 
-/// Where the worlds of agents are.
-const BELOW: &str = "/agents";
+/// The path prefix of agents.
+const PREFIX: &str = "/agents";
 
-/// Characters that are encoded when an id stands in an address: all but the unreserved ones (RFC 3986, 2.3).
+/// The characters of an id that are percent-encoded in a path: all but the unreserved ones (RFC 3986, 2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Makes the parts of an agent's world, by the agent's id.
@@ -48,7 +48,7 @@ pub type ForAgents = Box<dyn Fn(String) -> AgentParts + Send + Sync>;
 
 /// The parts of an agent's world.
 pub struct AgentParts {
-    /// As for the daemon itself. The request is for this agent, and the host belongs to its world: it is shut down with it.
+    /// The same parts as for the daemon itself, loaded for this agent. The world shuts its host down when it ends.
     pub parts: Parts,
     /// Done once that world has ended.
     pub then: BoxFuture<'static, ()>,
@@ -82,11 +82,11 @@ pub(crate) struct Agents {
     tasks: TaskTracker,
 }
 
-/// What there is of agents, by their ids.
+/// The running agents and the tokens, by the ids of the agents.
 #[derive(Default)]
 struct ById {
     running: BTreeMap<String, Arc<Agent>>,
-    /// The tokens of the agents' MCP endpoints; each opens one of them and nothing else.
+    /// The tokens for the agents' MCP endpoints. Each token is valid for one endpoint only.
     tokens: BTreeMap<String, Token>,
 }
 
@@ -96,7 +96,7 @@ struct Agent {
     users: watch::Sender<usize>,
     /// Cancelled when the world has to end.
     stop: CancellationToken,
-    /// How far the world is; the task that runs it ([`Agents::live`]) changes this.
+    /// The phase of the world, which only the task that runs it ([`Agents::live`]) changes.
     phase: watch::Sender<Phase>,
 }
 
@@ -105,9 +105,9 @@ enum Phase {
     Starting,
     /// The router answers requests.
     Running(Arc<World>, Router),
-    /// No new request is let in; those under way have their grace period.
+    /// The world accepts no new request. Requests under way have their grace period.
     Ending,
-    /// Requests that still wait for an answer get none.
+    /// The grace period is over: requests that still wait get no answer.
     Over,
 }
 
@@ -135,7 +135,7 @@ impl Agent {
 
     /// Ready when requests that still wait for an answer get none.
     async fn over(&self) {
-        // Its sender is in the agent itself.
+        // Cannot fail, because the agent itself owns the sender.
         let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over)).await;
     }
 }
@@ -157,7 +157,7 @@ impl Agents {
 
     /// Everything below `/agents`.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
-        Router::new().route(&format!("{BELOW}/{{agent}}/{{*rest}}"), any(answer)).with_state(Arc::clone(self))
+        Router::new().route(&format!("{PREFIX}/{{agent}}/{{*rest}}"), any(answer)).with_state(Arc::clone(self))
     }
 
     /// The ids of the agents that are configured, and whether the world of each runs.
@@ -243,7 +243,7 @@ impl Agents {
         agent.phase.send_replace(Phase::Running(Arc::clone(&world), router));
         self.until_unused(&id, &agent).await;
         agent.phase.send_replace(Phase::Ending);
-        // Event streams end.
+        // Ends the event streams.
         world.ending.cancel();
         let mut users = agent.users.subscribe();
         let _ = timeout(self.times.grace, users.wait_for(|users| *users == 0)).await;
@@ -260,7 +260,7 @@ impl Agents {
         let mut users = agent.users.subscribe();
         loop {
             let unused = async {
-                // Its sender is in the agent itself.
+                // Cannot fail, because the agent itself owns the sender.
                 let _ = users.wait_for(|users| *users == 0).await;
                 tokio::select! {
                     () = sleep(self.times.idle) => true,
@@ -272,7 +272,7 @@ impl Agents {
                 unused = unused => unused,
             };
             let mut by_id = self.by_id.lock();
-            // A new request takes this lock first.
+            // A new request needs this lock, so none can begin between the check and the removal.
             if is_over && (agent.stop.is_cancelled() || *agent.users.borrow() == 0) {
                 by_id.running.remove(id);
                 return;
@@ -291,7 +291,7 @@ async fn answer(
         return unknown(&id).into_response();
     };
     let Some(router) = in_use.0.router().await else { return ending("ask once more") };
-    // What the outer router has found in the path does not hold for the inner one.
+    // Leaves out the extensions: the path parameters of the outer router are not valid in the inner one.
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
     (*request.method_mut(), *request.headers_mut(), *request.uri_mut()) = (parts.method, parts.headers, inside);
@@ -311,13 +311,13 @@ fn ending(hint: &str) -> Response {
 
 /// `/agents/ID/REST` as the world of that agent knows it: `/REST`.
 fn inside(uri: &Uri) -> Option<Uri> {
-    let path = uri.path_and_query()?.as_str().strip_prefix(BELOW)?.strip_prefix('/')?;
+    let path = uri.path_and_query()?.as_str().strip_prefix(PREFIX)?.strip_prefix('/')?;
     path[path.find('/')?..].parse().ok()
 }
 
 /// Where the world of the agent `id` is.
 pub(crate) fn home(id: &str) -> String {
-    let mut home = BELOW.to_owned();
+    let mut home = PREFIX.to_owned();
     home.push('/');
     home.extend(utf8_percent_encode(id, ENCODED));
     home
@@ -328,10 +328,10 @@ pub(crate) fn endpoint(id: &str) -> String {
     home(id) + "/mcp"
 }
 
-/// The id of the agent whose MCP endpoint is at `path`, as the router would find it: `/agents/ID/mcp` and no other, whatever
-/// is encoded in ID.
+/// The id of the agent whose MCP endpoint is at `path`, as the router would find it: `/agents/ID/mcp` and no other,
+/// whatever is encoded in ID.
 fn at_endpoint(path: &str) -> Option<String> {
-    let id = path.strip_prefix(BELOW)?.strip_prefix('/')?.strip_suffix("/mcp")?;
+    let id = path.strip_prefix(PREFIX)?.strip_prefix('/')?.strip_suffix("/mcp")?;
     let id = percent_decode_str(id).decode_utf8().ok().filter(|_| !id.contains('/'))?;
     Some(id.into_owned())
 }

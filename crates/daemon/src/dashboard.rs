@@ -2,7 +2,7 @@
 //!
 //! The page holds no data and no secret, so it loads without a token; it gets all that it shows from the control API.
 //! The fragment of its address, which never reaches the daemon, says which view is open. Nothing it loads comes from
-//! elsewhere; [`POLICY`] enforces that.
+//! elsewhere; [`CSP`] enforces that.
 
 use axum::Router;
 use axum::body::Body;
@@ -29,22 +29,22 @@ mod embedded {
     pub(super) struct Assets;
 }
 
-/// What the browser may load and do: our own files, and pictures and sounds that stand in a result. No script or style
-/// stands in a page, nothing is framed, and no form is sent anywhere.
-const POLICY: &str = "default-src 'self'; img-src 'self' data: blob:; media-src 'self' data:; object-src 'none'; \
+/// The Content-Security-Policy: the browser may load the daemon's own files, and pictures and sounds inside results. It
+/// runs no inline script or style, allows no frames, and sends no form.
+const CSP: &str = "default-src 'self'; img-src 'self' data: blob:; media-src 'self' data:; object-src 'none'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Headers of every answer.
-const ALWAYS: [(HeaderName, &str); 4] = [
-    (CONTENT_SECURITY_POLICY, POLICY),
+const COMMON_HEADERS: [(HeaderName, &str); 4] = [
+    (CONTENT_SECURITY_POLICY, CSP),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
-    // A new version must not run with files of the old one; the ETag makes asking cheap.
+    // The browser asks each time, so that a new version never runs with old files. The `ETag` makes that cheap.
     (CACHE_CONTROL, "no-cache"),
 ];
 
-/// Serves the page at `/` and its files below `/assets/`. A missing file is 404, never the page in its place: a script
-/// that turns out to be HTML is harder to understand than one that is missing.
+/// Serves the page at `/` and its files below `/assets/`. A missing file is 404 and not the page: a missing script is
+/// easier to understand than a script that turns out to be HTML.
 pub(crate) fn router() -> Router {
     Router::new()
         .route("/", get(async |headers: HeaderMap| answer("index.html", &headers)))
@@ -62,14 +62,14 @@ fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
         );
     };
     let tag = tag(&file);
-    let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|known| lists(known, &tag));
+    let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|known| etag_matches(known, &tag));
     let (status, body) =
         if is_known { (StatusCode::NOT_MODIFIED, Body::empty()) } else { (StatusCode::OK, file.data.into()) };
     with_headers(status, content_type(path), Some(&tag), body)
 }
 
 /// Whether an `If-None-Match` names the tag (RFC 9110, 13.1.2: the comparison is weak).
-fn lists(known: &HeaderValue, tag: &str) -> bool {
+fn etag_matches(known: &HeaderValue, tag: &str) -> bool {
     let known = known.to_str().unwrap_or_default();
     known.split(',').map(|one| one.trim().trim_start_matches("W/")).any(|one| one == tag || one == "*")
 }
@@ -78,7 +78,7 @@ fn with_headers(status: StatusCode, kind: &'static str, tag: Option<&str>, body:
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.extend(ALWAYS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    headers.extend(COMMON_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(tag).ok()) {
         headers.insert(ETAG, tag);
@@ -110,7 +110,7 @@ mod tests {
     use axum::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
     use axum::http::{Response, StatusCode};
 
-    use super::{ALWAYS, Assets, answer, tag};
+    use super::{Assets, COMMON_HEADERS, answer, tag};
 
     fn text(path: &str) -> String {
         let file = Assets::get(path).unwrap_or_else(|| panic!("{path} is not there"));
@@ -156,7 +156,7 @@ mod tests {
             let response = asked(path);
             assert_eq!(response.status(), StatusCode::OK, "{path}");
             assert_eq!(response.headers()[CONTENT_TYPE], kind, "{path}");
-            for (name, value) in ALWAYS {
+            for (name, value) in COMMON_HEADERS {
                 assert_eq!(response.headers()[&name], value, "{path}: {name}");
             }
         }

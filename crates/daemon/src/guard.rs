@@ -1,7 +1,7 @@
-//! Access to the daemon: only with the token of this launch, and from no page but its own.
+//! Protects the daemon: requests need the daemon's token, and may come from no web page but the dashboard.
 //!
-//! A page of another site can make a browser send requests here. It cannot read the token, its `Origin` is another,
-//! and when it points its own name at this machine (DNS rebinding), the `Host` is another, too.
+//! A page of another site can make a browser send requests to the daemon. But it cannot read the token, and its
+//! `Origin` differs. If it points its own name at this machine (DNS rebinding), the `Host` differs, too.
 
 mod unauthenticated;
 
@@ -24,14 +24,14 @@ use subtle::ConstantTimeEq as _;
 pub(crate) use self::unauthenticated::{Connection, Unauthenticated};
 use crate::error::ApiError;
 
-/// Requests with a right token that are answered per second, in the long run and as a burst: far more than the clients
-/// of one gateway can make.
+/// The rate limit of requests with a valid token: per second, and as a burst. It is far more than the clients of one
+/// gateway can send.
 const RATE: (u32, u32) = (50_000, 100_000);
 
-/// The same for requests without one: they take nothing from the others.
+/// The separate rate limit of requests without a valid token, so that they cannot use up the first one.
 const RATE_UNAUTHENTICATED: (u32, u32) = (5_000, 10_000);
 
-/// Addresses that need a token; all others hold no data.
+/// The path prefixes that need a token; all other paths have no data.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics"];
 
 /// The secret that opens the daemon: 256 random bits in hex, made anew for each launch.
@@ -110,7 +110,7 @@ impl Guard {
     }
 
     /// Whether a request has a token that opens its path, and why it is refused, if it is.
-    fn judged(&self, uri: &Uri, headers: &HeaderMap) -> (bool, Option<ApiError>) {
+    fn judge(&self, uri: &Uri, headers: &HeaderMap) -> (bool, Option<ApiError>) {
         let is_known = self.knows_token(uri.path(), headers);
         (is_known, self.refusal(uri, headers, is_known))
     }
@@ -120,8 +120,8 @@ impl Guard {
         if requests.check().is_err() {
             return Some(too_many("too many requests"));
         }
-        // Of two values, this code would check one, and a proxy in front or a handler behind use the other.
-        if let Some(name) = [HOST, ORIGIN, AUTHORIZATION].iter().find(|name| several(headers, name)) {
+        // If a header had two values, this code could check one of them while a proxy or a handler uses the other.
+        if let Some(name) = [HOST, ORIGIN, AUTHORIZATION].iter().find(|name| has_several_values(headers, name)) {
             return Some(ambiguous(format!("the request has more than one header `{name}`")));
         }
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_ascii_lowercase);
@@ -142,8 +142,8 @@ impl Guard {
         let needs_token = PROTECTED
             .iter()
             .any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
-        // Always the same answer: a limit on wrong tokens would not hold up an attacker that guesses 256 bits, and a
-        // client with an old token would not learn of it while others use theirs.
+        // There is no limit on wrong tokens: an attacker cannot guess 256 bits anyway, and a client with an old token
+        // must learn that it is wrong even while others send wrong tokens, too.
         (needs_token && !is_known).then(|| {
             ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is missing or wrong")
                 .hint("send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed")
@@ -164,7 +164,7 @@ impl Guard {
     }
 }
 
-fn several(headers: &HeaderMap, name: &HeaderName) -> bool {
+fn has_several_values(headers: &HeaderMap, name: &HeaderName) -> bool {
     headers.get_all(name).iter().nth(1).is_some()
 }
 
@@ -185,7 +185,7 @@ fn too_many(message: &str) -> ApiError {
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
-    let (is_known, refusal) = guard.judged(request.uri(), request.headers());
+    let (is_known, refusal) = guard.judge(request.uri(), request.headers());
     if is_known && let Some(connection) = &connection {
         connection.is_known();
     }
@@ -221,7 +221,7 @@ mod tests {
         for (name, value) in headers {
             all.append(*name, value.parse().unwrap());
         }
-        let (_, refusal) = guard.judged(&uri.parse().unwrap(), &all);
+        let (_, refusal) = guard.judge(&uri.parse().unwrap(), &all);
         refusal.map_or(200, |refusal| refusal.status().as_u16())
     }
 

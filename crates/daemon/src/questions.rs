@@ -41,14 +41,14 @@ pub struct Questions {
 
 #[derive(Debug)]
 struct Inner {
-    /// Part of the ids of all questions asked here, and of none asked in another world or before the daemon restarted:
-    /// a late answer must not fit another question.
+    /// A prefix of the ids of these questions. It differs in each world and after each start of the daemon, so that a
+    /// late answer cannot fit another question.
     mark: u32,
     open: Mutex<Open>,
     patience: Duration,
     /// Gets the events of questions; set once the daemon runs.
     log: OnceLock<Arc<EventLog>>,
-    /// The agent in whose world the questions are asked, and the other log that gets their events because of that.
+    /// The agent to whose world the questions belong, and the event log of the daemon, which gets their events, too.
     of_agent: OnceLock<(String, Arc<EventLog>)>,
 }
 
@@ -61,7 +61,7 @@ struct Open {
 #[derive(Debug)]
 struct Waiting {
     question: Question,
-    /// Knows whether other arguments would do.
+    /// The question of an approval, which can check changed arguments.
     approval: Option<Confirm>,
     answer: oneshot::Sender<Answer>,
 }
@@ -212,7 +212,7 @@ pub(crate) enum AnswerRefused {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug)]
 enum Unanswered {
-    /// So much waits for an answer that no person was asked.
+    /// Too many questions are open already, so this one was not asked.
     TooMany,
     /// No answer came in time.
     Late,
@@ -228,18 +228,18 @@ impl Unanswered {
 }
 
 impl Question {
-    /// The question as it is shown outside the world of `agent`, where another may have its number.
+    /// The question as it is shown outside the world of `agent`, with the agent in its id.
     pub(crate) fn of_agent(self, agent: &str) -> Self {
-        Self { id: abroad(agent, &self.id), agent: Some(agent.to_owned()), ..self }
+        Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
 }
 
-/// The id of a question of an agent's world outside of it.
-fn abroad(agent: &str, id: &str) -> String {
+/// The id that a question of an agent's world has outside of it.
+fn outside_id(agent: &str, id: &str) -> String {
     format!("{agent}:{id}")
 }
 
-/// The agent, and the id in its world, of a question that is [`Question::of_agent`].
+/// The agent, and the id in its world, from an id that [`Question::of_agent`] made.
 pub(crate) fn at_home(id: &str) -> Option<(&str, &str)> {
     id.rsplit_once(':')
 }
@@ -258,7 +258,7 @@ impl Questions {
         let _ = self.inner.log.set(log);
     }
 
-    /// From now on, `log`, which belongs to another world, gets these events too, as questions of `agent`.
+    /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`.
     pub(crate) fn tell_abroad(&self, agent: &str, log: Arc<EventLog>) {
         let _ = self.inner.of_agent.set((agent.to_owned(), log));
     }
@@ -268,7 +268,7 @@ impl Questions {
         self.inner.of_agent.get().map(|(agent, _)| agent.as_str())
     }
 
-    /// A caller that comes this way into the world of these questions.
+    /// A caller that reaches this world through `way`.
     pub(crate) fn caller(&self, way: Way) -> Caller {
         let caller = Caller::by(way);
         match self.agent() {
@@ -290,8 +290,8 @@ impl Questions {
     /// Answers the question `id`.
     ///
     /// # Errors
-    /// When the question is not open any more, is of another kind, or its call cannot be made like this; in the latter
-    /// cases it stays open.
+    /// When the question is not open any more, when the answer is for another kind of question, or when the call cannot
+    /// run with the answer's arguments. In the last two cases the question stays open.
     pub(crate) async fn answer(&self, id: &str, answer: Answer) -> Result<(), AnswerRefused> {
         let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
         let asked = self.inner.asked(number, &answer)?;
@@ -301,7 +301,7 @@ impl Questions {
             question.check(arguments.clone()).await.map_err(AnswerRefused::Arguments)?;
         }
         let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(AnswerRefused::Over)?;
-        // The asker may have gone away in this moment.
+        // An error means that the asker has gone away at this moment.
         waiting.answer.send(answer).map_err(|_| AnswerRefused::Over)
     }
 
@@ -396,12 +396,12 @@ impl Inner {
         let id = self.id(number);
         self.tell(
             "question_closed",
-            |agent| json!({ "id": agent.map_or_else(|| id.clone(), |agent| abroad(agent, &id)) }),
+            |agent| json!({ "id": agent.map_or_else(|| id.clone(), |agent| outside_id(agent, &id)) }),
         );
     }
 }
 
-/// An open question, withdrawn when its asker goes away.
+/// An open question. Dropping it, because its asker goes away, withdraws the question.
 struct Asked<'a> {
     inner: &'a Inner,
     number: u64,

@@ -46,23 +46,23 @@ const MAX_LOCAL: usize = 256;
 /// HTTP connections that are served at once. A client has a few, and each event stream that it listens to is one.
 const MAX_CONNECTIONS: usize = 4_096;
 
-/// The most of them without a right token so far.
+/// The most HTTP connections that have not shown a valid token yet.
 const MAX_UNAUTHENTICATED: usize = 512;
 
-/// How long one of those may take to send the head of a request.
+/// How long a connection without a valid token may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for one that has shown it: longer than clients keep a connection for their next request, as a rule.
+/// The same for a connection that has shown a valid token. It is longer than most clients keep an idle connection.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Connections that the system holds until they are accepted. It drops those beyond, which try again after 1 s.
-const WAITING: u32 = 4_096;
+/// The backlog of the socket. The system drops further connections, whose clients try again after 1 s.
+const BACKLOG: u32 = 4_096;
 
-/// The pause before the next accept when the system refused a connection, for want of descriptors most likely.
+/// The pause after a failed accept, which is most likely caused by a lack of file descriptors.
 const REFUSED: Duration = Duration::from_millis(100);
 
-/// Decides whether the process at the other end of a connection is served; returns the connection if it is. Must end
-/// in a bounded time.
+/// Decides whether to serve the process at the other end of a connection, and returns the connection if so. It must
+/// return in a bounded time.
 pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>> + Send + Sync>;
 
 /// How a daemon listens, and its limits.
@@ -70,9 +70,9 @@ pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>
 pub struct Options {
     /// The address. Port 0 takes any that is free.
     pub listen: SocketAddr,
-    /// The token that opens it.
+    /// The token that requests need.
     pub token: Token,
-    /// Names beside the loopback ones that requests may call it by, with a port where it is not the usual one.
+    /// Names besides the loopback ones that requests may have in `Host`, with a port if it is not the default one.
     pub hosts: Vec<String>,
     /// Whether to listen where other machines can reach it.
     pub remote: bool,
@@ -80,15 +80,16 @@ pub struct Options {
     pub grace: Duration,
     /// How long the world of an agent stays without a request.
     pub agent_idle: Duration,
-    /// HTTP connections at once; a new one takes the place of one that has shown no right token, and waits where there
-    /// is none. 4,096 by default. Each takes a descriptor.
+    /// The most HTTP connections at once. Beyond, a new one replaces one that has shown no valid token, or waits if
+    /// there is none. 4,096 by default. Each takes a file descriptor.
     pub connections: usize,
-    /// The most without a right token so far; beyond, the one that was silent longest is ended. 512 by default.
+    /// The most connections that have not shown a valid token. Beyond, the daemon ends the one that was silent the
+    /// longest. 512 by default.
     pub unauthenticated: usize,
-    /// How long one of those may take to send the head of a request, the first or another, before it is ended. 10
-    /// seconds by default.
+    /// How long such a connection may take to send the head of each request before the daemon ends it. 10 seconds by
+    /// default.
     pub head_timeout: Duration,
-    /// The same for one that has shown a right token. 2 minutes by default.
+    /// The same for a connection that has shown a valid token. 2 minutes by default.
     pub idle_timeout: Duration,
 }
 
@@ -157,8 +158,8 @@ pub enum StartError {
     },
 }
 
-/// A daemon that listens. Dropping it before [`Self::run`] only stops listening: the host belongs to the caller that
-/// made it.
+/// A daemon that listens. Dropping it before [`Self::run`] only stops listening; the caller has to shut down the host
+/// that it has made.
 pub struct Daemon {
     listener: TcpListener,
     address: SocketAddr,
@@ -179,8 +180,8 @@ impl fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Takes the address, loads the configuration and begins to start its servers. `for_agents` makes the parts of an
-    /// agent's world at the first request to it.
+    /// Binds the address, loads the configuration and begins to start its servers. `for_agents` makes the parts of an
+    /// agent's world at the first request to that agent.
     ///
     /// # Errors
     /// [`StartError`]; nothing was started then.
@@ -252,8 +253,8 @@ impl Daemon {
         Current(Arc::clone(&self.world))
     }
 
-    /// Serves the MCP endpoint on `socket` too, to the processes that `admit` lets in: JSON lines, as over stdio, and
-    /// no token. Being able to connect to a socket proves nothing: a confined server can.
+    /// Serves MCP on `socket`, too, as JSON lines without a token, to the processes that `admit` accepts. Without that
+    /// check a sandboxed server could use it, because a sandbox does not stop a process from connecting to a socket.
     ///
     /// # Errors
     /// When the system cannot poll the socket.
@@ -282,7 +283,7 @@ impl Daemon {
             () = until => false,
         };
         ending.cancel();
-        // The gateway reports abandoned calls to their clients, on connections that last until all this has ended.
+        // Ends the connections last, because the gateway still reports abandoned calls to its clients on them.
         if !ended && timeout(grace, &mut serving).await.is_err() {
             tracing::warn!("calls that were in flight for {} s more were given up", grace.as_secs_f64());
         }
@@ -292,20 +293,20 @@ impl Daemon {
     }
 }
 
-/// Listens at `address`, as [`TcpListener::bind`] does, with a longer queue of connections to accept.
+/// Listens at `address` like [`TcpListener::bind`], but with a longer backlog.
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A daemon that has just ended may have left connections that are still closing.
+    // Without `SO_REUSEADDR`, closing connections of a daemon that has just ended would block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(WAITING)
+    socket.listen(BACKLOG)
 }
 
-/// `router`, which waits with every answer until the first world has been applied, except to monitors: no client
-/// mistakes a world that is about to come for an empty one.
+/// Makes `router` delay every answer, except to monitors, until the first configuration has been applied. Otherwise a
+/// client could mistake a daemon that is still loading for one without servers.
 fn once_applied(router: Router, world: &Arc<World>) -> Router {
     let world = Arc::clone(world);
     router.layer(middleware::from_fn(move |request: Request, next: Next| {
@@ -319,7 +320,7 @@ fn once_applied(router: Router, world: &Arc<World>) -> Router {
     }))
 }
 
-/// What answers in the world of an agent: the control API, without agents of its own, and the MCP endpoint.
+/// Makes the services of an agent's world: the control API, without further agents, and the MCP endpoint.
 fn serve_agent(hosts: Vec<String>, address: SocketAddr) -> agents::Serve {
     Box::new(move |world| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &hosts, address));

@@ -35,9 +35,9 @@ use crate::{event_log::EventLog, questions::Questions};
 
 /// The parts of a daemon.
 pub struct Parts {
-    /// Runs the servers. It should ask [`Self::questions`], and run nothing yet.
+    /// Runs the servers. It must not run any yet, and should have [`Self::questions`] as its asker.
     pub host: Host,
-    /// What is loaded, again at each reload.
+    /// What to load, at the start and at each reload.
     pub request: Request,
     /// Where to look for the configurations of other programs.
     pub environment: Environment,
@@ -65,7 +65,7 @@ impl fmt::Debug for Parts {
 pub type Models =
     Box<dyn Fn(Option<String>, Arc<Loaded>) -> BoxFuture<'static, Result<ChosenModel, NoModel>> + Send + Sync>;
 
-/// A model, and how far a turn of it may go.
+/// A model, and the limits of its turns.
 #[derive(Debug)]
 pub struct ChosenModel {
     /// The model that answers.
@@ -76,9 +76,9 @@ pub struct ChosenModel {
     pub limits: Limits,
 }
 
-/// The name of the server through which a model finds tools in a turn of a daemon that has `beside`, where the tools
-/// are too many to be shown: `toolrack`, or that with a number where another server has this name. Its own tools only
-/// look, and calls through it are judged as the calls that they are, so rules can allow it unasked.
+/// The name of the server through which a model searches for tools when there are too many to show. It is `toolrack`,
+/// or that with a number if `beside` has a server of this name. Rules can allow it without asking: its own tools only
+/// read, and the policy judges each call that goes through it as that call.
 #[must_use]
 pub fn discovery_name(beside: &Desired) -> ServerName {
     let mut number = 1;
@@ -123,11 +123,11 @@ pub(crate) struct World {
     /// Ends everything long-running.
     pub(crate) ending: CancellationToken,
     loaded: ArcSwap<Loaded>,
-    /// Why the files are rejected as they are now.
+    /// Why the current files are rejected.
     rejected: ArcSwap<Vec<Problem>>,
     /// Whether the first world has been applied.
     applied: watch::Sender<bool>,
-    /// Servers that a person stopped, although they are configured to run.
+    /// The servers that the user has stopped although they are configured to run.
     held: ArcSwap<BTreeSet<String>>,
     orders: mpsc::Sender<Order>,
 }
@@ -161,7 +161,7 @@ impl World {
             Ok(approvals) => keeper::load(&request, approvals.clone(), None).await,
             Err(_) => keeper::load(&request, Vec::new(), None).await,
         };
-        // The first world counts even if it has errors: there is no older one that could stay.
+        // Applies the first configuration even if it has errors, because there is no older one to keep.
         let loaded = loaded.unwrap_or_else(|rejected| *rejected.loaded);
         let world = Arc::new(Self {
             host,
@@ -198,13 +198,13 @@ impl World {
 
     /// Waits until the first world has been applied, or everything ends.
     pub(crate) async fn once_applied(&self) {
-        // Every request comes by here, and nearly always has nothing to wait for.
+        // A fast path: every request calls this, and nearly none has to wait.
         if self.is_applied() {
             return;
         }
         let mut applied = self.applied.subscribe();
         tokio::select! {
-            // Its sender is in this world.
+            // Cannot fail, because this world owns the sender.
             _ = applied.wait_for(|applied| *applied) => {}
             () = self.ending.cancelled() => {}
         }

@@ -1,4 +1,5 @@
-//! The archive: the staged folder as it is, to be unpacked anywhere. The same programs give the same bytes.
+//! The `.tar.gz` archive of the staged folder, which a user unpacks anywhere. It is reproducible: the same programs
+//! give the same bytes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +9,7 @@ use super::staged::Staged;
 use crate::report::Stop;
 use crate::run::{program, told};
 
-/// Packs what is staged.
+/// Packs the staged folder.
 ///
 /// # Errors
 /// With what `tar` said.
@@ -21,12 +22,12 @@ pub(crate) fn pack(staged: &Staged, released: &Released) -> Result<PathBuf, Stop
     Ok(file)
 }
 
-/// The name of an archive without its ending, and of the folder in it.
+/// The name of an archive without its extension, which is also the name of the one folder in it.
 pub(crate) fn name(version: &str, triple: &str) -> String {
     format!("toolrack-{version}-{triple}")
 }
 
-/// `tar`, writing the same bytes for the same files: in order, owned by root, as old as the release.
+/// `tar` with a fixed order, owner, mode and time, so that it writes the same bytes for the same files.
 fn steady_tar(released: &Released) -> Command {
     let mut tar = program("tar");
     tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);

@@ -1,5 +1,5 @@
-//! Installs what was made, each form from a registry on this machine, as a user with an empty home does, and times the way to a
-//! first result.
+//! Installs every package as a new user with an empty home does, from registries on this machine, and measures the time
+//! from the install command to the first result.
 
 mod container;
 mod debian;
@@ -20,29 +20,29 @@ use crate::report::{Report, Step, Stop};
 use crate::run::{failed, program, root};
 
 /// How long a user may wait for the first result.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// What is in every first result.
+/// What stdout must contain when the first command worked.
 const RESULT: &str = "[FILE] first-result.txt";
 
-/// What was made, for this machine and others.
+/// The packages that `dist` made, for this machine and others.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// The packages of npm, in the order in which they are published.
+    /// The npm packages, in the order in which they are published.
     pub(crate) npm: Vec<PathBuf>,
-    /// The wheels of Python.
+    /// The Python wheels.
     pub(crate) wheels: Vec<PathBuf>,
-    /// The packages of Debian.
+    /// The Debian packages.
     pub(crate) debian: Vec<PathBuf>,
-    /// The images of containers.
+    /// The container images.
     pub(crate) images: Vec<PathBuf>,
 }
 
-/// The times of all first results.
+/// How long each install command took to its first result.
 #[derive(Debug, Default)]
 struct Times(Vec<(&'static str, Duration)>);
 
-/// Installs and runs each form.
+/// Installs each package, and runs `toolrack` from it.
 pub(crate) fn run(report: &mut Report, made: &Made, released: &Released) {
     let mut times = Times::default();
     report.step("a line of shell", || shell::check(released, &mut times));
@@ -64,7 +64,7 @@ struct Newcomer {
 }
 
 impl Newcomer {
-    /// The user `name`, without what an earlier round left.
+    /// The user `name`, without the files of an earlier run.
     fn new(name: &str) -> Result<Self, Stop> {
         let folder = root().join("target/dist/check").join(name);
         if folder.exists() {
@@ -76,7 +76,7 @@ impl Newcomer {
         Ok(newcomer)
     }
 
-    /// The same user, without what was done so far.
+    /// The same user with an empty home again.
     fn again(&self) -> Result<Self, Stop> {
         let home = self.home();
         fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).map_err(failed("empty", &home))?;
@@ -87,7 +87,7 @@ impl Newcomer {
         self.folder.join("home")
     }
 
-    /// A program of this machine, run by this user.
+    /// A command that runs a program of this machine with the home, the folder and the environment of this user.
     fn runs(&self, name: impl AsRef<OsStr>) -> Command {
         let mut command = program(name);
         command.env_clear().env("HOME", self.home()).current_dir(self.folder.join("work"));
@@ -97,10 +97,10 @@ impl Newcomer {
 }
 
 impl Times {
-    /// Runs the one command `line` of a newcomer, up to its first result.
+    /// Runs `command`, which `line` shows, and records how long it takes to its first result.
     ///
     /// # Errors
-    /// When there is no result, or it takes longer than a user waits.
+    /// When the command fails, prints no result, or takes longer than a user waits.
     fn first_result(&mut self, line: &'static str, command: &mut Command) -> Step {
         println!("   {line}");
         let started = Instant::now();
@@ -112,7 +112,7 @@ impl Times {
             return Err(Stop::Failed(format!("`{line}` brought no result: {}", String::from_utf8_lossy(&said).trim())));
         }
         self.0.push((line, time));
-        if time > PATIENCE {
+        if time > TIME_LIMIT {
             return Err(Stop::Failed(format!("`{line}` took {:.1} s", time.as_secs_f64())));
         }
         Ok(())

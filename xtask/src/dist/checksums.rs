@@ -1,4 +1,4 @@
-//! The hashes of all that is released, in the form that `sha256sum --check` reads.
+//! `SHA256SUMS`: the hashes of all files of a release, in the format that `sha256sum --check` reads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::staged::write;
 use crate::report::{Step, Stop};
 use crate::run::{failed, program, told};
 
-/// The file of hashes.
+/// The name of the checksum file.
 pub(crate) const FILE: &str = "SHA256SUMS";
 
 /// The SHA-256 of a file, in hexadecimal digits.
@@ -24,7 +24,7 @@ pub(crate) fn sha256(path: &Path) -> Result<String, Stop> {
 /// Writes the hashes of all files of the release.
 ///
 /// # Errors
-/// When one cannot be read.
+/// When a file cannot be read.
 pub(crate) fn write_for(released: &Released) -> Step {
     let lines: Result<Vec<_>, Stop> = files(&released.folder)?
         .iter()
@@ -35,7 +35,7 @@ pub(crate) fn write_for(released: &Released) -> Step {
     write(&released.folder.join(FILE), &lines?.concat())
 }
 
-/// The files of a folder, in order.
+/// The files of a folder, sorted by name.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Stop> {
     let entries = fs::read_dir(folder).map_err(failed("read", folder))?;
     let mut files: Vec<_> =

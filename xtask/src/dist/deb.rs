@@ -1,4 +1,4 @@
-//! Debian's package, built by Debian's own `dpkg-deb`. It runs no script while it is installed, and starts nothing.
+//! The Debian package, which `dpkg-deb` builds. It has no maintainer scripts and starts nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,18 @@ use super::staged::{PROGRAMS, Staged, place, write};
 use crate::report::{Step, Stop};
 use crate::run::{failed, program, root, told};
 
-/// Where files of the prefix are in Debian, if not in the same place below `/usr`.
-const MOVED: &[(&str, &str)] = &[("share/zsh/site-functions", "share/zsh/vendor-completions")];
+/// Folders of the prefix that Debian has under another name below `/usr`.
+const RELOCATED: &[(&str, &str)] = &[("share/zsh/site-functions", "share/zsh/vendor-completions")];
 
-/// Lays the package out below `folder`, and builds it for the release; `None` for a machine that no Debian runs on.
+/// Lays the package out below `folder`, and builds it for the release; `None` for a target without a Debian
+/// architecture.
 ///
 /// # Errors
-/// With what `dpkg-deb` said.
+/// With the message of `dpkg-deb`.
 pub(crate) fn pack(staged: &Staged, folder: &Path, released: &Released) -> Result<Option<PathBuf>, Stop> {
     let Some(processor) = staged.target.debian else { return Ok(None) };
     let folder = folder.join(processor);
-    lay(staged, &folder, depends(staged)?, released)?;
+    lay_out(staged, &folder, depends(staged)?, released)?;
     let file = released.folder.join(format!("toolrack_{}_{processor}.deb", released.version));
     let mut build = program("dpkg-deb");
     build.args(["--root-owner-group", "-Zxz", "--build"]).arg(&folder).arg(&file);
@@ -27,7 +28,7 @@ pub(crate) fn pack(staged: &Staged, folder: &Path, released: &Released) -> Resul
     Ok(Some(file))
 }
 
-/// The packages of the libraries that the programs load.
+/// The `Depends` field: the packages of the shared libraries that the programs load.
 fn depends(staged: &Staged) -> Result<&'static str, Stop> {
     let libraries =
         PROGRAMS.iter().map(|name| needed::libraries(&staged.program(name))).collect::<Result<Vec<_>, _>>()?;
@@ -35,7 +36,7 @@ fn depends(staged: &Staged) -> Result<&'static str, Stop> {
     Ok(if unwinds { "libc6 (>= 2.17), libgcc-s1" } else { "libc6 (>= 2.17)" })
 }
 
-fn lay(staged: &Staged, folder: &Path, depends: &str, released: &Released) -> Step {
+fn lay_out(staged: &Staged, folder: &Path, depends: &str, released: &Released) -> Step {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(failed("empty", folder))?;
     }
@@ -44,7 +45,7 @@ fn lay(staged: &Staged, folder: &Path, depends: &str, released: &Released) -> St
         place(&staged.program(name), &usr.join("bin").join(name), 0o755)?;
     }
     told(program("cp").arg("-R").arg(staged.prefix.join("share")).arg(&usr))?;
-    for (from, to) in MOVED {
+    for (from, to) in RELOCATED {
         let (from, to) = (usr.join(from), usr.join(to));
         fs::rename(&from, &to).map_err(failed("move", &from))?;
         let left = from.parent().unwrap_or(&from);
@@ -52,15 +53,15 @@ fn lay(staged: &Staged, folder: &Path, depends: &str, released: &Released) -> St
             fs::remove_dir(left).map_err(failed("remove", left))?;
         }
     }
-    pages(&usr.join("share"))?;
+    compress_documents(&usr.join("share"))?;
     told(program("chmod").args(["-R", "u+rwX,go+rX,go-w"]).arg(folder))?;
     let control = folder.join("DEBIAN/control");
-    write(&control, &described(staged, &usr, depends, released)?)?;
-    sums(folder)
+    write(&control, &control_file(staged, &usr, depends, released)?)?;
+    write_md5sums(folder)
 }
 
-/// The manual and the changes are packed, and the licences are in one file, as Debian wants them.
-fn pages(share: &Path) -> Step {
+/// Compresses the man pages and the changelog, and joins the licences into one file, as Debian's policy wants them.
+fn compress_documents(share: &Path) -> Step {
     let doc = share.join("doc/toolrack");
     let changes = doc.join("changelog");
     fs::rename(doc.join("CHANGELOG.md"), &changes).map_err(failed("move", &changes))?;
@@ -79,7 +80,7 @@ fn pages(share: &Path) -> Step {
 }
 
 /// The control file.
-fn described(staged: &Staged, usr: &Path, depends: &str, released: &Released) -> Result<String, Stop> {
+fn control_file(staged: &Staged, usr: &Path, depends: &str, released: &Released) -> Result<String, Stop> {
     let size = told(program("du").args(["--summarize", "--apparent-size", "--block-size=1024"]).arg(usr))?;
     let size = size.split_whitespace().next().unwrap_or_default();
     let (version, processor) = (&released.version, staged.target.debian.unwrap_or_default());
@@ -93,8 +94,8 @@ fn described(staged: &Staged, usr: &Path, depends: &str, released: &Released) ->
     ))
 }
 
-/// The hashes by which `dpkg --verify` sees that a file was changed.
-fn sums(folder: &Path) -> Step {
+/// Writes `md5sums`, with which `dpkg --verify` detects changed files.
+fn write_md5sums(folder: &Path) -> Step {
     let mut find = program("find");
     find.args(["usr", "-type", "f", "-exec", "md5sum", "{}", "+"]).current_dir(folder);
     let said = told(&mut find)?;
@@ -114,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (staged, released) = (staged(folder.path()), released(folder.path()));
         let laid = folder.path().join("deb");
-        lay(&staged, &laid, "libc6 (>= 2.17)", &released).unwrap();
+        lay_out(&staged, &laid, "libc6 (>= 2.17)", &released).unwrap();
         for path in [
             "usr/bin/toolrack",
             "usr/bin/toolrack-supervisor",

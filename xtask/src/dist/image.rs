@@ -1,4 +1,5 @@
-//! The image of a container, built by Podman from nothing: the programs, and the libraries of this machine's system that they load.
+//! The container image, which Podman builds from `scratch`: the programs, and the shared libraries of this machine that
+//! they load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,17 +12,17 @@ use crate::run::{failed, program, root, told};
 
 const CONTAINERFILE: &str = include_str!("../../dist/Containerfile");
 
-/// Certificates, from Debian's package `ca-certificates`.
+/// The root certificates of Debian's package `ca-certificates`.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Builds the image below `folder`, and saves it for the release. `None` for another kind of machine than this one, whose
-/// libraries are not here.
+/// Builds the image below `folder`, and saves it for the release. `None` for any target but this machine's, because the
+/// libraries come from this machine.
 ///
-/// The archive is of Docker's format, which Podman, Docker and registries read, because OCI's has no health check. It is not
-/// compressed, because Podman 4.3 loads no such archive that is.
+/// The archive has Docker's format, because OCI's has no health check; Podman, Docker and registries read both. It is
+/// not compressed, because Podman 4.3 loads no compressed archive of this format.
 ///
 /// # Errors
-/// With what Podman said; skipped where there is none.
+/// With Podman's message; skipped where Podman is not installed.
 pub(crate) fn build(staged: &Staged, folder: &Path, released: &Released) -> Result<Option<PathBuf>, Stop> {
     let Some(processor) =
         staged.target.debian.filter(|_| super::target::here().is_ok_and(|here| here == staged.target))
@@ -32,7 +33,7 @@ pub(crate) fn build(staged: &Staged, folder: &Path, released: &Released) -> Resu
         return Err(Stop::Skipped(why.to_owned()));
     }
     let context = folder.join("context");
-    lay(staged, &context, released)?;
+    write_context(staged, &context, released)?;
     let store = folder.join("podman");
     let engine = || podman(&store).map_err(failed("write the settings of Podman in", &store));
     let name = name(released);
@@ -46,13 +47,13 @@ pub(crate) fn build(staged: &Staged, folder: &Path, released: &Released) -> Resu
     Ok(Some(file))
 }
 
-/// The name of the image, before a registry has it.
+/// The local name of the image, without a registry.
 pub(crate) fn name(released: &Released) -> String {
     format!("localhost/toolrack:{}", released.version)
 }
 
-/// Lays out what the image is built from.
-fn lay(staged: &Staged, context: &Path, released: &Released) -> Step {
+/// Writes the build context: the programs, their libraries and the `Containerfile`.
+fn write_context(staged: &Staged, context: &Path, released: &Released) -> Step {
     if context.exists() {
         fs::remove_dir_all(context).map_err(failed("empty", context))?;
     }
@@ -70,7 +71,7 @@ fn lay(staged: &Staged, context: &Path, released: &Released) -> Step {
     }
     write(&files.join("etc/passwd"), "toolrack:x:65532:65532:Toolrack:/var/lib/toolrack:/nowhere\n")?;
     write(&files.join("etc/group"), "toolrack:x:65532:\n")?;
-    // Names of machines are looked up in files first.
+    // Host names are looked up in `/etc/hosts` before DNS.
     write(&files.join("etc/nsswitch.conf"), "passwd: files\ngroup: files\nhosts: files dns\n")?;
     for folder in [files.join("tmp"), context.join("data")] {
         fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
@@ -79,12 +80,12 @@ fn lay(staged: &Staged, context: &Path, released: &Released) -> Step {
     write(&context.join("Containerfile"), &file)
 }
 
-/// The files of the libraries that a program loads, with those that they load, and the loader.
+/// The shared libraries that a program loads, directly and indirectly, and the dynamic loader.
 fn libraries(path: &Path) -> Result<Vec<PathBuf>, Stop> {
     let linked = told(program("ldd").arg(path))?;
     let mut files: Vec<PathBuf> =
         linked.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect();
-    // glibc loads this one only when it looks up a name.
+    // glibc opens this library only when it resolves a host name, so `ldd` does not list it.
     let resolver =
         files.iter().find(|file| file.ends_with("libc.so.6")).map(|libc| libc.with_file_name("libnss_dns.so.2"));
     files.extend(resolver.filter(|file| file.is_file()));

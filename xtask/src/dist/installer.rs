@@ -1,5 +1,5 @@
-//! The installer: `install.sh` with the hashes of the archives in it, so that an archive is what was released wherever it was
-//! downloaded from.
+//! The installer: `install.sh` with the hashes of the archives in it, so that it installs only what was released,
+//! whatever mirror it downloads from.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ mod tests {
     use super::super::{released::tiny::released, staged::PROGRAMS};
     use super::*;
 
-    /// A release with a tiny archive for this machine, and a home of a user who has nothing yet.
+    /// A release with a tiny archive for this machine, and an empty home.
     struct Scene {
         folder: tempfile::TempDir,
         released: Released,
@@ -76,7 +76,7 @@ mod tests {
             sh.env("TMPDIR", self.folder.path()).env("TOOLRACK_BASE_URL", served.address()).output().unwrap()
         }
 
-        /// All that is in the home.
+        /// All files in the home.
         fn installed(&self) -> Vec<PathBuf> {
             let (mut files, mut folders) = (Vec::new(), vec![self.home()]);
             while let Some(folder) = folders.pop() {
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// A folder with the machine's programs of these names and no others.
+    /// A folder that has these programs of the machine and no others, to be used as `PATH`.
     fn only(folder: &Path, extra: &[&str]) -> PathBuf {
         let bin = folder.join("only");
         fs::create_dir_all(&bin).unwrap();
@@ -154,7 +154,7 @@ mod tests {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::BrokenOff).unwrap();
         scene.assert_refused(&scene.install(&served, Path::new(MACHINES)), "cannot be downloaded");
-        // Without a length the client cannot tell: the hash does.
+        // Without a `Content-Length` curl cannot tell that the file is incomplete; the hash can.
         let served = Served::folder(&scene.released.folder, Fault::BrokenOffWithoutLength).unwrap();
         scene.assert_refused(&scene.install(&served, Path::new(MACHINES)), "not the one that was released");
     }
@@ -187,7 +187,7 @@ mod tests {
         let program = scene.home().join(".local/bin/toolrack");
         let before = fs::File::open(&program).unwrap();
         assert!(scene.install(&served, Path::new(MACHINES)).status.success());
-        // The file that was open is still the old one: another took its name.
+        // The open file is still the old program: the installer renamed a new file over its name.
         use std::os::unix::fs::MetadataExt as _;
         assert_ne!(before.metadata().unwrap().ino(), fs::metadata(&program).unwrap().ino());
     }

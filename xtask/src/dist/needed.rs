@@ -1,27 +1,27 @@
-//! What a program of Linux needs of the system, read from its symbols by `readelf`.
+//! What a Linux program needs from the system: its shared libraries and its glibc, as `readelf` shows them.
 
 use std::path::Path;
 
 use crate::report::{Step, Stop};
 use crate::run::{program, told};
 
-/// The oldest glibc that programs are built for.
+/// The oldest glibc on which the programs run.
 pub(crate) const OLDEST_GLIBC: (u32, u32) = (2, 17);
 
-/// The libraries that a program loads; none of what is no program of Linux, such as a script.
+/// The shared libraries that a program loads; none for a file that is no ELF program, such as a script.
 ///
 /// # Errors
 /// When `readelf` cannot read it.
 pub(crate) fn libraries(path: &Path) -> Result<Vec<String>, Stop> {
-    Ok(listed(&read(path, "--dynamic")?))
+    Ok(needed_libraries(&readelf(path, "--dynamic")?))
 }
 
-/// Holds a program to the oldest glibc.
+/// Checks that a program runs on [`OLDEST_GLIBC`].
 ///
 /// # Errors
-/// With the symbols that an older system does not have.
+/// With the symbols that only a newer glibc has.
 pub(crate) fn only_old_symbols(path: &Path) -> Step {
-    let newer = newer(&read(path, "--dyn-syms")?);
+    let newer = newer_symbols(&readelf(path, "--dyn-syms")?);
     if newer.is_empty() {
         return Ok(());
     }
@@ -30,17 +30,17 @@ pub(crate) fn only_old_symbols(path: &Path) -> Step {
     Err(Stop::Failed(why))
 }
 
-fn read(path: &Path, part: &str) -> Result<String, Stop> {
+fn readelf(path: &Path, part: &str) -> Result<String, Stop> {
     told(program("readelf").env("LC_ALL", "C").args(["--wide", part]).arg(path))
 }
 
-fn listed(dynamic: &str) -> Vec<String> {
+fn needed_libraries(dynamic: &str) -> Vec<String> {
     let needed = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
     needed.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned())).collect()
 }
 
 /// The symbols of a newer glibc.
-fn newer(symbols: &str) -> Vec<String> {
+fn newer_symbols(symbols: &str) -> Vec<String> {
     let named = symbols.lines().filter_map(|line| line.split_whitespace().find(|word| word.contains("@GLIBC_")));
     let is_newer = |name: &&str| {
         let version = name.split_once("GLIBC_").map_or("", |(_, version)| version);
@@ -70,7 +70,7 @@ mod tests {
      7: 0000000000000000     0 NOTYPE  WEAK   DEFAULT  UND __gmon_start__
 ";
         let expected = ["getrandom@GLIBC_2.25", "gettid@GLIBC_2.30", "new@GLIBC_3.0", "secret@GLIBC_PRIVATE"];
-        assert_eq!(newer(symbols), expected);
+        assert_eq!(newer_symbols(symbols), expected);
     }
 
     #[test]
@@ -80,6 +80,6 @@ mod tests {
  0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]
  0x000000000000000c (INIT)               0x1000
 ";
-        assert_eq!(listed(dynamic), ["libgcc_s.so.1", "libc.so.6"]);
+        assert_eq!(needed_libraries(dynamic), ["libgcc_s.so.1", "libc.so.6"]);
     }
 }

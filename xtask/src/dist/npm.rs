@@ -1,5 +1,5 @@
-//! Packages for npm: `toolrack`, a launcher without dependencies, and one package with the programs for each kind of machine, of
-//! which npm installs the fitting one. None has an install script.
+//! The npm packages: `toolrack`, which is a launcher, and one package with the programs for each target. npm installs
+//! the one that fits the machine. None has an install script.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,28 @@ use crate::run::{failed, program, root, told};
 
 const LAUNCHER: &str = include_str!("../../dist/npm/launcher.js");
 
-/// What goes with every package. npm shows the README of each.
+/// The licence files that go into every package.
 const PAGES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Lays out all packages below `folder`, those of single kinds of machines first, and packs them for the release.
+/// Lays out all packages below `folder`, and packs them for the release. The launcher comes last: it depends on the
+/// others.
 ///
 /// # Errors
 /// With npm's message.
 pub(crate) fn pack(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
-    let packages = lay(staged, folder, released)?;
-    packages.iter().map(|package| packed(package, released)).collect()
+    let packages = lay_out(staged, folder, released)?;
+    packages.iter().map(|package| npm_pack(package, released)).collect()
 }
 
-fn packed(package: &Path, released: &Released) -> Result<PathBuf, Stop> {
+fn npm_pack(package: &Path, released: &Released) -> Result<PathBuf, Stop> {
     let mut npm = program("npm");
     npm.args(["pack", "--ignore-scripts", "--loglevel=error", "--pack-destination"]).arg(&released.folder).arg(package);
     let said = told(&mut npm)?;
     said.lines().last().map(|name| released.folder.join(name)).ok_or_else(|| Stop::Failed("npm packed nothing".into()))
 }
 
-/// Lays out the packages as npm installs them, each in the folder of its name.
-fn lay(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
+/// Lays out the packages as in `node_modules`, each in the folder of its name.
+fn lay_out(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<PathBuf>, Stop> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(failed("empty", folder))?;
     }
@@ -45,7 +46,7 @@ fn lay(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<Path
         }
         write(&package.join("README.md"), "The programs of the package `toolrack`, for one kind of machine.\n")?;
         write(&package.join("package.json"), &manifest_of(one.target, released))?;
-        licences(&package)?;
+        copy_licences(&package)?;
         packages.push(package);
     }
     let targets: Vec<_> = staged.iter().map(|staged| staged.target).collect();
@@ -53,23 +54,23 @@ fn lay(staged: &[Staged], folder: &Path, released: &Released) -> Result<Vec<Path
     write(&package.join("bin/toolrack.js"), &launcher(&targets))?;
     write(&package.join("package.json"), &manifest(&targets, released))?;
     place(&root().join("README.md"), &package.join("README.md"), 0o644)?;
-    licences(&package)?;
+    copy_licences(&package)?;
     packages.push(package);
     Ok(packages)
 }
 
-fn licences(package: &Path) -> Step {
+fn copy_licences(package: &Path) -> Step {
     PAGES.iter().try_for_each(|page| place(&root().join(page), &package.join(page), 0o644))
 }
 
-/// The name of the package for one kind of machine.
+/// The name of the package for one target.
 fn name(target: &Target) -> String {
     let (system, processor) = target.npm;
     let library = if target.is_linux() { "-gnu" } else { "" };
     format!("@toolrack/{system}-{processor}{library}")
 }
 
-/// The launcher, which knows the packages of this release.
+/// The launcher script, with the names of this release's packages filled in.
 fn launcher(targets: &[&Target]) -> String {
     let package = |target: &&Target| format!("  '{}-{}': '{}',\n", target.npm.0, target.npm.1, name(target));
     LAUNCHER.replace("@PACKAGES@", &format!("{{\n{}}}", targets.iter().map(package).collect::<String>()))
@@ -96,7 +97,7 @@ fn manifest_of(target: &Target, released: &Released) -> String {
     )
 }
 
-/// What all packages say of themselves.
+/// The fields that every `package.json` has.
 fn common(released: &Released) -> String {
     let version = &released.version;
     format!(
@@ -113,7 +114,7 @@ mod tests {
 
     fn laid(folder: &Path) -> PathBuf {
         let modules = folder.join("node_modules");
-        lay(&[staged(folder), staged_for("aarch64-apple-darwin", folder)], &modules, &released(folder)).unwrap();
+        lay_out(&[staged(folder), staged_for("aarch64-apple-darwin", folder)], &modules, &released(folder)).unwrap();
         modules
     }
 
@@ -152,12 +153,12 @@ mod tests {
             let here = super::super::super::target::here().unwrap();
             let staged = staged_for(here.triple, folder.path());
             write(&staged.program("toolrack"), script).unwrap();
-            lay(&[staged], &modules, &released(folder.path())).unwrap();
+            lay_out(&[staged], &modules, &released(folder.path())).unwrap();
             let mut node = Command::new("node");
             node.args(before).arg(modules.join("toolrack/bin/toolrack.js")).args(words).output().unwrap()
         }
 
-        /// A module that takes away what newer Nodes have, so that both ways are tried on any.
+        /// Removes `process.execve`, so that the tests cover the path for an older Node on a newer one.
         const OLDER: &[&str] = &["--import", "data:text/javascript,process.execve=undefined"];
 
         #[test]
@@ -180,7 +181,7 @@ mod tests {
 
         #[test]
         fn a_signal_to_the_launcher_reaches_the_program() {
-            // The program asks its parent, the launcher, to be ended; where they are one process, itself.
+            // The program signals the launcher: its parent, or itself where `execve` made them one process.
             let script = "#!/bin/sh\nsleep 60 >/dev/null 2>&1 &\ntrap 'kill $!; echo asked; exit 3' TERM\n\
                           case $(ps -o args= -p $PPID) in\n*toolrack.js*) kill -TERM $PPID ;;\n*) kill -TERM $$ ;;\nesac\nwait\n";
             for before in [&[][..], OLDER] {

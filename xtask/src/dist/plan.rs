@@ -1,4 +1,4 @@
-//! What is to be shipped, as it is typed.
+//! The command line of `cargo xtask dist`, and the build that it asks for.
 
 use std::env;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::tools::AUDITABLE;
 /// What `cargo xtask dist` is asked to do.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Programs that were built already, and for what.
+    /// The folders of programs that are built already, by target.
     programs: Vec<(&'static Target, PathBuf)>,
-    /// Whether all that was made is installed and run.
+    /// Whether to install and run every package after it is made.
     pub(crate) check: bool,
-    /// Whether programs are built and nothing is packed: for machines that only build.
+    /// Whether to build the programs and pack nothing: for the machines of the release workflow that only build.
     pub(crate) only_build: bool,
 }
 
@@ -25,7 +25,7 @@ impl Plan {
     /// Reads `--programs TRIPLE=FOLDER`, `--check` and `--only-build`.
     ///
     /// # Errors
-    /// For words that mean nothing here.
+    /// When an argument is unknown, or its value is missing or wrong.
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         let mut plan = Self::default();
         let mut words = words.iter();
@@ -48,10 +48,11 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The folders of the programs: those that were named, or else those of a new optimised build for this machine.
+    /// The folders of the programs that `--programs` named, or else the folder of a new optimised build for this
+    /// machine.
     ///
     /// # Errors
-    /// With cargo's, when they are built.
+    /// With cargo's message, when the build fails.
     pub(super) fn built(&self) -> Result<Vec<(&'static Target, PathBuf)>, Stop> {
         if !self.programs.is_empty() {
             return Ok(self.programs.clone());
@@ -60,8 +61,8 @@ impl Plan {
     }
 }
 
-/// Builds the programs, which then know of which crates they are made. Those for Linux are linked by zig against an old glibc,
-/// whatever this machine has.
+/// Builds the programs with `cargo auditable`, which embeds the list of their crates. For Linux, zig links them against
+/// an old glibc, whatever glibc this machine has.
 fn build(target: &'static Target) -> Result<(&'static Target, PathBuf), Stop> {
     let mut cargo = AUDITABLE.installed()?;
     let package = ["--release", "--locked", "--package", "toolrack"];

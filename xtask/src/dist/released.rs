@@ -1,11 +1,11 @@
-//! A release: its version, its time, and the folder of what is made for it.
+//! A release: its version, its time, and the folder for its files.
 
 use std::path::PathBuf;
 
 use crate::report::Stop;
 use crate::run::{program, root, told};
 
-/// Where the sources are, and the files of each release.
+/// The repository, which has the sources and the files of each release.
 pub(crate) const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// What every form needs to know of the release.
@@ -13,17 +13,18 @@ pub(crate) const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 pub(crate) struct Released {
     /// The version of the workspace.
     pub(crate) version: String,
-    /// When the last commit was made, in seconds since 1970: all that is packed is as old, so that it can be made again.
+    /// The time of the last commit in seconds since 1970. Every packed file gets this time, so that the packages are
+    /// reproducible.
     pub(crate) time: u64,
     /// Where the files of the release go.
     pub(crate) folder: PathBuf,
 }
 
 impl Released {
-    /// The release that this work tree is of.
+    /// The release that the current work tree gives.
     ///
     /// # Errors
-    /// When git does not tell the time of the last commit.
+    /// When git does not know the time of the last commit.
     pub(crate) fn of_this_tree() -> Result<Self, Stop> {
         let said = told(program("git").args(["log", "-1", "--format=%ct"]))?;
         let time = said.trim().parse().map_err(|_| Stop::Failed(format!("git told no time, but {said:?}")))?;
@@ -31,7 +32,7 @@ impl Released {
         Ok(Self { version, time, folder: root().join("target/dist/release") })
     }
 
-    /// Where users find its files.
+    /// The URL under which users download its files.
     pub(crate) fn address(&self) -> String {
         format!("{REPOSITORY}/releases/download/v{}", self.version)
     }

@@ -1,5 +1,5 @@
-//! What the programs are made of: a bill of materials in CycloneDX, by `cargo cyclonedx`. The programs themselves know it too,
-//! where they were built by `cargo auditable`.
+//! The bill of materials (SBOM) of the programs in CycloneDX, which `cargo cyclonedx` writes. The programs carry the
+//! same list when `cargo auditable` has built them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,10 +10,11 @@ use crate::report::{Step, Stop};
 use crate::run::{content, failed, root, told};
 use crate::tools::CYCLONEDX;
 
-/// Writes it for the release. The tool writes one file into the folder of each crate; that of the programs is kept.
+/// Writes the bill of materials for the release. `cargo cyclonedx` writes one file into the folder of each crate; only
+/// the one of the program `toolrack` is kept.
 ///
 /// # Errors
-/// With what the tool said.
+/// With the message of `cargo cyclonedx`.
 pub(crate) fn write_for(released: &Released) -> Step {
     let name = format!("toolrack-{}.cdx", released.version);
     let mut tool = CYCLONEDX.installed()?;
@@ -50,7 +51,7 @@ fn members() -> Result<Vec<PathBuf>, Stop> {
     Ok(own.chain(["bench", "xtask"].map(|name| root().join(name))).collect())
 }
 
-/// Our own crates are named by where they are in the repository, not on the machine that packed them.
+/// Replaces absolute paths of our own crates by paths in the repository, so that no path of this machine is published.
 fn without_this_machine(bill: &str) -> String {
     bill.replace(&format!("{}/", root().display()), "")
 }

@@ -1,4 +1,4 @@
-//! A server of files on this machine: what users download from, with the faults of the network.
+//! A file server on this machine that stands in for the download page, and can simulate faults of the network.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,19 +10,19 @@ use std::thread::{self, JoinHandle};
 
 use crate::report::Stop;
 
-/// What goes wrong with each file.
+/// What goes wrong when the server sends an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// The last byte of an archive is another.
+    /// The last byte is changed.
     Changed,
-    /// The connection ends after half of an archive.
+    /// The connection ends after half of the bytes.
     BrokenOff,
-    /// The same, and the client was not told how long it is.
+    /// The same, without a `Content-Length`.
     BrokenOffWithoutLength,
 }
 
-/// A server, which ends when it is dropped.
+/// A running server, which `drop` stops.
 #[derive(Debug)]
 pub(crate) struct Served {
     address: SocketAddr,
@@ -46,14 +46,14 @@ impl Served {
                 if is_over.load(Ordering::SeqCst) {
                     break;
                 }
-                // A client that goes away is no concern of the server's.
+                // An error means that the client has closed the connection.
                 let _ = answer(&stream, &folder, fault);
             }
         });
         Ok(Self { address, ended, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The URL of the server.
     pub(crate) fn address(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -62,7 +62,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // Wakes the thread, which then sees that it is over.
+        // This connection wakes the thread, which then sees that it has to stop.
         drop(TcpStream::connect(self.address));
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -71,7 +71,7 @@ impl Drop for Served {
 fn answer(mut stream: &TcpStream, folder: &Path, fault: Fault) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
-    // All of the head is read, so that closing the connection does not reset it.
+    // Reads the whole head: closing a socket with unread bytes resets the connection.
     for line in lines {
         if line?.is_empty() {
             break;
@@ -87,15 +87,15 @@ fn answer(mut stream: &TcpStream, folder: &Path, fault: Fault) -> std::io::Resul
         return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     };
     let kind = if file.extension().is_some_and(|end| end == "html") { "text/html" } else { "application/octet-stream" };
-    let length = spoil(&mut bytes, &file, fault).map(|length| format!("Content-Length: {length}\r\n"));
+    let length = apply_fault(&mut bytes, &file, fault).map(|length| format!("Content-Length: {length}\r\n"));
     let length = length.unwrap_or_default();
     let head = format!("HTTP/1.1 200 OK\r\n{length}Content-Type: {kind}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     if method == "HEAD" { Ok(()) } else { stream.write_all(&bytes) }
 }
 
-/// Does to the bytes of an archive what goes wrong with it, and returns the length that the client is told.
-fn spoil(bytes: &mut Vec<u8>, file: &Path, fault: Fault) -> Option<usize> {
+/// Applies `fault` to the bytes of an archive, and returns the `Content-Length` to send.
+fn apply_fault(bytes: &mut Vec<u8>, file: &Path, fault: Fault) -> Option<usize> {
     let length = bytes.len();
     if file.extension().is_none_or(|end| end != "gz") {
         return Some(length);

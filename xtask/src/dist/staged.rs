@@ -1,5 +1,4 @@
-//! What is shipped for one kind of machine, in a folder that is laid out as a prefix (`bin`, `share`): every form of
-//! shipping is made from it.
+//! The files for one target, in a folder that is laid out as a prefix (`bin`, `share`). Every package is made from it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +11,11 @@ use crate::run::{failed, program, root, told};
 /// The programs. `toolrack` looks for the other one beside itself, so every form puts both into one folder.
 pub(crate) const PROGRAMS: &[&str] = &["toolrack", "toolrack-supervisor"];
 
-/// What goes with the programs, from the root of the repository.
+/// The documents that go with the programs, from the root of the repository.
 pub(crate) const PAGES: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"];
 
-/// Each shell, and the file below `share` in which it looks for what completes words. The last two look nowhere: a user names
-/// the file.
+/// Each shell, and the file of its completions below `share`. The last two shells search no folder: the user has to
+/// source the file.
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "bash-completion/completions/toolrack"),
     ("zsh", "zsh/site-functions/_toolrack"),
@@ -25,16 +24,16 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("elvish", "toolrack/completions/toolrack.elv"),
 ];
 
-/// One kind of machine's programs, and all that goes with them.
+/// The programs for one target, with their manual, completions and documents.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) target: &'static Target,
-    /// The folder that `bin` and `share` are in.
+    /// The folder with `bin` and `share`.
     pub(crate) prefix: PathBuf,
 }
 
 impl Staged {
-    /// Puts the programs of `built` into `prefix`, with their pages.
+    /// Puts the programs of `built` into `prefix`, with their documents.
     ///
     /// # Errors
     /// When a program is not there, or cannot be copied.
@@ -52,16 +51,16 @@ impl Staged {
         Ok(Self { target, prefix })
     }
 
-    /// Adds the manual and what completes words, as the program in `speaker` writes them. They are the same for every kind of
-    /// machine, and only some programs run on this one.
+    /// Adds the manual and the shell completions, which the `toolrack` in `runnable` writes. They are the same for
+    /// every target, and the staged programs may not run on this machine.
     ///
     /// # Errors
     /// When the program does not run, or its files cannot be written.
-    pub(crate) fn describe(&self, speaker: &Path) -> Step {
+    pub(crate) fn describe(&self, runnable: &Path) -> Step {
         let man = self.prefix.join("share/man/man1");
-        told(spoken(speaker).arg("man").arg(&man))?;
+        told(toolrack(runnable).arg("man").arg(&man))?;
         for (shell, file) in COMPLETIONS {
-            let script = told(spoken(speaker).args(["completions", shell]))?;
+            let script = told(toolrack(runnable).args(["completions", shell]))?;
             write(&self.prefix.join("share").join(file), &script)?;
         }
         Ok(())
@@ -73,15 +72,15 @@ impl Staged {
     }
 }
 
-/// `toolrack` of the folder `speaker`, found as a user's shell finds it: its scripts name it as it was called. It sees nothing
-/// of this machine's user.
-fn spoken(speaker: &Path) -> Command {
+/// `toolrack` in `folder`, called by its bare name, because the completion scripts repeat the name it was called by. It
+/// sees neither the home nor the environment of the user.
+fn toolrack(folder: &Path) -> Command {
     let mut command = program("toolrack");
-    command.env_clear().env("PATH", speaker).env("HOME", speaker);
+    command.env_clear().env("PATH", folder).env("HOME", folder);
     command
 }
 
-/// Copies a file to a place whose folder is made, with these rights.
+/// Copies a file, makes the folder of its new place, and sets its mode.
 ///
 /// # Errors
 /// With the name of the file.
@@ -90,22 +89,22 @@ pub(crate) fn place(from: &Path, to: &Path, mode: u32) -> Step {
         fs::create_dir_all(folder).map_err(failed("make", folder))?;
     }
     fs::copy(from, to).map_err(failed("copy", from))?;
-    allow(to, mode).map_err(failed("set the rights of", to))
+    set_mode(to, mode).map_err(failed("set the rights of", to))
 }
 
 #[cfg(unix)]
-fn allow(file: &Path, mode: u32) -> std::io::Result<()> {
+fn set_mode(file: &Path, mode: u32) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(file, fs::Permissions::from_mode(mode))
 }
 
-/// Windows has no such rights.
+/// Windows has no file modes.
 #[cfg(not(unix))]
-fn allow(_: &Path, _: u32) -> std::io::Result<()> {
+fn set_mode(_: &Path, _: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes a file whose folder is made.
+/// Writes a file, and makes its folder.
 ///
 /// # Errors
 /// With the name of the file.
@@ -116,22 +115,23 @@ pub(crate) fn write(path: &Path, text: &str) -> Step {
     fs::write(path, text).map_err(failed("write", path))
 }
 
-/// What tests make forms from: programs that are scripts, and behave a little like the real ones.
+/// Shell scripts that stand in for the programs, so that tests can make packages without a build.
 #[cfg(test)]
 pub(crate) mod tiny {
     use super::*;
 
-    /// A `toolrack` that can say its version, write a manual and a script, and print its words.
+    /// A `toolrack` that prints its version, writes a manual and a completion script, and otherwise prints its
+    /// arguments.
     pub(crate) const TOOLRACK: &str = "#!/bin/sh\ncase $1 in\n--version) echo 'toolrack 9.9.9' ;;\n\
         man) /bin/mkdir -p \"$2\" && echo manual > \"$2/toolrack.1\" ;;\n\
         completions) echo \"complete $2 for $0\" ;;\n*) echo \"called with $*\" ;;\nesac\n";
 
-    /// The staged tiny programs for a Linux machine, in `folder`.
+    /// Stages these scripts in `folder`, for 64-bit Linux.
     pub(crate) fn staged(folder: &Path) -> Staged {
         staged_for("x86_64-unknown-linux-gnu", folder)
     }
 
-    /// The same for the kind of machine that Rust calls `triple`.
+    /// Stages these scripts in `folder`, for the target `triple`.
     pub(crate) fn staged_for(triple: &str, folder: &Path) -> Staged {
         let target = Target::named(triple).unwrap();
         let (built, speaker) = (folder.join("built"), folder.join("speaker"));

@@ -1,21 +1,21 @@
-//! The kinds of machines that there are programs for, and what each form of shipping calls them.
+//! The targets that Toolrack is released for, and the name of each in npm, Python and Debian.
 
 use crate::report::Stop;
 
-/// One kind of machine.
+/// One target.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// What Rust calls it.
+    /// Rust's target triple.
     pub(crate) triple: &'static str,
-    /// What npm calls its system and its processor.
+    /// npm's names of its `os` and its `cpu`.
     pub(crate) npm: (&'static str, &'static str),
-    /// What Python calls it, at the end of a wheel's name.
+    /// Python's platform tag, at the end of a wheel's name.
     pub(crate) wheel: &'static str,
-    /// What Debian, and engines of containers, call its processor; only where there is a package.
+    /// The architecture in the words of Debian and container engines; `None` where Debian does not run.
     pub(crate) debian: Option<&'static str>,
 }
 
-/// All of them. The release workflow builds the same (a test holds the two together).
+/// All targets. A test checks that the release workflow builds the same ones.
 pub(crate) const TARGETS: &[Target] = &[
     Target {
         triple: "x86_64-unknown-linux-gnu",
@@ -35,12 +35,12 @@ pub(crate) const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// The kind of machine that Rust calls `triple`.
+    /// The target with this triple.
     pub(crate) fn named(triple: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| target.triple == triple)
     }
 
-    /// The file of a program.
+    /// The file name of a program, with `.exe` on Windows.
     pub(crate) fn file_of(&self, program: &str) -> String {
         if self.is_windows() { format!("{program}.exe") } else { program.to_owned() }
     }
@@ -54,10 +54,10 @@ impl Target {
     }
 }
 
-/// The kind of this machine.
+/// The target of this machine.
 ///
 /// # Errors
-/// When there are no programs for it.
+/// When Toolrack is not released for it.
 pub(crate) fn here() -> Result<&'static Target, Stop> {
     let (system, processor) = (std::env::consts::OS, std::env::consts::ARCH);
     let names = |target: &&Target| {

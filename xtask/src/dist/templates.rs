@@ -1,4 +1,4 @@
-//! Files for the package managers of macOS and Windows, made where there are programs for them.
+//! The Homebrew formula, for macOS and Linux.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::report::{Step, Stop};
 
 const FORMULA: &str = include_str!("../../dist/homebrew/toolrack.rb");
 
-/// The systems of Homebrew, and how a formula asks for a processor.
+/// The systems that Homebrew runs on, by npm's name, and the block of a formula for each.
 const SYSTEMS: &[(&str, &str)] = &[("darwin", "on_macos"), ("linux", "on_linux")];
 
-/// Writes the formula of Homebrew for these archives.
+/// Writes the Homebrew formula for these archives.
 ///
 /// # Errors
 /// When an archive cannot be read.
@@ -21,7 +21,8 @@ pub(crate) fn write_for(archives: &[(&Target, PathBuf)], released: &Released) ->
     let mut parts = String::new();
     for (system, block) in SYSTEMS {
         let of_system = archives.iter().filter(|(target, _)| target.npm.0 == *system);
-        let inner: Result<Vec<_>, Stop> = of_system.map(|(target, file)| part(target, file, released)).collect();
+        let inner: Result<Vec<_>, Stop> =
+            of_system.map(|(target, file)| archive_block(target, file, released)).collect();
         let inner = inner?.concat();
         if !inner.is_empty() {
             parts += &format!("  {block} do\n{inner}  end\n");
@@ -31,7 +32,7 @@ pub(crate) fn write_for(archives: &[(&Target, PathBuf)], released: &Released) ->
     write(&released.folder.join("toolrack.rb"), &formula.replace("@ARCHIVES@\n", &parts))
 }
 
-fn part(target: &Target, file: &Path, released: &Released) -> Result<String, Stop> {
+fn archive_block(target: &Target, file: &Path, released: &Released) -> Result<String, Stop> {
     let processor = if target.npm.1 == "arm64" { "on_arm" } else { "on_intel" };
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let (address, hash) = (released.address(), sha256(file)?);

@@ -1,5 +1,5 @@
-//! The packages that `dist` works with, listed in `xtask/dist/tools`: a registry of npm with a Node for it; uv, which installs
-//! wheels as users do, the packer of wheels, zig as a linker, and cargo's way to it.
+//! The packages that `dist` needs, as `xtask/dist/tools` pins them: from npm, the registry Verdaccio and a Node that
+//! runs it; from PyPI, uv, the packer `wheel`, and zig with `cargo-zigbuild` for linking.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use crate::run::root;
 
 /// Verdaccio, and a Node that runs it.
 pub(crate) fn npm() -> Npm {
-    Npm { list: list(), folder: root().join(".cache/dist/npm"), programs: &[], oldest_node: 22 }
+    Npm { list: pinned_versions(), folder: root().join(".cache/dist/npm"), programs: &[], oldest_node: 22 }
 }
 
-/// The packages of PyPI.
+/// The packages from PyPI, in a virtual environment of their own.
 pub(crate) fn python() -> Python {
-    Python { list: list().join("requirements.txt"), venv: root().join(".cache/dist/venv"), oldest_minor: 11 }
+    Python { list: pinned_versions().join("requirements.txt"), venv: root().join(".cache/dist/venv"), oldest_minor: 11 }
 }
 
-fn list() -> PathBuf {
+fn pinned_versions() -> PathBuf {
     root().join("xtask/dist/tools")
 }

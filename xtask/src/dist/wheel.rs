@@ -1,4 +1,4 @@
-//! A wheel for each kind of machine: pip and uv put the programs onto a user's path, with nothing of Python around them.
+//! A wheel for each target. pip and uv put the programs on the user's path, without a Python wrapper around them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use crate::run::{content, failed, program, root, told};
 /// Lays a wheel out below `folder`, and packs it for the release with its `RECORD`.
 ///
 /// # Errors
-/// With what the packer said.
+/// With the message of `wheel pack`.
 pub(crate) fn pack(staged: &Staged, folder: &Path, released: &Released) -> Result<PathBuf, Stop> {
     let folder = folder.join(staged.target.triple);
-    lay(staged, &folder, released)?;
+    lay_out(staged, &folder, released)?;
     let python = tools::python();
     python.install()?;
     let mut wheel = program(python.python());
     wheel.args(["-m", "wheel", "pack", "--dest-dir"]).arg(&released.folder).arg(&folder);
-    // The times of files in the wheel.
+    // Sets the time of every file in the wheel.
     told(wheel.env("SOURCE_DATE_EPOCH", released.time.to_string()))?;
     Ok(released.folder.join(format!("toolrack-{}-{}.whl", released.version, tag(staged))))
 }
 
-/// For any Python 3, without its own binary interface, on one kind of machine.
+/// The wheel's tag: any Python 3, no Python ABI, one platform.
 fn tag(staged: &Staged) -> String {
     format!("py3-none-{}", staged.target.wheel)
 }
 
-fn lay(staged: &Staged, folder: &Path, released: &Released) -> Step {
+fn lay_out(staged: &Staged, folder: &Path, released: &Released) -> Step {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(failed("empty", folder))?;
     }
@@ -52,7 +52,7 @@ fn lay(staged: &Staged, folder: &Path, released: &Released) -> Step {
     write(&info.join("METADATA"), &metadata(&released.version))
 }
 
-/// What PyPI shows.
+/// The `METADATA` file, which PyPI shows.
 fn metadata(version: &str) -> String {
     let readme = content(&root().join("README.md"));
     format!(
@@ -74,7 +74,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let released = released(folder.path());
         let laid = folder.path().join("wheel");
-        lay(&staged(folder.path()), &laid, &released).unwrap();
+        lay_out(&staged(folder.path()), &laid, &released).unwrap();
         let read = |path: &str| fs::read_to_string(laid.join(path)).unwrap();
         assert!(PROGRAMS.iter().all(|name| read(&format!("toolrack-9.9.9.data/scripts/{name}")).starts_with("#!")));
         assert_eq!(read("toolrack-9.9.9.data/data/share/man/man1/toolrack.1"), "manual\n");
@@ -89,7 +89,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let released = released(folder.path());
         let laid = folder.path().join("wheel");
-        lay(&staged_for("x86_64-pc-windows-msvc", folder.path()), &laid, &released).unwrap();
+        lay_out(&staged_for("x86_64-pc-windows-msvc", folder.path()), &laid, &released).unwrap();
         assert!(laid.join("toolrack-9.9.9.data/scripts/toolrack.exe").is_file());
     }
 }

@@ -6,10 +6,10 @@ fn tokens(life: u64) -> Tokens {
 
 #[test]
 fn a_token_is_old_a_minute_before_its_end_or_in_the_last_fifth_of_a_short_life() {
-    assert!(!tokens(3_600).is_old(4_539) && tokens(3_600).is_old(4_540));
-    assert!(!tokens(10).is_old(1_007) && tokens(10).is_old(1_008));
+    assert!(!tokens(3_600).expires_soon(4_539) && tokens(3_600).expires_soon(4_540));
+    assert!(!tokens(10).expires_soon(1_007) && tokens(10).expires_soon(1_008));
     assert!(!tokens(10).has_expired(1_009) && tokens(10).has_expired(1_010));
-    assert!(!Tokens { expires: None, ..tokens(1) }.is_old(u64::MAX));
+    assert!(!Tokens { expires: None, ..tokens(1) }.expires_soon(u64::MAX));
 }
 
 #[test]

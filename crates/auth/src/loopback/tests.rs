@@ -53,7 +53,7 @@ fn head(request: &str, headers: &[&str]) -> String {
 async fn of_all_that_a_request_can_be_only_the_answer_of_the_sign_in_is_taken() {
     let here = Loopback::bind(0).await.unwrap();
     let host = format!("Host: 127.0.0.1:{}", here.port);
-    let target = |request: &str, headers: &[&str]| here.target(&head(request, headers), Some("right"));
+    let target = |request: &str, headers: &[&str]| here.redirect_in(&head(request, headers), Some("right"));
     let good = "GET /callback?code=c&state=right HTTP/1.1";
     for headers in [
         &[&*host][..],
@@ -107,7 +107,7 @@ async fn of_all_that_a_request_can_be_only_the_answer_of_the_sign_in_is_taken() 
 async fn a_page_without_a_state_waits_for_an_answer_without_one() {
     let here = Loopback::bind(0).await.unwrap();
     let host = format!("Host: 127.0.0.1:{}", here.port);
-    let target = |target: &str| here.target(&head(&format!("GET {target} HTTP/1.1"), &[&host]), None);
+    let target = |target: &str| here.redirect_in(&head(&format!("GET {target} HTTP/1.1"), &[&host]), None);
     assert!(target("/callback?code=c").is_some());
     assert!(target("/callback?code=c&state=x").is_none());
 }

@@ -1,4 +1,5 @@
-//! The world of a command that a daemon runs for another process: the daemon's servers, that process's terminal.
+//! The world of a command that a daemon runs for another process, with the daemon's servers and that process's
+//! terminal.
 
 use std::{
     collections::BTreeMap,
@@ -30,13 +31,13 @@ use crate::{
     secrets,
 };
 
-/// How long to wait for a server that is being connected, before the command connects to one of its own.
+/// How long to wait for a server that is connecting, before the other process does the command itself.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Variables that differ from one terminal to the next and mean nothing to a server behind a pipe.
+/// Variables that differ between terminals, and that a server without a terminal does not use.
 const OF_TERMINALS: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 
-/// What a daemon lends.
+/// What a daemon lends to a command.
 #[derive(Debug)]
 pub(super) struct Lent {
     current: Current,
@@ -44,18 +45,18 @@ pub(super) struct Lent {
     host: Host,
     /// The variables of the process that asks.
     environment: Environment,
-    /// Why the answer could differ from that of the process alone, once that is known.
+    /// Why the result could differ from that of the process alone, once that is known.
     elsewhere: OnceLock<String>,
     /// Shows what the servers say, where the user asked for that.
     aloud: OnceLock<Aloud>,
 }
 
-/// What a command wants of servers.
+/// What a command needs servers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// To ask something of them.
+    /// It sends requests to them, so they must be connected.
     Connections,
-    /// To show how they are.
+    /// It shows their state, whether they are connected or not.
     Sight,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Borrower {
     pub(crate) environment: Environment,
     pub(crate) screen: Arc<Screen>,
     pub(crate) lines: FarLines,
-    /// What `--args` stands for, where it was read already.
+    /// The text of `--args`, if the process has read it already.
     pub(crate) brought: Option<String>,
 }
 
@@ -77,10 +78,10 @@ impl Lent {
 }
 
 impl World {
-    /// The world of `borrower` in a daemon with this one.
+    /// The world for the command of `borrower`, in the daemon that has this world.
     ///
     /// # Errors
-    /// Why the borrower alone would have another one, in words.
+    /// Why the borrower alone would have another configuration, as a text for the user.
     pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Result<Self, String> {
         let Borrower { global, folder, mut environment, screen, lines, brought } = borrower;
         let key = environment.take(secrets::VARIABLE);
@@ -139,37 +140,37 @@ impl World {
         })
     }
 
-    /// Why the command is to be done by the process that asked: it would have other servers.
+    /// Why the borrower should do the command itself: it would have other servers.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         self.lent.as_ref()?.elsewhere.get().map(String::as_str)
     }
 
-    /// Why the process that asked would do without the daemon for some of its servers, a line for each of them.
+    /// Why the borrower would not use the daemon for some of its servers: one line for each of them.
     pub(crate) async fn misfits(&self) -> Vec<String> {
         let Some(lent) = &self.lent else { return Vec::new() };
         let mut misfits = Vec::new();
         for (name, spec) in &lent.loaded.desired {
             if spec.enabled && spec.trust == Trust::Trusted {
-                misfits.extend(self.misfit(lent, name, spec, Wanted::Connections).await);
+                misfits.extend(self.difference_for(lent, name, spec, Wanted::Connections).await);
             }
         }
         misfits
     }
 
-    /// Shows the last of what the servers have said.
+    /// Shows the rest of the servers' logs.
     pub(crate) async fn hush(&self) {
         if let Some(aloud) = self.lent.as_ref().and_then(|lent| lent.aloud.get()) {
             aloud.close().await;
         }
     }
 
-    /// The servers of `desired`, which are there already.
+    /// The daemon's host, after checking that it has the servers of `desired`.
     pub(super) async fn borrow(&self, lent: &Lent, desired: &Desired, wanted: Wanted) -> Result<Host, Failure> {
         let is_ready = wanted == Wanted::Connections || lent.has_tried_all().await;
         let mut why = (!is_ready).then(|| "its servers are still being connected".to_owned());
         for (name, spec) in desired {
             if why.is_none() {
-                why = self.misfit(lent, name, spec, wanted).await;
+                why = self.difference_for(lent, name, spec, wanted).await;
             }
         }
         if let Some(why) = why {
@@ -184,8 +185,15 @@ impl World {
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)
     }
 
-    /// Why `name` is not here as the process that asks would have it: not connected, or given other variables.
-    async fn misfit(&self, lent: &Lent, name: &ServerName, spec: &ServerSpec, wanted: Wanted) -> Option<String> {
+    /// Why the daemon's server `name` is not the one that the borrower would have: it is not connected, or has other
+    /// variables.
+    async fn difference_for(
+        &self,
+        lent: &Lent,
+        name: &ServerName,
+        spec: &ServerSpec,
+        wanted: Wanted,
+    ) -> Option<String> {
         if let Some(why) = lent.lacks(name, spec, wanted).await {
             return Some(format!("`{name}` {why}"));
         }
@@ -193,9 +201,9 @@ impl World {
             return None;
         }
         let theirs = self.secrets.with_environment(lent.environment.clone());
-        let why = match join(Given::to(name, spec, &self.secrets), Given::to(name, spec, &theirs)).await {
+        let why = match join(StartValues::to(name, spec, &self.secrets), StartValues::to(name, spec, &theirs)).await {
             (Ok(ours), Ok(theirs)) => ours.difference(&theirs)?,
-            // What is missing here is missing there.
+            // A variable that the daemon does not have either makes no difference.
             (Err(ours), Err(theirs)) if wanted == Wanted::Sight && ours == theirs => return None,
             _ => "needs a variable that is not set in both places".to_owned(),
         };
@@ -203,34 +211,34 @@ impl World {
     }
 }
 
-/// What a server is given. Two servers of one entry are the same where they are given the same.
+/// The resolved values that a server is started with. Two servers of one entry are the same if these are equal.
 #[derive(PartialEq, Eq)]
-enum Given {
+enum StartValues {
     Child {
         /// Without its variables.
         plan: Box<ChildPlan>,
-        /// Those that its entry uses: what it does not name, a server is not there for.
+        /// The variables that its entry uses. Others are ignored in the comparison.
         variables: BTreeMap<OsString, OsString>,
-        /// The program that its name leads to; `None` where it is a path, or leads to none.
+        /// The program that its name resolves to in `PATH`; `None` if the command is a path, or is not found.
         program: Option<PathBuf>,
     },
     Requests {
-        /// `None` where it cannot be filled in.
+        /// `None` if its placeholders cannot be resolved.
         url: Option<String>,
-        /// `None` where they cannot be filled in.
+        /// `None` if their placeholders cannot be resolved.
         headers: Option<Vec<(String, String)>>,
         /// The values of [`PROXIES`].
         proxies: Vec<Option<OsString>>,
     },
-    /// A server that this program carries.
+    /// The built-in server.
     Nothing,
 }
 
-impl Given {
-    /// What `name` is given by a process that fills placeholders in with `secrets`.
+impl StartValues {
+    /// The values of `name` in a process that resolves placeholders with `secrets`.
     ///
     /// # Errors
-    /// When a child cannot be planned; in words.
+    /// When a child cannot be planned, as a text for the user.
     async fn to(name: &ServerName, spec: &ServerSpec, secrets: &Interpolate) -> Result<Self, String> {
         Ok(match &spec.transport {
             Transport::Stdio(stdio) => {
@@ -256,8 +264,8 @@ impl Given {
     }
 }
 
-impl Given {
-    /// How `theirs` is not the same, in words without any value; `None` where it is.
+impl StartValues {
+    /// The difference to `theirs`, as a text without any value; `None` if there is none.
     fn difference(&self, theirs: &Self) -> Option<String> {
         if self == theirs {
             return None;
@@ -303,7 +311,7 @@ impl Lent {
         timeout(PATIENCE, self.host.settled()).await.is_ok()
     }
 
-    /// Why `name` is not here as a command alone would find it: connected or, to be shown, also not connected.
+    /// Why the state of `name` differs from what a command alone would find.
     async fn lacks(&self, name: &ServerName, spec: &ServerSpec, wanted: Wanted) -> Option<String> {
         if self.current.is_held(name.as_str()) {
             return Some("is held there".to_owned());
@@ -317,19 +325,19 @@ impl Lent {
             Some(State::Connected { .. } | State::Idle { .. }) => true,
             Some(State::Disabled) => !spec.enabled,
             Some(State::PendingTrust) => spec.trust == Trust::Pending,
-            // Alone, a command that needs the server tries anew.
+            // A command alone would try to connect again.
             Some(_) => wanted == Wanted::Sight,
             None => false,
         };
         (!has).then(|| format!("is {word} there"))
     }
 
-    /// How `name` is; `None` when there is none.
+    /// The state of `name`; `None` if the daemon has no such server.
     fn state(&self, name: &ServerName) -> Option<State> {
         self.host.status().into_iter().find(|server| server.name == *name).map(|server| server.state)
     }
 
-    /// How `name` is, once it is connected or has failed; `None` when there is none.
+    /// The state of `name`, once it has connected or failed; `None` if the daemon has no such server.
     async fn settled(&self, name: &ServerName) -> Option<State> {
         let mut events = self.host.events();
         loop {

@@ -14,17 +14,17 @@ use crate::{
     suggest::misspelt,
 };
 
-/// The keys under which servers stand, most common first.
+/// The keys that hold the servers, most common first.
 pub(crate) const CONTAINERS: &[&[&str]] =
     &[&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp.servers"], OPENCODE];
 
 /// The key under which opencode has its servers, where the file is opencode's.
 const OPENCODE: &[&str] = &["mcp"];
 
-/// How many servers a message names.
+/// The most servers that a message names.
 const MAX_NAMED: usize = 5;
 
-/// Known members beside the servers, which are no mistake.
+/// Members beside the servers that files legitimately have.
 const COMPANIONS: &[&str] = &["$schema", "inputs"];
 
 /// JSON with comments and trailing commas, and otherwise as RFC 8259 has it.
@@ -41,7 +41,7 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// Where the servers of a file stand.
+/// Where the servers are in a file.
 #[derive(Debug)]
 pub(crate) enum Container<'a> {
     /// In the object under a key.
@@ -85,7 +85,7 @@ pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
     parsed.value.map(|value| convert(document, value)).transpose()
 }
 
-/// Where in `root` the servers stand.
+/// Finds where in `root` the servers are.
 pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Container<'a>, Box<Problem>> {
     let Some(members) = root.members() else {
         return Err(not_an_object(document, root, "the file"));
@@ -111,7 +111,7 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
     Ok(Container::Missing)
 }
 
-/// Warns of servers under another key than the one that counts, or under the same key once more.
+/// Warns of servers that are ignored: those under another key, or under the same key a second time.
 fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut counting_path = None;
@@ -160,7 +160,7 @@ fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
     found
 }
 
-/// The names of what could be servers in `container`, or of some of them.
+/// The names of the members of `container` that look like servers: the first few, and how many more there are.
 fn names_of_servers(container: &Node) -> String {
     let members = container.members().unwrap_or_default().iter();
     let mut names = members.filter(|member| looks_like_server(&member.node)).map(|member| format!("`{}`", member.name));

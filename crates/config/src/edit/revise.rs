@@ -1,4 +1,4 @@
-//! Takes back an entry that was shown with its secrets hidden and then changed.
+//! Writes an entry that an editor showed with hidden secrets, and that the user has changed there.
 
 use std::path::Path;
 
@@ -11,28 +11,27 @@ use super::{
 };
 use crate::{redact, trust::hash};
 
-/// An entry that was shown, and the changed entry that came back.
+/// An entry as an editor showed it, and as the user changed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Revision<'a> {
     /// The entry as [`Entry::view`](crate::Entry::view) showed it.
     pub shown: &'a Json,
-    /// The same, as changed by an editor that does not know what is hidden in it.
+    /// The entry as the user changed it, with `***` where the editor hides secrets.
     pub entry: &'a Json,
     /// The [hash](crate::Entry::hash) of the entry that was shown: an entry that has another one by now is left alone.
     /// No other process edits the file between this check and the change. `None` changes whatever is there.
     pub seen: Option<&'a str>,
 }
 
-/// Changes the entry `name` in the file at `path` into what came back.
+/// Applies the user's changes to the entry `name` in the file at `path`.
 ///
-/// A field that came back as it was shown stays as it is written, in its own words, with its comments, and so does all
-/// that is never shown: fields that only other programs know. A changed field is written where it stood; only where the
-/// words there cannot express the change, it is written in ours.
+/// A field that the user did not change stays as it is written, with its comments. So do fields that are never shown
+/// because only other programs know them. A changed field is written in place, under the name and in the form that it
+/// has in the file; if that form cannot express the new value, it is written in Toolrack's own form.
 ///
-/// A text with `***` in it keeps the value that the file has at the same place, in the same form, so that secrets
-/// neither leave the file nor get lost. A hidden text that has no such value, or could be one of several, is an error,
-/// as is everything that [`add`](super::add()) refuses. An entry with errors, of which nothing was shown, is replaced
-/// by what was sent.
+/// A text with `***` in it keeps the value that the file has at the same place, so that secrets neither leave the file
+/// nor get lost. It is an error if the file has no such value or more than one candidate, and so is everything that
+/// [`add`](super::add()) refuses. An entry with errors, which the editor could not show, is replaced as a whole.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///

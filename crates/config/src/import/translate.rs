@@ -1,4 +1,4 @@
-//! Translates one entry of another program into one of ours.
+//! Translates an entry of another program into an entry of Toolrack.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -29,7 +29,7 @@ pub(super) struct Translated {
     pub(super) notes: Vec<String>,
 }
 
-/// Translates `raw`, or reports why it cannot. It does not judge what the entry says.
+/// Translates `raw`, or reports why it cannot. It does not check the values: the reader of entries does.
 pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) -> Option<Translated> {
     let Some(members) = raw.node.members() else {
         let message = format!("an entry must be an object, not {}", raw.node.kind());
@@ -54,13 +54,13 @@ pub(super) fn entry(origin: &Origin<'_>, raw: &Member, report: &mut Report<'_>) 
 /// An entry that is being translated.
 struct Translation<'a> {
     texts: Texts<'a>,
-    /// The fields of ours so far.
+    /// Toolrack's fields so far.
     out: Vec<Member>,
-    /// The address that counts so far, and its place in the table.
+    /// The strongest address so far, and its rank in the table of fields.
     address: Option<(usize, Address)>,
-    /// What `type` says.
+    /// The value of `type`.
     word: Option<Member>,
-    /// What a file of variables says.
+    /// The variables of an env file.
     filed: Vec<Member>,
 }
 
@@ -78,7 +78,7 @@ impl Translation<'_> {
         let usable: String = name.trim().chars().map(kept).collect();
         let usable = &usable[..usable.floor_char_boundary(ServerName::MAX_BYTES)];
         if ServerName::new(usable).is_err() {
-            // The reader of entries says what is wrong with it.
+            // The reader of entries reports what is wrong with it.
             return Cow::Borrowed(name);
         }
         self.texts.note(format!("it is called `{name}` there, which cannot be a name here"));
@@ -123,7 +123,7 @@ impl Translation<'_> {
         self.texts.note(format!("`{field}` is left out: {why}"));
     }
 
-    /// Adds our field `name`, with the place of `member`. Of two, the first remains.
+    /// Adds Toolrack's field `name`, with the position of `member`. If it is set already, the first value stays.
     fn put(&mut self, name: &str, member: &Member, value: Value) {
         if self.out.iter().any(|other| other.name == name) {
             return self.left_out(&member.name, "another field says the same");
@@ -162,7 +162,7 @@ impl Translation<'_> {
         }
     }
 
-    /// The object that Zed had in the place of the program until 2025: `path`, `args` and `env`.
+    /// Reads the object that Zed used for `command` until 2025: `path`, `args` and `env`.
     fn zed_command(&mut self, parts: &[Member]) {
         for part in parts.iter().filter(|part| !matches!(part.node.value, Value::Null)) {
             match part.name.as_str() {
@@ -212,7 +212,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Makes a relative folder one of the project that the file belongs to, wherever the entry goes from here.
+    /// Makes a relative folder absolute, from the project of the file, because the entry goes into another file.
     fn folder(&mut self, member: &Member) {
         let file = self.texts.file();
         let value = match (self.value(&member.name, &member.node, Bare::Nothing), member.node.as_text()) {
@@ -228,7 +228,7 @@ impl Translation<'_> {
         self.put("cwd", member, value);
     }
 
-    /// Reads the variables of a file as they are now: it is not read again when the server starts.
+    /// Reads an env file now. Toolrack does not read it again when the server starts.
     fn env_file(&mut self, member: &Member) {
         let Some(written) = member.node.as_text() else {
             return self.left_out(&member.name, "it is not the name of a file");
@@ -254,7 +254,7 @@ impl Translation<'_> {
         self.filed = read.into_iter().map(|(name, value)| placed(&name, member, escaped(value))).collect();
     }
 
-    /// Adds what the file of variables says and `env` does not.
+    /// Adds the variables of the env file that `env` does not set.
     fn take_filed(&mut self) {
         let mut filed = std::mem::take(&mut self.filed);
         let known = self.out.iter().find(|member| member.name == "env").and_then(|member| member.node.members());
@@ -417,7 +417,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Honours the switches that the file has beside its entries.
+    /// Applies the settings of the file that switch servers off.
     fn switch(&mut self, name: &str, at: &Range<usize>) {
         let Some((_, setting)) = self.texts.origin().off.iter().find(|(off, _)| *off == name) else {
             return;

@@ -1,4 +1,4 @@
-//! The secrets that were handed out, and where they stand in texts.
+//! The secrets that servers have been given, and the search for them in texts.
 
 use std::{
     borrow::Cow,
@@ -15,21 +15,21 @@ use super::{
 };
 use crate::mask::HIDDEN;
 
-/// A shorter one may be in arguments by chance.
+/// The shortest secret to look for in arguments; a shorter one could be there by chance.
 const MIN_TELLING: usize = 8;
 
-/// How many values are remembered as secrets. Of more, the oldest are forgotten.
+/// The most secrets to remember. Beyond, the oldest are forgotten.
 const MAX_SECRETS: usize = 10_000;
 
-/// How many bytes they may have together.
+/// The most bytes of all remembered secrets together.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long a secret is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Life {
-    /// Until others came in its place: a token that is renewed, the output of a program that is asked again and again.
+    /// It is forgotten first: a token that will be renewed, or the output of a program that runs again and again.
     Passing,
-    /// As long as there is room: what is configured was given to a process once, which may say it at any time.
+    /// It is remembered as long as there is room: a process that got a configured secret may print it at any time.
     Lasting,
 }
 
@@ -37,9 +37,9 @@ pub(super) enum Life {
 #[derive(Default)]
 pub(super) struct Known {
     given: BTreeMap<String, Secret>,
-    /// The same in each form that it may have elsewhere.
+    /// The secrets in each encoding that a text may have them in.
     forms: BTreeMap<String, Form>,
-    /// How the forms begin.
+    /// The prefixes of all forms.
     starts: Starts,
     /// The length of the longest form.
     longest: usize,
@@ -51,12 +51,12 @@ pub(super) struct Known {
 
 struct Secret {
     life: Life,
-    /// When it was handed out last.
+    /// When it was last given to a server, as a count.
     at: u64,
     given: BTreeSet<ServerName>,
 }
 
-/// A text that one secret or several would look like.
+/// A text that one or more secrets have in some encoding.
 #[derive(Default)]
 struct Form {
     secrets: usize,
@@ -97,8 +97,8 @@ impl Known {
         }
     }
 
-    /// Forgets the tenth that was handed out the longest time ago: many at once, because what is left is looked through. What
-    /// passes goes before what lasts; the newest stays.
+    /// Forgets the tenth that was handed out the longest time ago: many at once, because what is left is looked
+    /// through. What passes goes before what lasts; the newest stays.
     fn forget(&mut self) {
         let mut oldest: Vec<_> =
             self.given.iter().map(|(text, secret)| (secret.life, secret.at, text.clone())).collect();
@@ -124,7 +124,7 @@ impl Known {
         self.longest = self.forms.keys().map(String::len).max().unwrap_or(0);
     }
 
-    /// `text` with `***` for each, and for several that overlap.
+    /// `text` with `***` in place of each secret; overlapping secrets become one `***`.
     pub(super) fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.forms.is_empty() {
             return Cow::Borrowed(text);
@@ -152,7 +152,7 @@ impl Known {
         self.places(text).filter_map(|at| self.beginning(&text[at..]).next().map(|(form, _)| at..at + form.len()))
     }
 
-    /// How many bytes of `text`, which goes on, hold no secret in part.
+    /// The length of the beginning of `text` that ends inside no secret, whatever follows `text`.
     pub(super) fn safe_len(&self, text: &str) -> usize {
         if self.forms.is_empty() {
             return text.len();
@@ -160,7 +160,8 @@ impl Known {
         let views = Views::of(text, true);
         let begun = views.each().map(|view| view.original(self.before_begun(view.text)));
         let mut safe = begun.min().unwrap_or(text.len());
-        // One that is there already may go beyond where another one begins, and an escape has a meaning only as a whole.
+        // One that is there already may go beyond where another one begins, and an escape has a meaning only as a
+        // whole.
         let across = |at: usize| {
             let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
             views.cut_by(at).or_else(|| views.each().find_map(in_view))
@@ -246,13 +247,13 @@ impl Known {
     }
 }
 
-/// Bytes that are looked at to tell whether a form may begin somewhere. No form is shorter.
+/// The length of the prefixes in the filter. Every form is at least as long.
 const START: usize = 4;
 
-/// How many bits say so: enough that with all forms of all secrets one place in eight looks like a beginning by chance.
+/// The size of the filter in bits. Even with the most secrets, only one place in eight matches by chance.
 const BITS: usize = 1 << 20;
 
-/// Which beginnings there are; some more look as if they were.
+/// A Bloom filter of the prefixes of all forms: it may report a prefix that no form has, but misses none.
 #[derive(Default)]
 struct Starts(Vec<u64>);
 
@@ -260,7 +261,7 @@ impl Starts {
     fn add(&mut self, form: &str) {
         if let Some(start) = form.as_bytes().get(..START) {
             if self.0.is_empty() {
-                // Pages of zeros, most of which are never touched.
+                // `vec!` gets zeroed pages from the system, and most of them are never touched.
                 self.0 = vec![0; BITS / 64];
             }
             let bit = bit(start);

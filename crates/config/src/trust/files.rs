@@ -1,8 +1,8 @@
 //! The files that an entry runs, as far as they lie in the folder that brings them.
 //!
-//! A user who agrees to `python srv.py` agrees to that file as it is. It does not cover what such a file loads in turn,
-//! the content of a folder that the entry names, or files outside of the project. Between this look and the start of
-//! the program a file can still be exchanged.
+//! A user who agrees to `python srv.py` agrees to the current content of that file. The agreement does not cover what
+//! the file loads in turn, the content of a folder that the entry names, or files outside of the project. Between this
+//! check and the start of the program, another program can still replace the file.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +17,14 @@ use toolrack_host::spec::Stdio;
 /// The largest file whose content is read. A larger one counts by its identity and the time of its last change.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// What is read of all files of one entry together; the rest counts by identity and time.
+/// The most bytes to read from all files of one entry. Further files count by identity and time.
 const MAX_ALL: u64 = 64 * 1024 * 1024;
 
-/// Files that programs look for in a folder that they are given, or are to run.
+/// Files that programs look for in a folder that is their argument.
 const IN_FOLDERS: &[&str] =
     &["package.json", "index.js", "index.mjs", "index.cjs", "index.ts", "__main__.py", "__init__.py"];
 
-/// Endings that interpreters try.
+/// Extensions that interpreters add to a name to find a file.
 const ENDINGS: &[&str] = &[".js", ".mjs", ".cjs", ".ts", ".py"];
 
 /// Endings of files that are run.
@@ -78,7 +78,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Takes every file that `text` names, even as a part: `--import=./x.js`, `sh -c './run.sh && y'`.
+    /// Adds every file that `text` names, also inside a longer text: `--import=./x.js`, `sh -c './run.sh && y'`.
     fn look_at(&mut self, text: &str) {
         let text = text.replace("$$", "$").replace("${PWD}", ".").replace(":-", " ");
         self.word(&text);
@@ -103,7 +103,7 @@ impl Found<'_> {
         }
     }
 
-    /// Notes a script that does not exist yet: it was not agreed to, so one that is made there later waits.
+    /// Records that a script does not exist yet. If it is created later, the entry waits for a new agreement.
     fn note_absence(&mut self, word: &str, path: &Path) {
         let plain = plain(path);
         let is_script = word.starts_with("./") || SCRIPTS.iter().any(|ending| word.ends_with(ending));
@@ -113,7 +113,7 @@ impl Found<'_> {
         }
     }
 
-    /// Takes the files that `python -m NAME` runs.
+    /// Adds the files that `python -m NAME` runs.
     fn module(&mut self, name: &str) {
         let mut path = String::new();
         for part in name.split('.') {
@@ -130,7 +130,7 @@ impl Found<'_> {
         self.take_path(&path);
     }
 
-    /// Takes a file that lies in the project, or is a link there or from there.
+    /// Adds a file that lies in the project, or is a link into the project or out of it.
     fn take_path(&mut self, path: &Path) {
         let Ok(metadata) = path.metadata() else { return };
         let plain = plain(path);
@@ -158,7 +158,7 @@ impl Found<'_> {
     }
 }
 
-/// The hash of the file at `path` and how long it is; `None` when it cannot be read, or is longer than `limit`.
+/// The hash and the length of the file at `path`; `None` when it cannot be read, or is longer than `limit`.
 fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
@@ -230,7 +230,7 @@ mod tests {
             ("python", &["-m", "pkg.mod"], &["pkg/__init__.py", "pkg/mod.py"]),
             ("node", &["--import=./x.js", "app"], &["app/index.js", "x.js"]),
             ("node", &["x"], &["x.js"]),
-            // A name may hold spaces: that no such file is there yet counts, too.
+            // The name of a file may have spaces. Records it also when the file does not exist yet.
             ("sh", &["-c", "cd . && ./run.sh"], &["cd . && ./run.sh", "package.json", "run.sh"]),
             ("npm", &["start"], &["package.json"]),
             ("/bin/sh", &["-c", "true"], &[]),

@@ -1,4 +1,4 @@
-//! The image, run by Podman: as no root, with nothing in it that can be written, and without a network.
+//! Podman runs the image: not as root, with a read-only file system, and without a network.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::engines::podman;
 use crate::report::{Step, Stop};
 use crate::run::{failed, told};
 
-/// What every container of the check is denied.
+/// The options that take rights away from every container of this check.
 const CONFINED: &[&str] = &["--read-only", "--network=none", "--cap-drop=all", "--security-opt=no-new-privileges"];
 
 /// The container of the daemon.
@@ -34,14 +34,14 @@ pub(super) fn check(images: &[PathBuf], released: &Released, times: &mut Times) 
     run.args(["run", "--rm", "--volume", &work, "--workdir", "/work"]).args(CONFINED);
     run.args([&name, "call", "builtin/list_directory", "path=."]);
     times.first_result("podman run toolrack call builtin/list_directory path=.", &mut run)?;
-    let healthy = healthy(&engine, &name);
-    // Whatever became of it, no container is left.
+    let healthy = check_health(&engine, &name);
+    // Removes the container also when the health check failed.
     told(engine.podman()?.args(["rm", "--force", "--ignore", "--time", "10", DAEMON]))?;
     healthy
 }
 
-/// Starts a daemon, waits until it says where it listens, and has Podman look at its health.
-fn healthy(engine: &Engine, name: &str) -> Step {
+/// Starts a daemon, waits until it prints its address, and has Podman run the health check of the image.
+fn check_health(engine: &Engine, name: &str) -> Step {
     let mut run = engine.podman()?;
     run.args(["run", "--name", DAEMON]).args(CONFINED).arg(name);
     let mut process =
@@ -56,7 +56,7 @@ fn healthy(engine: &Engine, name: &str) -> Step {
             return Err(Stop::Failed("the daemon in the container ended before it listened".into()));
         }
     }
-    // Reads what it writes, so that it never waits for a reader; ends with the container.
+    // Drains stdout, so that the daemon never blocks on a full pipe. The thread ends with the container.
     let reader = thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
     let health = told(engine.podman()?.args(["healthcheck", "run", DAEMON])).map(drop);
     let ended = told(engine.podman()?.args(["stop", "--time", "20", DAEMON])).map(drop);
@@ -65,7 +65,7 @@ fn healthy(engine: &Engine, name: &str) -> Step {
     health.and(ended)
 }
 
-/// Podman with a store of its own.
+/// Podman with its own image store, so that the check leaves the user's images alone.
 struct Engine {
     store: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! Debian's package, installed by `dpkg` below a folder that has this machine's list of packages, so that this machine's own stays
-//! as it is.
+//! `dpkg` installs the Debian package below a folder with a copy of this machine's package database, so that the check
+//! does not change the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::dist::staged::{PROGRAMS, place};
 use crate::report::{Step, Stop};
 use crate::run::{failed, output, program, told};
 
-/// The list of this machine's packages.
+/// The package database of `dpkg`.
 const STATUS: &str = "var/lib/dpkg/status";
 
-/// Installs and removes it, and asks `apt` whether it would install it too.
+/// Installs and removes the package, after `apt-get --simulate` has found its dependencies.
 pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     if output(program("id").arg("-u")).is_none_or(|id| id.trim() != "0") {
         return Err(Stop::Skipped("only root installs packages of Debian".into()));
@@ -31,7 +31,7 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
         let folder = system.join("var/lib/dpkg").join(folder);
         fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
     }
-    // `dpkg` writes down what it did in a folder that the package of its system makes.
+    // `dpkg` logs into this folder, which `base-files` makes on a real system.
     fs::create_dir_all(system.join("var/log")).map_err(failed("make", &system))?;
     let line = "dpkg --root=\"$SYSTEM\" --install \"$PACKAGE\" >&2 && \"$SYSTEM\"/usr/bin/toolrack call builtin/list_directory path=.";
     let mut shell = newcomer.runs("sh");

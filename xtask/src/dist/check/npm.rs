@@ -1,4 +1,4 @@
-//! npm, from a registry on this machine.
+//! A new user runs `npx`, which installs the packages from a registry on this machine.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, TcpListener};
@@ -13,14 +13,14 @@ use crate::packages::Npm;
 use crate::report::{Step, Stop};
 use crate::run::{program, told};
 
-/// Publishes the packages, in their order, and has a newcomer run the program of the last one.
+/// Publishes the packages in their order, and runs the last one, the launcher, with `npx`.
 pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     let tools = tools::npm();
     tools.install()?;
     let newcomer = Newcomer::new("npm")?;
     let registry = Registry::start(&tools, &newcomer.folder)?;
     for package in packages {
-        // The registry lets every user in, but npm wants to have a token to show.
+        // The registry asks for no token, but npm does not publish without one.
         let token = format!("--//{}/:_authToken=any", registry.address);
         let mut npm = newcomer.runs("npm");
         npm.args(["publish", "--loglevel=error", "--registry", &registry.url(), &token]).arg(package);
@@ -32,16 +32,16 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     times.first_result("npx -y toolrack call builtin/list_directory path=.", &mut npx)
 }
 
-/// A registry, which ends when it is dropped.
+/// A running Verdaccio, which `drop` stops.
 struct Registry {
     address: String,
     process: Child,
-    /// Reads what it writes, so that it never waits for a reader.
+    /// Drains stdout, so that the registry never blocks on a full pipe.
     reader: Option<JoinHandle<()>>,
 }
 
 impl Registry {
-    /// An empty registry, with its files in `folder`.
+    /// Starts an empty registry, with its files in `folder`.
     fn start(tools: &Npm, folder: &Path) -> Result<Self, Stop> {
         let failed = |error: std::io::Error| Stop::Failed(format!("no registry: {error}"));
         let free =
@@ -58,7 +58,7 @@ impl Registry {
         registry.wait().map(|()| registry)
     }
 
-    /// Waits until it says where it listens.
+    /// Waits until the registry has printed its address.
     fn wait(&mut self) -> Step {
         let Some(stdout) = self.process.stdout.take() else { return Ok(()) };
         let mut lines = BufReader::new(stdout);
@@ -80,14 +80,14 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // It may have ended already.
+        // An error means that the registry has exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = self.reader.take().map(JoinHandle::join);
     }
 }
 
-/// Packages are kept beside this file, every user may publish, and no other registry is asked.
+/// The registry keeps its packages beside this file, lets every user publish, and asks no upstream registry.
 const CONFIG: &str = "storage: ./storage
 packages:
   '**':

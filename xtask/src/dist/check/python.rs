@@ -1,4 +1,4 @@
-//! uv and pip, from a simple index on this machine.
+//! uv and pip install the wheel from a package index (PEP 503) on this machine.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::dist::tools;
 use crate::report::{Step, Stop};
 use crate::run::{program, told};
 
-/// Serves the wheels, and has one newcomer use uv, another one pip.
+/// Serves the wheels; one new user runs `uvx`, and another one `pip`.
 pub(super) fn check(wheels: &[PathBuf], times: &mut Times) -> Step {
     let python = tools::python();
     python.install()?;

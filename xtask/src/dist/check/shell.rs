@@ -1,4 +1,4 @@
-//! The installer, from a server of files.
+//! A new user pipes `install.sh` into a shell; a file server on this machine stands in for the release page.
 
 use std::fs;
 
@@ -8,11 +8,11 @@ use crate::dist::served::{Fault, Served};
 use crate::report::{Step, Stop};
 use crate::run::failed;
 
-/// The line of a user, with the address of the server in a variable.
+/// The one-liner that a user types, with the address of the server in a variable.
 const LINE: &str =
     "curl -fsSL $TOOLRACK_BASE_URL/install.sh | sh && ~/.local/bin/toolrack call builtin/list_directory path=.";
 
-/// Installs, then tries again with archives of another hash and such that arrive in part.
+/// Installs once, then checks that the installer refuses an archive with a wrong hash and one that breaks off.
 pub(super) fn check(released: &Released, times: &mut Times) -> Step {
     let newcomer = Newcomer::new("shell")?;
     let served = Served::folder(&released.folder, Fault::None)?;
@@ -21,11 +21,11 @@ pub(super) fn check(released: &Released, times: &mut Times) -> Step {
 
     [Fault::Changed, Fault::BrokenOff, Fault::BrokenOffWithoutLength]
         .into_iter()
-        .try_for_each(|fault| refused(released, fault))
+        .try_for_each(|fault| check_refused(released, fault))
 }
 
-/// Installs from a server with a fault, and looks that nothing is there.
-fn refused(released: &Released, fault: Fault) -> Step {
+/// Checks that the installer fails, and leaves nothing in the home, when the server has this fault.
+fn check_refused(released: &Released, fault: Fault) -> Step {
     let newcomer = Newcomer::new("shell-refused")?;
     let served = Served::folder(&released.folder, fault)?;
     let mut shell = newcomer.runs("sh");
