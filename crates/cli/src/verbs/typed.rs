@@ -6,7 +6,7 @@ mod once;
 
 use std::ffi::OsString;
 
-use clap::Parser;
+use clap::{Parser, error::ErrorKind};
 
 pub(crate) use configuration::take_typed;
 
@@ -51,7 +51,10 @@ impl Cli {
             cli.take_once()?;
             return Ok(cli);
         }
-        let mut cli = Self::try_parse_from(words).map_err(|error| once::explained(error, words))?;
+        let mut cli = Self::try_parse_from(words).or_else(|error| match once::tool_before_command(words) {
+            Some(sorted) if error.kind() == ErrorKind::MissingRequiredArgument => Self::try_parse_from(sorted),
+            _ => Err(once::explained(error, words)),
+        })?;
         cli.take_once()?;
         if let Verb::Add(args) = &mut cli.verb {
             let after_dashes = args.follows_dashes(words);

@@ -1,5 +1,7 @@
 //! From the words of a verb to the server that it is to use this one time.
 
+use std::ffi::OsString;
+
 use clap::{
     CommandFactory as _, Error,
     builder::StyledStr,
@@ -53,21 +55,40 @@ impl Verb {
     }
 }
 
-/// The command behind `--`, if there is one.
-fn of_command(once: &mut OnceArgs) -> Result<Option<Once>, Error> {
+/// The command behind `--`, if there is one. Words that cannot be a command join `rest`: there, `--` only ends the
+/// options.
+fn of_command(once: &mut OnceArgs, rest: &mut Vec<String>) -> Option<Once> {
     let words = std::mem::take(&mut once.command);
-    match words.first() {
-        None => Ok(None),
-        Some(first) if first.split_once('=').is_some_and(|(name, _)| !name.contains('/')) => Err(refused(&format!(
-            "`{first}` is no command: behind `--` stands the command of a server, and arguments stand before it"
-        ))),
-        Some(_) => Ok(Some(Once::Command(words))),
+    let first = words.first()?;
+    if first.starts_with('-') || is_argument(first) {
+        rest.extend(words);
+        return None;
     }
+    Some(Once::Command(words))
+}
+
+/// Whether `word` is `NAME=VALUE` or `NAME:=JSON`, and no path of a program.
+fn is_argument(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| !name.contains('/') && !name.starts_with('-'))
+}
+
+/// The words of `call -- COMMAND… TOOL NAME=VALUE…` with the tool and its arguments before the `--`; `None` for other
+/// words. The tool is the last word that is no argument.
+pub(super) fn tool_before_command(words: &[OsString]) -> Option<Vec<OsString>> {
+    let dashes = words.iter().position(|word| word == "--")?;
+    let (before, behind) = (&words[..dashes], &words[dashes + 1..]);
+    if !before.iter().any(|word| word == "call") {
+        return None;
+    }
+    let is_tool = |word: &OsString| word.to_str().is_some_and(|word| !is_argument(word));
+    let tool = behind.iter().rposition(is_tool).filter(|&tool| tool > 0)?;
+    let (command, call) = behind.split_at(tool);
+    Some([before, call, &words[dashes..=dashes], command].concat())
 }
 
 /// For verbs that take the names of servers: one of them may be an address.
 fn of_servers(servers: &mut Vec<String>, once: &mut OnceArgs) -> Result<Option<Once>, Error> {
-    let command = of_command(once)?;
+    let command = of_command(once, servers);
     let at = servers.iter().position(|word| Once::is_url(word));
     let url = at.map(|at| Once::Url(servers.remove(at)));
     if (url.is_some() && command.is_some()) || servers.iter().any(|word| Once::is_url(word)) {
@@ -88,7 +109,7 @@ fn of_first(
     once: &mut OnceArgs,
     what: &str,
 ) -> Result<Option<Once>, Error> {
-    let command = of_command(once)?;
+    let command = of_command(once, rest);
     if !Once::is_url(first) || (command.is_some() && what == "URI") {
         return Ok(command);
     }
@@ -110,7 +131,7 @@ fn refused(why: &str) -> Error {
 }
 
 /// `error`, with what to write where only the command of a server was typed.
-pub(super) fn explained(mut error: Error, words: &[std::ffi::OsString]) -> Error {
+pub(super) fn explained(mut error: Error, words: &[OsString]) -> Error {
     let is_missing = error.kind() == ErrorKind::MissingRequiredArgument;
     let verb = words.iter().find_map(|word| {
         [("call", "TOOL NAME=VALUE"), ("read", "URI"), ("prompt", "PROMPT NAME=VALUE")]
