@@ -69,7 +69,14 @@ fn what_goes_wrong_with_it_is_told_in_words_that_can_be_typed() {
     let error = rack.run(&with_server(&["call", "add", "a=one", "--json"])).ends_with(2).error();
     assert!(error["hint"].as_str().unwrap().starts_with("`toolrack tools add -- "), "{error}");
     let _ = rack.run(&["tools", "--", "no-such-program-anywhere"]).ends_with(4);
-    let _ = rack.run(&["call", "--", "npx", "-y", "X", "echo"]).ends_with(2);
+    let _ = rack.run(&["call", "--", "npx"]).ends_with(2);
+}
+
+#[test]
+fn the_tool_and_its_arguments_may_stand_behind_the_command() {
+    let path = fake_server_path().to_str().unwrap();
+    let ran = Rack::new().run(&["call", "--", path, "stdio", "echo", "text=hi"]).ends_with(0);
+    assert_eq!(ran.stdout, "hi");
 }
 
 #[test]
