@@ -4,7 +4,7 @@ use std::mem;
 
 /// The kinds of a model's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum TextKind {
     /// Text for the user.
     Text,
     /// Thinking.
@@ -16,13 +16,13 @@ pub enum Words {
 #[derive(Debug, Default)]
 pub struct Held {
     words: String,
-    kind: Option<Words>,
+    kind: Option<TextKind>,
 }
 
 impl Held {
     /// Takes `piece`, and returns what can be shown now, in order. `whole` returns how many bytes at the start of a
     /// text can be shown regardless of what follows.
-    pub fn push(&mut self, kind: Words, piece: &str, whole: impl Fn(&str) -> usize) -> Vec<(Words, String)> {
+    pub fn push(&mut self, kind: TextKind, piece: &str, whole: impl Fn(&str) -> usize) -> Vec<(TextKind, String)> {
         // Consecutive pieces of one kind are one text.
         let before = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
@@ -32,7 +32,7 @@ impl Held {
     }
 
     /// Returns the rest, at the end of the stream.
-    pub fn take(&mut self) -> Option<(Words, String)> {
+    pub fn take(&mut self) -> Option<(TextKind, String)> {
         let words = mem::take(&mut self.words);
         self.kind.take().filter(|_| !words.is_empty()).map(|kind| (kind, words))
     }
@@ -47,15 +47,15 @@ mod tests {
         // Everything after an `x` may go on.
         let whole = |text: &str| text.find('x').unwrap_or(text.len());
         let mut held = Held::default();
-        assert_eq!(held.push(Words::Thinking, "hm ax", whole), [(Words::Thinking, "hm a".into())]);
-        assert_eq!(held.push(Words::Thinking, "b", whole), []);
+        assert_eq!(held.push(TextKind::Thinking, "hm ax", whole), [(TextKind::Thinking, "hm a".into())]);
+        assert_eq!(held.push(TextKind::Thinking, "b", whole), []);
         assert_eq!(
-            held.push(Words::Text, "well", whole),
-            [(Words::Thinking, "xb".into()), (Words::Text, "well".into())]
+            held.push(TextKind::Text, "well", whole),
+            [(TextKind::Thinking, "xb".into()), (TextKind::Text, "well".into())]
         );
         assert_eq!(held.take(), None);
-        assert_eq!(held.push(Words::Text, "x", whole), []);
-        assert_eq!(held.take(), Some((Words::Text, "x".into())));
+        assert_eq!(held.push(TextKind::Text, "x", whole), []);
+        assert_eq!(held.take(), Some((TextKind::Text, "x".into())));
         assert_eq!(held.take(), None);
     }
 }

@@ -31,7 +31,7 @@ pub mod sampling;
 pub mod turn;
 
 pub use driver::{Agent, AgentError, Front, NotKept, SAFETY, TurnEvent, Unseen};
-pub use held::{Held, Words};
+pub use held::{Held, TextKind};
 pub use message::{Message, Role, ToolCallData};
 pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};
 pub use toolrack_host::Conceal;

@@ -12,12 +12,12 @@ use crate::{
     clock::now,
     credentials::Credentials,
     dpop::{Nonce, ProofKey},
-    engine::{self, Found, within},
+    engine::{self, AuthorizationServer, within},
     error::AuthError,
     login::Wanted,
-    sign_in::{Errand, Inner, SignIn},
+    sign_in::{AuthContext, Inner, SignIn},
     slot::Slot,
-    store::Lease,
+    store::TokenLease,
 };
 
 /// How often to poll the store while a server waits for the user to sign in.
@@ -69,8 +69,8 @@ impl Inner {
         let Some(kept) = kept else {
             return Ok(None);
         };
-        let errand = Errand { turn, ..self.errand(to).await? };
-        match self.renewed(to.server, &errand, Stale::Old(Arc::clone(&kept))).await {
+        let context = AuthContext { turn, ..self.context(to).await? };
+        match self.renewed(to.server, &context, Stale::Old(Arc::clone(&kept))).await {
             Ok(()) => {}
             Err(AuthError::Ended) => return Ok(None),
             // The token has not expired yet: this request uses it, and the next one tries to renew it again.
@@ -83,19 +83,24 @@ impl Inner {
     }
 
     /// Renews stale credentials, unless another process has done so meanwhile. The caller holds the slot's turn.
-    async fn renewed(self: &Arc<Self>, server: &ServerName, errand: &Errand, stale: Stale) -> Result<(), AuthError> {
-        let (inner, server, errand) = (Arc::clone(self), server.clone(), errand.clone());
+    async fn renewed(
+        self: &Arc<Self>,
+        server: &ServerName,
+        context: &AuthContext,
+        stale: Stale,
+    ) -> Result<(), AuthError> {
+        let (inner, server, context) = (Arc::clone(self), server.clone(), context.clone());
         let renewed = self.to_completion(async move {
-            let renewed = inner.renew_under_lease(&errand, &stale).await;
-            inner.report_failure_once(&server, &errand.slot, renewed.as_ref().err());
+            let renewed = inner.renew_under_lease(&context, &stale).await;
+            inner.report_failure_once(&server, &context.slot, renewed.as_ref().err());
             renewed
         });
         renewed.await
     }
 
-    async fn renew_under_lease(&self, errand: &Errand, stale: &Stale) -> Result<(), AuthError> {
-        let lease = self.lease(&errand.slot.key).await?;
-        let renewed = self.renew(errand, stale, lease.as_ref()).await;
+    async fn renew_under_lease(&self, context: &AuthContext, stale: &Stale) -> Result<(), AuthError> {
+        let lease = self.lease(&context.slot.key).await?;
+        let renewed = self.renew(context, stale, lease.as_ref()).await;
         lease.release().await;
         renewed
     }
@@ -108,8 +113,8 @@ impl Inner {
         }
     }
 
-    async fn renew(&self, errand: &Errand, stale: &Stale, lease: &dyn Lease) -> Result<(), AuthError> {
-        let Errand { oauth, slot, server, .. } = errand;
+    async fn renew(&self, context: &AuthContext, stale: &Stale, lease: &dyn TokenLease) -> Result<(), AuthError> {
+        let AuthContext { oauth, slot, server, .. } = context;
         let kept = self.load(&slot.key).await?;
         let Some(kept) = kept.filter(|kept| kept.tokens.is_some()) else {
             slot.knows(None);
@@ -121,14 +126,14 @@ impl Inner {
         }
         let wire = self.wires.to(server)?;
         if !oauth.grant.needs_a_person() {
-            let found = within(Found::out(wire, server, stale.challenge())).await?;
+            let found = within(AuthorizationServer::discover(wire, server, stale.challenge())).await?;
             let fresh = within(found.without_a_person(oauth, &kept.asked, &self.wires)).await?;
             return Ok(self.save(slot, lease, fresh).await?);
         }
         let mut kept = kept;
         if let Stale::Refused(_, challenge) = stale {
             // The server may have moved to another authorization server, which must not get the tokens of the old one.
-            let found = within(Found::out(Arc::clone(&wire), server, challenge.as_deref())).await?;
+            let found = within(AuthorizationServer::discover(Arc::clone(&wire), server, challenge.as_deref())).await?;
             if found.issuer != kept.issuer {
                 slot.knows(None);
                 lease.delete().await?;
@@ -157,9 +162,9 @@ impl Inner {
                 })),
             };
         }
-        let mut errand = self.errand(to).await?;
-        errand.turn = errand.slot.turn().await;
-        let Errand { oauth, slot, server, .. } = &errand;
+        let mut context = self.context(to).await?;
+        context.turn = context.slot.turn().await;
+        let AuthContext { oauth, slot, server, .. } = &context;
         let kept = self.load(&slot.key).await.map_err(AuthError::Store)?.map(Arc::new);
         let sent = challenge.sent.as_ref();
         if let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
@@ -174,7 +179,7 @@ impl Inner {
         // A bearer token stays a bearer token when it is renewed, so bound tokens need a new sign-in.
         let must_begin_anew = !is_bound && challenge::wants_bound(&challenge.www_authenticate);
         if must_begin_anew {
-            let found = within(Found::out(self.wires.to(server)?, server, leading)).await;
+            let found = within(AuthorizationServer::discover(self.wires.to(server)?, server, leading)).await;
             if !found.is_ok_and(|found| found.wants_bound()) {
                 return Err(Refused::Error(AuthError::NotBound));
             }
@@ -196,14 +201,14 @@ impl Inner {
             return Err(Refused::SignIn(asked));
         }
         if !oauth.grant.needs_a_person() {
-            return Ok(self.by_itself(to.server, &errand, &asked, leading).await.map(drop)?);
+            return Ok(self.by_itself(to.server, &context, &asked, leading).await.map(drop)?);
         }
         if challenge.status == 401
             && !must_begin_anew
             && let Some(kept) = kept.as_ref().filter(|kept| kept.tokens.is_some())
         {
             let stale = Stale::Refused(Arc::clone(kept), leading.map(str::to_owned));
-            match self.renewed(to.server, &errand, stale).await {
+            match self.renewed(to.server, &context, stale).await {
                 Err(AuthError::Ended) => {}
                 renewed => return Ok(renewed?),
             }
@@ -213,7 +218,7 @@ impl Inner {
             return Err(Refused::SignIn(if challenge.status == 403 { asked } else { Vec::new() }));
         };
         let wanted = Wanted { scopes: &asked, challenge: leading, before: kept.as_deref() };
-        Ok(self.signed(to.server, &errand, wanted, browser.as_ref()).await.map(drop)?)
+        Ok(self.signed(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
     }
 }
 

@@ -12,11 +12,11 @@ use toolrack_host::spec::OAuth;
 use url::Url;
 
 use crate::{
-    bound::{Bound, Statement},
     challenge::union,
     credentials::{Client, Credentials, Tokens},
     dpop::ProofKey,
     error::{AuthError, quote, quote_without},
+    token_request::{ClientAssertion, RequestSigner},
     wire::Wire,
 };
 
@@ -27,7 +27,7 @@ const CLIENT_NAME: &str = "Toolrack";
 const OFFLINE_ACCESS: &str = "offline_access";
 
 /// A discovered authorization server, and what is needed to send requests to it.
-pub(crate) struct Found {
+pub(crate) struct AuthorizationServer {
     manager: AuthorizationManager,
     metadata: AuthorizationMetadata,
     wire: Arc<Wire>,
@@ -37,8 +37,8 @@ pub(crate) struct Found {
 }
 
 /// The page on which the user signs in, and the state that checks the redirect from it.
-pub(crate) struct Asked {
-    found: Found,
+pub(crate) struct AuthorizationRequest {
+    found: AuthorizationServer,
     client: Client,
     scopes: Vec<String>,
     resource: String,
@@ -54,9 +54,9 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T, AuthError>>) 
     timeout(OPERATION_TIME, work).await.unwrap_or_else(|_| Err(late()))
 }
 
-impl Found {
+impl AuthorizationServer {
     /// Discovers the authorization server of `server`, starting from `challenge` if the server has refused a request.
-    pub(crate) async fn out(wire: Arc<Wire>, server: &Url, challenge: Option<&str>) -> Result<Self, AuthError> {
+    pub(crate) async fn discover(wire: Arc<Wire>, server: &Url, challenge: Option<&str>) -> Result<Self, AuthError> {
         let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), wire.clone());
         let mut manager = manager.await.map_err(|error| discovery_error(&error))?;
         let resolved =
@@ -104,9 +104,9 @@ impl Found {
 
     /// Adds to all later token requests a client assertion, if `oauth` has a private key, and a DPoP proof, if there is
     /// a `proof` key.
-    pub(crate) fn binds(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
-        let statement = Statement::of(oauth, &self.issuer, &self.metadata)?;
-        self.wire.binds(Bound { endpoint: self.token_endpoint()?, statement, proof });
+    pub(crate) fn sign_with(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
+        let assertion = ClientAssertion::of(oauth, &self.issuer, &self.metadata)?;
+        self.wire.sign_with(RequestSigner { endpoint: self.token_endpoint()?, assertion, proof });
         Ok(())
     }
 
@@ -137,12 +137,12 @@ impl Found {
         scopes: &[String],
         redirect_uri: &str,
         before: Option<&Credentials>,
-    ) -> Result<Asked, AuthError> {
+    ) -> Result<AuthorizationRequest, AuthError> {
         if !self.has_pkce {
             return Err(AuthError::NoPkce);
         }
         let key = self.key(oauth)?;
-        self.binds(oauth, key.clone())?;
+        self.sign_with(oauth, key.clone())?;
         self.endpoint("authorization endpoint", &self.metadata.authorization_endpoint)?;
         let scopes = self.scopes(scopes).await;
         let client = self.client(oauth, &scopes, redirect_uri, before).await?;
@@ -161,7 +161,7 @@ impl Found {
         }
         let resource = page.query_pairs().find(|(name, _)| name == "resource").map(|(_, value)| value.into_owned());
         let resource = resource.unwrap_or_else(|| self.server.to_string());
-        Ok(Asked { found: self, client, scopes, resource, key, page })
+        Ok(AuthorizationRequest { found: self, client, scopes, resource, key, page })
     }
 
     /// The scopes to request, in MCP's order of preference: `wanted`, or those of the challenge, or those of the
@@ -232,7 +232,7 @@ impl Found {
     }
 }
 
-impl Asked {
+impl AuthorizationRequest {
     /// Takes the URL that the browser was sent back to, and exchanges its code for tokens.
     pub(crate) async fn answered(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
         let answer = Answer::of(back)?;
@@ -332,8 +332,8 @@ pub(crate) async fn refresh(
         return Err(AuthError::Ended);
     };
     let endpoint = checked(&wire, server, "token endpoint", &credentials.metadata.token_endpoint)?;
-    let statement = Statement::of(oauth, &credentials.issuer, &credentials.metadata)?;
-    wire.binds(Bound { endpoint, statement, proof: credentials.key.clone() });
+    let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
+    wire.sign_with(RequestSigner { endpoint, assertion, proof: credentials.key.clone() });
     let mut secrets = credentials.secrets();
     secrets.extend(secret);
     // `rmcp` sends the URL that its manager was created with as the `resource`.

@@ -2,7 +2,7 @@
 
 use toolrack_host::text;
 
-use crate::{browser::BrowserError, store::StoreError};
+use crate::{browser::BrowserError, store::TokenStoreError};
 
 /// The longest foreign text inside an error.
 const QUOTE_BYTES: usize = 300;
@@ -81,7 +81,7 @@ pub enum AuthError {
     Browser(BrowserError),
     /// Tokens cannot be stored or read.
     #[error("{0}")]
-    Store(StoreError),
+    Store(TokenStoreError),
     /// The entry cannot be used.
     #[error("{why}")]
     Config {
@@ -146,8 +146,8 @@ impl AuthError {
     }
 }
 
-impl From<StoreError> for AuthError {
-    fn from(error: StoreError) -> Self {
+impl From<TokenStoreError> for AuthError {
+    fn from(error: TokenStoreError) -> Self {
         Self::Store(error)
     }
 }

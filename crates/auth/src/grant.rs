@@ -12,7 +12,7 @@ use url::{Url, form_urlencoded::Serializer};
 
 use crate::{
     credentials::{Client, Credentials, Tokens},
-    engine::Found,
+    engine::AuthorizationServer,
     error::{AuthError, quote_without},
     revoke::basic,
     wire::{Wire, Wires},
@@ -107,7 +107,7 @@ pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
     takes("client_secret_post") && !takes("client_secret_basic")
 }
 
-impl Found {
+impl AuthorizationServer {
     /// Gets a token with the grant of `oauth`, for these scopes, or for those that the server names if there are none.
     pub(crate) async fn without_a_person(
         self,
@@ -118,7 +118,7 @@ impl Found {
         let scopes = self.scopes_without_a_person(scopes).await;
         let endpoint = self.token_endpoint()?;
         let key = self.key(oauth)?;
-        self.binds(oauth, key.clone())?;
+        self.sign_with(oauth, key.clone())?;
         let assertion = oauth.assertion.text.as_deref().unwrap_or_default();
         let form = match oauth.grant {
             Grant::JwtBearer => Form::new(JWT_BEARER, oauth).with("assertion", assertion),

@@ -88,15 +88,19 @@ impl SigningKey {
 
     /// The client assertion for the authorization server `audience` (RFC 7523, 2.2 and 3). `offered` are the algorithms
     /// that the server takes.
-    pub(crate) fn statement(&self, who: &Who<'_>, offered: Option<&[Value]>) -> Result<String, AuthError> {
+    pub(crate) fn assertion(
+        &self,
+        claims: &AssertionClaims<'_>,
+        offered: Option<&[Value]>,
+    ) -> Result<String, AuthError> {
         let algorithm = self.algorithm(offered)?;
         let mut header = json!({ "alg": algorithm, "typ": "JWT" });
-        if let Some(id) = who.key_id {
+        if let Some(id) = claims.key_id {
             header["kid"] = id.into();
         }
         let now = now();
         let claims = json!({
-            "iss": who.client, "sub": who.client, "aud": who.audience,
+            "iss": claims.client, "sub": claims.client, "aud": claims.audience,
             "iat": now, "exp": now.saturating_add(LIFE), "jti": unique()?,
         });
         compact(&header, &claims, |message| self.sign(algorithm, message))
@@ -105,7 +109,7 @@ impl SigningKey {
 
 /// The subject and the audience of an assertion.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Who<'a> {
+pub(crate) struct AssertionClaims<'a> {
     pub(crate) client: &'a str,
     pub(crate) audience: &'a str,
     pub(crate) key_id: Option<&'a str>,

@@ -24,7 +24,7 @@
 //!                          └──► wire ◄┘ ──► the authorization server
 //!                                │
 //!                                ▼
-//!                              bound ──► dpop, jose     proofs and assertions, signed
+//!                          token_request ──► dpop, jose     proofs and assertions, signed
 //! ```
 //!
 //! This crate touches no files, no environment, no database and no terminal: a [`TokenStore`] keeps the tokens. No
@@ -32,7 +32,6 @@
 //! program that writes logs should have `rmcp` at `warn`.)
 
 mod authorizer;
-mod bound;
 mod browser;
 mod challenge;
 mod clock;
@@ -48,6 +47,7 @@ mod revoke;
 mod sign_in;
 mod slot;
 mod store;
+mod token_request;
 mod wire;
 
 pub use browser::{Browser, BrowserError};
@@ -55,4 +55,4 @@ pub use error::AuthError;
 pub use login::Signed;
 pub use loopback::Loopback;
 pub use sign_in::{Account, SignIn, SignInBuilder};
-pub use store::{Lease, MemoryTokens, StoreError, TokenKey, TokenStore};
+pub use store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError};

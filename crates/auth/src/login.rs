@@ -8,10 +8,10 @@ use url::Url;
 use crate::{
     browser::Browser,
     credentials::Credentials,
-    engine::{Asked, Found, within},
+    engine::{AuthorizationRequest, AuthorizationServer, within},
     error::AuthError,
     revoke::revoke,
-    sign_in::{Errand, Inner, SignIn},
+    sign_in::{AuthContext, Inner, SignIn},
 };
 
 /// A sign-in that worked. Untrusted: the server chooses the issuer and the scopes.
@@ -53,14 +53,14 @@ impl SignIn {
         browser: &dyn Browser,
     ) -> Result<Signed, AuthError> {
         let inner = &self.0;
-        let errand = inner.errand(to).await?;
-        let Errand { oauth, slot, .. } = &errand;
+        let context = inner.context(to).await?;
+        let AuthContext { oauth, slot, .. } = &context;
         let scopes = if scopes.is_empty() { &oauth.scopes } else { scopes };
         if !oauth.grant.needs_a_person() {
-            return inner.by_itself(to.server, &errand, scopes, None).await;
+            return inner.by_itself(to.server, &context, scopes, None).await;
         }
         let before = inner.load(&slot.key).await?;
-        inner.signed(to.server, &errand, Wanted { scopes, challenge: None, before: before.as_ref() }, browser).await
+        inner.signed(to.server, &context, Wanted { scopes, challenge: None, before: before.as_ref() }, browser).await
     }
 
     /// Revokes the tokens for a server, if its authorization server supports that, and deletes them in any case.
@@ -70,10 +70,10 @@ impl SignIn {
     /// [`AuthError::Store`] when they cannot be deleted.
     pub async fn logout(&self, to: Destination<'_>) -> Result<Option<Result<bool, AuthError>>, AuthError> {
         let inner = &self.0;
-        let (errand, name) = (inner.errand(to).await?, to.server.clone());
+        let (context, name) = (inner.context(to).await?, to.server.clone());
         let work = Arc::clone(inner);
         let left = inner.to_completion(async move {
-            let left = work.revoke_and_delete(&errand).await;
+            let left = work.revoke_and_delete(&context).await;
             if let Ok(Some(revoked)) = &left {
                 let outcome = match revoked {
                     Ok(true) => "the tokens were revoked".to_owned(),
@@ -103,15 +103,15 @@ impl Inner {
     pub(crate) async fn signed(
         self: &Arc<Self>,
         name: &ServerName,
-        errand: &Errand,
+        context: &AuthContext,
         wanted: Wanted<'_>,
         browser: &dyn Browser,
     ) -> Result<Signed, AuthError> {
-        let answered = self.ask(errand, wanted, browser).await;
-        let (inner, name, errand) = (Arc::clone(self), name.clone(), errand.clone());
+        let answered = self.ask(context, wanted, browser).await;
+        let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let signed = self.to_completion(async move {
             let signed = match answered {
-                Ok((asked, back)) => inner.exchange_code(&errand, asked, &back).await,
+                Ok((asked, back)) => inner.exchange_code(&context, asked, &back).await,
                 Err(error) => Err(error),
             };
             inner.record_outcome(&name, signed)
@@ -123,14 +123,14 @@ impl Inner {
     pub(crate) async fn by_itself(
         self: &Arc<Self>,
         name: &ServerName,
-        errand: &Errand,
+        context: &AuthContext,
         scopes: &[String],
         challenge: Option<&str>,
     ) -> Result<Signed, AuthError> {
-        let (inner, name, errand) = (Arc::clone(self), name.clone(), errand.clone());
+        let (inner, name, context) = (Arc::clone(self), name.clone(), context.clone());
         let (scopes, challenge) = (scopes.to_vec(), challenge.map(str::to_owned));
         let signed = self.to_completion(async move {
-            let signed = inner.without_a_person(&errand, &scopes, challenge.as_deref()).await;
+            let signed = inner.without_a_person(&context, &scopes, challenge.as_deref()).await;
             inner.record_outcome(&name, signed)
         });
         signed.await
@@ -138,12 +138,12 @@ impl Inner {
 
     async fn without_a_person(
         &self,
-        errand: &Errand,
+        context: &AuthContext,
         scopes: &[String],
         challenge: Option<&str>,
     ) -> Result<Signed, AuthError> {
-        let Errand { oauth, slot, server, .. } = errand;
-        let found = within(Found::out(self.wires.to(server)?, server, challenge)).await?;
+        let AuthContext { oauth, slot, server, .. } = context;
+        let found = within(AuthorizationServer::discover(self.wires.to(server)?, server, challenge)).await?;
         let fresh = within(found.without_a_person(oauth, scopes, &self.wires)).await?;
         let signed = Signed::of(&fresh);
         self.keep(slot, fresh).await?;
@@ -160,12 +160,17 @@ impl Inner {
     }
 
     /// Shows the page to the user; returns the state of the sign-in, and the URL to which the browser was redirected.
-    async fn ask(&self, errand: &Errand, wanted: Wanted<'_>, browser: &dyn Browser) -> Result<(Asked, Url), AuthError> {
-        let Errand { oauth, server, .. } = errand;
+    async fn ask(
+        &self,
+        context: &AuthContext,
+        wanted: Wanted<'_>,
+        browser: &dyn Browser,
+    ) -> Result<(AuthorizationRequest, Url), AuthError> {
+        let AuthContext { oauth, server, .. } = context;
         let wire = self.wires.to(server)?;
         let back_to = browser.redirect_uri();
         let asked = async {
-            let found = Found::out(wire, server, wanted.challenge).await?;
+            let found = AuthorizationServer::discover(wire, server, wanted.challenge).await?;
             found.ask(oauth, wanted.scopes, &back_to, wanted.before).await
         };
         let asked = within(asked).await?;
@@ -175,8 +180,13 @@ impl Inner {
     }
 
     /// Exchanges the code that the browser came back with for tokens, and keeps them.
-    async fn exchange_code(&self, errand: &Errand, asked: Asked, back: &Url) -> Result<Signed, AuthError> {
-        let Errand { oauth, slot, .. } = errand;
+    async fn exchange_code(
+        &self,
+        context: &AuthContext,
+        asked: AuthorizationRequest,
+        back: &Url,
+    ) -> Result<Signed, AuthError> {
+        let AuthContext { oauth, slot, .. } = context;
         let fresh = within(asked.answered(back, oauth.client_secret.as_deref())).await?;
         let signed = Signed::of(&fresh);
         self.keep(slot, fresh).await?;
@@ -184,8 +194,8 @@ impl Inner {
     }
 
     /// Forgets the tokens, and revokes them where the server can.
-    async fn revoke_and_delete(&self, errand: &Errand) -> Result<Option<Result<bool, AuthError>>, AuthError> {
-        let Errand { oauth, slot, server, .. } = errand;
+    async fn revoke_and_delete(&self, context: &AuthContext) -> Result<Option<Result<bool, AuthError>>, AuthError> {
+        let AuthContext { oauth, slot, server, .. } = context;
         // Holds the lease, so that no other process renews the tokens meanwhile and stores them again.
         let lease = self.lease(&slot.key).await?;
         let forgotten = async {

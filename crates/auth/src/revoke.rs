@@ -7,7 +7,7 @@ use http::{Method, Request, header};
 use toolrack_host::spec::OAuth;
 use url::{Url, form_urlencoded::Serializer};
 
-use crate::{bound::Statement, credentials::Credentials, engine::checked, error::AuthError, wire::Wire};
+use crate::{credentials::Credentials, engine::checked, error::AuthError, token_request::ClientAssertion, wire::Wire};
 
 /// Revokes the refresh token, and then the access token, which some servers do not revoke with it. Returns `false` if
 /// the server has no revocation endpoint.
@@ -32,7 +32,7 @@ pub(crate) async fn revoke(
     let in_body = takes("client_secret_post") && !takes("client_secret_basic");
     let client = &credentials.client;
     let secret = client.secret.as_deref().or(oauth.client_secret.as_deref());
-    let statement = Statement::of(oauth, &credentials.issuer, &credentials.metadata)?;
+    let assertion = ClientAssertion::of(oauth, &credentials.issuer, &credentials.metadata)?;
     let both =
         [tokens.refresh.as_deref().map(|token| (token, "refresh_token")), Some((&tokens.access, "access_token"))];
     for (token, kind) in both.into_iter().flatten() {
@@ -52,7 +52,7 @@ pub(crate) async fn revoke(
                 }
                 None => {
                     form.append_pair("client_id", &client.id);
-                    statement.as_ref().map(|statement| statement.add_to(&mut form)).transpose()?;
+                    assertion.as_ref().map(|assertion| assertion.add_to(&mut form)).transpose()?;
                 }
             }
             request.body(form.finish().into_bytes()).map_err(|error| why(error.to_string()))?

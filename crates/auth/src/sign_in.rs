@@ -19,7 +19,7 @@ use crate::{
     credentials::Credentials,
     error::AuthError,
     slot::{Slot, Turn},
-    store::{Lease, MemoryTokens, StoreError, TokenKey, TokenStore, resource},
+    store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError, resource},
     wire::Wires,
 };
 
@@ -63,7 +63,7 @@ pub(crate) struct Inner {
 
 /// What one sign-in or renewal needs: the server, its configuration and its slot.
 #[derive(Clone)]
-pub(crate) struct Errand {
+pub(crate) struct AuthContext {
     pub(crate) oauth: OAuth,
     pub(crate) slot: Arc<Slot>,
     /// The server's URL as authorization servers know it.
@@ -139,10 +139,10 @@ impl SignIn {
 }
 
 impl Inner {
-    pub(crate) async fn errand(&self, to: Destination<'_>) -> Result<Errand, AuthError> {
+    pub(crate) async fn context(&self, to: Destination<'_>) -> Result<AuthContext, AuthError> {
         let resolved = self.resolver.oauth(to.server, to.spec).await;
         let oauth = resolved.map_err(|error| AuthError::Config { why: error.to_string() })?;
-        Ok(Errand { oauth, slot: self.slot(&to), server: resource(to.url), turn: None })
+        Ok(AuthContext { oauth, slot: self.slot(&to), server: resource(to.url), turn: None })
     }
 
     pub(crate) fn slot(&self, to: &Destination<'_>) -> Arc<Slot> {
@@ -157,7 +157,7 @@ impl Inner {
         Arc::clone(slot)
     }
 
-    pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, StoreError> {
+    pub(crate) async fn load(&self, key: &TokenKey) -> Result<Option<Credentials>, TokenStoreError> {
         let kept = self.store.load(key).await?.as_deref().and_then(Credentials::from_bytes);
         kept.iter().flat_map(Credentials::secrets).for_each(|secret| (self.hears)(secret));
         Ok(kept)
@@ -167,9 +167,9 @@ impl Inner {
     pub(crate) async fn save(
         &self,
         slot: &Slot,
-        lease: &dyn Lease,
+        lease: &dyn TokenLease,
         credentials: Credentials,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), TokenStoreError> {
         // Updates the slot before the store: if the store fails, this process can still use the token.
         credentials.secrets().into_iter().for_each(|secret| (self.hears)(secret));
         let bytes = credentials.to_bytes();
@@ -198,7 +198,7 @@ impl Inner {
         Box::pin(async move { work.await.map_err(stopped)?.map_err(late)? })
     }
 
-    pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn Lease>, AuthError> {
+    pub(crate) async fn lease(&self, key: &TokenKey) -> Result<Box<dyn TokenLease>, AuthError> {
         let late = || AuthError::Unavailable {
             why: format!("another process renews this sign-in for longer than {} s", LEASE_WAIT.as_secs()),
         };

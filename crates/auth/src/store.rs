@@ -64,40 +64,44 @@ pub trait TokenStore: Send + Sync {
     /// The credentials under `key`.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
-    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>>;
+    /// [`TokenStoreError`] when it cannot be read.
+    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>>;
 
     /// All keys.
     ///
     /// # Errors
-    /// [`StoreError`] when they cannot be read.
-    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>>;
+    /// [`TokenStoreError`] when they cannot be read.
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>>;
 
     /// Waits until no other task, in any process, has the lease of `key`, and takes it. A refresh token is good for one
     /// use: the process that renews has the lease meanwhile, and only its holder changes what is kept. It ends with
-    /// [`Lease::release`], and by itself after `longest`, so that a process that dies blocks no other. The caller
+    /// [`TokenLease::release`], and by itself after `longest`, so that a process that dies blocks no other. The caller
     /// bounds the wait.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
-    fn lease<'a>(&'a self, key: &'a TokenKey, longest: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>>;
+    /// [`TokenStoreError`] when the store fails.
+    fn lease<'a>(
+        &'a self,
+        key: &'a TokenKey,
+        longest: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn TokenLease>, TokenStoreError>>;
 }
 
 /// The right to change the credentials under one key; see [`TokenStore::lease`].
 ///
 /// Neither method does anything once the lease has run out: by then another process may have written newer credentials.
-pub trait Lease: Send + Sync {
+pub trait TokenLease: Send + Sync {
     /// Stores `credentials`, instead of the old ones.
     ///
     /// # Errors
-    /// [`StoreError`] when that fails, or the lease has run out; the old ones are then still there.
-    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>>;
+    /// [`TokenStoreError`] when that fails, or the lease has run out; the old ones are then still there.
+    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>>;
 
     /// Deletes the credentials.
     ///
     /// # Errors
     /// As [`Self::save`].
-    fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>>;
 
     /// Returns the lease.
     fn release(self: Box<Self>) -> BoxFuture<'static, ()>;
@@ -106,12 +110,12 @@ pub trait Lease: Send + Sync {
 /// Tokens cannot be stored or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub struct StoreError {
+pub struct TokenStoreError {
     /// What went wrong, without a secret.
     pub why: String,
 }
 
-impl StoreError {
+impl TokenStoreError {
     /// `why` holds no secret.
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into() }
@@ -146,11 +150,11 @@ impl std::fmt::Debug for MemoryTokens {
 }
 
 impl TokenStore for MemoryTokens {
-    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
+    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>> {
         Box::pin(async { Ok(self.0.0.lock().get(key).and_then(|kept| kept.credentials.clone())) })
     }
 
-    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>> {
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>> {
         Box::pin(async {
             let all = self.0.0.lock();
             let full = all.iter().filter(|(_, kept)| kept.credentials.is_some());
@@ -158,11 +162,15 @@ impl TokenStore for MemoryTokens {
         })
     }
 
-    fn lease<'a>(&'a self, key: &'a TokenKey, _: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>> {
+    fn lease<'a>(
+        &'a self,
+        key: &'a TokenKey,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn TokenLease>, TokenStoreError>> {
         Box::pin(async {
             let turn = Arc::clone(&self.0.0.lock().entry(key.clone()).or_default().turn);
-            let permit = turn.acquire_owned().await.map_err(|_| StoreError::new("the store is closed"))?;
-            Ok(Box::new(Permit { shelf: Arc::clone(&self.0), key: key.clone(), permit }) as Box<dyn Lease>)
+            let permit = turn.acquire_owned().await.map_err(|_| TokenStoreError::new("the store is closed"))?;
+            Ok(Box::new(Permit { shelf: Arc::clone(&self.0), key: key.clone(), permit }) as Box<dyn TokenLease>)
         })
     }
 }
@@ -174,15 +182,15 @@ struct Permit {
     permit: OwnedSemaphorePermit,
 }
 
-impl Lease for Permit {
-    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>> {
+impl TokenLease for Permit {
+    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async move {
             self.shelf.0.lock().entry(self.key.clone()).or_default().credentials = Some(credentials);
             Ok(())
         })
     }
 
-    fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async {
             // Keeps the entry itself, because other tasks may wait for its lease.
             self.shelf.0.lock().entry(self.key.clone()).or_default().credentials = None;

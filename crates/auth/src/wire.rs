@@ -17,9 +17,9 @@ use toolrack_host::egress::{Egress, Guard, Refused};
 use url::Url;
 
 use crate::{
-    bound::{Bound, wants_nonce},
     dpop::Nonce,
     error::AuthError,
+    token_request::{RequestSigner, wants_nonce},
 };
 
 /// The timeout of a connect, TCP and TLS together.
@@ -49,7 +49,7 @@ impl Wires {
         let guard = self.egress.named_by(url);
         let known = self.clients.load().get(&guard).cloned();
         let client = known.map_or_else(|| self.connect(&guard), Ok)?;
-        Ok(Arc::new(Wire { client, guard, bound: OnceLock::new(), seen: Seen::default() }))
+        Ok(Arc::new(Wire { client, guard, signer: OnceLock::new(), seen: Seen::default() }))
     }
 
     /// A new client for these addresses. Two operations that need one at the same moment make two, and the second
@@ -79,7 +79,7 @@ pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
     /// What to add to requests to the token endpoint, once that is known.
-    bound: OnceLock<Bound>,
+    signer: OnceLock<RequestSigner>,
     seen: Seen,
 }
 
@@ -135,13 +135,13 @@ fn innermost(error: &reqwest::Error) -> String {
 
 impl Wire {
     /// Sets what to add to requests to the token endpoint. Later calls do nothing: a wire serves one operation.
-    pub(crate) fn binds(&self, bound: Bound) {
-        let _ = self.bound.set(bound);
+    pub(crate) fn sign_with(&self, signer: RequestSigner) {
+        let _ = self.signer.set(signer);
     }
 
     /// What to add to requests to the token endpoint.
-    pub(crate) fn bound(&self) -> Option<&Bound> {
-        self.bound.get()
+    pub(crate) fn signer(&self) -> Option<&RequestSigner> {
+        self.signer.get()
     }
 
     /// Whether any fetched metadata says that its resource wants bound tokens. This counts also metadata that `rmcp`
@@ -165,24 +165,24 @@ impl Wire {
 
     /// Sends the request. If the token endpoint answers that it wants a nonce, sends it once more with that nonce.
     pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
-        let Some(bound) = self.bound().filter(|bound| bound.is_for(&request)) else {
+        let Some(signer) = self.signer().filter(|signer| signer.is_for(&request)) else {
             return self.send_once(request).await;
         };
-        let answer = self.send_authenticated(bound, &request).await?;
-        let Some(nonce) = bound.nonce_in(&answer) else {
+        let answer = self.send_authenticated(signer, &request).await?;
+        let Some(nonce) = signer.nonce_in(&answer) else {
             return Ok(answer);
         };
         self.seen.nonce.store(Some(Arc::new(nonce)));
-        if wants_nonce(&answer) { self.send_authenticated(bound, &request).await } else { Ok(answer) }
+        if wants_nonce(&answer) { self.send_authenticated(signer, &request).await } else { Ok(answer) }
     }
 
     async fn send_authenticated(
         &self,
-        bound: &Bound,
+        signer: &RequestSigner,
         request: &http::Request<Vec<u8>>,
     ) -> Result<http::Response<Vec<u8>>, WireError> {
         let nonce = self.seen.nonce.load_full();
-        self.send_once(bound.authenticated(request, nonce.as_deref()).map_err(WireError::Unsigned)?).await
+        self.send_once(signer.authenticated(request, nonce.as_deref()).map_err(WireError::Unsigned)?).await
     }
 
     async fn send_once(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {

@@ -21,7 +21,7 @@ use crate::{
     screen::Screen,
     stop::Stop,
     verbs::{Cli, Verb, Way, offers::call},
-    wire::Brought,
+    wire::ArgsText,
 };
 
 /// Means `--no-daemon`, unless it is empty or `0`.
@@ -44,7 +44,7 @@ pub(crate) enum Borrowed {
     /// The command is finished: the daemon has done it, or the user has ended it before.
     Done(Exit),
     /// This process has to do the command itself, with the text of `--args` if it has read that already.
-    Alone(Option<Brought>),
+    Alone(Option<ArgsText>),
 }
 
 /// Lets a running daemon do the command, if there is one that can.
@@ -66,20 +66,20 @@ pub(crate) async fn run(
         }
         DaemonUse::Use(data) => data,
     };
-    let brought = tokio::select! {
+    let args_text = tokio::select! {
         biased;
         exit = stop.requested() => return Ok(Borrowed::Done(exit)),
-        brought = read_args(&cli.verb, screen) => brought,
+        args_text = read_args(&cli.verb, screen) => args_text,
     };
-    let alone = |brought| Ok(Borrowed::Alone(brought));
-    let hello = match &brought {
+    let alone = |args_text| Ok(Borrowed::Alone(args_text));
+    let hello = match &args_text {
         // The command itself reports what is wrong with it.
         Some(Err(_)) => None,
         Some(Ok(text)) => Hello::of(words, environment, screen.terminal(), Some(text.clone())),
         None => Hello::of(words, environment, screen.terminal(), None),
     };
     let Some(hello) = hello else {
-        return alone(brought);
+        return alone(args_text);
     };
     let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
         Ok(Ok(Ok((from, mut to)))) => match show(from, &mut to, screen, stop).await? {
@@ -88,12 +88,12 @@ pub(crate) async fn run(
         },
         Ok(Ok(Err(why))) => why,
         // The socket is left over from a daemon that has ended.
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return alone(brought),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return alone(args_text),
         Ok(Err(_)) => "it does not let this process in".to_owned(),
         Err(_) => "it does not answer".to_owned(),
     };
     explain_unused(&why, screen);
-    alone(brought)
+    alone(args_text)
 }
 
 /// With `-v`, says why the command does not use the running daemon.
@@ -136,7 +136,7 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
 }
 
 /// The text of `--args`, if only this process can read it, such as stdin.
-async fn read_args(verb: &Verb, screen: &Screen) -> Option<Brought> {
+async fn read_args(verb: &Verb, screen: &Screen) -> Option<ArgsText> {
     match verb {
         Verb::Call(args) => {
             let word = args.args.clone().filter(|word| word == "-" || word.starts_with('@'))?;

@@ -81,7 +81,7 @@ pub(crate) struct Hello {
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) terminal: FarTerminal,
     /// What `--args` stands for, where it was read from a file or from stdin.
-    pub(crate) brought: Option<String>,
+    pub(crate) args_text: Option<String>,
 }
 
 impl Hello {
@@ -90,7 +90,7 @@ impl Hello {
         words: &[OsString],
         environment: &Environment,
         terminal: FarTerminal,
-        brought: Option<String>,
+        args_text: Option<String>,
     ) -> Option<Box<Self>> {
         let text = |name: &OsStr| name.to_str().map(str::to_owned);
         let variables: BTreeMap<_, _> =
@@ -101,7 +101,7 @@ impl Hello {
             folder: std::env::current_dir().ok()?,
             variables,
             terminal,
-            brought,
+            args_text,
         }))
     }
 }

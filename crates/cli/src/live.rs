@@ -12,7 +12,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
 };
-use toolrack_agent::{Agent, Delta, End, Front, Held, NotKept, ToolCallData, Turn, TurnEvent, Words, turn::Next};
+use toolrack_agent::{Agent, Delta, End, Front, Held, NotKept, TextKind, ToolCallData, Turn, TurnEvent, turn::Next};
 use toolrack_host::{CallError, Catalog, ScriptCall, text};
 use toolrack_store::{
     Spent, StoreError,
@@ -193,9 +193,9 @@ impl Live {
         match delta {
             Delta::Text(piece) => {
                 self.partial.push_str(piece);
-                self.show_piece(Words::Text, piece);
+                self.show_piece(TextKind::Text, piece);
             }
-            Delta::Thinking(piece) => self.show_piece(Words::Thinking, piece),
+            Delta::Thinking(piece) => self.show_piece(TextKind::Thinking, piece),
             Delta::Retry { after, why } => {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
                 if self.shown == Shown::ToPeople {
@@ -207,8 +207,8 @@ impl Live {
     }
 
     /// Shows a piece of the model's text, up to where a secret could begin.
-    fn show_piece(&mut self, kind: Words, piece: &str) {
-        if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == Words::Thinking) {
+    fn show_piece(&mut self, kind: TextKind, piece: &str) {
+        if self.shown == Shown::AsDocument || (self.shown == Shown::ToPeople && kind == TextKind::Thinking) {
             return;
         }
         let screen = &self.screen;
@@ -224,11 +224,11 @@ impl Live {
         }
     }
 
-    fn show(&self, kind: Words, words: String) {
+    fn show(&self, kind: TextKind, words: String) {
         match (self.shown, kind) {
             (Shown::ToPeople, _) => self.put(Out::Piece(words)),
-            (_, Words::Text) => self.record(json!({ "type": "text", "text": words })),
-            (_, Words::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
+            (_, TextKind::Text) => self.record(json!({ "type": "text", "text": words })),
+            (_, TextKind::Thinking) => self.record(json!({ "type": "thinking", "text": words })),
         }
     }
 

@@ -16,7 +16,6 @@
 //!        a command that a daemon does   the daemon's side: the same verb, on its own connections
 //! ```
 
-mod aloud;
 mod args;
 mod arguments;
 mod asker;
@@ -44,6 +43,7 @@ mod rules;
 mod run;
 mod screen;
 mod secrets;
+mod server_output;
 mod stop;
 mod tokens;
 mod traces;

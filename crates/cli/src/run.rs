@@ -136,9 +136,9 @@ async fn to_the_end(
         _ => OwnSignals::Nothing,
     };
     cli.verb.check(&cli.global)?;
-    let brought = match borrower::run(&cli, &words, &environment, screen, &mut stop).await? {
+    let args_text = match borrower::run(&cli, &words, &environment, screen, &mut stop).await? {
         Borrowed::Done(exit) => return Ok(exit),
-        Borrowed::Alone(brought) => brought,
+        Borrowed::Alone(args_text) => args_text,
     };
     let typed = tokio::select! {
         biased;
@@ -146,7 +146,7 @@ async fn to_the_end(
         typed = verbs::take_typed(&mut cli.global, screen) => typed?,
     };
     let world = World::open((cli.global, typed), environment, Arc::clone(screen)).await?;
-    let world = world.traced(tracer).with_brought(brought);
+    let world = world.traced(tracer).with_brought(args_text);
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use toolrack_auth::{Lease, StoreError, TokenKey, TokenStore};
+use toolrack_auth::{TokenKey, TokenLease, TokenStore, TokenStoreError};
 use toolrack_store::{Space, Vault, VaultError};
 
 use crate::{error::with_causes, secrets::Stored};
@@ -15,12 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(crate) struct Tokens(pub(crate) Arc<Stored>);
 
-fn unusable(error: &dyn std::error::Error) -> StoreError {
-    StoreError::new(with_causes(error))
+fn unusable(error: &dyn std::error::Error) -> TokenStoreError {
+    TokenStoreError::new(with_causes(error))
 }
 
 impl TokenStore for Tokens {
-    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>> {
+    fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>> {
         Box::pin(async move {
             let name = key.to_text();
             let Some(vault) = self.0.holding(Space::Token, &name).await.map_err(|error| unusable(&error))? else {
@@ -37,7 +37,7 @@ impl TokenStore for Tokens {
         })
     }
 
-    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, StoreError>> {
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>> {
         Box::pin(async move {
             let names = self.0.store().map_err(|error| unusable(&error))?.sealed_names(Space::Token).await;
             let names = names.map_err(|error| unusable(&error))?;
@@ -45,13 +45,17 @@ impl TokenStore for Tokens {
         })
     }
 
-    fn lease<'a>(&'a self, key: &'a TokenKey, longest: Duration) -> BoxFuture<'a, Result<Box<dyn Lease>, StoreError>> {
+    fn lease<'a>(
+        &'a self,
+        key: &'a TokenKey,
+        longest: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn TokenLease>, TokenStoreError>> {
         Box::pin(async move {
             let vault = self.0.vault().await.map_err(|error| unusable(&error))?;
             let lease = vault.lease(Space::Token, &key.to_text(), longest, PATIENCE).await;
             let lease = lease.map_err(|error: VaultError| unusable(&error))?;
-            let lease = lease.ok_or_else(|| StoreError::new("another process has it for too long"))?;
-            Ok(Box::new(Held { stored: Arc::clone(&self.0), vault, lease }) as Box<dyn Lease>)
+            let lease = lease.ok_or_else(|| TokenStoreError::new("another process has it for too long"))?;
+            Ok(Box::new(Held { stored: Arc::clone(&self.0), vault, lease }) as Box<dyn TokenLease>)
         })
     }
 }
@@ -62,8 +66,8 @@ struct Held {
     lease: toolrack_store::Lease,
 }
 
-impl Lease for Held {
-    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), StoreError>> {
+impl TokenLease for Held {
+    fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async move {
             let saved = match self.vault.put_under(&self.lease, &credentials).await {
                 // The key was changed while the server was asked, which gives no token twice.
@@ -77,7 +81,7 @@ impl Lease for Held {
         })
     }
 
-    fn delete(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn delete(&self) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async { self.vault.remove_under(&self.lease).await.map(drop).map_err(|error| unusable(&error)) })
     }
 

@@ -28,7 +28,6 @@ use url::Url;
 use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Borrower};
 use crate::{
-    aloud::Aloud,
     args::{Global, ONCE, Once},
     asker::{Sampler, Terminal},
     audit::Audited,
@@ -39,6 +38,7 @@ use crate::{
     notebook::{Configured, Listing, Notebook, Tool},
     screen::Screen,
     secrets::{self, Stored},
+    server_output::ServerOutput,
     tokens::Tokens,
 };
 
@@ -88,7 +88,7 @@ pub(crate) struct World {
     /// Set when the command connects. [`World::close`] ends it, also after a failure.
     running: OnceLock<Running>,
     /// The text of `--args`, if another process has read it already.
-    brought: Option<Brought>,
+    args_text: Option<ArgsText>,
     /// The daemon's servers, if a daemon runs this command for another process.
     lent: Option<Box<Lent>>,
 }
@@ -100,7 +100,7 @@ struct Running {
     /// Stores the logs of its servers; `None` without a database.
     log: Option<LogKeeper>,
     /// Shows the logs of its servers, if the user asked for that (`-v`).
-    aloud: Option<Aloud>,
+    server_output: Option<ServerOutput>,
 }
 
 /// The part of the configuration that the host is made with, and that the notebook needs at the end.
@@ -115,7 +115,7 @@ struct HostSettings {
 }
 
 /// The text of `--args`, or why it cannot be read.
-pub(crate) type Brought = Result<String, Failure>;
+pub(crate) type ArgsText = Result<String, Failure>;
 
 impl World {
     /// # Errors
@@ -176,7 +176,7 @@ impl World {
             audit,
             host_settings: ArcSwap::default(),
             running: OnceLock::new(),
-            brought: None,
+            args_text: None,
             lent: None,
         })
     }
@@ -188,14 +188,14 @@ impl World {
     }
 
     /// This world with the text of `--args` that another process has read, because stdin can be read only once.
-    pub(crate) fn with_brought(mut self, brought: Option<Brought>) -> Self {
-        self.brought = brought;
+    pub(crate) fn with_brought(mut self, args_text: Option<ArgsText>) -> Self {
+        self.args_text = args_text;
         self
     }
 
     /// The text of `--args`, if another process has read it already.
-    pub(crate) fn brought(&self) -> Option<Brought> {
-        self.brought.clone()
+    pub(crate) fn args_text(&self) -> Option<ArgsText> {
+        self.args_text.clone()
     }
 
     /// Resolves placeholders.
@@ -446,14 +446,14 @@ impl World {
         self.running.get_or_init(|| {
             let host = self.new_host();
             let log = self.hosts().log_of(&host);
-            let aloud = (self.global.verbose > 0).then(|| self.aloud(&host, |_| true));
-            Running { host, log, aloud }
+            let server_output = (self.global.verbose > 0).then(|| self.server_output(&host, |_| true));
+            Running { host, log, server_output }
         })
     }
 
     /// Starts to show the logs of those servers of `host` for which `shows` returns true.
-    fn aloud(&self, host: &Host, shows: impl Fn(&ServerName) -> bool + Send + 'static) -> Aloud {
-        Aloud::start(host.events(), Arc::clone(&self.screen), shows)
+    fn server_output(&self, host: &Host, shows: impl Fn(&ServerName) -> bool + Send + 'static) -> ServerOutput {
+        ServerOutput::start(host.events(), Arc::clone(&self.screen), shows)
     }
 
     /// The folder for results that are too long.
@@ -525,8 +525,8 @@ impl World {
         }
         // Waits for sign-ins and renewals before the audit log closes, because each outcome is a row of it.
         self.sign_in.settled().await;
-        if let Some(aloud) = running.and_then(|running| running.aloud.as_ref()) {
-            aloud.close().await;
+        if let Some(server_output) = running.and_then(|running| running.server_output.as_ref()) {
+            server_output.close().await;
         }
         if let Some(log) = running.and_then(|running| running.log.as_ref()) {
             log.close().await;

@@ -348,13 +348,13 @@ fn put(parts: &mut Parts, place: &'static str, value: Json) {
 }
 
 /// Changes the entry `name` from `old` to `new`, without rewriting the members that are equal in both.
-fn amend(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Result<String, EditError> {
+fn change_members(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Json) -> Result<String, EditError> {
     let differences = merge::differences(old, new.as_object().unwrap_or(&Map::new()));
     let mut text = file.text().to_owned();
     for (path, value) in differences {
         let file = reopened(file, &text)?;
         match file.set(name, &path, value.as_ref()) {
-            Some(amended) => text = amended,
+            Some(changed) => text = changed,
             None => return file.replace(name, new),
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     entry::{Decoded, Report, decode},
     import::{self, Client},
     node::{Member, Node},
-    placeholder::{self, Bare, Piece, TemplateError, Wanted},
+    placeholder::{self, Bare, Piece, Reference, TemplateError},
     redact,
 };
 
@@ -143,7 +143,7 @@ fn assert_hidden(shown: &str) {
 /// Placeholders.
 pub fn placeholders(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let lookup = |(Wanted::Variable(name) | Wanted::Secret(name)): Wanted<'_>| {
+    let lookup = |(Reference::Variable(name) | Reference::Secret(name)): Reference<'_>| {
         Ok(name.len().is_multiple_of(2).then(|| name.to_owned()))
     };
     for bare in [Bare::Names, Bare::Nothing] {

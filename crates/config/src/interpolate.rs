@@ -32,7 +32,7 @@ use self::known::{Known, Life};
 use crate::{
     environment::Environment,
     mask,
-    placeholder::{self, Bare, TemplateError, Wanted, expand},
+    placeholder::{self, Bare, Reference, TemplateError, expand},
 };
 
 /// What to do about a variable without a value.
@@ -292,10 +292,10 @@ struct Values {
 }
 
 impl Values {
-    fn get(&self, wanted: Wanted<'_>) -> Result<Option<String>, TemplateError> {
-        match wanted {
-            Wanted::Variable(name) => self.variable(name),
-            Wanted::Secret(name) => match self.stored.get(name) {
+    fn get(&self, reference: Reference<'_>) -> Result<Option<String>, TemplateError> {
+        match reference {
+            Reference::Variable(name) => self.variable(name),
+            Reference::Secret(name) => match self.stored.get(name) {
                 Some(Ok(value)) => Ok(value.clone()),
                 Some(Err(why)) => Err(TemplateError::ClosedSecret { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),
@@ -331,7 +331,7 @@ impl Values {
     }
 
     fn text(&self, field: &str, text: &str, bare: Bare) -> Result<String, ResolveError> {
-        expand(text, bare, &|wanted| self.get(wanted))
+        expand(text, bare, &|reference| self.get(reference))
             .map_err(|error| ResolveError::new(format!("`{field}`: {error}; {}", error.hint())))
     }
 

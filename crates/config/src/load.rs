@@ -1,11 +1,11 @@
 //! Merges the layers of configuration files into one [`Loaded`] configuration.
 
 mod agreed;
-mod ground;
 mod layers;
 mod reload;
 mod reported;
 mod request;
+mod run_folders;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -29,14 +29,14 @@ use crate::{
     places::project_root,
     problem::Problem,
     redact::redact,
-    settings::{Role, Section, Settings, Wanted},
+    settings::{ReadContext, Role, Section, Settings},
     suggest::misspelt,
     trust::{Candidate, Ledger, agreement, hash},
 };
 use agreed::{hash_unswitched, proposed, show_switched};
-use ground::RunFolders;
 use layers::{Layer, Reads, layers};
 use reported::Reported;
+use run_folders::RunFolders;
 
 pub use reload::{Rejected, reload};
 pub use request::{Request, Typed};
@@ -218,9 +218,9 @@ pub struct Shadowed {
 pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
     let layers = layers(request, &project);
-    let wanted = Wanted { agent: request.agent.as_deref(), check: request.check_model };
-    let ground = RunFolders::new(&request.cwd, &project, &request.places);
-    let mut world = World::new(&request.built_in, ledger, wanted, ground);
+    let wanted = ReadContext { agent: request.agent.as_deref(), check: request.check_model };
+    let folders = RunFolders::new(&request.cwd, &project, &request.places);
+    let mut world = World::new(&request.built_in, ledger, wanted, folders);
     for layer in &layers {
         world.add_file(layer);
     }
@@ -241,8 +241,8 @@ struct World<'a> {
     /// Files without any text.
     blank: Vec<PathBuf>,
     is_whole: bool,
-    wanted: Wanted<'a>,
-    ground: RunFolders,
+    wanted: ReadContext<'a>,
+    folders: RunFolders,
     ledger: &'a dyn Ledger,
 }
 
@@ -255,7 +255,7 @@ struct Place<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(built_in: &Desired, ledger: &'a dyn Ledger, wanted: Wanted<'a>, ground: RunFolders) -> Self {
+    fn new(built_in: &Desired, ledger: &'a dyn Ledger, wanted: ReadContext<'a>, folders: RunFolders) -> Self {
         let entries = built_in.iter().map(|(name, spec)| {
             let entry = Entry {
                 name: name.to_string(),
@@ -289,7 +289,7 @@ impl<'a> World<'a> {
             blank: Vec::new(),
             is_whole: true,
             wanted,
-            ground,
+            folders,
             ledger,
         }
     }
@@ -433,13 +433,13 @@ impl<'a> World<'a> {
         let hash = hash(&raw.node);
         // A user's own entry is shown as it is written; its paths are not resolved for the working folder.
         let written = spec.as_ref().filter(|_| layer.folder.is_none()).map(redact);
-        let depends_on = spec.as_mut().and_then(|spec| self.ground.settle(spec, layer));
+        let depends_on = spec.as_mut().and_then(|spec| self.folders.settle(spec, layer));
         let project = match layer.scope {
             Scope::Project => layer.folder.clone(),
-            _ => depends_on.is_some().then(|| self.ground.folder.clone()),
+            _ => depends_on.is_some().then(|| self.folders.folder.clone()),
         };
         let files = match (&mut spec, &project) {
-            (Some(spec), Some(_)) => self.ground.files(spec),
+            (Some(spec), Some(_)) => self.folders.files(spec),
             _ => BTreeMap::new(),
         };
         let agreement = agreement(&hash, &files);
@@ -467,7 +467,7 @@ impl<'a> World<'a> {
             switched_by: None,
             trust,
             depends_on,
-            files: files.keys().map(|file| self.ground.project.join(file)).collect(),
+            files: files.keys().map(|file| self.folders.project.join(file)).collect(),
             agreement,
             hash_unswitched: hash_unswitched(raw.node.clone()),
             hash,
@@ -520,7 +520,7 @@ impl<'a> World<'a> {
         for (name, (entry, spec)) in self.entries {
             if let (Some(mut spec), Ok(name)) = (spec, ServerName::new(name)) {
                 if matches!(entry.scope, Scope::User | Scope::CommandLine) {
-                    self.ground.set_apart(name.as_str(), &mut spec);
+                    self.folders.set_apart(name.as_str(), &mut spec);
                 }
                 spec.pins = spec.pins.or((self.settings.pins != PinMode::default()).then_some(self.settings.pins));
                 spec.validate_args = spec.validate_args.or(validate_args);

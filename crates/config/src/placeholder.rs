@@ -211,7 +211,7 @@ fn secrets_at(text: &str, found: &mut BTreeSet<String>, depth: usize) {
 
 /// A name to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted<'a> {
+pub(crate) enum Reference<'a> {
     /// An environment variable.
     Variable(&'a str),
     /// A stored secret.
@@ -222,7 +222,7 @@ pub(crate) enum Wanted<'a> {
 pub(crate) fn expand(
     text: &str,
     bare: Bare,
-    lookup: &impl Fn(Wanted<'_>) -> Result<Option<String>, TemplateError>,
+    lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
 ) -> Result<String, TemplateError> {
     let mut out = String::with_capacity(text.len());
     expand_into(&mut out, text, bare, lookup, 0)?;
@@ -233,7 +233,7 @@ fn expand_into(
     out: &mut String,
     text: &str,
     bare: Bare,
-    lookup: &impl Fn(Wanted<'_>) -> Result<Option<String>, TemplateError>,
+    lookup: &impl Fn(Reference<'_>) -> Result<Option<String>, TemplateError>,
     depth: usize,
 ) -> Result<(), TemplateError> {
     if depth > MAX_DEPTH {
@@ -242,17 +242,17 @@ fn expand_into(
     for piece in pieces(text, bare)? {
         match piece {
             Piece::Literal(text) => out.push_str(text),
-            Piece::Secret(name) => match lookup(Wanted::Secret(name))? {
+            Piece::Secret(name) => match lookup(Reference::Secret(name))? {
                 Some(value) => out.push_str(&value),
                 None => return Err(TemplateError::NoSecret(name.to_owned())),
             },
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
-            Piece::Variable { name, default: None } => match lookup(Wanted::Variable(name))? {
+            Piece::Variable { name, default: None } => match lookup(Reference::Variable(name))? {
                 Some(value) => out.push_str(&value),
                 None => return Err(TemplateError::Unset(name.to_owned())),
             },
             Piece::Variable { name, default: Some(default) } => {
-                match lookup(Wanted::Variable(name))?.filter(|value| !value.is_empty()) {
+                match lookup(Reference::Variable(name))?.filter(|value| !value.is_empty()) {
                     Some(value) => out.push_str(&value),
                     None => expand_into(out, default, bare, lookup, depth + 1)?,
                 }
@@ -272,11 +272,11 @@ mod tests {
     use super::*;
 
     fn expanded(text: &str, bare: Bare) -> Result<String, TemplateError> {
-        expand(text, bare, &|wanted| {
-            Ok(match wanted {
-                Wanted::Variable("A") => Some("1".to_owned()),
-                Wanted::Variable("EMPTY") => Some(String::new()),
-                Wanted::Secret("s") => Some("${A}".to_owned()),
+        expand(text, bare, &|reference| {
+            Ok(match reference {
+                Reference::Variable("A") => Some("1".to_owned()),
+                Reference::Variable("EMPTY") => Some(String::new()),
+                Reference::Secret("s") => Some("${A}".to_owned()),
                 _ => None,
             })
         })
@@ -435,8 +435,8 @@ mod tests {
         #[test]
         fn what_was_checked_fails_only_for_what_is_not_set(text in r#"([$]\{(A|NO|env:A|secret:x|input:y)(:-)?|\}|[$]{1,2}|[a-z {]){0,12}"#) {
             let looked = std::cell::RefCell::new(Vec::new());
-            let result = expand(&text, Bare::Nothing, &|wanted| {
-                if let Wanted::Secret(name) = wanted {
+            let result = expand(&text, Bare::Nothing, &|reference| {
+                if let Reference::Secret(name) = reference {
                     looked.borrow_mut().push(name.to_owned());
                     return Ok(Some("v".to_owned()));
                 }

@@ -62,7 +62,7 @@ pub enum Role {
 
 /// The agent whose settings are read, and the check for names of models.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ReadContext<'a> {
     /// The agent whose own settings count on top of the shared ones.
     pub(crate) agent: Option<&'a str>,
     /// Knows the names of models.
@@ -81,7 +81,7 @@ pub struct KeepSessions {
 
 impl Settings {
     /// Reads the settings of `document`, and returns its problems, none of which costs a server.
-    pub(crate) fn read(document: &Document, wanted: Wanted<'_>) -> (Self, Vec<Problem>) {
+    pub(crate) fn read(document: &Document, wanted: ReadContext<'_>) -> (Self, Vec<Problem>) {
         let mut settings = Self::default();
         let mut problems = Vec::new();
         let root = match dialect::parse(document) {
@@ -180,7 +180,7 @@ fn place(document: &Document) -> String {
 
 /// The shared `[model]`, and over it that of the wanted agent. Those of the other agents are read too, so that errors
 /// in them are known before they are needed.
-fn model(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ModelChoice, Vec<Problem>) {
+fn model(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut read = |place: &str, node: &Node| {
         let (choice, wrong) = ModelChoice::read(document, place, node, wanted.check);
@@ -199,7 +199,7 @@ fn model(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ModelChoice, 
 }
 
 /// The shared `[tools]`, and over it those of the chosen agent.
-fn tools(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ToolSettings, Vec<Problem>) {
+fn tools(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (ToolSettings, Vec<Problem>) {
     let (mut tools, mut problems) = match root.get("tools") {
         Some(member) => ToolSettings::default().overlaid(document, "tools", &member.node),
         None => (ToolSettings::default(), Vec::new()),
@@ -216,7 +216,7 @@ fn tools(document: &Document, root: &Node, wanted: Wanted<'_>) -> (ToolSettings,
 }
 
 /// The role of the chosen agent. One whose role cannot be read gets no tools: too few of them do no harm.
-fn role(document: &Document, root: &Node, wanted: Wanted<'_>) -> (Role, Vec<Problem>) {
+fn role(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (Role, Vec<Problem>) {
     let (mut role, mut problems) = (Role::default(), Vec::new());
     for agent in agents(root) {
         let Some(member) = agent.get("role") else { continue };
@@ -245,7 +245,7 @@ fn agents(root: &Node) -> &[Node] {
     }
 }
 
-impl Wanted<'_> {
+impl ReadContext<'_> {
     /// Whether `agent`, one of `[[agents]]`, is the one whose own settings count.
     fn is(&self, agent: &Node) -> bool {
         self.agent.is_some() && agent.text("id") == self.agent
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (Settings, Vec<Problem>) {
-        Settings::read(&Document::new(Some("toolrack.toml".into()), text), Wanted::default())
+        Settings::read(&Document::new(Some("toolrack.toml".into()), text), ReadContext::default())
     }
 
     #[test]

@@ -236,7 +236,7 @@ impl Agents {
     async fn live(self: Arc<Self>, id: String, agent: Arc<Agent>) {
         let AgentParts { parts, then } = (self.make)(id.clone());
         // The daemon's own event log also tells of the questions that are asked here.
-        parts.questions.tell_abroad(&id, Arc::clone(&self.base.log));
+        parts.questions.log_to_daemon(&id, Arc::clone(&self.base.log));
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, agent.stop.child_token()).await;
         let (router, gateway) = (self.serve)(&world);

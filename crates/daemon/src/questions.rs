@@ -240,7 +240,7 @@ fn outside_id(agent: &str, id: &str) -> String {
 }
 
 /// The agent, and the id in its world, from an id that [`Question::of_agent`] made.
-pub(crate) fn at_home(id: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_prefixed_id(id: &str) -> Option<(&str, &str)> {
     id.rsplit_once(':')
 }
 
@@ -259,7 +259,7 @@ impl Questions {
     }
 
     /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`.
-    pub(crate) fn tell_abroad(&self, agent: &str, log: Arc<EventLog>) {
+    pub(crate) fn log_to_daemon(&self, agent: &str, log: Arc<EventLog>) {
         let _ = self.inner.of_agent.set((agent.to_owned(), log));
     }
 

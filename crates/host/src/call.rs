@@ -35,7 +35,7 @@ use outcome::unmet;
 pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 pub use script::ScriptCall;
-pub(crate) use script::{Around, Script};
+pub(crate) use script::{Script, ScriptContext};
 
 use self::{
     approve::Answered,
@@ -308,10 +308,10 @@ impl Door {
             return Err(running.refused(Decision::Denied, why));
         }
         running.starts();
-        let passed = Passed { number, tool, server, arguments, asker };
+        let approved = ApprovedCall { number, tool, server, arguments, asker };
         let result = match script {
-            Some(script) => Ok(Box::pin(self.run(script, call, passed)).await),
-            None => self.send(&call, passed).await,
+            Some(script) => Ok(Box::pin(self.run(script, call, approved)).await),
+            None => self.send(&call, approved).await,
         };
         running.ends(&result);
         result.map(|mut outcome| {
@@ -342,8 +342,8 @@ impl Door {
         }
     }
 
-    async fn send(&self, call: &Call, passed: Passed<'_>) -> Result<ToolOutcome, CallError> {
-        let Passed { number, tool, server, arguments, asker } = passed;
+    async fn send(&self, call: &Call, approved: ApprovedCall<'_>) -> Result<ToolOutcome, CallError> {
+        let ApprovedCall { number, tool, server, arguments, asker } = approved;
         let mode = server.spec.validate_args.unwrap_or_default();
         let misfit = if mode == ValidateArgs::Off { None } else { Box::pin(misfit(tool, &arguments)).await };
         if mode == ValidateArgs::Strict
@@ -411,15 +411,15 @@ impl Door {
     }
 
     /// Runs a script instead of sending a request. Each call in it has bounds of its own, and so has the interpreter.
-    async fn run(&self, script: Script, call: Call, passed: Passed<'_>) -> ToolOutcome {
-        let Passed { number, tool, server, arguments, asker } = passed;
-        let around = Around {
+    async fn run(&self, script: Script, call: Call, approved: ApprovedCall<'_>) -> ToolOutcome {
+        let ApprovedCall { number, tool, server, arguments, asker } = approved;
+        let context = ScriptContext {
             asker,
             on_progress: Some(self.on_progress(number, call.on_progress)),
             conceal: call.conceal,
             caller: call.caller,
         };
-        let (result, calls) = script(arguments, around).await;
+        let (result, calls) = script(arguments, context).await;
         let mut outcome = self.shape(&tool.server, &tool.tool().name, server).outcome(result, tool).await;
         outcome.calls = calls;
         outcome
@@ -457,7 +457,7 @@ async fn misfit(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<St
 }
 
 /// A call that passed the gate.
-struct Passed<'a> {
+struct ApprovedCall<'a> {
     number: u64,
     tool: &'a CatalogTool,
     server: &'a Server,

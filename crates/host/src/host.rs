@@ -41,7 +41,7 @@ pub use status::{ServerStatus, Why, WhyStep};
 pub use subscriptions::{SubscribeError, Subscriptions};
 
 use self::{
-    keeper::{Beside, Message, Servers},
+    keeper::{ExtraServer, Message, Servers},
     own_tools::{Discovery, Scripts, found},
 };
 use crate::{
@@ -209,7 +209,7 @@ impl Host {
         };
         let scripts = native.extension::<Scripts>().filter(|_| Scripts::is_run(&tool.tool().name))?;
         let within = (self.clone(), call.catalog().unwrap_or_else(|| self.catalog()));
-        Some(Box::new(move |arguments, around| async move { scripts.run(&arguments, within, around).await }.boxed()))
+        Some(Box::new(move |arguments, context| async move { scripts.run(&arguments, within, context).await }.boxed()))
     }
 
     /// The result of [`ScriptTools::search`](crate::ScriptTools::search).
@@ -371,12 +371,12 @@ impl Host {
     pub async fn discovering(&self, name: &ServerName, selection: Selection) -> Self {
         let spec = Box::new(self.discovery(name, selection));
         let (done, told) = oneshot::channel();
-        let sent = self.inbox.send(Message::Beside(name.clone(), spec, done)).await;
-        let beside = if sent.is_ok() { told.await.ok() } else { None };
+        let sent = self.inbox.send(Message::StartExtra(name.clone(), spec, done)).await;
+        let extra = if sent.is_ok() { told.await.ok() } else { None };
         self.publish().await;
         let mut servers = Servers::clone(&self.servers.load());
         let mut catalog = self.catalog.load().excerpt(|_| true);
-        if let Some(Beside { server, naming }) = beside {
+        if let Some(ExtraServer { server, naming }) = extra {
             server.settled().await;
             let sets = BTreeMap::from([(name.clone(), server.snapshot().tools)]);
             catalog = catalog.with(Catalog::build(0, &sets, &naming));

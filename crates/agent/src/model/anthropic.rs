@@ -13,9 +13,9 @@ use url::Url;
 use super::{
     Delta, Request, Stop, Usage, Wire,
     body::{self, BodyWriter, Media},
-    draft::{At, Draft, Sent, Told, pieces},
+    draft::{At, Deltas, Draft, Sent, pieces},
     failure,
-    online::{Heard, Listen, Speak, Trouble, below, event_json},
+    online::{Adapter, Decode, DecodeError, Progress, below, event_json},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -38,7 +38,7 @@ impl Anthropic {
     }
 }
 
-impl Speak for Anthropic {
+impl Adapter for Anthropic {
     fn url(&self, base: &Url, _streamed: bool) -> Url {
         // The usual base URL has no version in it.
         if base.path().trim_end_matches('/').ends_with("/v1") {
@@ -76,8 +76,8 @@ impl Speak for Anthropic {
         body.finish()
     }
 
-    fn listener(&self, messages: usize) -> Box<dyn Listen> {
-        Box::new(Listener { draft: Draft::new(messages), ..Listener::default() })
+    fn decoder(&self, messages: usize) -> Box<dyn Decode> {
+        Box::new(Decoder { draft: Draft::new(messages), ..Decoder::default() })
     }
 }
 
@@ -219,11 +219,11 @@ struct Event {
     message: Option<Value>,
     content_block: Option<Value>,
     delta: Option<Value>,
-    usage: Option<HeardUsage>,
+    usage: Option<WireUsage>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
-struct HeardUsage {
+struct WireUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
@@ -231,7 +231,7 @@ struct HeardUsage {
 }
 
 #[derive(Default)]
-struct Listener {
+struct Decoder {
     draft: Draft,
     open: Vec<OpenBlock>,
     ended: bool,
@@ -253,51 +253,53 @@ enum Kind {
     Raw,
 }
 
-impl Listen for Listener {
-    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble> {
-        let event: Event = serde_json::from_value(event_json(data)?).map_err(Trouble::unreadable)?;
+impl Decode for Decoder {
+    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
+        let event: Event = serde_json::from_value(event_json(data)?).map_err(DecodeError::unreadable)?;
         match event.kind.as_str() {
             "message_start" => {
                 let usage = event.message.as_ref().and_then(|message| message.get("usage")).cloned();
-                self.usage(usage.and_then(|usage| serde_json::from_value(usage).ok()), told);
+                self.usage(usage.and_then(|usage| serde_json::from_value(usage).ok()), deltas);
             }
             "content_block_start" => {
                 let block = event.content_block.unwrap_or_default();
-                self.begin(event.index.unwrap_or_default(), block, told)?;
+                self.begin(event.index.unwrap_or_default(), block, deltas)?;
             }
-            "content_block_delta" => self.more(event.index.unwrap_or_default(), &event.delta.unwrap_or_default(), told),
+            "content_block_delta" => {
+                self.more(event.index.unwrap_or_default(), &event.delta.unwrap_or_default(), deltas)
+            }
             "content_block_stop" => self.close(event.index.unwrap_or_default()),
             "message_delta" => {
                 let reason = event.delta.as_ref().and_then(|delta| delta.get("stop_reason")).and_then(Value::as_str);
                 self.draft.stop = reason.map(stop).or(self.draft.stop.take());
-                self.usage(event.usage, told);
+                self.usage(event.usage, deltas);
             }
             "message_stop" => {
                 self.ended = true;
-                return Ok(Heard::End);
+                return Ok(Progress::End);
             }
             // `ping`, and whatever comes after our time.
             _ => {}
         }
-        Ok(Heard::More)
+        Ok(Progress::More)
     }
 
-    fn whole(&mut self, mut answer: Value, told: &mut Told) -> Result<(), Trouble> {
+    fn whole(&mut self, mut answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let Some(Value::Array(blocks)) = answer.get_mut("content").map(Value::take) else {
-            return Err(Trouble::unreadable("it has no `content`"));
+            return Err(DecodeError::unreadable("it has no `content`"));
         };
         for (index, block) in (0..).zip(blocks) {
-            self.begin(index, block, told)?;
+            self.begin(index, block, deltas)?;
         }
         self.draft.stop = answer.get("stop_reason").and_then(Value::as_str).map(stop);
-        self.usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), told);
+        self.usage(answer.get("usage").cloned().and_then(|usage| serde_json::from_value(usage).ok()), deltas);
         self.ended = true;
         Ok(())
     }
 
-    fn end(mut self: Box<Self>) -> Result<Draft, Trouble> {
+    fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
         if !self.ended && self.draft.stop.is_none() {
-            return Err(Trouble::cut());
+            return Err(DecodeError::cut());
         }
         let open: Vec<u64> = self.open.iter().map(|block| block.index).collect();
         open.into_iter().for_each(|index| self.close(index));
@@ -305,29 +307,29 @@ impl Listen for Listener {
     }
 }
 
-impl Listener {
-    fn begin(&mut self, index: u64, mut block: Value, told: &mut Told) -> Result<(), Trouble> {
+impl Decoder {
+    fn begin(&mut self, index: u64, mut block: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let text_of =
             |block: &Value, name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (at, kind) = match text_of(&block, "type").as_str() {
             "text" => {
                 let at = self.draft.begin_text()?;
-                self.draft.text_at(at, &text_of(&block, "text"), told);
+                self.draft.text_at(at, &text_of(&block, "text"), deltas);
                 (at, Kind::Text)
             }
             "tool_use" => {
-                let at = self.draft.begin_call(&text_of(&block, "id"), &text_of(&block, "name"), told)?;
+                let at = self.draft.begin_call(&text_of(&block, "id"), &text_of(&block, "name"), deltas)?;
                 // Empty at the beginning of a stream, missing from llama.cpp's, the whole in an answer that came whole.
                 let input = block.get("input").and_then(Value::as_object).filter(|input| !input.is_empty());
                 if let Some(input) = input {
-                    self.draft.arguments_at(at, &json!(input).to_string(), told);
+                    self.draft.arguments_at(at, &json!(input).to_string(), deltas);
                 }
                 (at, Kind::Call)
             }
             _ => {
                 let thought = text_of(&block, "thinking");
                 if !thought.is_empty() {
-                    told.push_back(Delta::Thinking(thought));
+                    deltas.push_back(Delta::Thinking(thought));
                 }
                 // Not for sending back.
                 if let Some(block) = block.as_object_mut() {
@@ -341,17 +343,17 @@ impl Listener {
         Ok(())
     }
 
-    fn more(&mut self, index: u64, delta: &Value, told: &mut Told) {
+    fn more(&mut self, index: u64, delta: &Value, deltas: &mut Deltas) {
         let Some(open) = self.open.iter_mut().find(|open| open.index == index) else { return };
         let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
         match (delta.get("type").and_then(Value::as_str).unwrap_or_default(), open.kind) {
-            ("text_delta", Kind::Text) => self.draft.text_at(open.at, text("text"), told),
-            ("input_json_delta", Kind::Call) => self.draft.arguments_at(open.at, text("partial_json"), told),
+            ("text_delta", Kind::Text) => self.draft.text_at(open.at, text("text"), deltas),
+            ("input_json_delta", Kind::Call) => self.draft.arguments_at(open.at, text("partial_json"), deltas),
             ("input_json_delta", _) => open.json.push_str(text("partial_json")),
             ("thinking_delta", Kind::Raw) => {
                 if let Some(block) = self.draft.raw_at(open.at) {
                     append(block, "thinking", text("thinking"));
-                    told.push_back(Delta::Thinking(text("thinking").to_owned()));
+                    deltas.push_back(Delta::Thinking(text("thinking").to_owned()));
                 }
             }
             ("signature_delta", Kind::Raw) => {
@@ -375,18 +377,18 @@ impl Listener {
     }
 
     /// Takes the newest numbers, one by one: the end of a stream repeats some of them and leaves others out.
-    fn usage(&mut self, heard: Option<HeardUsage>, told: &mut Told) {
-        let Some(heard) = heard else { return };
+    fn usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
+        let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
         // The sum may have met its end.
         let plain = input.saturating_sub(cached_read).saturating_sub(cache_write);
-        let plain = heard.input_tokens.unwrap_or(plain);
-        let cached_read = heard.cache_read_input_tokens.unwrap_or(cached_read);
-        let cache_write = heard.cache_creation_input_tokens.unwrap_or(cache_write);
+        let plain = reported.input_tokens.unwrap_or(plain);
+        let cached_read = reported.cache_read_input_tokens.unwrap_or(cached_read);
+        let cache_write = reported.cache_creation_input_tokens.unwrap_or(cache_write);
         let input = plain.saturating_add(cached_read).saturating_add(cache_write);
         self.draft.usage =
-            Usage { input, output: heard.output_tokens.unwrap_or(output), cached_read, cache_write, reasoning };
-        told.push_back(Delta::Usage(self.draft.usage));
+            Usage { input, output: reported.output_tokens.unwrap_or(output), cached_read, cache_write, reasoning };
+        deltas.push_back(Delta::Usage(self.draft.usage));
     }
 }
 

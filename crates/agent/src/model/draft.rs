@@ -12,7 +12,7 @@ use crate::message::{Block, Message, ProviderBlocks, Role, ToolCallData};
 const MOST_PIECES: usize = 2_048;
 
 /// The stream of deltas to which a draft adds the pieces.
-pub(super) type Told = VecDeque<Delta>;
+pub(super) type Deltas = VecDeque<Delta>;
 
 /// The pieces of the answer that have arrived.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct Call {
     number: usize,
     id: String,
     /// Whether its beginning was streamed, which waits for its name.
-    is_told: bool,
+    is_announced: bool,
     name: String,
     arguments: String,
     with: Map<String, Value>,
@@ -76,12 +76,12 @@ impl Draft {
     }
 
     /// Appends text to the piece `at`.
-    pub(super) fn text_at(&mut self, at: At, more: &str, told: &mut Told) {
+    pub(super) fn text_at(&mut self, at: At, more: &str, deltas: &mut Deltas) {
         if let Some(Piece::Text { text, .. }) = self.pieces.get_mut(at.0)
             && !more.is_empty()
         {
             text.push_str(more);
-            told.push_back(Delta::Text(more.to_owned()));
+            deltas.push_back(Delta::Text(more.to_owned()));
         }
     }
 
@@ -91,7 +91,7 @@ impl Draft {
     }
 
     /// Appends text to the last piece if that is a text without further members, else begins a new one.
-    pub(super) fn text(&mut self, more: &str, told: &mut Told) -> Result<(), ModelErrorKind> {
+    pub(super) fn text(&mut self, more: &str, deltas: &mut Deltas) -> Result<(), ModelErrorKind> {
         if more.is_empty() {
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl Draft {
             Some(Piece::Text { with, .. }) if with.is_empty() => At(self.pieces.len() - 1),
             _ => self.begin_text()?,
         };
-        self.text_at(at, more, told);
+        self.text_at(at, more, deltas);
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl Draft {
     }
 
     /// Begins a call. Replaces an id that is empty, or that another call of this answer has.
-    pub(super) fn begin_call(&mut self, id: &str, name: &str, told: &mut Told) -> Result<At, ModelErrorKind> {
+    pub(super) fn begin_call(&mut self, id: &str, name: &str, deltas: &mut Deltas) -> Result<At, ModelErrorKind> {
         let number = self.calls;
         let is_taken = |id: &str| self.pieces.iter().any(|piece| matches!(piece, Piece::Call(call) if call.id == id));
         let mut id = id.to_owned();
@@ -138,43 +138,43 @@ impl Draft {
         }
         let at = self.add(Piece::Call(Call { number, id, ..Call::default() }))?;
         self.calls += 1;
-        self.name_at(at, name, told);
+        self.name_at(at, name, deltas);
         Ok(at)
     }
 
     /// Sets the name of a call that began without one.
-    pub(super) fn name_at(&mut self, at: At, name: &str, told: &mut Told) {
+    pub(super) fn name_at(&mut self, at: At, name: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
-            && !call.is_told
+            && !call.is_announced
             && !name.is_empty()
         {
             call.name = name.to_owned();
-            call.is_told = true;
-            told.push_back(Delta::ToolCallBegin { index: call.number, id: call.id.clone(), name: name.to_owned() });
+            call.is_announced = true;
+            deltas.push_back(Delta::ToolCallBegin { index: call.number, id: call.id.clone(), name: name.to_owned() });
             if !call.arguments.is_empty() {
                 let fragment = call.arguments.clone();
-                told.push_back(Delta::ToolCallArguments { index: call.number, fragment });
+                deltas.push_back(Delta::ToolCallArguments { index: call.number, fragment });
             }
         }
     }
 
     /// Appends to a call's arguments.
-    pub(super) fn arguments_at(&mut self, at: At, more: &str, told: &mut Told) {
+    pub(super) fn arguments_at(&mut self, at: At, more: &str, deltas: &mut Deltas) {
         if let Some(Piece::Call(call)) = self.pieces.get_mut(at.0)
             && !more.is_empty()
         {
             call.arguments.push_str(more);
-            if call.is_told {
-                told.push_back(Delta::ToolCallArguments { index: call.number, fragment: more.to_owned() });
+            if call.is_announced {
+                deltas.push_back(Delta::ToolCallArguments { index: call.number, fragment: more.to_owned() });
             }
         }
     }
 
     /// Sets the complete arguments of a call, unless they have arrived in pieces already.
-    pub(super) fn whole_arguments_at(&mut self, at: At, whole: &str, told: &mut Told) {
+    pub(super) fn whole_arguments_at(&mut self, at: At, whole: &str, deltas: &mut Deltas) {
         let is_new = matches!(self.pieces.get(at.0), Some(Piece::Call(call)) if call.arguments.is_empty());
         if is_new {
-            self.arguments_at(at, whole, told);
+            self.arguments_at(at, whole, deltas);
         }
     }
 

@@ -18,7 +18,7 @@ const KEY_BEGINNING: usize = 8;
 const SHORTEST_KEY: usize = 4;
 
 /// A response that is an error.
-pub(super) struct Words<'a> {
+pub(super) struct ErrorResponse<'a> {
     /// The HTTP status; `None` if the error came within a stream that had begun well.
     pub(super) status: Option<u16>,
     pub(super) headers: &'a HeaderMap,
@@ -29,7 +29,7 @@ pub(super) struct Words<'a> {
 
 /// The provider's description of an error, in any of the known formats.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Account {
+pub(super) struct ErrorBody {
     /// The stable code of the error.
     pub(super) code: String,
     pub(super) message: String,
@@ -39,7 +39,7 @@ pub(super) struct Account {
 
 /// `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, `{"detail": …}`, or a list of one of them (Gemini).
 #[derive(Deserialize)]
-struct Said {
+struct ErrorEnvelope {
     error: Option<Value>,
     message: Option<Value>,
     detail: Option<Value>,
@@ -47,15 +47,15 @@ struct Said {
     r#type: Option<String>,
 }
 
-impl Account {
+impl ErrorBody {
     /// Reads a description from JSON; `None` if nothing in it looks like an error.
     pub(super) fn read(value: &Value) -> Option<Self> {
         let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
-        let said: Said = serde_json::from_value(value.clone()).ok()?;
-        let error = match (said.error, said.message, said.detail) {
+        let envelope: ErrorEnvelope = serde_json::from_value(value.clone()).ok()?;
+        let error = match (envelope.error, envelope.message, envelope.detail) {
             (Some(Value::Object(error)), ..) => Value::Object(error),
             (Some(Value::String(message)), ..) | (_, Some(Value::String(message)), _) => {
-                let code = said.code.or_else(|| said.r#type.map(Value::String));
+                let code = envelope.code.or_else(|| envelope.r#type.map(Value::String));
                 serde_json::json!({"message": message, "code": code})
             }
             (_, _, Some(detail)) => serde_json::json!({"message": words_of(&detail)}),
@@ -82,29 +82,29 @@ fn words_of(value: &Value) -> String {
 }
 
 /// The kind of error that a status usually means.
-pub(super) fn judge(words: &Words<'_>) -> ModelErrorKind {
-    let account = serde_json::from_slice::<Value>(words.body).ok().and_then(|value| Account::read(&value));
-    let account = account.unwrap_or_else(|| Account { message: plain(words), ..Account::default() });
-    told(words, &account)
+pub(super) fn classify_response(response: &ErrorResponse<'_>) -> ModelErrorKind {
+    let body = serde_json::from_slice::<Value>(response.body).ok().and_then(|value| ErrorBody::read(&value));
+    let body = body.unwrap_or_else(|| ErrorBody { message: plain_text(response), ..ErrorBody::default() });
+    classify(response, &body)
 }
 
-/// The kind of error of an account, with the status if there is one.
-pub(super) fn told(words: &Words<'_>, account: &Account) -> ModelErrorKind {
-    let message = quote(&account.message, words.key);
-    if is_overflow(words.status, account) {
-        return ModelErrorKind::ContextOverflow { status: words.status, message };
+/// The kind of error of a body, with the status if there is one.
+pub(super) fn classify(response: &ErrorResponse<'_>, body: &ErrorBody) -> ModelErrorKind {
+    let message = quote(&body.message, response.key);
+    if is_overflow(response.status, body) {
+        return ModelErrorKind::ContextOverflow { status: response.status, message };
     }
-    let retry_after = retry_after(words.headers).or(account.wait);
-    match words.status {
+    let retry_after = retry_after(response.headers).or(body.wait);
+    match response.status {
         None => {
-            let code = (!account.code.is_empty()).then(|| quote(&account.code, words.key));
+            let code = (!body.code.is_empty()).then(|| quote(&body.code, response.key));
             ModelErrorKind::BrokenOff { code, message }
         }
         // Google answers a wrong key with 400.
         Some(status @ 400) if message.to_lowercase().contains("api key not valid") => {
-            ModelErrorKind::Auth { status, message, advice: words.key_advice.to_owned() }
+            ModelErrorKind::Auth { status, message, advice: response.key_advice.to_owned() }
         }
-        Some(status @ (401 | 403)) => ModelErrorKind::Auth { status, message, advice: words.key_advice.to_owned() },
+        Some(status @ (401 | 403)) => ModelErrorKind::Auth { status, message, advice: response.key_advice.to_owned() },
         Some(429) => ModelErrorKind::RateLimited { retry_after, message },
         Some(status @ (408 | 409 | 500..=599)) => ModelErrorKind::Unavailable { status, retry_after, message },
         Some(status) => ModelErrorKind::Refused { status, message },
@@ -112,9 +112,9 @@ pub(super) fn told(words: &Words<'_>, account: &Account) -> ModelErrorKind {
 }
 
 /// Whether the same request may succeed later.
-pub(super) fn may_retry(words: &Words<'_>, kind: &ModelErrorKind) -> bool {
+pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> bool {
     // Anthropic's and OpenAI's own clients obey this header.
-    match words.headers.get("x-should-retry").and_then(|value| value.to_str().ok()) {
+    match response.headers.get("x-should-retry").and_then(|value| value.to_str().ok()) {
         Some("true") => return true,
         Some("false") => return false,
         _ => {}
@@ -122,7 +122,7 @@ pub(super) fn may_retry(words: &Words<'_>, kind: &ModelErrorKind) -> bool {
     match kind {
         ModelErrorKind::RateLimited { message, .. } => {
             let spent = ["insufficient_quota", "exceeded your current quota", "insufficient balance"];
-            let body = String::from_utf8_lossy(words.body);
+            let body = String::from_utf8_lossy(response.body);
             !spent.iter().any(|sign| body.contains(sign) || message.to_lowercase().contains(sign))
         }
         // Of 5xx, all but 501 and 505 may be temporary.
@@ -132,14 +132,14 @@ pub(super) fn may_retry(words: &Words<'_>, kind: &ModelErrorKind) -> bool {
 }
 
 /// Whether the provider reports that the conversation is too long. Each provider words this differently.
-fn is_overflow(status: Option<u16>, account: &Account) -> bool {
+fn is_overflow(status: Option<u16>, body: &ErrorBody) -> bool {
     if !matches!(status, None | Some(400 | 413 | 422 | 500)) {
         return false;
     }
-    if matches!(account.code.as_str(), "context_length_exceeded" | "exceed_context_size_error" | "request_too_large") {
+    if matches!(body.code.as_str(), "context_length_exceeded" | "exceed_context_size_error" | "request_too_large") {
         return true;
     }
-    let message = account.message.to_lowercase();
+    let message = body.message.to_lowercase();
     let signs = [
         "context length",
         "context window",
@@ -174,8 +174,8 @@ fn seconds(text: &str) -> Option<Duration> {
 }
 
 /// A body that is no JSON.
-fn plain(words: &Words<'_>) -> String {
-    let text = String::from_utf8_lossy(words.body);
+fn plain_text(response: &ErrorResponse<'_>) -> String {
+    let text = String::from_utf8_lossy(response.body);
     if is_html(&text) { "an HTML page".to_owned() } else { text.into_owned() }
 }
 

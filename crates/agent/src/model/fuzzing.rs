@@ -7,8 +7,8 @@ use toolrack_host::sse::SseParser;
 
 use super::{
     Delta, ModelErrorKind, ModelSettings, Reply, Request, Stop, Wire,
-    draft::{self, Told},
-    online::{self, Heard, Listen, Speak, Trouble},
+    draft::{self, Deltas},
+    online::{self, Adapter, Decode, DecodeError, Progress},
     provider,
 };
 use crate::message::{Message, Role, ToolCallData};
@@ -21,53 +21,53 @@ const MODEL: &str = "some-model";
 pub fn answers(data: &[u8]) {
     let [choice, bytes @ ..] = data else { return };
     let wire = Wire::ALL[usize::from(*choice) % Wire::ALL.len()];
-    let speaker = speaker(wire);
-    let (told, reply) = stream(&*speaker, wire, [bytes]);
+    let adapter = adapter(wire);
+    let (deltas, reply) = stream(&*adapter, wire, [bytes]);
     let halves = bytes.split_at(bytes.len() / 2);
-    let (same_told, same) = stream(&*speaker, wire, [halves.0, halves.1]);
+    let (same_told, same) = stream(&*adapter, wire, [halves.0, halves.1]);
     assert_eq!(
-        (told_in_words(&told), &reply.as_ref().ok()),
-        (told_in_words(&same_told), &same.as_ref().ok()),
+        (deltas_in_words(&deltas), &reply.as_ref().ok()),
+        (deltas_in_words(&same_told), &same.as_ref().ok()),
         "cut or not"
     );
-    check(wire, &told, reply);
+    check(wire, &deltas, reply);
     if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
-        let (mut listener, mut told) = (speaker.listener(1), Told::new());
-        let heard = online::no_error(answer).and_then(|answer| listener.whole(answer, &mut told));
-        let reply = heard.and_then(|()| listener.end()).map(|draft| draft.finish(wire, MODEL));
-        check(wire, &Vec::from(told), reply);
+        let (mut decoder, mut deltas) = (adapter.decoder(1), Deltas::new());
+        let outcome = online::no_error(answer).and_then(|answer| decoder.whole(answer, &mut deltas));
+        let reply = outcome.and_then(|()| decoder.end()).map(|draft| draft.finish(wire, MODEL));
+        check(wire, &Vec::from(deltas), reply);
     }
 }
 
-fn speaker(wire: Wire) -> Box<dyn Speak> {
+fn adapter(wire: Wire) -> Box<dyn Adapter> {
     let settings = ModelSettings::new("custom", MODEL, wire, "http://127.0.0.1");
-    online::speaker(&Arc::new(settings), provider::dialect("custom"))
+    online::adapter(&Arc::new(settings), provider::dialect("custom"))
 }
 
 /// The result of a stream that comes in these pieces.
 fn stream<'a>(
-    speaker: &dyn Speak,
+    adapter: &dyn Adapter,
     wire: Wire,
     chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> (Vec<Delta>, Result<Reply, Trouble>) {
-    let (mut listener, mut told) = (speaker.listener(1), Told::new());
-    let heard = hear(&mut *listener, &mut told, chunks);
-    let reply = heard.and_then(|()| listener.end()).map(|draft| draft.finish(wire, MODEL));
-    (told.into(), reply)
+) -> (Vec<Delta>, Result<Reply, DecodeError>) {
+    let (mut decoder, mut deltas) = (adapter.decoder(1), Deltas::new());
+    let outcome = hear(&mut *decoder, &mut deltas, chunks);
+    let reply = outcome.and_then(|()| decoder.end()).map(|draft| draft.finish(wire, MODEL));
+    (deltas.into(), reply)
 }
 
 fn hear<'a>(
-    listener: &mut dyn Listen,
-    told: &mut Told,
+    decoder: &mut dyn Decode,
+    deltas: &mut Deltas,
     chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(), Trouble> {
+) -> Result<(), DecodeError> {
     let mut parser = SseParser::new(LIMIT);
     for chunk in chunks {
         let mut events = VecDeque::new();
         parser.push(chunk, &mut events);
         for event in events {
-            let event = event.map_err(Trouble::unreadable)?;
-            if !event.data.is_empty() && listener.event(&event.data, told)? == Heard::End {
+            let event = event.map_err(DecodeError::unreadable)?;
+            if !event.data.is_empty() && decoder.event(&event.data, deltas)? == Progress::End {
                 return Ok(());
             }
         }
@@ -75,15 +75,15 @@ fn hear<'a>(
     Ok(())
 }
 
-fn told_in_words(told: &[Delta]) -> String {
-    format!("{told:?}")
+fn deltas_in_words(deltas: &[Delta]) -> String {
+    format!("{deltas:?}")
 }
 
 /// Checks an answer and what was streamed of it.
-fn check(wire: Wire, told: &[Delta], reply: Result<Reply, Trouble>) {
+fn check(wire: Wire, deltas: &[Delta], reply: Result<Reply, DecodeError>) {
     let reply = match reply {
         Ok(reply) => reply,
-        Err(Trouble::Found(ModelErrorKind::Unreadable { why } | ModelErrorKind::Cut { why })) => {
+        Err(DecodeError::Kind(ModelErrorKind::Unreadable { why } | ModelErrorKind::Cut { why })) => {
             return assert_printable(&why);
         }
         Err(_) => return,
@@ -92,11 +92,11 @@ fn check(wire: Wire, told: &[Delta], reply: Result<Reply, Trouble>) {
         assert_printable(word);
     }
     let text: String =
-        told.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
+        deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
     // Two texts that come mixed are told mixed.
     assert_eq!(in_order(&text), in_order(&reply.message.content), "what is told is what is kept");
     for (number, call) in reply.message.calls().iter().enumerate() {
-        check_call(number, call, told);
+        check_call(number, call, deltas);
         let same = reply.message.calls().iter().filter(|other| other.id == call.id).count();
         assert_eq!((same, call.id.is_empty()), (1, false), "an id is there, and only once: {:?}", call.id);
     }
@@ -115,8 +115,8 @@ fn in_order(text: &str) -> Vec<char> {
     letters
 }
 
-fn check_call(number: usize, call: &ToolCallData, told: &[Delta]) {
-    let begun: Vec<_> = told
+fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
+    let begun: Vec<_> = deltas
         .iter()
         .filter_map(|delta| match delta {
             Delta::ToolCallBegin { index, id, name } if *index == number => Some((id, name)),
@@ -127,7 +127,7 @@ fn check_call(number: usize, call: &ToolCallData, told: &[Delta]) {
         return assert_eq!(begun, [], "no caller hears of a call without a name");
     }
     assert_eq!(begun, [(&call.id, &call.name)], "a call begins once");
-    let arguments: String = told
+    let arguments: String = deltas
         .iter()
         .filter_map(|delta| match delta {
             Delta::ToolCallArguments { index, fragment } if *index == number => Some(fragment.as_str()),
@@ -142,7 +142,7 @@ fn check_replay(answer: Message) {
     let results: Vec<_> = answer.calls().iter().map(|call| Message::tool_result(&*call.id, "done")).collect();
     let conversation: Vec<_> = [Message::new(Role::User, "hello"), answer].into_iter().chain(results).collect();
     for wire in Wire::ALL {
-        let body = speaker(wire).body(&Request::new(&conversation), true);
+        let body = adapter(wire).body(&Request::new(&conversation), true);
         let body: Result<Value, _> = serde_json::from_slice(&body);
         assert!(body.is_ok_and(|body| body.is_object()), "the body for {wire} is JSON");
     }
@@ -229,25 +229,25 @@ mod tests {
     #[test]
     fn a_stream_that_is_cut_anywhere_is_the_whole_answer_or_an_error_and_in_any_two_pieces_the_same() {
         for (wire, events) in ANSWERS {
-            let speaker = speaker(wire);
+            let adapter = adapter(wire);
             let text: String = events.iter().map(|event| format!("data: {event}\r\n\r\n")).collect();
             let bytes = text.as_bytes();
-            let (told, whole) = stream(&*speaker, wire, [bytes]);
+            let (deltas, whole) = stream(&*adapter, wire, [bytes]);
             let whole = whole.ok().unwrap();
             assert_eq!((&*whole.message.content, whole.usage.output), ("Schön", 9), "{wire}");
             assert_eq!(whole.message.calls()[0].input, serde_json::json!({"a": 1}), "{wire}");
             let mut errors = 0;
             for at in 0..bytes.len() {
                 let (before, after) = bytes.split_at(at);
-                let (begun, reply) = stream(&*speaker, wire, [before]);
-                assert!(told.starts_with(&begun), "{wire} {at}: what is told is not taken back");
+                let (begun, reply) = stream(&*adapter, wire, [before]);
+                assert!(deltas.starts_with(&begun), "{wire} {at}: what is told is not taken back");
                 match reply {
                     Ok(reply) => assert_eq!(reply.message, whole.message, "{wire} {at}"),
-                    Err(Trouble::Found(ModelErrorKind::Cut { .. })) => errors += 1,
-                    Err(trouble) => panic!("{wire} {at}: {trouble:?}"),
+                    Err(DecodeError::Kind(ModelErrorKind::Cut { .. })) => errors += 1,
+                    Err(error) => panic!("{wire} {at}: {error:?}"),
                 }
-                let (same_told, same) = stream(&*speaker, wire, [before, after]);
-                assert_eq!((same_told == told, same.ok().as_ref()), (true, Some(&whole)), "{wire} {at}");
+                let (same_told, same) = stream(&*adapter, wire, [before, after]);
+                assert_eq!((same_told == deltas, same.ok().as_ref()), (true, Some(&whole)), "{wire} {at}");
             }
             assert!(errors > bytes.len() / 2, "{wire}: {errors} of {}", bytes.len());
         }

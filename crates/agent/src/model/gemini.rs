@@ -12,9 +12,9 @@ use url::Url;
 use super::{
     Delta, Request, Stop, Wire,
     body::{self, BodyWriter, Media},
-    draft::{Draft, Sent, Told, pieces},
+    draft::{Deltas, Draft, Sent, pieces},
     failure,
-    online::{Heard, Listen, Speak, Trouble, event_json},
+    online::{Adapter, Decode, DecodeError, Progress, event_json},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -39,7 +39,7 @@ impl Gemini {
     }
 }
 
-impl Speak for Gemini {
+impl Adapter for Gemini {
     fn url(&self, base: &Url, streamed: bool) -> Url {
         let mut url = base.clone();
         let verb = if streamed { "streamGenerateContent" } else { "generateContent" };
@@ -77,8 +77,8 @@ impl Speak for Gemini {
         body.finish()
     }
 
-    fn listener(&self, messages: usize) -> Box<dyn Listen> {
-        Box::new(Listener { draft: Draft::new(messages), ended: false })
+    fn decoder(&self, messages: usize) -> Box<dyn Decode> {
+        Box::new(Decoder { draft: Draft::new(messages), ended: false })
     }
 }
 
@@ -187,7 +187,7 @@ struct Chunk {
     #[serde(default)]
     candidates: Vec<Candidate>,
     prompt_feedback: Option<Feedback>,
-    usage_metadata: Option<HeardUsage>,
+    usage_metadata: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
@@ -234,7 +234,7 @@ struct Feedback {
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct HeardUsage {
+struct WireUsage {
     prompt_token_count: u64,
     tool_use_prompt_token_count: u64,
     candidates_token_count: u64,
@@ -242,41 +242,41 @@ struct HeardUsage {
     cached_content_token_count: u64,
 }
 
-struct Listener {
+struct Decoder {
     draft: Draft,
     ended: bool,
 }
 
-impl Listen for Listener {
-    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble> {
-        self.chunk(event_json(data)?, told)?;
+impl Decode for Decoder {
+    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
+        self.chunk(event_json(data)?, deltas)?;
         // The end is the end of the stream: usage may follow the reason.
-        Ok(Heard::More)
+        Ok(Progress::More)
     }
 
-    fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble> {
+    fn whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if answer.get("candidates").is_none() && answer.get("promptFeedback").is_none() {
-            return Err(Trouble::unreadable("it has no `candidates`"));
+            return Err(DecodeError::unreadable("it has no `candidates`"));
         }
-        self.chunk(answer, told)?;
+        self.chunk(answer, deltas)?;
         self.ended = true;
         Ok(())
     }
 
-    fn end(self: Box<Self>) -> Result<Draft, Trouble> {
-        if self.ended || self.draft.stop.is_some() { Ok(self.draft) } else { Err(Trouble::cut()) }
+    fn end(self: Box<Self>) -> Result<Draft, DecodeError> {
+        if self.ended || self.draft.stop.is_some() { Ok(self.draft) } else { Err(DecodeError::cut()) }
     }
 }
 
-impl Listener {
-    fn chunk(&mut self, chunk: Value, told: &mut Told) -> Result<(), Trouble> {
-        let chunk: Chunk = serde_json::from_value(chunk).map_err(Trouble::unreadable)?;
+impl Decoder {
+    fn chunk(&mut self, chunk: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+        let chunk: Chunk = serde_json::from_value(chunk).map_err(DecodeError::unreadable)?;
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.draft.stop = Some(Stop::Refusal);
         }
         for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index == 0) {
             for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
-                self.part(part, told)?;
+                self.part(part, deltas)?;
             }
             if let Some(reason) = candidate.finish_reason {
                 self.draft.stop = Some(stop(&reason, candidate.finish_message.as_deref()));
@@ -287,25 +287,25 @@ impl Listener {
             self.draft.usage.output = usage.candidates_token_count.saturating_add(usage.thoughts_token_count);
             self.draft.usage.cached_read = usage.cached_content_token_count;
             self.draft.usage.reasoning = usage.thoughts_token_count;
-            told.push_back(Delta::Usage(self.draft.usage));
+            deltas.push_back(Delta::Usage(self.draft.usage));
         }
         Ok(())
     }
 
-    fn part(&mut self, part: Part, told: &mut Told) -> Result<(), Trouble> {
+    fn part(&mut self, part: Part, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let mut with = Map::new();
         if let Some(signature) = part.thought_signature {
             with.insert(SIGNATURE.into(), signature.into());
         }
         match (part.function_call, part.text) {
             (Some(call), _) => {
-                let at = self.draft.begin_call(call.id.as_deref().unwrap_or_default(), &call.name, told)?;
+                let at = self.draft.begin_call(call.id.as_deref().unwrap_or_default(), &call.name, deltas)?;
                 // An id that it gave, it wants to see in the result.
                 if let Some(id) = call.id.filter(|id| !id.is_empty()) {
                     with.insert("id".into(), id.into());
                 }
                 if let Some(args) = call.args.filter(|args| !args.is_null()) {
-                    self.draft.arguments_at(at, &args.to_string(), told);
+                    self.draft.arguments_at(at, &args.to_string(), deltas);
                 }
                 if let Some(beside) = self.draft.with_at(at) {
                     *beside = with;
@@ -313,13 +313,13 @@ impl Listener {
             }
             (None, Some(thought)) if part.thought => {
                 if !thought.is_empty() {
-                    told.push_back(Delta::Thinking(thought));
+                    deltas.push_back(Delta::Thinking(thought));
                 }
             }
-            (None, Some(text)) if with.is_empty() => self.draft.text(&text, told)?,
+            (None, Some(text)) if with.is_empty() => self.draft.text(&text, deltas)?,
             (None, Some(text)) => {
                 let at = self.draft.begin_text()?;
-                self.draft.text_at(at, &text, told);
+                self.draft.text_at(at, &text, deltas);
                 if let Some(beside) = self.draft.with_at(at) {
                     *beside = with;
                 }

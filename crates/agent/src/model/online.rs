@@ -11,9 +11,9 @@ use url::Url;
 
 use super::{
     Delta, Model, Reply, Request, Wire, anthropic,
-    draft::{Draft, Told},
+    draft::{Deltas, Draft},
     error::{ModelError, ModelErrorKind},
-    failure::{self, Account, Words},
+    failure::{self, ErrorBody, ErrorResponse},
     gemini, openai_chat, openai_responses,
     provider::Dialect,
     settings::ModelSettings,
@@ -21,7 +21,7 @@ use super::{
 };
 
 /// The request format of a provider.
-pub(super) trait Speak: Send + Sync + fmt::Debug {
+pub(super) trait Adapter: Send + Sync + fmt::Debug {
     /// The URL of a request.
     fn url(&self, base: &Url, streamed: bool) -> Url;
 
@@ -29,72 +29,72 @@ pub(super) trait Speak: Send + Sync + fmt::Debug {
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes;
 
     /// A reader for the answer to a conversation with this many messages.
-    fn listener(&self, messages: usize) -> Box<dyn Listen>;
+    fn decoder(&self, messages: usize) -> Box<dyn Decode>;
 }
 
 /// The reader of one answer.
-pub(super) trait Listen: Send {
+pub(super) trait Decode: Send {
     /// Reads one event of a stream.
-    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble>;
+    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError>;
 
     /// Reads an answer that is not streamed.
-    fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble>;
+    fn whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
 
     /// The draft of the answer, at the end of the response.
     ///
     /// # Errors
     /// The answer is not finished.
-    fn end(self: Box<Self>) -> Result<Draft, Trouble>;
+    fn end(self: Box<Self>) -> Result<Draft, DecodeError>;
 }
 
 /// Whether to read more of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Progress {
     More,
     End,
 }
 
 /// Why an answer cannot be used.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum DecodeError {
     /// The provider reports an error.
-    Said(Account),
+    Reported(ErrorBody),
     /// The wire cannot read the answer.
-    Found(ModelErrorKind),
+    Kind(ModelErrorKind),
 }
 
-impl From<ModelErrorKind> for Trouble {
+impl From<ModelErrorKind> for DecodeError {
     fn from(kind: ModelErrorKind) -> Self {
-        Self::Found(kind)
+        Self::Kind(kind)
     }
 }
 
-impl Trouble {
+impl DecodeError {
     /// The answer broke off.
     pub(super) fn cut() -> Self {
-        Self::Found(ModelErrorKind::Cut { why: "the connection was closed".into() })
+        Self::Kind(ModelErrorKind::Cut { why: "the connection was closed".into() })
     }
 
     /// The answer is in no form that this wire knows.
     pub(super) fn unreadable(why: impl fmt::Display) -> Self {
-        Self::Found(ModelErrorKind::Unreadable { why: failure::quote(&why.to_string(), None) })
+        Self::Kind(ModelErrorKind::Unreadable { why: failure::quote(&why.to_string(), None) })
     }
 }
 
 /// Parses an event. An event that reports an error becomes that error.
-pub(super) fn event_json(data: &str) -> Result<Value, Trouble> {
+pub(super) fn event_json(data: &str) -> Result<Value, DecodeError> {
     let value: Value = serde_json::from_str(data)
-        .map_err(|error| Trouble::unreadable(format_args!("an event in it is no JSON ({error})")))?;
+        .map_err(|error| DecodeError::unreadable(format_args!("an event in it is no JSON ({error})")))?;
     no_error(value)
 }
 
 /// The value, unless it is an error.
-pub(super) fn no_error(value: Value) -> Result<Value, Trouble> {
+pub(super) fn no_error(value: Value) -> Result<Value, DecodeError> {
     let inner = value.as_array().and_then(|list| list.first()).unwrap_or(&value);
     let is_error = inner.get("error").is_some_and(|error| error.is_object() || error.is_string())
         || inner.get("type").is_some_and(|kind| kind == "error");
-    match Account::read(&value).filter(|_| is_error) {
-        Some(account) => Err(Trouble::Said(account)),
+    match ErrorBody::read(&value).filter(|_| is_error) {
+        Some(body) => Err(DecodeError::Reported(body)),
         None => Ok(value),
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn no_error(value: Value) -> Result<Value, Trouble> {
 struct Online {
     name: String,
     settings: Arc<ModelSettings>,
-    speak: Box<dyn Speak>,
+    adapter: Box<dyn Adapter>,
     transport: Arc<Transport>,
     base: Url,
 }
@@ -130,12 +130,12 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
         },
     };
     let settings = Arc::new(settings);
-    let speak = speaker(&settings, dialect);
-    Ok(Arc::new(Online { name, settings, speak, transport: Arc::new(transport), base }))
+    let adapter = adapter(&settings, dialect);
+    Ok(Arc::new(Online { name, settings, adapter, transport: Arc::new(transport), base }))
 }
 
 /// The implementation of the wire that the settings name.
-pub(super) fn speaker(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dyn Speak> {
+pub(super) fn adapter(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dyn Adapter> {
     match settings.wire {
         Wire::Anthropic => Box::new(anthropic::Anthropic::new(settings.clone())),
         Wire::OpenAiChat => Box::new(openai_chat::OpenAiChat::new(settings.clone(), dialect)),
@@ -200,8 +200,8 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
 
 impl Online {
     fn attempts(&self, request: &Request<'_>, streamed: bool) -> Attempts {
-        let url = self.speak.url(&self.base, streamed);
-        Attempts::new(self.transport.clone(), url, self.speak.body(request, streamed), failure::judge)
+        let url = self.adapter.url(&self.base, streamed);
+        Attempts::new(self.transport.clone(), url, self.adapter.body(request, streamed), failure::classify_response)
     }
 
     /// Refuses tools in the format of another wire, for which the provider's own error would be of no help.
@@ -261,8 +261,8 @@ impl Model for Online {
 
 /// Reads an answer.
 struct Hearing {
-    listener: Option<Box<dyn Listen>>,
-    told: Told,
+    decoder: Option<Box<dyn Decode>>,
+    deltas: Deltas,
     settings: Arc<ModelSettings>,
     transport: Arc<Transport>,
 }
@@ -270,15 +270,15 @@ struct Hearing {
 impl Hearing {
     fn new(model: &Online, request: &Request<'_>) -> Self {
         Self {
-            listener: Some(model.speak.listener(request.messages.len())),
-            told: VecDeque::new(),
+            decoder: Some(model.adapter.decoder(request.messages.len())),
+            deltas: VecDeque::new(),
             settings: model.settings.clone(),
             transport: model.transport.clone(),
         }
     }
 
-    fn listener(&mut self) -> Result<&mut Box<dyn Listen>, Failed> {
-        self.listener.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "the listener is gone".into() }.into())
+    fn decoder(&mut self) -> Result<&mut Box<dyn Decode>, Failed> {
+        self.decoder.as_mut().ok_or_else(|| ModelErrorKind::Cut { why: "the listener is gone".into() }.into())
     }
 
     /// Reads an answer that does not come as a stream.
@@ -291,47 +291,46 @@ impl Hearing {
                 text if failure::is_html(text) => "it is an HTML page".to_owned(),
                 _ => format!("it is no JSON ({error})"),
             };
-            self.failed(Trouble::unreadable(why))
+            self.failed(DecodeError::unreadable(why))
         })?;
-        let mut told = mem::take(&mut self.told);
-        let heard = no_error(answer).and_then(|answer| match self.listener.as_mut() {
-            Some(listener) => listener.whole(answer, &mut told),
-            None => Err(Trouble::cut()),
+        let mut deltas = mem::take(&mut self.deltas);
+        let outcome = no_error(answer).and_then(|answer| match self.decoder.as_mut() {
+            Some(decoder) => decoder.whole(answer, &mut deltas),
+            None => Err(DecodeError::cut()),
         });
-        self.told = told;
-        heard.map_err(|trouble| self.failed(trouble))
+        self.deltas = deltas;
+        outcome.map_err(|error| self.failed(error))
     }
 
     /// Reads one event.
-    fn hear(&mut self, data: &str) -> Result<Heard, Failed> {
-        let mut told = mem::take(&mut self.told);
-        let heard = self.listener()?.event(data, &mut told);
-        self.told = told;
-        heard.map_err(|trouble| self.failed(trouble))
+    fn hear(&mut self, data: &str) -> Result<Progress, Failed> {
+        let mut deltas = mem::take(&mut self.deltas);
+        let outcome = self.decoder()?.event(data, &mut deltas);
+        self.deltas = deltas;
+        outcome.map_err(|error| self.failed(error))
     }
 
     /// The whole answer.
     fn finish(&mut self) -> Result<Reply, Failed> {
-        let listener = self.listener.take();
-        let draft =
-            listener.map_or_else(|| Err(Trouble::cut()), Listen::end).map_err(|trouble| self.failed(trouble))?;
+        let decoder = self.decoder.take();
+        let draft = decoder.map_or_else(|| Err(DecodeError::cut()), Decode::end).map_err(|error| self.failed(error))?;
         let mut reply = draft.finish(self.settings.wire, &self.settings.model);
         reply.cost = reply.cost.or_else(|| self.settings.price.map(|price| price.of(&reply.usage)));
         Ok(reply)
     }
 
-    fn failed(&self, trouble: Trouble) -> Failed {
-        match trouble {
-            Trouble::Found(kind) => kind.into(),
-            Trouble::Said(account) => {
-                let words = Words {
+    fn failed(&self, error: DecodeError) -> Failed {
+        match error {
+            DecodeError::Kind(kind) => kind.into(),
+            DecodeError::Reported(body) => {
+                let response = ErrorResponse {
                     status: None,
                     headers: &HeaderMap::new(),
                     body: &[],
                     key: self.transport.key.as_ref(),
                     key_advice: &self.transport.key_advice,
                 };
-                failure::told(&words, &account).into()
+                failure::classify(&response, &body).into()
             }
         }
     }
@@ -360,7 +359,7 @@ impl Run {
     /// The next delta.
     async fn next(&mut self) -> Result<Delta, Failed> {
         loop {
-            if let Some(delta) = self.hearing.told.pop_front() {
+            if let Some(delta) = self.hearing.deltas.pop_front() {
                 return Ok(delta);
             }
             match &mut self.stage {
@@ -421,17 +420,17 @@ impl Run {
         events.push(&chunk, &mut ready);
         *heard_any |= !ready.is_empty();
         for event in ready {
-            let heard = match event {
+            let outcome = match event {
                 Ok(event) if event.data.is_empty() => continue,
                 Ok(event) => self.hearing.hear(&event.data),
                 Err(error) => Err(ModelErrorKind::Unreadable { why: error.to_string() }.into()),
             };
-            match heard {
-                Ok(Heard::More) => {
-                    body.has_begun |= self.hearing.told.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
+            match outcome {
+                Ok(Progress::More) => {
+                    body.has_begun |= self.hearing.deltas.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
                     continue;
                 }
-                Ok(Heard::End) => {
+                Ok(Progress::End) => {
                     body.drain().await;
                     self.stage = Stage::Ended;
                 }

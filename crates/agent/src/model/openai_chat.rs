@@ -13,9 +13,9 @@ use url::Url;
 use super::{
     Request, Stop, Wire,
     body::{self, BodyWriter, Media},
-    draft::{At, Draft, Sent, Told, pieces},
+    draft::{At, Deltas, Draft, Sent, pieces},
     failure,
-    online::{Heard, Listen, Speak, Trouble, below, event_json},
+    online::{Adapter, Decode, DecodeError, Progress, below, event_json},
     openai_responses::{InputDetails, OutputDetails},
     provider::Dialect,
     settings::ModelSettings,
@@ -39,7 +39,7 @@ impl OpenAiChat {
     }
 }
 
-impl Speak for OpenAiChat {
+impl Adapter for OpenAiChat {
     fn url(&self, base: &Url, _streamed: bool) -> Url {
         below(base, "chat/completions")
     }
@@ -67,17 +67,17 @@ impl Speak for OpenAiChat {
         body.finish()
     }
 
-    fn listener(&self, messages: usize) -> Box<dyn Listen> {
-        Box::new(Listener { draft: Draft::new(messages), ..Listener::default() })
+    fn decoder(&self, messages: usize) -> Box<dyn Decode> {
+        Box::new(Decoder { draft: Draft::new(messages), ..Decoder::default() })
     }
 }
 
 /// A message as it is sent.
 #[derive(Serialize)]
-struct Said<'a> {
+struct ChatMessage<'a> {
     role: &'static str,
     /// `null` beside calls without a text.
-    content: Option<Words<'a>>,
+    content: Option<Content<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<SaidCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ struct Said<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Words<'a> {
+enum Content<'a> {
     Plain(Cow<'a, str>),
     Parts(Vec<Value>),
 }
@@ -108,25 +108,25 @@ struct SaidFunction<'a> {
 }
 
 impl OpenAiChat {
-    fn messages<'a>(&self, request: &Request<'a>) -> Vec<Said<'a>> {
+    fn messages<'a>(&self, request: &Request<'a>) -> Vec<ChatMessage<'a>> {
         let system = body::system_texts(request).join("\n\n");
-        let system = (!system.is_empty()).then(|| said("system", Words::Plain(system.into())));
+        let system = (!system.is_empty()).then(|| chat_message("system", Content::Plain(system.into())));
         let others = request.messages.iter().filter(|message| message.role != Role::System);
         system.into_iter().chain(others.filter(|m| body::says_something(m)).map(|m| self.message(m))).collect()
     }
 
-    fn message<'a>(&self, message: &'a Message) -> Said<'a> {
+    fn message<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
         match message.role {
-            Role::Tool => Said {
+            Role::Tool => ChatMessage {
                 tool_call_id: message.tool_call_id.as_deref().map(|id| self.id(id)),
-                ..said("tool", Words::Plain(body::result_in_words(message)))
+                ..chat_message("tool", Content::Plain(body::result_in_words(message)))
             },
             Role::Assistant => self.answer(message),
-            Role::User | Role::System => said("user", user_words(message)),
+            Role::User | Role::System => chat_message("user", user_words(message)),
         }
     }
 
-    fn answer<'a>(&self, message: &'a Message) -> Said<'a> {
+    fn answer<'a>(&self, message: &'a Message) -> ChatMessage<'a> {
         let mut echoed = None;
         let mut tool_calls = Vec::new();
         for piece in pieces(message, Wire::OpenAiChat, &self.settings.model) {
@@ -144,8 +144,8 @@ impl OpenAiChat {
             }
         }
         let is_silent = message.content.is_empty() && !tool_calls.is_empty();
-        let content = (!is_silent).then(|| Words::Plain(message.content.as_str().into()));
-        Said { role: "assistant", content, tool_calls, tool_call_id: None, echoed }
+        let content = (!is_silent).then(|| Content::Plain(message.content.as_str().into()));
+        ChatMessage { role: "assistant", content, tool_calls, tool_call_id: None, echoed }
     }
 
     fn id<'a>(&self, id: &'a str) -> Cow<'a, str> {
@@ -158,13 +158,13 @@ impl OpenAiChat {
     }
 }
 
-fn said<'a>(role: &'static str, words: Words<'a>) -> Said<'a> {
-    Said { role, content: Some(words), tool_calls: Vec::new(), tool_call_id: None, echoed: None }
+fn chat_message<'a>(role: &'static str, words: Content<'a>) -> ChatMessage<'a> {
+    ChatMessage { role, content: Some(words), tool_calls: Vec::new(), tool_call_id: None, echoed: None }
 }
 
-fn user_words(message: &Message) -> Words<'_> {
+fn user_words(message: &Message) -> Content<'_> {
     if message.parts.is_empty() {
-        return Words::Plain(message.content.as_str().into());
+        return Content::Plain(message.content.as_str().into());
     }
     let text = (!message.content.is_empty()).then(|| json!({"type": "text", "text": message.content}));
     let parts = message.parts.iter().map(|part| match body::media(part) {
@@ -177,7 +177,7 @@ fn user_words(message: &Message) -> Words<'_> {
         }
         other => json!({"type": "text", "text": body::in_words(&other)}),
     });
-    Words::Parts(text.into_iter().chain(parts).collect())
+    Content::Parts(text.into_iter().chain(parts).collect())
 }
 
 /// Both the whole answer and a chunk of a stream, which differ in `message` and `delta`.
@@ -208,11 +208,11 @@ struct Heading {
     reasoning: Option<String>,
     /// OpenRouter, for replay.
     reasoning_details: Option<Vec<Value>>,
-    tool_calls: Option<Vec<HeardCall>>,
+    tool_calls: Option<Vec<CallDelta>>,
 }
 
 #[derive(Deserialize)]
-struct HeardCall {
+struct CallDelta {
     index: Option<u64>,
     id: Option<String>,
     function: Option<HeardFunction>,
@@ -239,7 +239,7 @@ struct ChatUsage {
 }
 
 #[derive(Default)]
-struct Listener {
+struct Decoder {
     draft: Draft,
     calls: Vec<OpenCall>,
     /// `reasoning_content`, to be echoed under this name.
@@ -256,28 +256,28 @@ struct OpenCall {
     at: At,
 }
 
-impl Listen for Listener {
-    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble> {
+impl Decode for Decoder {
+    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         if data.trim() == "[DONE]" {
             self.ended = true;
-            return Ok(Heard::End);
+            return Ok(Progress::End);
         }
-        self.chunk(event_json(data)?, told)?;
-        Ok(Heard::More)
+        self.chunk(event_json(data)?, deltas)?;
+        Ok(Progress::More)
     }
 
-    fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble> {
+    fn whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if answer.get("choices").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-            return Err(Trouble::unreadable("it has no `choices`"));
+            return Err(DecodeError::unreadable("it has no `choices`"));
         }
         self.ended = true;
-        self.chunk(answer, told)
+        self.chunk(answer, deltas)
     }
 
-    fn end(mut self: Box<Self>) -> Result<Draft, Trouble> {
+    fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
         // The reason of the end comes before the end; some servers leave out `[DONE]`, others the reason.
         if !self.ended && self.draft.stop.is_none() {
-            return Err(Trouble::cut());
+            return Err(DecodeError::cut());
         }
         let mut echo = Map::new();
         if !self.reasoning_details.is_empty() {
@@ -295,63 +295,63 @@ impl Listen for Listener {
     }
 }
 
-impl Listener {
-    fn chunk(&mut self, chunk: Value, told: &mut Told) -> Result<(), Trouble> {
-        let chunk: Chunk = serde_json::from_value(chunk).map_err(Trouble::unreadable)?;
+impl Decoder {
+    fn chunk(&mut self, chunk: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+        let chunk: Chunk = serde_json::from_value(chunk).map_err(DecodeError::unreadable)?;
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             if let Some(heading) = choice.delta {
-                self.heading(heading, told)?;
+                self.heading(heading, deltas)?;
             }
             if let Some(reason) = choice.finish_reason {
                 self.draft.stop = Some(stop(&reason));
             }
         }
         if let Some(usage) = chunk.usage {
-            self.usage(&usage, told);
+            self.usage(&usage, deltas);
         }
         Ok(())
     }
 
-    fn heading(&mut self, heading: Heading, told: &mut Told) -> Result<(), Trouble> {
+    fn heading(&mut self, heading: Heading, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let thought = heading.reasoning_content.as_ref().or(heading.reasoning.as_ref());
         if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
-            told.push_back(super::Delta::Thinking(thought.clone()));
+            deltas.push_back(super::Delta::Thinking(thought.clone()));
         }
         self.reasoning_content.push_str(heading.reasoning_content.as_deref().unwrap_or_default());
         for detail in heading.reasoning_details.unwrap_or_default() {
             add_detail(&mut self.reasoning_details, detail)?;
         }
         match heading.content {
-            Some(Value::String(text)) => self.draft.text(&text, told)?,
-            Some(Value::Array(parts)) => self.parts(&parts, told)?,
+            Some(Value::String(text)) => self.draft.text(&text, deltas)?,
+            Some(Value::Array(parts)) => self.parts(&parts, deltas)?,
             _ => {}
         }
         if let Some(refusal) = heading.refusal.filter(|refusal| !refusal.is_empty()) {
             self.refused = true;
-            self.draft.text(&refusal, told)?;
+            self.draft.text(&refusal, deltas)?;
         }
         for call in heading.tool_calls.unwrap_or_default() {
-            self.call(call, told)?;
+            self.call(call, deltas)?;
         }
         Ok(())
     }
 
     /// Mistral's thinking models answer in parts.
-    fn parts(&mut self, parts: &[Value], told: &mut Told) -> Result<(), Trouble> {
+    fn parts(&mut self, parts: &[Value], deltas: &mut Deltas) -> Result<(), DecodeError> {
         for part in parts {
             if let Some(text) = part.get("text").and_then(Value::as_str) {
-                self.draft.text(text, told)?;
+                self.draft.text(text, deltas)?;
             }
             for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
                 if let Some(text) = thought.get("text").and_then(Value::as_str) {
-                    told.push_back(super::Delta::Thinking(text.to_owned()));
+                    deltas.push_back(super::Delta::Thinking(text.to_owned()));
                 }
             }
         }
         Ok(())
     }
 
-    fn call(&mut self, call: HeardCall, told: &mut Told) -> Result<(), Trouble> {
+    fn call(&mut self, call: CallDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let function = call.function.unwrap_or_default();
         let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
         // By index; but some give every call the index 0, or none, and then a new id means a new call.
@@ -363,21 +363,21 @@ impl Listener {
         let at = match open {
             Some(open) if !is_new => open.at,
             _ => {
-                let at = self.draft.begin_call(&id, &name, told)?;
+                let at = self.draft.begin_call(&id, &name, deltas)?;
                 self.calls.push(OpenCall { index: call.index, id, at });
                 at
             }
         };
-        self.draft.name_at(at, &name, told);
+        self.draft.name_at(at, &name, deltas);
         match function.arguments {
-            Some(Value::String(more)) => self.draft.arguments_at(at, &more, told),
+            Some(Value::String(more)) => self.draft.arguments_at(at, &more, deltas),
             Some(Value::Null) | None => {}
-            Some(whole) => self.draft.arguments_at(at, &whole.to_string(), told),
+            Some(whole) => self.draft.arguments_at(at, &whole.to_string(), deltas),
         }
         Ok(())
     }
 
-    fn usage(&mut self, usage: &ChatUsage, told: &mut Told) {
+    fn usage(&mut self, usage: &ChatUsage, deltas: &mut Deltas) {
         let details = usage.prompt_tokens_details.as_ref();
         let cached = details.and_then(|details| details.cached_tokens).or(usage.prompt_cache_hit_tokens);
         let reasoning = usage.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
@@ -387,16 +387,16 @@ impl Listener {
         self.draft.usage.cache_write = details.and_then(|details| details.cache_write_tokens).unwrap_or_default();
         self.draft.usage.reasoning = reasoning.unwrap_or_default();
         self.draft.cost = usage.cost;
-        told.push_back(super::Delta::Usage(self.draft.usage));
+        deltas.push_back(super::Delta::Usage(self.draft.usage));
     }
 }
 
 /// OpenRouter streams its blocks in pieces: those of one kind and index belong together.
-fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), Trouble> {
+fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError> {
     let same = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
     let Some(last) = details.last_mut().filter(|last| same(last, &piece)) else {
         if details.len() >= 1_000 {
-            return Err(Trouble::unreadable("it has more than 1000 blocks of reasoning"));
+            return Err(DecodeError::unreadable("it has more than 1000 blocks of reasoning"));
         }
         details.push(piece);
         return Ok(());

@@ -13,9 +13,9 @@ use url::Url;
 use super::{
     Delta, Request, Stop, Wire,
     body::{self, BodyWriter, Media},
-    draft::{At, Draft, Sent, Told, pieces},
-    failure::{self, Account},
-    online::{Heard, Listen, Speak, Trouble, below, event_json},
+    draft::{At, Deltas, Draft, Sent, pieces},
+    failure::{self, ErrorBody},
+    online::{Adapter, Decode, DecodeError, Progress, below, event_json},
     settings::ModelSettings,
 };
 use crate::message::{Message, Role};
@@ -43,7 +43,7 @@ impl OpenAiResponses {
     }
 }
 
-impl Speak for OpenAiResponses {
+impl Adapter for OpenAiResponses {
     fn url(&self, base: &Url, _streamed: bool) -> Url {
         below(base, "responses")
     }
@@ -76,8 +76,8 @@ impl Speak for OpenAiResponses {
         body.finish()
     }
 
-    fn listener(&self, messages: usize) -> Box<dyn Listen> {
-        Box::new(Listener { draft: Draft::new(messages), ..Listener::default() })
+    fn decoder(&self, messages: usize) -> Box<dyn Decode> {
+        Box::new(Decoder { draft: Draft::new(messages), ..Decoder::default() })
     }
 }
 
@@ -176,7 +176,7 @@ struct Event {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct HeardUsage {
+struct WireUsage {
     input_tokens: u64,
     output_tokens: u64,
     input_tokens_details: Option<InputDetails>,
@@ -199,7 +199,7 @@ pub(super) struct OutputDetails {
 }
 
 #[derive(Default)]
-struct Listener {
+struct Decoder {
     draft: Draft,
     open: Vec<OpenItem>,
     refused: bool,
@@ -222,58 +222,58 @@ enum Kind {
     Raw,
 }
 
-impl Listen for Listener {
-    fn event(&mut self, data: &str, told: &mut Told) -> Result<Heard, Trouble> {
+impl Decode for Decoder {
+    fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         if data.trim() == "[DONE]" {
-            return Ok(Heard::End);
+            return Ok(Progress::End);
         }
-        let mut event: Event = serde_json::from_value(event_json(data)?).map_err(Trouble::unreadable)?;
+        let mut event: Event = serde_json::from_value(event_json(data)?).map_err(DecodeError::unreadable)?;
         match event.kind.as_str() {
             "response.output_item.added" => {
                 let item = event.item.take().unwrap_or_default();
-                self.begin(&event, &item, told)?;
+                self.begin(&event, &item, deltas)?;
             }
-            "response.output_item.done" => self.done(&event, told)?,
-            "response.output_text.delta" => self.text(&event, told)?,
+            "response.output_item.done" => self.done(&event, deltas)?,
+            "response.output_text.delta" => self.text(&event, deltas)?,
             "response.refusal.delta" => {
                 self.refused = true;
-                self.text(&event, told)?;
+                self.text(&event, deltas)?;
             }
             "response.function_call_arguments.delta" => {
                 if let Some(at) = self.find(&event, Kind::Call) {
-                    self.draft.arguments_at(at, event.delta(), told);
+                    self.draft.arguments_at(at, event.delta(), deltas);
                 }
             }
             "response.function_call_arguments.done" => {
                 if let Some(at) = self.find(&event, Kind::Call) {
-                    self.draft.whole_arguments_at(at, event.arguments.as_deref().unwrap_or_default(), told);
+                    self.draft.whole_arguments_at(at, event.arguments.as_deref().unwrap_or_default(), deltas);
                 }
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                told.push_back(Delta::Thinking(event.delta().to_owned()));
+                deltas.push_back(Delta::Thinking(event.delta().to_owned()));
             }
             "response.reasoning_summary_part.added" if event.summary_index.unwrap_or_default() > 0 => {
-                told.push_back(Delta::Thinking("\n\n".to_owned()));
+                deltas.push_back(Delta::Thinking("\n\n".to_owned()));
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
-                self.over(event.response.take().unwrap_or_default(), told)?;
-                return Ok(Heard::End);
+                self.over(event.response.take().unwrap_or_default(), deltas)?;
+                return Ok(Progress::End);
             }
             _ => {}
         }
-        Ok(Heard::More)
+        Ok(Progress::More)
     }
 
-    fn whole(&mut self, answer: Value, told: &mut Told) -> Result<(), Trouble> {
+    fn whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if !answer.get("output").is_some_and(Value::is_array) {
-            return Err(Trouble::unreadable("it has no `output`"));
+            return Err(DecodeError::unreadable("it has no `output`"));
         }
-        self.over(answer, told)
+        self.over(answer, deltas)
     }
 
-    fn end(mut self: Box<Self>) -> Result<Draft, Trouble> {
+    fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
         if !self.ended {
-            return Err(Trouble::cut());
+            return Err(DecodeError::cut());
         }
         if self.refused {
             self.draft.stop = Some(Stop::Refusal);
@@ -292,7 +292,7 @@ fn text_of<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-impl Listener {
+impl Decoder {
     fn find(&self, event: &Event, kind: Kind) -> Option<At> {
         let is_it = |open: &&OpenItem| {
             open.kind == kind
@@ -304,11 +304,11 @@ impl Listener {
         self.open.iter().rev().find(is_it).map(|open| open.at)
     }
 
-    fn begin(&mut self, event: &Event, item: &Value, told: &mut Told) -> Result<At, Trouble> {
+    fn begin(&mut self, event: &Event, item: &Value, deltas: &mut Deltas) -> Result<At, DecodeError> {
         let (at, kind) = match text_of(item, "type") {
             "message" => (self.draft.begin_text()?, Kind::Text),
             "function_call" => {
-                (self.draft.begin_call(text_of(item, "call_id"), text_of(item, "name"), told)?, Kind::Call)
+                (self.draft.begin_call(text_of(item, "call_id"), text_of(item, "name"), deltas)?, Kind::Call)
             }
             // Nothing of it counts before it is done.
             _ => (self.draft.raw(Value::Null)?, Kind::Raw),
@@ -318,15 +318,15 @@ impl Listener {
         Ok(at)
     }
 
-    fn text(&mut self, event: &Event, told: &mut Told) -> Result<(), Trouble> {
+    fn text(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         match self.find(event, Kind::Text) {
-            Some(at) => self.draft.text_at(at, event.delta(), told),
-            None => self.draft.text(event.delta(), told)?,
+            Some(at) => self.draft.text_at(at, event.delta(), deltas),
+            None => self.draft.text(event.delta(), deltas)?,
         }
         Ok(())
     }
 
-    fn done(&mut self, event: &Event, told: &mut Told) -> Result<(), Trouble> {
+    fn done(&mut self, event: &Event, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let item = event.item.clone().unwrap_or_default();
         let kind = match text_of(&item, "type") {
             "message" => Kind::Text,
@@ -337,21 +337,21 @@ impl Listener {
             Event { item_id: item.get("id").and_then(Value::as_str).map(ToOwned::to_owned), ..Event::at(event) };
         let at = match self.find(&by_id, kind) {
             Some(at) => at,
-            None => self.begin(&by_id, &item, told)?,
+            None => self.begin(&by_id, &item, deltas)?,
         };
-        self.fill(at, kind, item, told);
+        self.fill(at, kind, item, deltas);
         Ok(())
     }
 
     /// Takes from a whole item what the pieces did not bring.
-    fn fill(&mut self, at: At, kind: Kind, item: Value, told: &mut Told) {
+    fn fill(&mut self, at: At, kind: Kind, item: Value, deltas: &mut Deltas) {
         match kind {
             Kind::Text => {
                 if self.draft.is_blank(at) {
                     for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
                         self.refused |= text_of(part, "type") == "refusal";
-                        self.draft.text_at(at, text_of(part, "text"), told);
-                        self.draft.text_at(at, text_of(part, "refusal"), told);
+                        self.draft.text_at(at, text_of(part, "text"), deltas);
+                        self.draft.text_at(at, text_of(part, "refusal"), deltas);
                     }
                 }
                 if let Some((phase, with)) =
@@ -361,8 +361,8 @@ impl Listener {
                 }
             }
             Kind::Call => {
-                self.draft.name_at(at, text_of(&item, "name"), told);
-                self.draft.whole_arguments_at(at, text_of(&item, "arguments"), told);
+                self.draft.name_at(at, text_of(&item, "name"), deltas);
+                self.draft.whole_arguments_at(at, text_of(&item, "arguments"), deltas);
             }
             Kind::Raw => {
                 // Reasoning that is not encrypted is only a reference to what was never stored.
@@ -376,19 +376,19 @@ impl Listener {
     }
 
     /// The response as a whole: at the end of a stream, or all that there is.
-    fn over(&mut self, mut response: Value, told: &mut Told) -> Result<(), Trouble> {
-        if let Some(account) =
-            response.get("error").filter(|error| error.is_object()).and_then(|_| Account::read(&response))
+    fn over(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+        if let Some(error) =
+            response.get("error").filter(|error| error.is_object()).and_then(|_| ErrorBody::read(&response))
         {
-            return Err(Trouble::Said(account));
+            return Err(DecodeError::Reported(error));
         }
         if self.draft.is_empty()
             && let Some(Value::Array(items)) = response.get_mut("output").map(Value::take)
         {
             for item in items {
-                self.thought(&item, told);
+                self.thought(&item, deltas);
                 let event = Event::of(item);
-                self.done(&event, told)?;
+                self.done(&event, deltas)?;
             }
         }
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
@@ -401,7 +401,7 @@ impl Listener {
             _ => Stop::End,
         });
         let usage = response.get_mut("usage").map(Value::take).and_then(|usage| serde_json::from_value(usage).ok());
-        if let Some(HeardUsage {
+        if let Some(WireUsage {
             input_tokens,
             output_tokens,
             input_tokens_details: read,
@@ -414,18 +414,18 @@ impl Listener {
             usage.cached_read = read.cached_tokens.unwrap_or_default();
             usage.cache_write = read.cache_write_tokens.unwrap_or_default();
             usage.reasoning = made.and_then(|made| made.reasoning_tokens).unwrap_or_default();
-            told.push_back(Delta::Usage(*usage));
+            deltas.push_back(Delta::Usage(*usage));
         }
         self.ended = true;
         Ok(())
     }
 
     /// Streams the thinking in a whole item.
-    fn thought(&self, item: &Value, told: &mut Told) {
+    fn thought(&self, item: &Value, deltas: &mut Deltas) {
         let parts = item.get("summary").and_then(Value::as_array).into_iter().flatten();
         let texts: Vec<_> = parts.map(|part| text_of(part, "text")).filter(|text| !text.is_empty()).collect();
         if text_of(item, "type") == "reasoning" && !texts.is_empty() {
-            told.push_back(Delta::Thinking(texts.join("\n\n")));
+            deltas.push_back(Delta::Thinking(texts.join("\n\n")));
         }
     }
 }

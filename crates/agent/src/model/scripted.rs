@@ -263,13 +263,13 @@ impl Model for Scripted {
         match self.next(&request) {
             Ok(Step::Reply(thinking, reply)) => {
                 let thoughts = words(&thinking).map(Delta::Thinking).collect::<Vec<_>>();
-                let told =
+                let deltas =
                     thoughts.into_iter().chain(deltas(&reply)).chain([Delta::Usage(reply.usage), Delta::Done(reply)]);
-                stream::iter(told.map(Ok).collect::<Vec<_>>()).boxed()
+                stream::iter(deltas.map(Ok).collect::<Vec<_>>()).boxed()
             }
             Ok(Step::Fail(begun, kind)) => {
-                let told = begun.iter().flat_map(|reply| deltas(reply)).map(Ok).collect::<Vec<_>>();
-                stream::iter(told.into_iter().chain([Err(self.error(kind))])).boxed()
+                let deltas = begun.iter().flat_map(|reply| deltas(reply)).map(Ok).collect::<Vec<_>>();
+                stream::iter(deltas.into_iter().chain([Err(self.error(kind))])).boxed()
             }
             Ok(Step::Hang) => stream::pending().boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
@@ -296,9 +296,11 @@ mod tests {
             reply.message.calls().iter().map(|call| (call.id.as_str(), call.input.to_string())).collect();
         assert_eq!(calls, [("call_1_0", "{}".to_owned()), ("call_1_1", json!({"x": 1}).to_string())]);
         assert_eq!(reply.usage.input, 7);
-        let told: Vec<_> = block_on(model.stream(Request::new(&messages)).collect());
-        assert!(matches!(&told[..2], [Ok(Delta::Text(one)), Ok(Delta::Text(two))] if one == "two " && two == "words"));
-        assert!(matches!(told.last(), Some(Ok(Delta::Done(reply))) if reply.message.content == "two words"));
+        let deltas: Vec<_> = block_on(model.stream(Request::new(&messages)).collect());
+        assert!(
+            matches!(&deltas[..2], [Ok(Delta::Text(one)), Ok(Delta::Text(two))] if one == "two " && two == "words")
+        );
+        assert!(matches!(deltas.last(), Some(Ok(Delta::Done(reply))) if reply.message.content == "two words"));
         let error = block_on(model.complete(Request::new(&messages))).unwrap_err();
         assert_eq!(error.to_string(), "mock/script: the script has no further answer");
         assert_eq!(model.asked().len(), 3);
@@ -316,8 +318,8 @@ mod tests {
     fn an_answer_can_break_in_its_middle() {
         let broken = ModelErrorKind::Cut { why: "as scripted".into() };
         let model = Scripted::new().say_and_fail("half an", broken.clone());
-        let told: Vec<_> = block_on(model.stream(Request::new(&[])).collect());
-        assert_eq!(told.len(), 3);
-        assert!(matches!(&told[2], Err(error) if error.kind == broken));
+        let deltas: Vec<_> = block_on(model.stream(Request::new(&[])).collect());
+        assert_eq!(deltas.len(), 3);
+        assert!(matches!(&deltas[2], Err(error) if error.kind == broken));
     }
 }

@@ -13,7 +13,7 @@ use url::{Host, Url};
 
 use super::{
     error::{ModelError, ModelErrorKind},
-    failure::{self, Words},
+    failure::{self, ErrorResponse},
     settings::{Bounds, Key},
 };
 
@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const DRAIN_TIME: Duration = Duration::from_millis(50);
 
 /// Turns a provider's error response (status, headers, body) into an error kind.
-pub(super) type Judge = fn(&Words<'_>) -> ModelErrorKind;
+pub(super) type Judge = fn(&ErrorResponse<'_>) -> ModelErrorKind;
 
 /// The connection settings of one model.
 #[derive(Debug)]
@@ -196,15 +196,15 @@ impl Attempts {
             }
         };
         let _ = timeout(ERROR_BODY_TIME, read).await;
-        let words = Words {
+        let response = ErrorResponse {
             status: Some(status),
             headers: &headers,
             body: &body,
             key: self.transport.key.as_ref(),
             key_advice: &self.transport.key_advice,
         };
-        let kind = (self.judge)(&words);
-        let may_retry = failure::may_retry(&words, &kind);
+        let kind = (self.judge)(&response);
+        let may_retry = failure::may_retry(&response, &kind);
         Failed { kind, may_retry }
     }
 

@@ -20,7 +20,7 @@ fn all() -> Vec<(AuthError, &'static str, bool)> {
         (BrowserError::GivenUp.into(), "SIGN_IN_GIVEN_UP", false),
         (BrowserError::Port { port: 7, why: why() }.into(), "SIGN_IN_NO_PORT", false),
         (BrowserError::TimedOut { after: Duration::from_secs(300) }.into(), "SIGN_IN_TIMED_OUT", false),
-        (StoreError::new("w").into(), "TOKEN_STORE", false),
+        (TokenStoreError::new("w").into(), "TOKEN_STORE", false),
         (AuthError::Config { why: why() }, "UNRESOLVED_VALUE", false),
     ]
 }

@@ -15,11 +15,11 @@ fn part(token: &str, at: usize) -> Value {
 }
 
 #[test]
-fn a_statement_says_who_to_whom_and_for_how_long_and_is_signed() {
+fn an_assertion_says_who_to_whom_and_for_how_long_and_is_signed() {
     let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
     let key = SigningKey::from_pem(&pem("PRIVATE KEY", pair.to_pkcs8v1().unwrap().as_ref())).unwrap();
-    let who = Who { client: "me", audience: "https://as.example", key_id: Some("k1") };
-    let token = key.statement(&who, None).unwrap();
+    let issued = AssertionClaims { client: "me", audience: "https://as.example", key_id: Some("k1") };
+    let token = key.assertion(&issued, None).unwrap();
     assert_eq!(part(&token, 0), json!({ "alg": "ES256", "typ": "JWT", "kid": "k1" }));
     let claims = part(&token, 1);
     assert_eq!(
@@ -30,7 +30,7 @@ fn a_statement_says_who_to_whom_and_for_how_long_and_is_signed() {
     let (message, signature) = token.rsplit_once('.').unwrap();
     let public = ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key().as_ref()).unwrap();
     public.verify_sig(message.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
-    assert_ne!(part(&key.statement(&who, None).unwrap(), 1)["jti"], claims["jti"]);
+    assert_ne!(part(&key.assertion(&issued, None).unwrap(), 1)["jti"], claims["jti"]);
 }
 
 #[test]
@@ -47,12 +47,12 @@ fn every_usual_kind_of_key_is_read_and_signs_as_it_is_asked_to() {
         ("PRIVATE KEY", rsa.as_ref(), "RS256"),
     ] {
         let key = SigningKey::from_pem(&pem(label, der)).unwrap();
-        let who = Who { client: "me", audience: "x", key_id: None };
-        assert_eq!(part(&key.statement(&who, None).unwrap(), 0)["alg"], algorithm);
+        let issued = AssertionClaims { client: "me", audience: "x", key_id: None };
+        assert_eq!(part(&key.assertion(&issued, None).unwrap(), 0)["alg"], algorithm);
         if algorithm == "RS256" {
-            assert_eq!(part(&key.statement(&who, Some(&[json!("PS256")])).unwrap(), 0)["alg"], "PS256");
+            assert_eq!(part(&key.assertion(&issued, Some(&[json!("PS256")])).unwrap(), 0)["alg"], "PS256");
         }
-        let error = key.statement(&who, Some(&[json!("HS256")])).unwrap_err();
+        let error = key.assertion(&issued, Some(&[json!("HS256")])).unwrap_err();
         assert!(error.to_string().contains(algorithm), "{error}");
     }
 }
@@ -81,9 +81,9 @@ fn of_the_algorithms_that_a_server_lists_the_first_that_fits_the_key_is_used() {
     ] {
         assert_eq!(ed.algorithm(offered.as_deref()).ok(), chosen, "{offered:?}");
     }
-    let who = Who { client: "me", audience: "x", key_id: None };
-    let statement = ed.statement(&who, None).unwrap();
-    assert_eq!(part(&statement, 0), json!({ "alg": "EdDSA", "typ": "JWT" }), "without a `kid` where none is set");
+    let issued = AssertionClaims { client: "me", audience: "x", key_id: None };
+    let assertion = ed.assertion(&issued, None).unwrap();
+    assert_eq!(part(&assertion, 0), json!({ "alg": "EdDSA", "typ": "JWT" }), "without a `kid` where none is set");
 }
 
 #[test]

@@ -22,13 +22,13 @@ use toolrack_host::{
 
 use super::{HostSettings, PROXIES, World};
 use crate::{
-    aloud::Aloud,
     args::Global,
     asker::Terminal,
     error::{Exit, Failure},
     lending::FarLines,
     screen::Screen,
     secrets,
+    server_output::ServerOutput,
 };
 
 /// How long to wait for a server that is connecting, before the other process does the command itself.
@@ -48,7 +48,7 @@ pub(super) struct Lent {
     /// Why the result could differ from that of the process alone, once that is known.
     elsewhere: OnceLock<String>,
     /// Shows what the servers say, where the user asked for that.
-    aloud: OnceLock<Aloud>,
+    server_output: OnceLock<ServerOutput>,
 }
 
 /// What a command needs servers for.
@@ -68,7 +68,7 @@ pub(crate) struct Borrower {
     pub(crate) screen: Arc<Screen>,
     pub(crate) lines: FarLines,
     /// The text of `--args`, if the process has read it already.
-    pub(crate) brought: Option<String>,
+    pub(crate) args_text: Option<String>,
 }
 
 impl Lent {
@@ -83,7 +83,7 @@ impl World {
     /// # Errors
     /// Why the borrower alone would have another configuration, as a text for the user.
     pub(crate) async fn lend(&self, borrower: Borrower, current: &Current) -> Result<Self, String> {
-        let Borrower { global, folder, mut environment, screen, lines, brought } = borrower;
+        let Borrower { global, folder, mut environment, screen, lines, args_text } = borrower;
         let key = environment.take(secrets::VARIABLE);
         let same = &self.global;
         let is_at_home = || Places::from_env(&environment).is_ok_and(|places| places == self.places);
@@ -112,7 +112,7 @@ impl World {
             host: self.host(),
             environment: environment.clone(),
             elsewhere: OnceLock::new(),
-            aloud: OnceLock::new(),
+            server_output: OnceLock::new(),
         };
         Ok(Self {
             screen,
@@ -135,7 +135,7 @@ impl World {
             audit: Arc::clone(&self.audit),
             host_settings: ArcSwap::from_pointee(settings),
             running: OnceLock::new(),
-            brought: brought.map(Ok),
+            args_text: args_text.map(Ok),
             lent: Some(Box::new(lent)),
         })
     }
@@ -159,8 +159,8 @@ impl World {
 
     /// Shows the rest of the servers' logs.
     pub(crate) async fn hush(&self) {
-        if let Some(aloud) = self.lent.as_ref().and_then(|lent| lent.aloud.get()) {
-            aloud.close().await;
+        if let Some(server_output) = self.lent.as_ref().and_then(|lent| lent.server_output.get()) {
+            server_output.close().await;
         }
     }
 
@@ -179,7 +179,7 @@ impl World {
         }
         if self.global.verbose > 0 {
             let shown: Vec<_> = desired.keys().cloned().collect();
-            lent.aloud.get_or_init(|| self.aloud(&lent.host, move |server| shown.contains(server)));
+            lent.server_output.get_or_init(|| self.server_output(&lent.host, move |server| shown.contains(server)));
         }
         let gate = Arc::new(SecretGate::new(self.typed(), Arc::clone(&self.secrets)));
         Ok(lent.host.excerpt(|name| desired.contains_key(name), self.terminal(), gate).await)

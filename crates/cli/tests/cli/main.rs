@@ -51,8 +51,6 @@ mod gateway;
 #[cfg(test)]
 mod given;
 #[cfg(test)]
-mod ground;
-#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod hostile;
@@ -92,6 +90,8 @@ mod real_model;
 mod resize;
 #[cfg(test)]
 mod rotation;
+#[cfg(test)]
+mod run_folders;
 #[cfg(test)]
 mod sampling;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::{
-    EditError, Edited, Options, amend, change, check, hidden,
+    EditError, Edited, Options, change, change_members, check, hidden,
     merge::{self, Returned},
     missing, written,
 };
@@ -58,7 +58,7 @@ pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options
         warnings = check(name, &revealed)?;
         let returned =
             Returned { name, written: members, shown: revision.shown, sent: revision.entry, revealed: &revealed };
-        amend(file, name, members, &returned.merged(file)?)
+        change_members(file, name, members, &returned.merged(file)?)
     })?;
     Ok(Edited { warnings, ..edited })
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::{Settings, Wanted};
+use crate::settings::{ReadContext, Settings};
 
 fn check(name: &str, has_base_url: bool) -> Result<(), String> {
     if name.contains('/') || has_base_url { Ok(()) } else { Err(format!("`{name}` names no provider")) }
@@ -7,7 +7,7 @@ fn check(name: &str, has_base_url: bool) -> Result<(), String> {
 
 fn read_for(agent: Option<&str>, text: &str) -> (ModelChoice, Vec<Problem>) {
     let document = Document::new(Some("toolrack.toml".into()), text);
-    let (settings, problems) = Settings::read(&document, Wanted { agent, check: Some(check) });
+    let (settings, problems) = Settings::read(&document, ReadContext { agent, check: Some(check) });
     (settings.model, problems)
 }
 

@@ -68,11 +68,11 @@ impl Audit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Settings, Wanted};
+    use crate::settings::{ReadContext, Settings};
 
     fn read(text: &str) -> (Audit, Vec<Problem>) {
         let (settings, problems) =
-            Settings::read(&Document::new(Some("toolrack.toml".into()), text), Wanted::default());
+            Settings::read(&Document::new(Some("toolrack.toml".into()), text), ReadContext::default());
         (settings.audit, problems)
     }
 

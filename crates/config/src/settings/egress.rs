@@ -84,11 +84,11 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Settings, Wanted};
+    use crate::settings::{ReadContext, Settings};
 
     fn read(text: &str) -> (EgressRules, Vec<Problem>) {
         let (settings, problems) =
-            Settings::read(&Document::new(Some("toolrack.toml".into()), text), Wanted::default());
+            Settings::read(&Document::new(Some("toolrack.toml".into()), text), ReadContext::default());
         (settings.egress, problems)
     }
 

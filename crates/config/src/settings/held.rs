@@ -6,7 +6,7 @@ use super::*;
 use crate::rows::{MODEL, POLICY, RULE, samples::sample};
 
 fn read(text: &str) -> (Settings, Vec<Problem>) {
-    let wanted = Wanted { agent: Some("a"), ..Wanted::default() };
+    let wanted = ReadContext { agent: Some("a"), ..ReadContext::default() };
     Settings::read(&Document::new(Some("toolrack.toml".into()), text), wanted)
 }
 

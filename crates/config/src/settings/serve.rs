@@ -73,11 +73,11 @@ fn count(number: f64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Settings, Wanted};
+    use crate::settings::{ReadContext, Settings};
 
     fn read(text: &str) -> (ServeSettings, Vec<Problem>) {
         let document = Document::new(Some("toolrack.toml".into()), text);
-        let (settings, problems) = Settings::read(&document, Wanted::default());
+        let (settings, problems) = Settings::read(&document, ReadContext::default());
         (settings.serve, problems)
     }
 

@@ -104,11 +104,11 @@ impl ToolSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Settings, Wanted};
+    use crate::settings::{ReadContext, Settings};
 
     fn read(text: &str, agent: Option<&str>) -> (ToolSettings, Vec<Problem>) {
         let document = Document::new(Some("toolrack.toml".into()), text);
-        let (settings, problems) = Settings::read(&document, Wanted { agent, ..Wanted::default() });
+        let (settings, problems) = Settings::read(&document, ReadContext { agent, ..ReadContext::default() });
         (settings.tools, problems)
     }
 

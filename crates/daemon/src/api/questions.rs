@@ -14,7 +14,7 @@ use super::{
 use crate::{
     agents::Agents,
     event_log::conceal,
-    questions::{Answer, AnswerRefused, Question, at_home},
+    questions::{Answer, AnswerRefused, Question, split_prefixed_id},
     world::World,
 };
 
@@ -60,7 +60,7 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     Body(answer): Body<Answer>,
 ) -> Result<Response, ApiError> {
-    let of_agent = at_home(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
+    let of_agent = split_prefixed_id(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
     let (asked, id) = of_agent.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
     match asked.questions.answer(id, answer).await {
         Ok(()) => Ok(done()),

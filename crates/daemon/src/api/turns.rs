@@ -14,7 +14,7 @@ use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream}
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolrack_agent::{Agent, AgentError, Delta, End, Front, Held, Message, NotKept, Role, Turn, TurnEvent, Words};
+use toolrack_agent::{Agent, AgentError, Delta, End, Front, Held, Message, NotKept, Role, TextKind, Turn, TurnEvent};
 use toolrack_config::Refresh;
 use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Selection, ServerName, Way};
 use toolrack_store::{
@@ -248,7 +248,7 @@ impl Live {
     }
 
     /// Sends as much of what the model said as surely holds no part of a secret.
-    fn send_piece(&mut self, words: Words, piece: &str) {
+    fn send_piece(&mut self, words: TextKind, piece: &str) {
         let secrets = Arc::clone(&self.world.secrets);
         for (words, text) in self.held.push(words, piece, |text| secrets.safe_len(text)) {
             self.send_words(words, &text);
@@ -262,10 +262,10 @@ impl Live {
         }
     }
 
-    fn send_words(&mut self, words: Words, text: &str) {
+    fn send_words(&mut self, words: TextKind, text: &str) {
         let name = match words {
-            Words::Text => "text",
-            Words::Thinking => "thinking",
+            TextKind::Text => "text",
+            TextKind::Thinking => "thinking",
         };
         self.send(name, json!({ "text": text }));
     }
@@ -312,9 +312,9 @@ impl Front for Live {
             }
             TurnEvent::Delta(Delta::Text(text)) => {
                 self.answer.push_str(text);
-                self.send_piece(Words::Text, text);
+                self.send_piece(TextKind::Text, text);
             }
-            TurnEvent::Delta(Delta::Thinking(text)) => self.send_piece(Words::Thinking, text),
+            TurnEvent::Delta(Delta::Thinking(text)) => self.send_piece(TextKind::Thinking, text),
             TurnEvent::Delta(Delta::Retry { after, why }) => {
                 self.send("retry", json!({ "after_ms": after.as_millis(), "why": why }));
             }

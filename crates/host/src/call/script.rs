@@ -13,10 +13,10 @@ use crate::{
 
 /// Runs the script of a call, with the arguments that the gate has approved.
 pub(crate) type Script =
-    Box<dyn FnOnce(Map<String, Value>, Around) -> BoxFuture<'static, (CallResult, Vec<ScriptCall>)> + Send>;
+    Box<dyn FnOnce(Map<String, Value>, ScriptContext) -> BoxFuture<'static, (CallResult, Vec<ScriptCall>)> + Send>;
 
 /// Settings that the calls of a script share with the call of `run_code`.
-pub(crate) struct Around {
+pub(crate) struct ScriptContext {
     pub(crate) asker: SharedAsker,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) conceal: Option<Conceal>,

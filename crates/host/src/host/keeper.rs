@@ -33,14 +33,14 @@ type Done = oneshot::Sender<()>;
 pub(super) enum Message {
     Apply(Desired, Done),
     /// Start a server outside of the desired set. The receiver of the answer keeps it running.
-    Beside(ServerName, Box<ServerSpec>, oneshot::Sender<Beside>),
+    StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
     /// Publish a catalog now, with all that servers have published before this message.
     Publish(Done),
     Shutdown(Done),
 }
 
 /// A server outside of the desired set, and how its tools are named.
-pub(super) struct Beside {
+pub(super) struct ExtraServer {
     pub(super) server: Arc<Server>,
     pub(super) naming: Arc<Naming>,
 }
@@ -101,9 +101,9 @@ impl Keeper {
                 }
             };
             let (desired, done, last) = match message {
-                Some(Message::Beside(name, spec, done)) => {
+                Some(Message::StartExtra(name, spec, done)) => {
                     let server = Arc::new(Server::start(name, *spec, &self.around, None));
-                    let _ = done.send(Beside { server, naming: self.naming.load_full() });
+                    let _ = done.send(ExtraServer { server, naming: self.naming.load_full() });
                     continue;
                 }
                 Some(Message::Apply(desired, done)) => (Some(desired), Some(done), false),

@@ -121,7 +121,7 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
 
 /// The headers of the session, which change only during the handshake.
 #[derive(Clone, Debug, Default)]
-struct Dress {
+struct SessionHeaders {
     era: Option<Era>,
     version: Option<HeaderValue>,
     session: Option<HeaderValue>,
@@ -141,7 +141,7 @@ struct Endpoint {
     /// The program that prints headers, if the entry has one.
     helper: Option<Arc<Program>>,
     bounds: Bounds,
-    dress: ArcSwap<Dress>,
+    session_headers: ArcSwap<SessionHeaders>,
     inbound: Arc<Inbound>,
     closed: Arc<Closed>,
     /// Requests that wait for their answers, subscriptions aside.
@@ -218,7 +218,7 @@ impl HttpWire {
                 })
             }),
             bounds: plan.bounds,
-            dress: ArcSwap::default(),
+            session_headers: ArcSwap::default(),
             inbound: inbound.clone(),
             closed: closed.clone(),
             under_way: AtomicUsize::new(0),
@@ -231,22 +231,22 @@ impl HttpWire {
     /// From now on requests carry the headers of this era and version.
     pub(crate) fn speak(&self, era: Era, version: Option<&str>) {
         let version = version.and_then(|version| HeaderValue::from_str(version).ok());
-        self.0.dress.rcu(|dress| Dress {
+        self.0.session_headers.rcu(|session_headers| SessionHeaders {
             era: Some(era),
             version: version.clone(),
-            session: dress.session.clone().filter(|_| era != Era::Modern),
+            session: session_headers.session.clone().filter(|_| era != Era::Modern),
         });
     }
 
     pub(crate) fn has_session(&self) -> bool {
-        self.0.dress.load().session.is_some()
+        self.0.session_headers.load().session.is_some()
     }
 
     /// See [`Wire::exchange`](super::wire::Wire::exchange).
     pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
         let mut abandoned = Abandoned {
             wire: self,
-            id: (request.cancellable && self.0.dress.load().era == Some(Era::Legacy)).then_some(request.id),
+            id: (request.cancellable && self.0.session_headers.load().era == Some(Era::Legacy)).then_some(request.id),
         };
         let under_way = self.0.sets_out(&request);
         let answer = self.ask(&request).await;
@@ -270,7 +270,10 @@ impl HttpWire {
         let response = self.0.check(response).await?;
         if request.method == "initialize" {
             let session = response.headers().get(SESSION).cloned().map(sensitive);
-            self.0.dress.rcu(|dress| Dress { session: session.clone(), ..Dress::clone(dress) });
+            self.0.session_headers.rcu(|session_headers| SessionHeaders {
+                session: session.clone(),
+                ..SessionHeaders::clone(session_headers)
+            });
         }
         match media_type(response.headers()) {
             Media::Json => self.json_answer(response, request).await,
@@ -318,7 +321,7 @@ impl HttpWire {
             authorizer: self.0.authorizer.clone(),
             helper: self.0.helper.clone(),
             bounds: self.0.bounds,
-            dress: ArcSwap::default(),
+            session_headers: ArcSwap::default(),
             inbound: self.0.inbound.clone(),
             closed: self.0.closed.clone(),
             under_way: AtomicUsize::new(0),
@@ -443,14 +446,14 @@ impl Endpoint {
             }
         };
         headers.insert(header::ACCEPT, if method == Method::GET { EVENTS } else { JSON_OR_EVENTS });
-        let dress = self.dress.load();
-        if let Some(version) = &dress.version {
+        let session_headers = self.session_headers.load();
+        if let Some(version) = &session_headers.version {
             headers.insert(VERSION, version.clone());
         }
-        if let Some(session) = &dress.session {
+        if let Some(session) = &session_headers.session {
             headers.insert(SESSION, session.clone());
         }
-        if let Some(request) = of.filter(|_| dress.era == Some(Era::Modern)) {
+        if let Some(request) = of.filter(|_| session_headers.era == Some(Era::Modern)) {
             headers.insert(METHOD, HeaderValue::from_static(request.method));
             if let Some(name) = &request.name {
                 headers.insert(NAME, encode_header_value(name));
@@ -466,7 +469,7 @@ impl Endpoint {
         if status.is_success() {
             return Ok(response);
         }
-        let had_session = self.dress.load().session.is_some();
+        let had_session = self.session_headers.load().session.is_some();
         match status.as_u16() {
             status @ (401 | 403) => Err(LinkError::NeedsAuth {
                 status,

@@ -145,7 +145,7 @@ impl Changed {
 
 /// Whether a change of a list was reported lately, and whether the list has changed since.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Told {
+enum ListChange {
     #[default]
     LongAgo,
     Lately,
@@ -171,7 +171,7 @@ struct Open {
     /// Requests for subscriptions that are not acknowledged yet.
     acknowledgements: HashMap<i64, oneshot::Sender<Vec<String>>>,
     /// By [`Shown`].
-    told: [Told; 2],
+    changes: [ListChange; 2],
     tasks: OurTasks,
 }
 
@@ -342,8 +342,8 @@ impl Inbound {
             request.clock.touch();
             if let Some(on_progress) = &request.on_progress {
                 // This runs the embedder's code on the reading task: its panic must not end the connection.
-                let told = catch_unwind(AssertUnwindSafe(|| on_progress(progress)));
-                if told.is_err() {
+                let outcome = catch_unwind(AssertUnwindSafe(|| on_progress(progress)));
+                if outcome.is_err() {
                     tracing::warn!("a listener for progress panicked");
                 }
             }
@@ -435,9 +435,9 @@ impl Inbound {
     /// last change is never lost.
     fn shown_changed(self: &Arc<Self>, list: Shown) {
         let first = {
-            let told = &mut self.open.lock().told[list as usize];
-            let first = *told == Told::LongAgo;
-            *told = if first { Told::Lately } else { Told::TooEarly };
+            let change = &mut self.open.lock().changes[list as usize];
+            let first = *change == ListChange::LongAgo;
+            *change = if first { ListChange::Lately } else { ListChange::TooEarly };
             first
         };
         if !first {
@@ -461,9 +461,9 @@ impl Inbound {
 
     /// Whether the list has changed since it was reported.
     fn is_told_late(&self, list: Shown) -> bool {
-        let told = &mut self.open.lock().told[list as usize];
-        let late = *told == Told::TooEarly;
-        *told = if late { Told::Lately } else { Told::LongAgo };
+        let change = &mut self.open.lock().changes[list as usize];
+        let late = *change == ListChange::TooEarly;
+        *change = if late { ListChange::Lately } else { ListChange::LongAgo };
         late
     }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Number, Value};
 
-use self::number::Wanted;
+use self::number::ExpectedNumber;
 use crate::glob::{BadGlob, Glob};
 
 /// The longest regular expression, in bytes as it is written, and what it may become when it is compiled.
@@ -60,7 +60,7 @@ pub struct ArgumentRule {
     written: String,
     kind: Kind,
     /// The number that the glob is, if it is one.
-    number: Option<Wanted>,
+    number: Option<ExpectedNumber>,
 }
 
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ impl ArgumentRule {
         if place.is_empty() {
             return Err(BadRule::NoArgument);
         }
-        let number = matches!(kind, Kind::Glob(_)).then(|| Wanted::read(written)).flatten();
+        let number = matches!(kind, Kind::Glob(_)).then(|| ExpectedNumber::read(written)).flatten();
         Ok(Self { place: place.to_owned(), written: written.to_owned(), kind, number })
     }
 

@@ -7,20 +7,20 @@ const MODEL: &str = "some-model";
 
 /// A piece as a wire hears it.
 #[derive(Clone, Debug)]
-enum Heard {
+enum Progress {
     Text(Vec<String>),
     Signed(String),
     Call { id: String, name: String, arguments: Vec<String>, is_signed: bool },
     Raw(u8),
 }
 
-fn pieces_heard() -> impl Strategy<Value = Vec<Heard>> {
+fn pieces_heard() -> impl Strategy<Value = Vec<Progress>> {
     let piece = prop_oneof![
-        prop::collection::vec("[a-zü€ ]{0,4}", 0..3).prop_map(Heard::Text),
-        "[a-z€]{0,3}".prop_map(Heard::Signed),
+        prop::collection::vec("[a-zü€ ]{0,4}", 0..3).prop_map(Progress::Text),
+        "[a-z€]{0,3}".prop_map(Progress::Signed),
         ("(call_1_[0-2]|[ab]?)", "[a-z]{1,3}", prop::collection::vec("[{}\":a1]{0,3}", 0..3), any::<bool>())
-            .prop_map(|(id, name, arguments, is_signed)| Heard::Call { id, name, arguments, is_signed }),
-        any::<u8>().prop_map(Heard::Raw),
+            .prop_map(|(id, name, arguments, is_signed)| Progress::Call { id, name, arguments, is_signed }),
+        any::<u8>().prop_map(Progress::Raw),
     ];
     prop::collection::vec(piece, 0..12)
 }
@@ -30,33 +30,33 @@ fn signature() -> Map<String, Value> {
 }
 
 /// Has a draft hear the pieces, and returns what is expected to be sent back.
-fn hear(heard: &[Heard], draft: &mut Draft, told: &mut Told) -> Vec<String> {
+fn hear(progress: &[Progress], draft: &mut Draft, deltas: &mut Deltas) -> Vec<String> {
     let mut expected = Vec::new();
-    for piece in heard {
+    for piece in progress {
         match piece {
-            Heard::Text(more) => {
+            Progress::Text(more) => {
                 let at = draft.begin_text().unwrap();
-                more.iter().for_each(|more| draft.text_at(at, more, told));
+                more.iter().for_each(|more| draft.text_at(at, more, deltas));
                 let text = more.concat();
                 assert_eq!(draft.is_blank(at), text.is_empty());
                 expected.extend((!text.is_empty()).then(|| format!("text {text}")));
             }
-            Heard::Signed(text) => {
+            Progress::Signed(text) => {
                 let at = draft.begin_text().unwrap();
-                draft.text_at(at, text, told);
+                draft.text_at(at, text, deltas);
                 *draft.with_at(at).unwrap() = signature();
                 expected.push(format!("text {text} signed"));
             }
-            Heard::Call { id, name, arguments, is_signed } => {
-                let at = draft.begin_call(id, name, told).unwrap();
-                arguments.iter().for_each(|more| draft.arguments_at(at, more, told));
+            Progress::Call { id, name, arguments, is_signed } => {
+                let at = draft.begin_call(id, name, deltas).unwrap();
+                arguments.iter().for_each(|more| draft.arguments_at(at, more, deltas));
                 if *is_signed {
                     *draft.with_at(at).unwrap() = signature();
                 }
                 let signed = if *is_signed { " signed" } else { "" };
                 expected.push(format!("call {name} {}{signed}", arguments.concat()));
             }
-            Heard::Raw(number) => {
+            Progress::Raw(number) => {
                 draft.raw(json!({"raw": number})).unwrap();
                 expected.push(format!("raw {number}"));
             }
@@ -92,9 +92,9 @@ fn comparable(word: &str) -> String {
 
 proptest! {
     #[test]
-    fn what_a_provider_wants_back_goes_back_in_its_order_and_to_no_other(heard in pieces_heard()) {
-        let (mut draft, mut told) = (Draft::new(1), Told::new());
-        let expected: Vec<String> = hear(&heard, &mut draft, &mut told).iter().map(|word| comparable(word)).collect();
+    fn what_a_provider_wants_back_goes_back_in_its_order_and_to_no_other(progress in pieces_heard()) {
+        let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
+        let expected: Vec<String> = hear(&progress, &mut draft, &mut deltas).iter().map(|word| comparable(word)).collect();
         let reply = draft.finish(Wire::Gemini, MODEL);
         // As it comes back from a database.
         let stored = serde_json::to_string(&reply.message).unwrap();
@@ -117,14 +117,14 @@ proptest! {
     }
 
     #[test]
-    fn what_is_told_is_what_is_kept_and_every_call_has_an_id_of_its_own(heard in pieces_heard()) {
-        let (mut draft, mut told) = (Draft::new(1), Told::new());
-        hear(&heard, &mut draft, &mut told);
+    fn what_is_told_is_what_is_kept_and_every_call_has_an_id_of_its_own(progress in pieces_heard()) {
+        let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
+        hear(&progress, &mut draft, &mut deltas);
         let reply = draft.finish(Wire::Anthropic, MODEL);
-        let text: String = told.iter().filter_map(|delta| match delta { Delta::Text(text) => Some(&**text), _ => None }).collect();
+        let text: String = deltas.iter().filter_map(|delta| match delta { Delta::Text(text) => Some(&**text), _ => None }).collect();
         prop_assert_eq!(&text, &reply.message.content);
         let mut ids: Vec<&str> = reply.message.calls().iter().map(|call| &*call.id).collect();
-        let begun: Vec<&str> = told.iter().filter_map(|delta| match delta { Delta::ToolCallBegin { id, .. } => Some(&**id), _ => None }).collect();
+        let begun: Vec<&str> = deltas.iter().filter_map(|delta| match delta { Delta::ToolCallBegin { id, .. } => Some(&**id), _ => None }).collect();
         prop_assert_eq!(&begun, &ids);
         ids.sort_unstable();
         ids.dedup();
@@ -134,9 +134,9 @@ proptest! {
     }
 
     #[test]
-    fn a_text_that_was_changed_sends_nothing_cut_and_what_is_opaque_first(heard in pieces_heard(), text in "[a-zü€]{0,6}") {
-        let (mut draft, mut told) = (Draft::new(1), Told::new());
-        hear(&heard, &mut draft, &mut told);
+    fn a_text_that_was_changed_sends_nothing_cut_and_what_is_opaque_first(progress in pieces_heard(), text in "[a-zü€]{0,6}") {
+        let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
+        hear(&progress, &mut draft, &mut deltas);
         let mut message = draft.finish(Wire::Gemini, MODEL).message;
         let before = message.content.clone();
         message.content = text.clone();
@@ -152,18 +152,18 @@ proptest! {
 
 #[test]
 fn a_call_is_told_once_it_has_a_name_with_what_came_before() {
-    let (mut draft, mut told) = (Draft::new(3), Told::new());
-    let at = draft.begin_call("", "", &mut told).unwrap();
-    draft.arguments_at(at, "{\"a\":", &mut told);
-    draft.name_at(at, "", &mut told);
-    assert!(told.is_empty(), "no caller hears of a call without a name");
-    draft.name_at(at, "weather", &mut told);
-    draft.name_at(at, "another", &mut told);
-    draft.arguments_at(at, "1}", &mut told);
-    draft.whole_arguments_at(at, "{\"a\":2}", &mut told);
+    let (mut draft, mut deltas) = (Draft::new(3), Deltas::new());
+    let at = draft.begin_call("", "", &mut deltas).unwrap();
+    draft.arguments_at(at, "{\"a\":", &mut deltas);
+    draft.name_at(at, "", &mut deltas);
+    assert!(deltas.is_empty(), "no caller hears of a call without a name");
+    draft.name_at(at, "weather", &mut deltas);
+    draft.name_at(at, "another", &mut deltas);
+    draft.arguments_at(at, "1}", &mut deltas);
+    draft.whole_arguments_at(at, "{\"a\":2}", &mut deltas);
     let argument = |fragment: &str| Delta::ToolCallArguments { index: 0, fragment: fragment.into() };
     let begun = Delta::ToolCallBegin { index: 0, id: "call_3_0".into(), name: "weather".into() };
-    assert_eq!(Vec::from(told), [begun, argument("{\"a\":"), argument("1}")]);
+    assert_eq!(Vec::from(deltas), [begun, argument("{\"a\":"), argument("1}")]);
     let reply = draft.finish(Wire::OpenAiChat, MODEL);
     let [call] = reply.message.calls() else { panic!() };
     assert_eq!((&*call.name, &call.input), ("weather", &json!({"a": 1})));
@@ -171,10 +171,10 @@ fn a_call_is_told_once_it_has_a_name_with_what_came_before() {
 
 #[test]
 fn arguments_that_come_whole_count_where_no_piece_came() {
-    let (mut draft, mut told) = (Draft::new(1), Told::new());
-    let at = draft.begin_call("x", "f", &mut told).unwrap();
-    draft.whole_arguments_at(at, "{\"a\":2}", &mut told);
-    draft.whole_arguments_at(at, "{\"a\":3}", &mut told);
+    let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
+    let at = draft.begin_call("x", "f", &mut deltas).unwrap();
+    draft.whole_arguments_at(at, "{\"a\":2}", &mut deltas);
+    draft.whole_arguments_at(at, "{\"a\":3}", &mut deltas);
     assert_eq!(draft.finish(Wire::OpenAiChat, MODEL).message.calls()[0].input, json!({"a": 2}));
 }
 
@@ -191,7 +191,7 @@ fn a_reason_that_does_not_fit_the_calls_is_put_right_and_every_other_one_stays()
         for (has_call, expected) in [(true, with_call), (false, without)] {
             let mut draft = Draft { stop: stop.clone(), ..Draft::new(1) };
             if has_call {
-                draft.begin_call("x", "f", &mut Told::new()).unwrap();
+                draft.begin_call("x", "f", &mut Deltas::new()).unwrap();
             }
             assert_eq!(draft.finish(Wire::OpenAiChat, MODEL).stop, expected, "{stop:?} {has_call}");
         }
@@ -200,15 +200,15 @@ fn a_reason_that_does_not_fit_the_calls_is_put_right_and_every_other_one_stays()
 
 #[test]
 fn texts_in_a_row_are_one_piece_and_one_with_a_signature_is_its_own() {
-    let (mut draft, mut told) = (Draft::new(1), Told::new());
-    draft.text("", &mut told).unwrap();
+    let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
+    draft.text("", &mut deltas).unwrap();
     assert!(draft.is_empty());
-    draft.text("a", &mut told).unwrap();
-    draft.text("b", &mut told).unwrap();
+    draft.text("a", &mut deltas).unwrap();
+    draft.text("b", &mut deltas).unwrap();
     let signed = draft.begin_text().unwrap();
-    draft.text_at(signed, "c", &mut told);
+    draft.text_at(signed, "c", &mut deltas);
     *draft.with_at(signed).unwrap() = signature();
-    draft.text("d", &mut told).unwrap();
+    draft.text("d", &mut deltas).unwrap();
     draft.raw(Value::Null).unwrap();
     let message = draft.finish(Wire::Gemini, MODEL).message;
     let lengths: Vec<usize> = (message.blocks.unwrap().blocks.iter())
@@ -219,7 +219,7 @@ fn texts_in_a_row_are_one_piece_and_one_with_a_signature_is_its_own() {
 
 #[test]
 fn an_answer_has_so_many_pieces_and_no_more_of_any_kind() {
-    let (mut draft, mut told) = (Draft::new(1), Told::new());
+    let (mut draft, mut deltas) = (Draft::new(1), Deltas::new());
     for _ in 0..MOST_PIECES {
         draft.begin_text().unwrap();
     }
@@ -231,6 +231,6 @@ fn an_answer_has_so_many_pieces_and_no_more_of_any_kind() {
     };
     too_many(draft.begin_text());
     too_many(draft.raw(json!({})));
-    too_many(draft.begin_call("x", "f", &mut told));
-    assert!(told.is_empty());
+    too_many(draft.begin_call("x", "f", &mut deltas));
+    assert!(deltas.is_empty());
 }

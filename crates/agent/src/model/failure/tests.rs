@@ -12,7 +12,7 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
 fn judged(status: u16, body: &str) -> ModelErrorKind {
     let key = Key::new("sk-secret-0123456789");
     let headers = HeaderMap::new();
-    judge(&Words {
+    classify_response(&ErrorResponse {
         status: Some(status),
         headers: &headers,
         body: body.as_bytes(),
@@ -23,9 +23,10 @@ fn judged(status: u16, body: &str) -> ModelErrorKind {
 
 fn retried(status: u16, body: &str, with: &[(&'static str, &str)]) -> bool {
     let headers = headers(with);
-    let words = Words { status: Some(status), headers: &headers, body: body.as_bytes(), key: None, key_advice: "" };
-    let kind = judge(&words);
-    may_retry(&words, &kind)
+    let response =
+        ErrorResponse { status: Some(status), headers: &headers, body: body.as_bytes(), key: None, key_advice: "" };
+    let kind = classify_response(&response);
+    may_retry(&response, &kind)
 }
 
 #[test]
@@ -50,13 +51,13 @@ fn an_account_is_read_in_every_shape_that_providers_write() {
         (json!({"error": {"code": "c"}}), "c", ""),
         (json!({"error": {"message": "m", "metadata": {"raw": "behind"}}}), "", "m: behind"),
     ] {
-        let account = Account::read(&body).unwrap();
-        assert_eq!((&*account.code, &*account.message), (code, message), "{body}");
+        let read = ErrorBody::read(&body).unwrap();
+        assert_eq!((&*read.code, &*read.message), (code, message), "{body}");
     }
     for body in
         [json!({}), json!([]), json!(7), json!("error"), json!({"error": null}), json!({"error": 7}), json!({"id": 1})]
     {
-        assert_eq!(Account::read(&body), None, "{body}");
+        assert_eq!(ErrorBody::read(&body), None, "{body}");
     }
 }
 
@@ -196,14 +197,15 @@ fn the_header_of_a_wait_comes_before_what_the_body_says_of_it() {
     let body = r#"{"error": {"code": 429, "message": "x", "details": [{"@type": "Help"}, {"retryDelay": "3.5s"}]}}"#;
     let asked = |pairs: &[(&'static str, &str)]| {
         let headers = headers(pairs);
-        let words = Words { status: Some(429), headers: &headers, body: body.as_bytes(), key: None, key_advice: "" };
-        super::super::ModelError::new("p/m", 1, judge(&words)).retry_after()
+        let response =
+            ErrorResponse { status: Some(429), headers: &headers, body: body.as_bytes(), key: None, key_advice: "" };
+        super::super::ModelError::new("p/m", 1, classify_response(&response)).retry_after()
     };
     assert_eq!(asked(&[]), Some(Duration::from_millis(3_500)));
     assert_eq!(asked(&[("retry-after", "1")]), Some(Duration::from_secs(1)));
     for delay in ["3.5", "s", "-1s", "x", "3500ms"] {
         let body = json!({"error": {"details": [{"retryDelay": delay}]}});
-        assert_eq!(Account::read(&body).unwrap().wait, None, "{delay}");
+        assert_eq!(ErrorBody::read(&body).unwrap().wait, None, "{delay}");
     }
 }
 
@@ -223,14 +225,14 @@ fn a_page_is_told_from_a_text_that_speaks_of_one() {
 #[test]
 fn an_error_inside_of_a_stream_has_no_status() {
     let headers = HeaderMap::new();
-    let words = Words { status: None, headers: &headers, body: b"", key: None, key_advice: "" };
-    let account = |code: &str| Account { code: code.into(), message: "m".into(), wait: None };
-    assert_eq!(told(&words, &account("")), ModelErrorKind::BrokenOff { code: None, message: "m".into() });
+    let response = ErrorResponse { status: None, headers: &headers, body: b"", key: None, key_advice: "" };
+    let body = |code: &str| ErrorBody { code: code.into(), message: "m".into(), wait: None };
+    assert_eq!(classify(&response, &body("")), ModelErrorKind::BrokenOff { code: None, message: "m".into() });
     let coded = ModelErrorKind::BrokenOff { code: Some("overloaded".into()), message: "m".into() };
-    assert_eq!(told(&words, &account("overloaded")), coded);
+    assert_eq!(classify(&response, &body("overloaded")), coded);
     let overflow = ModelErrorKind::ContextOverflow { status: None, message: "m".into() };
-    assert_eq!(told(&words, &account("context_length_exceeded")), overflow);
-    assert!(!may_retry(&words, &coded), "what was streamed is never asked for again");
+    assert_eq!(classify(&response, &body("context_length_exceeded")), overflow);
+    assert!(!may_retry(&response, &coded), "what was streamed is never asked for again");
 }
 
 #[test]

@@ -240,8 +240,8 @@ async fn base(args: Option<String>, world: &World) -> Result<Map<String, Value>,
     let Some(args) = args else {
         return Ok(Map::new());
     };
-    let text = match world.brought() {
-        Some(brought) => brought?,
+    let text = match world.args_text() {
+        Some(args_text) => args_text?,
         None => read_arguments(args, &world.screen).await?,
     };
     Ok(arguments::parse_object(&text)?)

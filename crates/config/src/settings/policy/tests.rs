@@ -2,11 +2,11 @@ use serde_json::{Map, json};
 use toolrack_host::{Caller, Gate as _, GateRequest, ServerName, Verdict, Way, mcp::Annotations};
 
 use super::*;
-use crate::settings::{Settings, Wanted};
+use crate::settings::{ReadContext, Settings};
 
 fn read(text: &str) -> (Policy, Vec<Problem>) {
     let (settings, problems) =
-        Settings::read(&Document::new(Some("/home/ada/toolrack.toml".into()), text), Wanted::default());
+        Settings::read(&Document::new(Some("/home/ada/toolrack.toml".into()), text), ReadContext::default());
     (settings.policy, problems)
 }
 

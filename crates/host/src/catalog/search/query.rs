@@ -10,12 +10,12 @@ const MOST_WORDS: usize = 32;
 /// A query, as words to find.
 #[derive(Debug)]
 pub(super) struct Query {
-    pub(super) words: Vec<Wanted>,
+    pub(super) words: Vec<QueryTerm>,
 }
 
 /// One word of it.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct QueryTerm {
     /// As it was typed, in lower case.
     pub(super) typed: String,
     pub(super) stem: String,
@@ -38,21 +38,21 @@ impl Query {
         }
         typed.truncate(MOST_WORDS);
         let goes_on = query.ends_with(char::is_alphanumeric);
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut terms: Vec<QueryTerm> = Vec::new();
         for (at, word) in typed.iter().enumerate() {
             let stem = words::stem(word);
-            if wanted.iter().any(|known| known.stem == stem) {
+            if terms.iter().any(|known| known.stem == stem) {
                 continue;
             }
             let joined = typed.get(at + 1).map(|next| words::stem(&format!("{word}{next}")));
             let unfinished = goes_on && at + 1 == typed.len();
-            wanted.push(Wanted { typed: word.clone(), stem, joined, unfinished });
+            terms.push(QueryTerm { typed: word.clone(), stem, joined, unfinished });
         }
-        Self { words: wanted }
+        Self { words: terms }
     }
 }
 
-impl Wanted {
+impl QueryTerm {
     /// The words that it stands for: itself, itself and the next one written as one, and related words.
     pub(super) fn meant(&self) -> Vec<&str> {
         let others = related(&self.stem).iter().map(String::as_str);

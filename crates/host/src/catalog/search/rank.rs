@@ -4,7 +4,7 @@ use strsim::osa_distance;
 
 use super::{
     part::{Hashed, Part, Posting},
-    query::{Query, Wanted},
+    query::{Query, QueryTerm},
 };
 
 /// Most longer words of one part that a beginning stands for, and most words in all that one word stands for.
@@ -42,7 +42,7 @@ pub(super) fn rank(query: &Query, parts: &[(&[String], &Part)]) -> Vec<Ranked> {
     let none = || vec![0.0; tools];
     let (total, word, had) = (none(), none(), none());
     let mut scores = Scores { parts, bases, names, total, word, touched: Vec::new(), had, weights: 0.0 };
-    let meant: Vec<Vec<&str>> = query.words.iter().map(Wanted::meant).collect();
+    let meant: Vec<Vec<&str>> = query.words.iter().map(QueryTerm::meant).collect();
     let mut found = scores.find(meant.iter().flatten().copied()).into_iter();
     for (word, meant) in query.words.iter().zip(&meant) {
         let found: Vec<_> = found.by_ref().take(meant.len()).collect();
@@ -80,22 +80,22 @@ struct Found<'a> {
 
 impl<'a> Scores<'a> {
     /// Adds the scores for a word of the query whose [meanings](Wanted::meant) were `found`.
-    fn add(&mut self, wanted: &'a Wanted, found: &[Found<'a>]) {
+    fn add(&mut self, term: &'a QueryTerm, found: &[Found<'a>]) {
         let own = self.score(&found[0], 1.0, None);
         let mut rarest = own;
         for (at, found) in found.iter().enumerate().skip(1) {
-            let is_joined = at == 1 && wanted.joined.is_some();
+            let is_joined = at == 1 && term.joined.is_some();
             // A rare neighbour of a common word is not worth more than the word.
             let (weight, at_most) = if is_joined { (JOINED, None) } else { (RELATED, own) };
             let rarity = self.score(found, weight, at_most);
             rarest = rarest.or(rarity);
         }
-        if wanted.unfinished && wanted.typed.len() > 1 || rarest.is_none() && wanted.typed.len() > 2 {
-            let longer = self.longer(&wanted.typed);
+        if term.unfinished && term.typed.len() > 1 || rarest.is_none() && term.typed.len() > 2 {
+            let longer = self.longer(&term.typed);
             rarest = rarest.or(self.score_all(&longer, LONGER, own));
         }
         if rarest.is_none() {
-            let near = self.misspelt(wanted);
+            let near = self.misspelt(term);
             rarest = self.score_all(&near, MISSPELT, None);
         }
         let Some(rarity) = rarest else { return };
@@ -175,13 +175,13 @@ impl<'a> Scores<'a> {
     }
 
     /// Words that differ by a letter, by two if they are long, and begin with the same one.
-    fn misspelt(&self, wanted: &Wanted) -> Vec<&'a str> {
-        let slips = match wanted.typed.chars().count() {
+    fn misspelt(&self, term: &QueryTerm) -> Vec<&'a str> {
+        let slips = match term.typed.chars().count() {
             0..4 => return Vec::new(),
             4..8 => 1,
             _ => 2,
         };
-        let stem = wanted.stem.as_str();
+        let stem = term.stem.as_str();
         let first = &stem[..stem.chars().next().map_or(0, char::len_utf8)];
         let letters = letters(stem);
         let may_be_near = |word: &&str| {

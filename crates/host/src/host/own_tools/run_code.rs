@@ -26,7 +26,7 @@ use super::{
     script::{Interpreter, Printed, ScriptTools},
 };
 use crate::{
-    call::{Around, ScriptCall},
+    call::{ScriptCall, ScriptContext},
     catalog::{Catalog, CatalogTool, Selection, signature},
     event::Event,
     host::Host,
@@ -77,13 +77,13 @@ impl Scripts {
         &self,
         arguments: &JsonObject,
         (host, catalog): (Host, Arc<Catalog>),
-        around: Around,
+        context: ScriptContext,
     ) -> (CallResult, Vec<ScriptCall>) {
         let Some(code) = arguments.get("code").and_then(Value::as_str) else {
             let error = Some(format!("{RUN} needs `code`, a script"));
             return (result(Printed { text: String::new(), error }), Vec::new());
         };
-        let tools = ScriptTools::new((host, catalog), around, Arc::clone(&self.selection));
+        let tools = ScriptTools::new((host, catalog), context, Arc::clone(&self.selection));
         let printed = self.interpreter.run(code.to_owned(), tools.clone()).await;
         (result(printed), tools.made())
     }

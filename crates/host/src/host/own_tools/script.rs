@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::{
-    call::{Around, Call, CallError, ScriptCall, ToolOutcome},
+    call::{Call, CallError, ScriptCall, ScriptContext, ToolOutcome},
     catalog::{Catalog, CatalogTool, Selection},
     host::Host,
     mcp::Progress,
@@ -64,7 +64,7 @@ pub struct ScriptTools(Arc<Run>);
 struct Run {
     host: Host,
     catalog: Arc<Catalog>,
-    around: Around,
+    context: ScriptContext,
     selection: Arc<Selection>,
     made: Mutex<Vec<ScriptCall>>,
 }
@@ -76,8 +76,12 @@ impl fmt::Debug for ScriptTools {
 }
 
 impl ScriptTools {
-    pub(crate) fn new((host, catalog): (Host, Arc<Catalog>), around: Around, selection: Arc<Selection>) -> Self {
-        Self(Arc::new(Run { host, catalog, around, selection, made: Mutex::default() }))
+    pub(crate) fn new(
+        (host, catalog): (Host, Arc<Catalog>),
+        context: ScriptContext,
+        selection: Arc<Selection>,
+    ) -> Self {
+        Self(Arc::new(Run { host, catalog, context, selection, made: Mutex::default() }))
     }
 
     /// Calls a tool, named as [`Call::new`] takes it, and returns its result as JSON: structured content where there is
@@ -86,7 +90,7 @@ impl ScriptTools {
     /// # Errors
     /// [`ScriptCallError`], for a tool's own error as well.
     pub async fn call(&self, selector: &str, arguments: Map<String, Value>) -> Result<String, ScriptCallError> {
-        let Run { catalog, around: Around { conceal, .. }, .. } = &*self.0;
+        let Run { catalog, context: ScriptContext { conceal, .. }, .. } = &*self.0;
         let found = catalog.select_within(selector, &self.0.selection);
         let number = match &found {
             Ok(tool) => self.begins(&text::for_line(&tool.selector())),
@@ -116,7 +120,7 @@ impl ScriptTools {
     }
 
     async fn outcome(&self, tool: &CatalogTool, arguments: Map<String, Value>) -> Result<ToolOutcome, CallError> {
-        let Run { catalog, around: Around { asker, caller, .. }, .. } = &*self.0;
+        let Run { catalog, context: ScriptContext { asker, caller, .. }, .. } = &*self.0;
         let call = Call::of(tool.server.clone(), tool.tool().name.clone(), arguments)
             .asker(Arc::clone(asker))
             .pinned(Arc::clone(catalog))
@@ -157,7 +161,7 @@ impl ScriptTools {
             made.push(ScriptCall { tool: tool.to_owned(), error: Some("CANCELLED") });
             made.len()
         };
-        if let Some(on_progress) = &self.0.around.on_progress {
+        if let Some(on_progress) = &self.0.context.on_progress {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             on_progress(Progress { progress: number.into(), total: None, message: Some(tool.to_owned()) });
         }

@@ -152,7 +152,7 @@ impl HttpWire {
 
     async fn resume(&self, position: &mut Position) -> Result<Response, LinkError> {
         let broken = |why: &str| LinkError::Broken { why: why.into() };
-        let resumable = self.0.dress.load().era == Some(Era::Legacy);
+        let resumable = self.0.session_headers.load().era == Some(Era::Legacy);
         if !resumable || position.last_event.is_none() {
             return Err(broken("the event stream ended before the answer"));
         }

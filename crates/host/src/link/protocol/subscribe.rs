@@ -27,7 +27,7 @@ use crate::{
     spec::{Era, Setting},
 };
 
-type Wanted = BTreeSet<(String, u64)>;
+type Subscriptions = BTreeSet<(String, u64)>;
 
 impl Link {
     /// Waits until the server has agreed to a subscription.
@@ -67,7 +67,7 @@ impl Link {
     }
 
     async fn subscribe_each(&self, topics: &Arc<Topics>) {
-        let (mut asked, mut refused) = (Wanted::new(), Wanted::new());
+        let (mut asked, mut refused) = (Subscriptions::new(), Subscriptions::new());
         loop {
             let wanted = topics.wanted();
             for (uri, _) in asked.difference(&wanted).filter(|gone| !refused.remove(gone)) {
@@ -143,7 +143,7 @@ impl Link {
     async fn agree<'a>(
         &'a self,
         meta: &'a str,
-        wanted: &Wanted,
+        wanted: &Subscriptions,
         standing: &mut Option<Agreed<'a>>,
     ) -> Result<(), LinkError> {
         let uris: Vec<_> = wanted.iter().map(|(uri, _)| uri).collect();
@@ -180,7 +180,7 @@ struct Agreed<'a> {
 }
 
 /// Waits until the wanted resources change.
-async fn others_than(wanted: &Wanted, topics: &Topics) {
+async fn others_than(wanted: &Subscriptions, topics: &Topics) {
     while topics.wanted() == *wanted {
         topics.changed().await;
     }

@@ -22,13 +22,13 @@ const ZEROS: &[u32] = &[
 
 /// The number that a rule is about.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ExpectedNumber {
     exact: Decimal,
     /// Its value after rounding as an argument is rounded; `None` when it is too large for that.
     rounded: Option<f64>,
 }
 
-impl Wanted {
+impl ExpectedNumber {
     /// `None` when `written` is no JSON number.
     pub(super) fn read(written: &str) -> Option<Self> {
         let exact = Decimal::read(written)?;
@@ -272,7 +272,8 @@ mod tests {
     #[test]
     fn numbers_that_differ_are_not_taken_for_one_another() {
         let is = |wanted: &str, given: &str| {
-            let (wanted, given) = (Wanted::read(wanted).unwrap(), serde_json::from_str::<Number>(given).unwrap());
+            let (wanted, given) =
+                (ExpectedNumber::read(wanted).unwrap(), serde_json::from_str::<Number>(given).unwrap());
             (wanted.is(&given, false), wanted.is(&given, true))
         };
         for same in ["1", "1.0", "1e0", "10e-1"] {

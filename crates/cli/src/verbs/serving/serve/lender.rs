@@ -163,7 +163,7 @@ impl<R> Lender<'_, R> {
     /// # Errors
     /// Why the command alone would have another world.
     async fn understood(&self, hello: Hello, lines: &FarLines, outbox: &Outbox) -> Result<(Verb, World), String> {
-        let Hello { build, words, folder, variables, terminal, brought } = hello;
+        let Hello { build, words, folder, variables, terminal, args_text } = hello;
         if self.build.as_ref() != Some(&build) {
             return Err("it is another build of Toolrack: `toolrack daemon restart` starts this one".to_owned());
         }
@@ -171,7 +171,7 @@ impl<R> Lender<'_, R> {
         let cli = cli.ok_or("it does not do this command")?;
         let screen = Arc::new(Screen::far(&cli.global, terminal, outbox.clone()));
         let environment = Environment::new::<OsString, OsString>(by_name(variables));
-        let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), brought };
+        let borrower = Borrower { global: cli.global, folder, environment, screen, lines: lines.clone(), args_text };
         Ok((cli.verb, self.world.lend(borrower, self.current).await?))
     }
 }

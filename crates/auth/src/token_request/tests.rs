@@ -23,10 +23,11 @@ fn metadata(more: Value) -> AuthorizationMetadata {
     serde_json::from_value(all).unwrap()
 }
 
-fn bound(statement: bool, proof: bool) -> Bound {
-    let statement = Statement::of(&oauth(Some("me"), statement), "https://as.example", &metadata(json!({}))).unwrap();
+fn signer(assertion: bool, proof: bool) -> RequestSigner {
+    let assertion =
+        ClientAssertion::of(&oauth(Some("me"), assertion), "https://as.example", &metadata(json!({}))).unwrap();
     let proof = proof.then(|| ProofKey::generate().unwrap());
-    Bound { endpoint: ENDPOINT.parse().unwrap(), statement, proof }
+    RequestSigner { endpoint: ENDPOINT.parse().unwrap(), assertion, proof }
 }
 
 fn post(url: &str, form: &str) -> Request<Vec<u8>> {
@@ -45,8 +46,8 @@ fn claims(token: &str) -> Value {
 
 #[test]
 fn only_a_post_to_the_token_endpoint_gets_any_of_it() {
-    let bound = bound(true, true);
-    assert!(bound.is_for(&post(ENDPOINT, "")));
+    let signer = signer(true, true);
+    assert!(signer.is_for(&post(ENDPOINT, "")));
     for url in [
         "https://as.example/token/",
         "https://as.example/token?x=1",
@@ -55,17 +56,17 @@ fn only_a_post_to_the_token_endpoint_gets_any_of_it() {
         "http://as.example/token",
         "https://as.example:8443/token",
     ] {
-        assert!(!bound.is_for(&post(url, "")), "{url}");
+        assert!(!signer.is_for(&post(url, "")), "{url}");
     }
-    assert!(!bound.is_for(&Request::get(ENDPOINT).body(Vec::new()).unwrap()));
+    assert!(!signer.is_for(&Request::get(ENDPOINT).body(Vec::new()).unwrap()));
 }
 
 #[test]
 fn an_assertion_follows_the_form_that_is_there_and_no_two_are_the_same() {
-    let bound = bound(true, false);
+    let signer = signer(true, false);
     let mut ids = Vec::new();
     for form in ["grant_type=x&code=a%26b", ""] {
-        let authenticated = bound.authenticated(&post(ENDPOINT, form), None).unwrap();
+        let authenticated = signer.authenticated(&post(ENDPOINT, form), None).unwrap();
         let pairs = pairs(&authenticated);
         let value = |name: &str| pairs.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         assert_eq!(value("code"), (!form.is_empty()).then_some("a&b"));
@@ -81,12 +82,12 @@ fn an_assertion_follows_the_form_that_is_there_and_no_two_are_the_same() {
 
 #[test]
 fn a_proof_is_of_the_endpoint_with_the_nonce_that_is_wanted() {
-    let bound = bound(false, true);
+    let signer = signer(false, true);
     let nonce = Nonce::of(&http::HeaderValue::from_static("n1")).unwrap();
     for (nonce, named) in [(None, Value::Null), (Some(&nonce), json!("n1"))] {
         let mut request = post(ENDPOINT, "a=b");
         request.headers_mut().insert(PROOF, http::HeaderValue::from_static("old"));
-        let authenticated = bound.authenticated(&request, nonce).unwrap();
+        let authenticated = signer.authenticated(&request, nonce).unwrap();
         let proofs: Vec<_> = authenticated.headers().get_all(PROOF).iter().collect();
         assert_eq!(proofs.len(), 1);
         let claims = claims(proofs[0].to_str().unwrap());
@@ -99,8 +100,8 @@ fn a_proof_is_of_the_endpoint_with_the_nonce_that_is_wanted() {
 #[test]
 fn an_assertion_needs_a_client_and_its_key() {
     for (client, key, is_there) in [(Some("me"), true, true), (Some("me"), false, false), (None, true, false)] {
-        let statement = Statement::of(&oauth(client, key), "https://as.example", &metadata(json!({})));
-        assert_eq!(statement.unwrap().is_some(), is_there, "{client:?} {key}");
+        let assertion = ClientAssertion::of(&oauth(client, key), "https://as.example", &metadata(json!({})));
+        assert_eq!(assertion.unwrap().is_some(), is_there, "{client:?} {key}");
     }
 }
 
@@ -110,9 +111,9 @@ fn a_server_that_takes_no_algorithm_of_the_key_is_told_before_anything_is_sent()
         [(json!(["EdDSA"]), true), (json!(["RS256"]), false), (json!([]), false), (json!("RS256"), true)]
     {
         let metadata = metadata(json!({ "token_endpoint_auth_signing_alg_values_supported": offered }));
-        let statement = Statement::of(&oauth(Some("me"), true), "https://as.example", &metadata).unwrap();
-        let bound = Bound { endpoint: ENDPOINT.parse().unwrap(), statement, proof: None };
-        assert_eq!(bound.authenticated(&post(ENDPOINT, ""), None).is_ok(), works, "{offered}");
+        let assertion = ClientAssertion::of(&oauth(Some("me"), true), "https://as.example", &metadata).unwrap();
+        let signer = RequestSigner { endpoint: ENDPOINT.parse().unwrap(), assertion, proof: None };
+        assert_eq!(signer.authenticated(&post(ENDPOINT, ""), None).is_ok(), works, "{offered}");
     }
 }
 
@@ -131,7 +132,7 @@ fn a_nonce_is_taken_only_where_proofs_are_sent_and_if_it_can_be_one() {
         (true, Some(""), false),
         (false, Some("n1"), false),
     ] {
-        assert_eq!(bound(false, with_proof).nonce_in(&answer(200, nonce, "")).is_some(), is_taken, "{nonce:?}");
+        assert_eq!(signer(false, with_proof).nonce_in(&answer(200, nonce, "")).is_some(), is_taken, "{nonce:?}");
     }
 }
 

@@ -15,9 +15,9 @@ use crate::{
 
 /// Shows lines of servers until it is closed or dropped.
 #[derive(Debug)]
-pub(crate) struct Aloud(Mutex<Option<(oneshot::Sender<()>, JoinSet<()>)>>);
+pub(crate) struct ServerOutput(Mutex<Option<(oneshot::Sender<()>, JoinSet<()>)>>);
 
-impl Aloud {
+impl ServerOutput {
     /// Begins to show what the servers say that `shows` wants.
     pub(crate) fn start(
         mut events: broadcast::Receiver<Event>,

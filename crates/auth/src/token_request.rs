@@ -10,7 +10,7 @@ use url::{Url, form_urlencoded::Serializer};
 use crate::{
     dpop::{Nonce, ProofKey},
     error::AuthError,
-    jose::{SigningKey, Who},
+    jose::{AssertionClaims, SigningKey},
 };
 
 const PROOF: HeaderName = HeaderName::from_static("dpop");
@@ -18,7 +18,7 @@ const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 const STATEMENT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// Makes client assertions for one authorization server.
-pub(crate) struct Statement {
+pub(crate) struct ClientAssertion {
     key: SigningKey,
     client: String,
     audience: String,
@@ -26,7 +26,7 @@ pub(crate) struct Statement {
     offered: Option<Vec<Value>>,
 }
 
-impl Statement {
+impl ClientAssertion {
     /// For the authorization server `issuer` only; `None` when `oauth` has no private key.
     pub(crate) fn of(oauth: &OAuth, issuer: &str, metadata: &AuthorizationMetadata) -> Result<Option<Self>, AuthError> {
         let (Some(pem), Some(client)) = (&oauth.private_key.text, &oauth.client_id) else {
@@ -44,22 +44,22 @@ impl Statement {
 
     /// Adds a new assertion to a form (RFC 7523, 2.2). A server accepts each assertion once.
     pub(crate) fn add_to(&self, form: &mut Serializer<'_, String>) -> Result<(), AuthError> {
-        let who = Who { client: &self.client, audience: &self.audience, key_id: self.key_id.as_deref() };
-        let statement = self.key.statement(&who, self.offered.as_deref())?;
-        form.append_pair("client_assertion_type", STATEMENT).append_pair("client_assertion", &statement);
+        let claims = AssertionClaims { client: &self.client, audience: &self.audience, key_id: self.key_id.as_deref() };
+        let assertion = self.key.assertion(&claims, self.offered.as_deref())?;
+        form.append_pair("client_assertion_type", STATEMENT).append_pair("client_assertion", &assertion);
         Ok(())
     }
 }
 
 /// The additions for one token endpoint.
-pub(crate) struct Bound {
+pub(crate) struct RequestSigner {
     /// The token endpoint, the only URL that gets the additions.
     pub(crate) endpoint: Url,
-    pub(crate) statement: Option<Statement>,
+    pub(crate) assertion: Option<ClientAssertion>,
     pub(crate) proof: Option<ProofKey>,
 }
 
-impl Bound {
+impl RequestSigner {
     pub(crate) fn is_for(&self, request: &Request<Vec<u8>>) -> bool {
         request.method() == Method::POST && request.uri() == self.endpoint.as_str()
     }
@@ -71,11 +71,11 @@ impl Bound {
         nonce: Option<&Nonce>,
     ) -> Result<Request<Vec<u8>>, AuthError> {
         let mut authenticated = request.clone();
-        if let Some(statement) = &self.statement {
+        if let Some(assertion) = &self.assertion {
             let form = String::from_utf8(std::mem::take(authenticated.body_mut())).unwrap_or_default();
             // Starts from the existing form, so that the serializer puts an `&` before the assertion.
             let mut form = Serializer::new(form);
-            statement.add_to(&mut form)?;
+            assertion.add_to(&mut form)?;
             *authenticated.body_mut() = form.finish().into_bytes();
             authenticated.headers_mut().remove(header::CONTENT_LENGTH);
         }
