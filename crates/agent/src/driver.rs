@@ -191,7 +191,7 @@ impl Agent {
             selection: Arc::default(),
             findable: None,
             asker: None,
-            caller: Caller::by(Way::Agent),
+            caller: Caller::local(Way::Agent),
             conceal: None,
             system: None,
             max_tokens: None,

@@ -27,7 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use toolrack_host::text;
+use toolrack_host::{Principal, text};
 use tower::ServiceExt as _;
 
 use crate::{
@@ -291,9 +291,12 @@ async fn answer(
         return unknown(&id).into_response();
     };
     let Some(router) = in_use.0.router().await else { return ending("ask once more") };
-    // Leaves out the extensions: the path parameters of the outer router are not valid in the inner one.
+    // Of the extensions, only who asks: the path parameters of the outer router are not valid in the inner one.
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
+    if let Some(principal) = parts.extensions.get::<Principal>() {
+        request.extensions_mut().insert(principal.clone());
+    }
     (*request.method_mut(), *request.headers_mut(), *request.uri_mut()) = (parts.method, parts.headers, inside);
     *request.version_mut() = parts.version;
     tokio::select! {

@@ -25,12 +25,13 @@ use std::sync::{Arc, Weak};
 use axum::{
     Extension, Json, Router,
     extract::{FromRequest, Request, rejection::JsonRejection},
-    http::StatusCode,
+    http::{StatusCode, header::USER_AGENT},
     middleware::map_response_with_state,
     response::{IntoResponse, Response},
     routing::get,
 };
 use serde::de::DeserializeOwned;
+use toolrack_host::{Caller, Principal, Way};
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -40,7 +41,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{agents::Agents, error::ApiError, world::World};
+use crate::{agents::Agents, error::ApiError, rights::Right, routes::Routes, world::World};
 
 /// The state that every handler gets.
 type State = axum::extract::State<Arc<World>>;
@@ -103,55 +104,62 @@ fn parts() -> (Router<Arc<World>>, Document) {
 }
 
 fn described() -> OpenApiRouter<Arc<World>> {
-    OpenApiRouter::with_openapi(Described::openapi())
-        .routes(routes!(servers::list, servers::add))
-        .routes(routes!(servers::get, servers::revise, servers::remove))
-        .routes(routes!(servers::enable))
-        .routes(routes!(servers::disable))
-        .routes(routes!(servers::connect))
-        .routes(routes!(servers::disconnect))
-        .routes(routes!(servers::reconnect))
-        .routes(routes!(servers::test))
-        .routes(routes!(sign_in::begin, sign_in::get))
-        .routes(routes!(sign_in::came_back))
-        .routes(routes!(within::logs))
-        .routes(routes!(within::resources))
-        .routes(routes!(within::read))
-        .routes(routes!(within::prompts))
-        .routes(routes!(within::prompt))
-        .routes(routes!(tools::list))
-        .routes(routes!(tools::get))
-        .routes(routes!(calls::call))
-        .routes(routes!(calls::cancel))
-        .routes(routes!(questions::list))
-        .routes(routes!(questions::answer))
-        .routes(routes!(answers::list, answers::forget))
-        .routes(routes!(trust::list))
-        .routes(routes!(trust::approve))
-        .routes(routes!(trust::refuse))
-        .routes(routes!(trust::revoke))
-        .routes(routes!(trust::approve_tool))
-        .routes(routes!(audit::list))
-        .routes(routes!(sessions::list))
-        .routes(routes!(sessions::get, sessions::delete))
-        .routes(routes!(sessions::export))
-        .routes(routes!(models::model))
-        .routes(routes!(turns::begin))
-        .routes(routes!(turns::cancel))
-        .routes(routes!(config::get))
-        .routes(routes!(config::reload))
-        .routes(routes!(config::validate))
-        .routes(routes!(import::list, import::take))
-        .routes(routes!(events::stream))
-        .routes(routes!(overview::get))
-        .routes(routes!(health::health))
-        .routes(routes!(health::ready))
-        .routes(routes!(health::metrics))
-        .routes(routes!(agents::list))
-        .routes(routes!(agents::token))
-        .routes(routes!(agents::stop))
-        .routes(routes!(servers::states))
-        .routes(routes!(servers::reconnect_named))
+    use Right::{Administer, Audit, Open, Operate, Scrape, See, Use};
+    Routes::new(Described::openapi())
+        .with(See, routes!(servers::list))
+        .with(See, routes!(servers::get))
+        .with(See, routes!(servers::states))
+        .with(Operate, routes!(servers::add))
+        .with(Operate, routes!(servers::revise, servers::remove))
+        .with(Operate, routes!(servers::enable))
+        .with(Operate, routes!(servers::disable))
+        .with(Operate, routes!(servers::connect))
+        .with(Operate, routes!(servers::disconnect))
+        .with(Operate, routes!(servers::reconnect))
+        .with(Operate, routes!(servers::reconnect_named))
+        .with(Operate, routes!(servers::test))
+        .with(Operate, routes!(sign_in::begin, sign_in::get))
+        .with(Operate, routes!(sign_in::came_back))
+        .with(Operate, routes!(within::logs))
+        .with(See, routes!(within::resources))
+        .with(Use, routes!(within::read))
+        .with(See, routes!(within::prompts))
+        .with(Use, routes!(within::prompt))
+        .with(See, routes!(tools::list))
+        .with(See, routes!(tools::get))
+        .with(Use, routes!(calls::call))
+        .with(Use, routes!(calls::cancel))
+        .with(Use, routes!(questions::list))
+        .with(Use, routes!(questions::answer))
+        .with(See, routes!(answers::list))
+        .with(Operate, routes!(answers::forget))
+        .with(See, routes!(trust::list))
+        .with(Operate, routes!(trust::approve))
+        .with(Operate, routes!(trust::refuse))
+        .with(Operate, routes!(trust::revoke))
+        .with(Operate, routes!(trust::approve_tool))
+        .with(Audit, routes!(audit::list))
+        // Conversations have no owner yet, so they are for those who may see everything of a tenant.
+        .with(Administer, routes!(sessions::list))
+        .with(Administer, routes!(sessions::get, sessions::delete))
+        .with(Administer, routes!(sessions::export))
+        .with(Administer, routes!(turns::begin))
+        .with(Administer, routes!(turns::cancel))
+        .with(See, routes!(models::model))
+        .with(Operate, routes!(config::get))
+        .with(Operate, routes!(config::reload))
+        .with(Operate, routes!(config::validate))
+        .with(Administer, routes!(import::list, import::take))
+        // The events of a world tell of the calls of all its people.
+        .with(Operate, routes!(events::stream))
+        .with(See, routes!(overview::get))
+        .with(Open, routes!(health::health))
+        .with(Open, routes!(health::ready))
+        .with(Scrape, routes!(health::metrics))
+        .with(Operate, routes!(agents::list))
+        .with(Operate, routes!(agents::token))
+        .with(Operate, routes!(agents::stop))
+        .into_inner()
 }
 
 /// The description of the control API: OpenAPI 3.1, as JSON. The same as at `/openapi.json`.
@@ -227,6 +235,23 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts
             Ok(axum::extract::Path(path)) => Ok(Self(path)),
             Err(rejection) => Err(ApiError::new(StatusCode::BAD_REQUEST, "BAD_PATH", rejection.body_text())),
         }
+    }
+}
+
+/// Who sends a request to the control API. The client's name is the `User-Agent`; browsers all send about the same.
+struct By(Caller);
+
+impl axum::extract::FromRequestParts<Arc<World>> for By {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut http::request::Parts, world: &Arc<World>) -> Result<Self, ApiError> {
+        let principal = parts.extensions.get::<Principal>().cloned().ok_or_else(ApiError::unproven)?;
+        let caller = world.questions.caller(principal, Way::Daemon);
+        Ok(Self(match parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()) {
+            Some(agent) if agent.starts_with("Mozilla/") => caller.client("a browser"),
+            Some(agent) => caller.client(agent),
+            None => caller,
+        }))
     }
 }
 

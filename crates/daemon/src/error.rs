@@ -86,6 +86,11 @@ impl ApiError {
             .hint("the daemon said at its start what is wrong with it")
     }
 
+    /// The layers in front of the API have not proved who asks.
+    pub(crate) fn unproven() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "it is not known who asks")
+    }
+
     /// A promise of ours was broken.
     pub(crate) fn internal(message: &str) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message)

@@ -20,6 +20,7 @@ use http::{
 };
 use rand::{TryRngCore as _, rngs::OsRng};
 use subtle::ConstantTimeEq as _;
+use toolrack_host::Principal;
 
 pub(crate) use self::unauthenticated::{Connection, Unauthenticated};
 use crate::error::ApiError;
@@ -109,10 +110,11 @@ impl Guard {
         }
     }
 
-    /// Whether a request has a token that opens its path, and why it is refused, if it is.
-    fn judge(&self, uri: &Uri, headers: &HeaderMap) -> (bool, Option<ApiError>) {
-        let is_known = self.knows_token(uri.path(), headers);
-        (is_known, self.refusal(uri, headers, is_known))
+    /// Who sends a request whose token opens its path, and why it is refused, if it is.
+    fn judge(&self, uri: &Uri, headers: &HeaderMap) -> (Option<Principal>, Option<ApiError>) {
+        let principal = self.principal(uri.path(), headers);
+        let refusal = self.refusal(uri, headers, principal.is_some());
+        (principal, refusal)
     }
 
     fn refusal(&self, uri: &Uri, headers: &HeaderMap, is_known: bool) -> Option<ApiError> {
@@ -156,11 +158,14 @@ impl Guard {
         host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
-    fn knows_token(&self, path: &str, headers: &HeaderMap) -> bool {
+    /// Who has the token of a request. The token of this launch, and those of its agents, are the person's whose daemon
+    /// it is.
+    fn principal(&self, path: &str, headers: &HeaderMap) -> Option<Principal> {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let (scheme, token) = given.and_then(|given| given.split_once(' ')).unwrap_or_default();
         let token = token.trim();
-        scheme.eq_ignore_ascii_case("Bearer") && (self.token.is(token) || (self.others)(path, token))
+        let is_known = scheme.eq_ignore_ascii_case("Bearer") && (self.token.is(token) || (self.others)(path, token));
+        is_known.then_some(Principal::LOCAL)
     }
 }
 
@@ -182,14 +187,19 @@ fn too_many(message: &str) -> ApiError {
 }
 
 /// Lets a request through, or answers it.
-pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
-    let (is_known, refusal) = guard.judge(request.uri(), request.headers());
-    if is_known && let Some(connection) = &connection {
+    let (principal, refusal) = guard.judge(request.uri(), request.headers());
+    if principal.is_some()
+        && let Some(connection) = &connection
+    {
         connection.is_known();
     }
     let Some(refusal) = refusal else {
+        if let Some(principal) = principal {
+            request.extensions_mut().insert(principal);
+        }
         return next.run(request).await;
     };
     let mut response = refusal.into_response();

@@ -39,6 +39,8 @@ mod event_log;
 pub mod gateway;
 mod guard;
 mod questions;
+mod rights;
+mod routes;
 mod serve;
 pub mod shown;
 mod streams;

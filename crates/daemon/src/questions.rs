@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::{sync::oneshot, time::timeout};
 use toolrack_host::{
-    Abilities, Asker, Caller, ServerName, SharedAsker, Way,
+    Abilities, Asker, Caller, Principal, ServerName, SharedAsker, Way,
     ask::{Confirm, Confirmed, Elicitation, Elicited, Keep, Lasting},
     text,
 };
@@ -22,6 +22,7 @@ use utoipa::ToSchema;
 
 use crate::{
     event_log::EventLog,
+    rights::Right,
     shown::{self, Finding},
 };
 
@@ -76,6 +77,9 @@ pub(crate) struct Question {
     agent: Option<String>,
     /// Who wants the call that it is about, or in which a server asks; `null` where that is not known.
     caller: Option<Wanting>,
+    /// Whose call it is about; the local person where that is not known.
+    #[serde(skip)]
+    principal: Principal,
     /// What is asked.
     #[serde(flatten)]
     pub(crate) about: About,
@@ -92,6 +96,11 @@ pub(crate) struct Wanting {
     /// The door: `cli`, a command that a person typed; `daemon`, the control API and the dashboard; `gateway`, an MCP client;
     /// `agent`, a model in a conversation; `program`, a program that embeds Toolrack.
     way: String,
+    /// The tenant of the principal that calls, its subject and its name; `null` for the person of a machine that has only
+    /// one.
+    tenant: Option<String>,
+    subject: Option<String>,
+    name: Option<String>,
     /// How a client of the gateway is connected: `http` or `stdio`.
     over: Option<String>,
     /// What the client calls itself: a claim that any client can make.
@@ -109,8 +118,13 @@ pub(crate) struct Wanting {
 impl From<&Caller> for Wanting {
     fn from(caller: &Caller) -> Self {
         let line = |name: Option<&str>| name.map(|name| text::for_line(name).into_owned());
+        let principal = caller.principal();
+        let of_team = |part: &str| line((!principal.is_local()).then_some(part));
         Self {
             way: caller.way().word().to_owned(),
+            tenant: of_team(principal.tenant()),
+            subject: of_team(principal.subject()),
+            name: of_team(principal.name()),
             over: caller.connected_over().map(|over| over.word().to_owned()),
             client: line(caller.name()),
             session: line(caller.in_session()),
@@ -232,6 +246,11 @@ impl Question {
     pub(crate) fn of_agent(self, agent: &str) -> Self {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
+
+    /// Whether `principal` may see and answer it: it is about a call of theirs, or they answer for their tenant.
+    fn is_for(&self, principal: &Principal) -> bool {
+        Right::Operate.is_of(principal.role()) || self.principal.is_same(principal)
+    }
 }
 
 /// The id that a question of an agent's world has outside of it.
@@ -268,18 +287,20 @@ impl Questions {
         self.inner.of_agent.get().map(|(agent, _)| agent.as_str())
     }
 
-    /// A caller that reaches this world through `way`.
-    pub(crate) fn caller(&self, way: Way) -> Caller {
-        let caller = Caller::by(way);
+    /// `principal`, who reaches this world through `way`.
+    pub(crate) fn caller(&self, principal: Principal, way: Way) -> Caller {
+        let caller = Caller::of(principal, way);
         match self.agent() {
             Some(agent) => caller.agent(agent),
             None => caller,
         }
     }
 
-    /// The open questions, the oldest first.
-    pub(crate) fn open(&self) -> Vec<Question> {
-        self.inner.open.lock().waiting.values().map(|waiting| waiting.question.clone()).collect()
+    /// The open questions that `principal` may answer, the oldest first.
+    pub(crate) fn open(&self, principal: &Principal) -> Vec<Question> {
+        let open = self.inner.open.lock();
+        let questions = open.waiting.values().map(|waiting| &waiting.question);
+        questions.filter(|question| question.is_for(principal)).cloned().collect()
     }
 
     /// How many questions are open.
@@ -287,14 +308,16 @@ impl Questions {
         self.inner.open.lock().waiting.len()
     }
 
-    /// Answers the question `id`.
+    /// Answers the question `id` for `principal`. Where that one may not answer for others of its tenant, the answer
+    /// counts once: a longer one would let calls of others run.
     ///
     /// # Errors
     /// When the question is not open any more, when the answer is for another kind of question, or when the call cannot
     /// run with the answer's arguments. In the last two cases the question stays open.
-    pub(crate) async fn answer(&self, id: &str, answer: Answer) -> Result<(), AnswerRefused> {
+    pub(crate) async fn answer(&self, id: &str, principal: &Principal, answer: Answer) -> Result<(), AnswerRefused> {
         let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
-        let asked = self.inner.asked(number, &answer)?;
+        let asked = self.inner.asked(number, principal, &answer)?;
+        let answer = if Right::Operate.is_of(principal.role()) { answer } else { answer.once() };
         if let (Some(question), Some(arguments)) = (asked, &answer.arguments)
             && answer.answer != Word::Deny
         {
@@ -308,12 +331,23 @@ impl Questions {
     /// Asks, and waits for the answer.
     async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<Answer, Unanswered> {
         let (answer, answered) = oneshot::channel();
-        let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).map(Wanting::from);
-        let number = self.inner.put((about, caller), approval, answer).ok_or(Unanswered::TooMany)?;
+        let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
+        let number = self.inner.put(about, caller, approval, answer).ok_or(Unanswered::TooMany)?;
         let asked = Asked { inner: &self.inner, number };
         let answer = timeout(self.inner.patience, answered).await;
         drop(asked);
         answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
+    }
+}
+
+impl Answer {
+    /// The same answer, for this one call.
+    fn once(self) -> Self {
+        let answer = match self.answer {
+            Word::Session | Word::AlwaysTool | Word::AlwaysServer => Word::Once,
+            word => word,
+        };
+        Self { answer, ..self }
     }
 }
 
@@ -336,9 +370,11 @@ impl Inner {
     }
 
     /// The approval that this question asks for, if it is one; an error when `answer` does not fit the question.
-    fn asked(&self, number: u64, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
+    /// A question that is for others does not exist for `principal`.
+    fn asked(&self, number: u64, principal: &Principal, answer: &Answer) -> Result<Option<Confirm>, AnswerRefused> {
         let open = self.open.lock();
-        let waiting = open.waiting.get(&number).ok_or(AnswerRefused::Over)?;
+        let waiting = open.waiting.get(&number).filter(|waiting| waiting.question.is_for(principal));
+        let waiting = waiting.ok_or(AnswerRefused::Over)?;
         match waiting.approval.is_some() == answer.answer.is_for_approvals() {
             true => Ok(waiting.approval.clone()),
             false => Err(AnswerRefused::Unfit),
@@ -347,7 +383,8 @@ impl Inner {
 
     fn put(
         &self,
-        (about, caller): (About, Option<Wanting>),
+        about: About,
+        caller: Option<Caller>,
         approval: Option<Confirm>,
         answer: oneshot::Sender<Answer>,
     ) -> Option<u64> {
@@ -361,7 +398,8 @@ impl Inner {
         let question = Question {
             id: self.id(number),
             agent: None,
-            caller,
+            caller: caller.as_ref().map(Wanting::from),
+            principal: caller.map(|caller| caller.principal().clone()).unwrap_or_default(),
             about,
             asked_at: shown::millis(now),
             expires_at: shown::millis(now + self.patience),
@@ -482,6 +520,7 @@ mod tests {
     use std::pin::pin;
 
     use futures::poll;
+    use toolrack_host::principal::{Kind, Role};
 
     use super::*;
 
@@ -500,7 +539,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_says_who_wants_the_call_and_a_form_in_whose_call_it_is_asked() {
         let questions = questions();
-        let caller = Caller::by(Way::Gateway).client("an editor\nsays: yes").session("0f3a91c2");
+        let caller = Caller::local(Way::Gateway).client("an editor\nsays: yes").session("0f3a91c2");
         let mut approval = question();
         approval.caller = caller.clone();
         let mut approval = pin!(questions.confirm(approval));
@@ -511,12 +550,35 @@ mod tests {
         assert!(
             poll!(&mut approval).is_pending() && poll!(&mut of_call).is_pending() && poll!(&mut alone).is_pending()
         );
-        let callers: Vec<_> = questions.open().iter().map(|question| json!(question)["caller"].clone()).collect();
+        let callers: Vec<_> =
+            questions.open(&Principal::LOCAL).iter().map(|question| json!(question)["caller"].clone()).collect();
         let caller = json!({
-            "way": "gateway", "over": null, "client": text::for_line("an editor\nsays: yes"), "session": "0f3a91c2",
+            "way": "gateway", "tenant": null, "subject": null, "name": null, "over": null, "client": text::for_line("an editor\nsays: yes"), "session": "0f3a91c2",
             "request": null, "conversation": null, "agent": null,
         });
         assert_eq!(callers, [caller.clone(), caller, Value::Null]);
+    }
+
+    fn person(subject: &str) -> Principal {
+        Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_person_sees_and_answers_questions_about_their_own_calls_and_an_operator_those_of_all() {
+        let questions = questions();
+        let mut of_ann = question();
+        of_ann.caller = Caller::of(person("ann"), Way::Gateway);
+        let mut of_ann = pin!(questions.confirm(of_ann));
+        assert!(poll!(&mut of_ann).is_pending());
+        let (bob, operator) = (person("bob"), person("eve").with_role(Role::Operator));
+        assert!(questions.open(&bob).is_empty());
+        let shown = json!(questions.open(&operator)[0]);
+        assert_eq!((&shown["caller"]["tenant"], &shown["caller"]["subject"]), (&json!("acme"), &json!("ann")));
+        let id = shown["id"].as_str().unwrap();
+        assert_eq!(questions.answer(id, &bob, answered("once")).await, Err(AnswerRefused::Over));
+        // It lets no call of others run.
+        assert_eq!(questions.answer(id, &person("ann"), answered("always_server")).await, Ok(()));
+        assert_eq!(of_ann.await, Confirmed::Yes);
     }
 
     #[tokio::test]
@@ -524,11 +586,11 @@ mod tests {
         let questions = questions();
         let mut asked = pin!(questions.confirm(question()));
         assert!(poll!(&mut asked).is_pending());
-        let id = questions.open()[0].id.clone();
-        assert_eq!(questions.answer(&id, answered("once")).await, Ok(()));
-        assert_eq!(questions.answer(&id, answered("deny")).await, Err(AnswerRefused::Over));
+        let id = questions.open(&Principal::LOCAL)[0].id.clone();
+        assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("once")).await, Ok(()));
+        assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("deny")).await, Err(AnswerRefused::Over));
         assert_eq!(asked.await, Confirmed::Yes);
-        assert!(questions.open().is_empty());
+        assert!(questions.open(&Principal::LOCAL).is_empty());
     }
 
     #[tokio::test]
@@ -537,9 +599,9 @@ mod tests {
         {
             let mut asked = pin!(questions.confirm(question()));
             assert!(poll!(&mut asked).is_pending());
-            assert_eq!(questions.open().len(), 1);
+            assert_eq!(questions.open(&Principal::LOCAL).len(), 1);
         }
-        assert!(questions.open().is_empty());
+        assert!(questions.open(&Principal::LOCAL).is_empty());
     }
 
     #[tokio::test]
@@ -549,7 +611,10 @@ mod tests {
         for (word, keep) in words {
             let mut asked = pin!(questions.confirm(question()));
             assert!(poll!(&mut asked).is_pending());
-            questions.answer(&questions.open()[0].id, answered(word)).await.unwrap();
+            questions
+                .answer(&questions.open(&Principal::LOCAL)[0].id, &Principal::LOCAL, answered(word))
+                .await
+                .unwrap();
             assert_eq!(asked.await, Confirmed::Kept { keep, arguments: None });
         }
     }
@@ -559,9 +624,9 @@ mod tests {
         let questions = questions();
         let mut asked = pin!(questions.confirm(question()));
         assert!(poll!(&mut asked).is_pending());
-        let id = questions.open()[0].id.clone();
-        assert_eq!(questions.answer(&id, answered("accept")).await, Err(AnswerRefused::Unfit));
-        assert_eq!(questions.open().len(), 1);
+        let id = questions.open(&Principal::LOCAL)[0].id.clone();
+        assert_eq!(questions.answer(&id, &Principal::LOCAL, answered("accept")).await, Err(AnswerRefused::Unfit));
+        assert_eq!(questions.open(&Principal::LOCAL).len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -574,10 +639,10 @@ mod tests {
         let (before, after) = (questions(), questions());
         let (mut first, mut second) = (pin!(before.confirm(question())), pin!(after.confirm(question())));
         assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());
-        let stale = before.open()[0].id.clone();
-        assert_ne!(stale, after.open()[0].id);
-        assert_eq!(after.answer(&stale, answered("once")).await, Err(AnswerRefused::Over));
-        assert_eq!(after.open().len(), 1);
+        let stale = before.open(&Principal::LOCAL)[0].id.clone();
+        assert_ne!(stale, after.open(&Principal::LOCAL)[0].id);
+        assert_eq!(after.answer(&stale, &Principal::LOCAL, answered("once")).await, Err(AnswerRefused::Over));
+        assert_eq!(after.open(&Principal::LOCAL).len(), 1);
     }
 
     #[tokio::test]

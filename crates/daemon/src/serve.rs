@@ -33,7 +33,8 @@ use crate::{
     gateway::{Gateway, GatewayOptions},
     guard,
     guard::{Guard, Token},
-    streams,
+    rights::Right,
+    routes, streams,
     world::{Parts, World},
 };
 
@@ -226,7 +227,7 @@ impl Daemon {
         let router = api::router(Arc::clone(&world), Arc::downgrade(&agents))
             .merge(agents.router())
             .merge(dashboard::router())
-            .nest("/mcp", gateway.router());
+            .nest("/mcp", for_callers(&gateway));
         let router = once_applied(router, &world)
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(CatchPanicLayer::new())
@@ -320,11 +321,17 @@ fn once_applied(router: Router, world: &Arc<World>) -> Router {
     }))
 }
 
+/// The MCP endpoint, for those who may call tools.
+fn for_callers(gateway: &Gateway) -> Router {
+    let needs = |request: Request, next: Next| routes::require(Right::Use, request, next);
+    gateway.router().layer(middleware::from_fn(needs))
+}
+
 /// Makes the services of an agent's world: the control API, without further agents, and the MCP endpoint.
 fn serve_agent(hosts: Vec<String>, address: SocketAddr) -> agents::Serve {
     Box::new(move |world| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &hosts, address));
-        let router = api::router(Arc::clone(world), Weak::new()).nest("/mcp", gateway.router());
+        let router = api::router(Arc::clone(world), Weak::new()).nest("/mcp", for_callers(&gateway));
         (once_applied(router, world), gateway)
     })
 }
@@ -376,6 +383,7 @@ fn gateway_options(world: &World, hosts: &[String], address: SocketAddr) -> Gate
         asker: Some(Arc::new(world.questions.clone())),
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
+        unproven: None,
         hosts: hosts.iter().map(name).chain([address.ip().to_string()]).collect(),
         ..GatewayOptions::default()
     }

@@ -60,6 +60,7 @@ pub mod page;
 pub mod pins;
 mod plan;
 pub mod policy;
+pub mod principal;
 mod resolve;
 mod server;
 pub mod spec;
@@ -101,6 +102,7 @@ pub use mcp::{Content, Tool};
 pub use native::Native;
 pub use pins::{Pins, Quarantined};
 pub use policy::Policy;
+pub use principal::Principal;
 pub use resolve::{
     AnswerAbout, Answers, Artifacts, Authorizer, Challenge, ChildPlan, ContainerPlan, Destination, KeepError, Memory,
     NewAnswer, NotAuthorized, ResolveError, Resolver, Signature, Verbatim,

@@ -44,7 +44,6 @@ pub struct Policy {
     /// Why nothing runs: the rules are unknown.
     broken: Option<String>,
     agent: Option<Arc<str>>,
-    tenant: Option<Arc<str>>,
 }
 
 /// Rules that are judged together.
@@ -56,11 +55,10 @@ struct Layer {
     otherwise: Otherwise,
 }
 
-/// The agent and tenant that conditions are about.
+/// The agent that conditions are about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Whom<'a> {
     agent: Option<&'a str>,
-    tenant: Option<&'a str>,
 }
 
 impl Policy {
@@ -138,13 +136,6 @@ impl Policy {
         self
     }
 
-    /// For the tenant of this name, which rules may name. None by default.
-    #[must_use]
-    pub fn of_tenant(mut self, tenant: Option<impl Into<Arc<str>>>) -> Self {
-        self.tenant = tenant.map(Into::into);
-        self
-    }
-
     /// Removes rules that were added at run time: those of this effect and this pattern alone that stand in no file.
     pub fn take_back(&mut self, effect: Effect, pattern: &Pattern) {
         let is_meant = |rule: &Rule| rule.effect() == effect && rule.is_only(pattern) && rule.origin().is_none();
@@ -154,7 +145,7 @@ impl Policy {
     /// Whether it decides as the [default](Otherwise) does.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Self { own, stricter, broken, agent: _, tenant: _ } = self;
+        let Self { own, stricter, broken, agent: _ } = self;
         let nothing = Layer::default();
         *own == nothing && broken.is_none() && stricter.iter().all(|layer| layer.says_nothing())
     }
@@ -181,7 +172,7 @@ impl Policy {
     }
 
     fn whom(&self) -> Whom<'_> {
-        Whom { agent: self.agent.as_deref(), tenant: self.tenant.as_deref() }
+        Whom { agent: self.agent.as_deref() }
     }
 }
 

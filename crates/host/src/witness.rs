@@ -9,7 +9,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::{canonical::CanonicalMap, definition::DefinitionHash, event::CallEnd, spec::ServerName, text};
+use crate::{
+    canonical::CanonicalMap, definition::DefinitionHash, event::CallEnd, principal::Principal, spec::ServerName, text,
+};
 
 /// Receives everything that must not go unrecorded.
 ///
@@ -227,12 +229,13 @@ impl Decision {
 /// Bytes of a name in a [`Caller`]; a longer one is cut.
 const MAX_NAME: usize = 200;
 
-/// Who calls: the way in, and the known facts about the client on that way.
+/// Who calls: the principal, the way in, and the known facts about the client on that way.
 ///
 /// Plain data that each door makes in one place and that travels with the call: to the gate, to the
 /// [asker](crate::Asker), to the [witness](Witness). Everything but [`Self::client`] is the door's own knowledge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
+    principal: Principal,
     way: Way,
     /// Shared, so that an unknown caller costs nothing, and a copy of any other no allocation.
     known: Option<Arc<Known>>,
@@ -251,12 +254,18 @@ struct Known {
 
 impl Caller {
     /// The program that embeds this library.
-    pub(crate) const UNKNOWN: Self = Self { way: Way::Program, known: None };
+    pub(crate) const UNKNOWN: Self = Self { principal: Principal::LOCAL, way: Way::Program, known: None };
 
-    /// A caller of which only the way in is known.
+    /// The person of a machine that has only one, by this way in.
     #[must_use]
-    pub fn by(way: Way) -> Self {
-        Self { way, known: None }
+    pub fn local(way: Way) -> Self {
+        Self::of(Principal::LOCAL, way)
+    }
+
+    /// A caller whose identity a door has proved, by this way in.
+    #[must_use]
+    pub fn of(principal: Principal, way: Way) -> Self {
+        Self { principal, way, known: None }
     }
 
     fn knowing(mut self, set: impl FnOnce(&mut Known)) -> Self {
@@ -299,6 +308,12 @@ impl Caller {
     #[must_use]
     pub fn agent(self, agent: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.agent = Some(bounded(agent.into())))
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn principal(&self) -> &Principal {
+        &self.principal
     }
 
     /// The way.
@@ -355,6 +370,9 @@ fn bounded(name: Arc<str>) -> Arc<str> {
 /// Text for a person, on one line, safe to print.
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.principal.is_local() {
+            write!(f, "{}, with ", self.principal)?;
+        }
         let client = self.name().map(|name| format!("a client that calls itself `{}`", text::for_line(name)));
         match (self.way, client) {
             (Way::Program, client) => f.write_str(client.as_deref().unwrap_or("this program"))?,
@@ -448,15 +466,15 @@ mod tests {
 
     #[test]
     fn a_caller_is_told_on_one_line_and_what_a_client_calls_itself_is_a_bounded_claim() {
-        let caller = Caller::by(Way::Gateway).client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
+        let caller = Caller::local(Way::Gateway).client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
         assert!(caller.name().unwrap().len() <= MAX_NAME);
         let told = caller.over(Over::Http).session("0f3a91c2").agent("helper").to_string();
         assert!(told.starts_with("a client that calls itself `nice"), "{told}");
         assert!(told.ends_with("`, through the gateway over http, session 0f3a91c2, agent helper"), "{told}");
         assert!(!told.contains(['\n', '\u{1b}']), "{told:?}");
-        assert_eq!(Caller::by(Way::Cli).to_string(), "a command that was typed");
+        assert_eq!(Caller::local(Way::Cli).to_string(), "a command that was typed");
         assert_eq!(
-            Caller::by(Way::Agent).conversation("0192").to_string(),
+            Caller::local(Way::Agent).conversation("0192").to_string(),
             "a model, in a conversation, conversation 0192"
         );
     }

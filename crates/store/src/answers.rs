@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
-use toolrack_host::{AnswerAbout, Answers, DefinitionHash, NewAnswer, Way, owned};
+use toolrack_host::{AnswerAbout, Answers, Caller, DefinitionHash, NewAnswer, owned};
 
 use crate::{
     Store, StoreError,
@@ -53,7 +53,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn forget_answers(&self, server: Option<&str>, tool: Option<&str>, by: Way) -> Result<usize, StoreError> {
+    pub async fn forget_answers(
+        &self,
+        server: Option<&str>,
+        tool: Option<&str>,
+        by: &Caller,
+    ) -> Result<usize, StoreError> {
         let doing = "taking answers back";
         let mut transaction = self.begin(doing).await?;
         let gone: Vec<(String, String)> = sqlx::query_as(

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use chrono::Utc;
-use toolrack_host::Way;
+use toolrack_host::Caller;
 
 use crate::{
     Store, StoreError,
@@ -47,7 +47,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
-    pub async fn approve(&self, approval: &Approval, by: Way) -> Result<(), StoreError> {
+    pub async fn approve(&self, approval: &Approval, by: &Caller) -> Result<(), StoreError> {
         let doing = "writing an approval";
         let project = text(&approval.project)?;
         let mut transaction = self.begin(doing).await?;
@@ -80,7 +80,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::approve`].
-    pub async fn revoke(&self, project: &Path, name: &str, by: Way) -> Result<bool, StoreError> {
+    pub async fn revoke(&self, project: &Path, name: &str, by: &Caller) -> Result<bool, StoreError> {
         let doing = "taking an approval back";
         let project = text(project)?;
         let mut transaction = self.begin(doing).await?;

@@ -6,7 +6,7 @@ use chrono::Utc;
 use futures::future::BoxFuture;
 use sqlx::{QueryBuilder, Sqlite, Transaction};
 use toolrack_host::{
-    DefinitionHash, ServerName, Way, owned,
+    Caller, DefinitionHash, ServerName, Way, owned,
     pins::{Cause, Definition, Pin, PinnedServer, Pins, PinsUnreadable, Recalled, Seen, Strange},
 };
 
@@ -112,7 +112,7 @@ impl Store {
         of: &PinnedServer,
         tool: &str,
         shown: DefinitionHash,
-        by: Way,
+        by: &Caller,
     ) -> Result<bool, StoreError> {
         let doing = "approving a tool";
         let error = || self.error(doing);
@@ -141,7 +141,7 @@ impl Store {
                 .map_err(error())?;
         }
         let definition = Definition { hash: shown, text };
-        pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(by)).await.map_err(error())?;
+        pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(by.way())).await.map_err(error())?;
         forget_checked_list(&mut transaction, of).await.map_err(error())?;
         let audited = Entry::of_release(by, of, tool, shown);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), audited)]).await.map_err(error())?;

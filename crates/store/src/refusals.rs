@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use chrono::Utc;
-use toolrack_host::Way;
+use toolrack_host::Caller;
 
 use crate::{
     Store, StoreError,
@@ -36,7 +36,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
-    pub async fn refuse(&self, refusal: &Refusal, by: Way) -> Result<(), StoreError> {
+    pub async fn refuse(&self, refusal: &Refusal, by: &Caller) -> Result<(), StoreError> {
         let doing = "writing a refusal";
         let project = text(&refusal.project)?;
         let now = Utc::now();

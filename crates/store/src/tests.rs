@@ -9,7 +9,7 @@ use std::{
 };
 
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
-use toolrack_host::{AnswerAbout, Answers, DefinitionHash, Memory, NewAnswer, ServerName, Way, spec::Era};
+use toolrack_host::{AnswerAbout, Answers, Caller, DefinitionHash, Memory, NewAnswer, ServerName, Way, spec::Era};
 
 use super::*;
 
@@ -67,9 +67,9 @@ async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is
     assert!(store.recall(about("a", "write", two)).await.unwrap().ends_with("for this tool"));
     assert_eq!(store.answers().await.unwrap().len(), 2);
 
-    assert_eq!(store.forget_answers(Some("fs"), Some("write"), Way::Cli).await.unwrap(), 1);
-    assert_eq!(store.forget_answers(Some("git"), None, Way::Cli).await.unwrap(), 0);
-    assert_eq!(store.forget_answers(None, None, Way::Daemon).await.unwrap(), 1);
+    assert_eq!(store.forget_answers(Some("fs"), Some("write"), &Caller::local(Way::Cli)).await.unwrap(), 1);
+    assert_eq!(store.forget_answers(Some("git"), None, &Caller::local(Way::Cli)).await.unwrap(), 0);
+    assert_eq!(store.forget_answers(None, None, &Caller::local(Way::Daemon)).await.unwrap(), 1);
     assert_eq!(store.recall(about("a", "read", one)).await, None);
     let rows = store.audit(&audit::AuditQuery { limit: 9, ..audit::AuditQuery::default() }).await.unwrap();
     let told: Vec<_> = rows.into_iter().map(|row| (row.entry.decision.unwrap(), row.entry.tool.unwrap())).collect();
@@ -98,12 +98,12 @@ async fn the_file_and_its_companions_are_for_their_owner_only() {
 #[tokio::test]
 async fn approvals_are_per_entry_and_can_be_taken_back() {
     let (_folder, store) = new_store().await;
-    store.approve(&approval("a", "1"), Way::Cli).await.unwrap();
-    store.approve(&approval("b", "1"), Way::Cli).await.unwrap();
-    store.approve(&approval("a", "2"), Way::Cli).await.unwrap();
+    store.approve(&approval("a", "1"), &Caller::local(Way::Cli)).await.unwrap();
+    store.approve(&approval("b", "1"), &Caller::local(Way::Cli)).await.unwrap();
+    store.approve(&approval("a", "2"), &Caller::local(Way::Cli)).await.unwrap();
     assert_eq!(store.approvals().await.unwrap(), [approval("a", "2"), approval("b", "1")]);
-    assert!(store.revoke(Path::new("/project"), "a", Way::Cli).await.unwrap());
-    assert!(!store.revoke(Path::new("/project"), "a", Way::Cli).await.unwrap());
+    assert!(store.revoke(Path::new("/project"), "a", &Caller::local(Way::Cli)).await.unwrap());
+    assert!(!store.revoke(Path::new("/project"), "a", &Caller::local(Way::Cli)).await.unwrap());
     assert_eq!(store.approvals().await.unwrap(), [approval("b", "1")]);
 }
 
@@ -329,7 +329,7 @@ async fn a_database_that_may_only_be_read_says_so() {
     Store::open(&path).await.unwrap().close().await;
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
     let store = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
-    let error = store.approve(&approval("a", "1"), Way::Cli).await.unwrap_err();
+    let error = store.approve(&approval("a", "1"), &Caller::local(Way::Cli)).await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
 }
 
@@ -345,7 +345,7 @@ async fn child_writes() {
     let id = std::process::id();
     let store = Store::open(path).await.unwrap();
     for index in 0..WRITES {
-        store.approve(&approval(&format!("{id}-{index}"), "h"), Way::Cli).await.unwrap();
+        store.approve(&approval(&format!("{id}-{index}"), "h"), &Caller::local(Way::Cli)).await.unwrap();
     }
     store.close().await;
 }
@@ -382,7 +382,7 @@ async fn connections_that_open_and_write_at_once_lose_nothing() {
         let path = folder.path().join("toolrack.db");
         let writing = (0..CHILDREN).map(async |index| {
             let store = Store::open(&path).await.unwrap();
-            store.approve(&approval(&index.to_string(), "h"), Way::Cli).await.unwrap();
+            store.approve(&approval(&index.to_string(), "h"), &Caller::local(Way::Cli)).await.unwrap();
             store.close().await;
         });
         futures::future::join_all(writing).await;

@@ -223,10 +223,10 @@ mod tests {
     #[test]
     fn the_person_is_told_who_wants_the_call_and_not_that_they_typed_it() {
         let mut question = question("rm");
-        question.caller = Caller::by(Way::Gateway).client("an\neditor");
+        question.caller = Caller::local(Way::Gateway).client("an\neditor");
         let plain = anstream::adapter::strip_str(&page(&question)).to_string();
         assert!(plain.contains("\nWanted by a client that calls itself `an"), "{plain}");
-        question.caller = Caller::by(Way::Cli);
+        question.caller = Caller::local(Way::Cli);
         assert!(!page(&question).contains("Wanted by"));
     }
 

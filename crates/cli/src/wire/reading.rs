@@ -9,7 +9,7 @@ use toolrack_config::{
     Entry, Loaded, Problem, Request, Scope,
     trust::{Candidate, Ledger, NoLedger},
 };
-use toolrack_host::Way;
+use toolrack_host::{Caller, Way};
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
 use super::{HostSettings, World};
@@ -144,7 +144,7 @@ impl World {
             return Ok(());
         };
         let refusal = Refusal { project: project.clone(), name: entry.name.clone(), hash: entry.agreement.clone() };
-        let refused = self.store()?.refuse(&refusal, Way::Cli).await;
+        let refused = self.store()?.refuse(&refusal, &Caller::local(Way::Cli)).await;
         refused.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
@@ -163,7 +163,7 @@ impl World {
             shown: entry.proposal.to_string(),
             approved_at: chrono::Utc::now().timestamp(),
         };
-        let approved = self.store()?.approve(&approval, Way::Cli).await;
+        let approved = self.store()?.approve(&approval, &Caller::local(Way::Cli)).await;
         approved.map_err(|error| database::unusable(&error).server(&*entry.name))
     }
 
@@ -172,7 +172,7 @@ impl World {
     /// # Errors
     /// When it cannot be stored; the approval then stands.
     pub(crate) async fn revoke(&self, project: &Path, name: &str) -> Result<(), Failure> {
-        let revoked = self.store()?.revoke(project, name, Way::Cli).await;
+        let revoked = self.store()?.revoke(project, name, &Caller::local(Way::Cli)).await;
         revoked.map(drop).map_err(|error| database::unusable(&error).server(name))
     }
 

@@ -385,7 +385,7 @@ fn the_servers_of_an_agent_are_stronger_than_every_layer() {
 
 fn denies(loaded: &Loaded, tool: &str) -> bool {
     let (server, arguments) = (ServerName::new("fs").unwrap(), serde_json::Map::new());
-    let (caller, annotations) = (Caller::by(Way::Cli), Annotations::default());
+    let (caller, annotations) = (Caller::local(Way::Cli), Annotations::default());
     let request = GateRequest::unlisted(&server, tool, &arguments, &annotations).by(&caller);
     matches!(loaded.settings.policy.judge(&request), Verdict::Deny { .. })
 }

@@ -261,7 +261,12 @@ pub(crate) const RULE: &Table = &Table {
             "Who calls: `cli`, `api`, `gateway`, `agent` or `program`, and behind a `/` what it calls itself.",
         ),
         Row::new("agent", GLOBS, "The agent that calls, as in `--agent`."),
-        Row::new("tenant", GLOBS, "The tenant of the caller."),
+        Row::new("tenant", GLOBS, "The tenant of the caller; `local` without a team."),
+        Row::new(
+            "who",
+            GLOBS,
+            "What is true of the caller, one of them: `group:NAME`, `role:NAME`, `person:SUBJECT`, `service:SUBJECT`.",
+        ),
         Row::new("read_only", Flag, "What the server claims: that the tool changes nothing."),
         Row::new("destructive", Flag, "What the server claims: that the tool may destroy something."),
         Row::new("idempotent", Flag, "What the server claims: that a second call changes nothing more."),

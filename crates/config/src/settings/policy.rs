@@ -251,6 +251,7 @@ impl Reader<'_> {
     fn narrowed(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
         let rule = self.with_globs(rule, (place, "agent"), node, Rule::agents)?;
         let rule = self.with_globs(rule, (place, "tenant"), node, Rule::tenants)?;
+        let rule = self.with_globs(rule, (place, "who"), node, Rule::who)?;
         let mut rule = self.with_globs(rule, (place, "client"), node, Rule::clients)?;
         if let Some(arguments) = node.get("arguments") {
             let Some(members) = arguments.node.members().filter(|members| !members.is_empty()) else {

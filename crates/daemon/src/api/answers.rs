@@ -2,10 +2,9 @@
 
 use axum::{Json, extract::State as Extract};
 use serde::{Deserialize, Serialize};
-use toolrack_host::Way;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Query, State};
+use super::{Answer, ApiError, By, Query, State};
 use crate::shown::answers::{Forgotten, Shown};
 
 /// Every answer that stands.
@@ -37,8 +36,8 @@ pub(super) async fn list(Extract(world): State) -> Answer<Standing> {
 /// Takes answers back: such calls are asked about again.
 #[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(Which),
     responses((status = 200, body = Forgotten), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn forget(Extract(world): State, Query(which): Query<Which>) -> Answer<Forgotten> {
+pub(super) async fn forget(Extract(world): State, By(caller): By, Query(which): Query<Which>) -> Answer<Forgotten> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let forgotten = store.forget_answers(which.server.as_deref(), which.tool.as_deref(), Way::Daemon).await?;
+    let forgotten = store.forget_answers(which.server.as_deref(), which.tool.as_deref(), &caller).await?;
     Ok(Json(Forgotten { forgotten }))
 }

@@ -5,10 +5,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use axum::{
     Json,
     extract::State as Extract,
-    http::{
-        HeaderMap, StatusCode,
-        header::{ACCEPT, USER_AGENT},
-    },
+    http::{HeaderMap, StatusCode, header::ACCEPT},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -18,10 +15,10 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use toolrack_host::{Call, Caller, ToolOutcome, TraceContext, Way, mcp::Progress};
+use toolrack_host::{Call, ToolOutcome, TraceContext, mcp::Progress, principal::Kind};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, State, cancelled, concealed};
+use super::{ApiError, Body, By, Path, State, cancelled, concealed};
 use crate::world::{Running, Work, World};
 
 /// Reports of progress that wait for a slow reader; further ones are dropped.
@@ -77,12 +74,21 @@ pub(super) struct Described {
         (status = 502, body = ApiError)))]
 pub(super) async fn call(
     Extract(world): State,
+    By(caller): By,
     headers: HeaderMap,
     Body(new): Body<NewCall>,
 ) -> Result<Response, ApiError> {
     let running = world.under_way.begin(Work::Call, new.id.clone())?;
     let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
-    let caller = caller(&world, &headers, new.id.as_deref());
+    if new.approved && caller.principal().kind() != Kind::Person {
+        let message = "only a person approves a call, and this token is a service's";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "NOT_A_PERSON", message)
+            .hint("leave out `approved`: a person is asked then"));
+    }
+    let caller = match &new.id {
+        Some(id) => caller.request(id.as_str()),
+        None => caller,
+    };
     let call = of(new).caller(caller).trace(trace);
     let streams = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     if !streams.is_some_and(|accept| accept.contains("text/event-stream")) {
@@ -102,20 +108,6 @@ fn of(new: NewCall) -> Call {
         call = call.approved();
     }
     call
-}
-
-/// The caller of the control API. Its client's name is the `User-Agent`; browsers all send about the same.
-fn caller(world: &World, headers: &HeaderMap, request: Option<&str>) -> Caller {
-    let caller = world.questions.caller(Way::Daemon);
-    let caller = match request {
-        Some(request) => caller.request(request),
-        None => caller,
-    };
-    match headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()) {
-        Some(agent) if agent.starts_with("Mozilla/") => caller.client("a browser"),
-        Some(agent) => caller.client(agent),
-        None => caller,
-    }
 }
 
 /// The call's progress, then how it ended. A reader that stops reading drops the call.

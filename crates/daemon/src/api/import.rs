@@ -9,7 +9,7 @@ use toolrack_config::import::{Client, Offer, look};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, ApiError, Body, State,
+    Answer, ApiError, Body, By, State,
     servers::{Edited, NewScope, edit},
 };
 use crate::{
@@ -95,7 +95,7 @@ pub(super) struct Imported {
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
     responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn take(Extract(world): State, Body(taken): Body<Taken>) -> Answer<Imported> {
+pub(super) async fn take(Extract(world): State, By(caller): By, Body(taken): Body<Taken>) -> Answer<Imported> {
     let found = found(&world).await?;
     let mut chosen = BTreeMap::new();
     for Choice { client, name, hash } in &taken.offers {
@@ -115,7 +115,7 @@ pub(super) async fn take(Extract(world): State, Body(taken): Body<Taken>) -> Ans
         edited.clear();
         for (name, entry) in &chosen {
             let change = Change::Add { scope: taken.scope.into(), entry: (*entry).clone(), replace: false };
-            edited.push(edit(&world, name, change, dry_run).await?);
+            edited.push(edit(&world, name, change, dry_run, &caller).await?);
         }
     }
     Ok(Json(Imported { edited }))

@@ -4,6 +4,7 @@ use std::sync::Weak;
 
 use axum::{Extension, Json, extract::State as Extract, http::StatusCode, response::Response};
 use serde::Serialize;
+use toolrack_host::Principal;
 use utoipa::ToSchema;
 
 use super::{
@@ -28,10 +29,15 @@ pub(super) struct Open {
 /// Questions that wait: calls that need an approval, and what servers ask. Those of the worlds of agents are among them, with
 /// `agent`, and are answered like all others.
 #[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = Open)))]
-pub(super) async fn list(Extract(world): State, Extension(agents): Known) -> Json<Open> {
-    let mut approvals: Vec<_> = world.questions.open().into_iter().map(|question| shown(question, &world)).collect();
+pub(super) async fn list(
+    Extract(world): State,
+    Extension(agents): Known,
+    Extension(principal): Extension<Principal>,
+) -> Json<Open> {
+    let mut approvals: Vec<_> =
+        world.questions.open(&principal).into_iter().map(|question| shown(question, &world)).collect();
     for (agent, world) in worlds(&agents) {
-        let open = world.questions.open().into_iter();
+        let open = world.questions.open(&principal).into_iter();
         approvals.extend(open.map(|question| shown(question.of_agent(&agent), &world)));
     }
     Json(Open { approvals })
@@ -57,12 +63,13 @@ fn shown(question: Question, world: &World) -> serde_json::Value {
 pub(super) async fn answer(
     Extract(world): State,
     Extension(agents): Known,
+    Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
     Body(answer): Body<Answer>,
 ) -> Result<Response, ApiError> {
     let of_agent = split_prefixed_id(&id).and_then(|(agent, id)| Some((agents.upgrade()?.world(agent)?, id)));
     let (asked, id) = of_agent.as_ref().map_or((&world, &*id), |(world, id)| (world, *id));
-    match asked.questions.answer(id, answer).await {
+    match asked.questions.answer(id, &principal, answer).await {
         Ok(()) => Ok(done()),
         Err(AnswerRefused::Over) => Err(ApiError::not_found("the question was answered, or is over")),
         Err(AnswerRefused::Arguments(problem)) => {

@@ -11,10 +11,10 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope, edit::Place};
-use toolrack_host::{ServerStatus, State as HostState};
+use toolrack_host::{Caller, ServerStatus, State as HostState};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Body, Path, Query, State};
+use super::{Answer, ApiError, Body, By, Path, Query, State};
 use crate::{
     shown::{self, Problem},
     world::{Change, World},
@@ -266,9 +266,15 @@ pub(super) struct Edited {
 }
 
 /// Makes a change.
-pub(super) async fn edit(world: &World, name: &str, change: Change, dry_run: bool) -> Result<Edited, ApiError> {
+pub(super) async fn edit(
+    world: &World,
+    name: &str,
+    change: Change,
+    dry_run: bool,
+    caller: &Caller,
+) -> Result<Edited, ApiError> {
     let (scope, edited) =
-        world.edit(name, change, dry_run).await.map_err(|error| ApiError::from(error).server(name))?;
+        world.edit(name, change, dry_run, caller).await.map_err(|error| ApiError::from(error).server(name))?;
     Ok(Edited {
         name: name.to_owned(),
         scope: scope.as_str(),
@@ -286,13 +292,14 @@ pub(super) async fn edit(world: &World, name: &str, change: Change, dry_run: boo
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
     Extract(world): State,
+    By(caller): By,
     Body(new): Body<NewServer>,
 ) -> Result<(StatusCode, Json<Edited>), ApiError> {
     if let Err(error) = toolrack_host::ServerName::new(&*new.name) {
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY", error.to_string()));
     }
     let change = Change::Add { scope: new.scope.into(), entry: new.entry, replace: new.replace };
-    let edited = edit(&world, &new.name, change, new.dry_run).await?;
+    let edited = edit(&world, &new.name, change, new.dry_run, &caller).await?;
     let status = if new.dry_run { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(edited)))
 }
@@ -316,13 +323,16 @@ pub(super) struct Revision {
         (status = 412, body = ApiError), (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revise(
     Extract(world): State,
+    By(caller): By,
     Path(name): Path<String>,
     headers: HeaderMap,
     Body(revision): Body<Revision>,
 ) -> Answer<Edited> {
     let seen = headers.get(header::IF_MATCH).and_then(|tag| tag.to_str().ok());
     let seen = seen.filter(|tag| *tag != "*").map(|tag| tag.trim_matches('"').to_owned());
-    edit(&world, &name, Change::Revise { entry: revision.entry.into(), seen }, revision.dry_run).await.map(Json)
+    edit(&world, &name, Change::Revise { entry: revision.entry.into(), seen }, revision.dry_run, &caller)
+        .await
+        .map(Json)
 }
 
 /// What a change without a body can be told.
@@ -339,25 +349,30 @@ pub(super) struct Dry {
 #[utoipa::path(delete, path = "/api/v1/servers/{name}", tag = "servers", params(("name" = String, Path), Dry),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn remove(Extract(world): State, Path(name): Path<String>, Query(dry): Query<Dry>) -> Answer<Edited> {
-    edit(&world, &name, Change::Remove, dry.dry_run).await.map(Json)
+pub(super) async fn remove(
+    Extract(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+    Query(dry): Query<Dry>,
+) -> Answer<Edited> {
+    edit(&world, &name, Change::Remove, dry.dry_run, &caller).await.map(Json)
 }
 
 /// Switches a server on, in a configuration file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/enable", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn enable(Extract(world): State, Path(name): Path<String>) -> Answer<Edited> {
+pub(super) async fn enable(Extract(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
     world.hold(&name, false).await?;
-    edit(&world, &name, Change::Switch(true), false).await.map(Json)
+    edit(&world, &name, Change::Switch(true), false, &caller).await.map(Json)
 }
 
 /// Switches a server off, in a configuration file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disable", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn disable(Extract(world): State, Path(name): Path<String>) -> Answer<Edited> {
-    edit(&world, &name, Change::Switch(false), false).await.map(Json)
+pub(super) async fn disable(Extract(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
+    edit(&world, &name, Change::Switch(false), false, &caller).await.map(Json)
 }
 
 /// Starts a server that was disconnected, or whose attempts have ended.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_config::{Entry, Loaded, look};
 use toolrack_host::{
-    DefinitionHash, Way, findings,
+    DefinitionHash, findings,
     pins::{Cause, PinnedServer},
     spec::Trust as Verdict,
     text,
@@ -16,7 +16,7 @@ use toolrack_host::{
 use toolrack_store::{Refusal, Stranger as Kept};
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, State, concealed, done};
+use super::{ApiError, Body, By, State, concealed, done};
 use crate::{
     shown::{self, Finding},
     world::World,
@@ -202,13 +202,17 @@ pub(super) struct Approve {
 /// Agrees to run an entry exactly as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/approve", tag = "trust", request_body = Approve,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn approve(Extract(world): State, Body(shown): Body<Approve>) -> Result<Response, ApiError> {
+pub(super) async fn approve(
+    Extract(world): State,
+    By(caller): By,
+    Body(shown): Body<Approve>,
+) -> Result<Response, ApiError> {
     let loaded = world.loaded();
     let entry = as_shown(&loaded, &shown)?;
     if world.store.is_none() {
         return Err(ApiError::no_store());
     }
-    world.trust(entry).await?;
+    world.trust(entry, &caller).await?;
     world.reload().await?;
     Ok(done())
 }
@@ -216,7 +220,11 @@ pub(super) async fn approve(Extract(world): State, Body(shown): Body<Approve>) -
 /// Refuses to run an entry as it was shown: it is no longer told of as one that waits, until it changes.
 #[utoipa::path(post, path = "/api/v1/trust/refuse", tag = "trust", request_body = Approve,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn refuse(Extract(world): State, Body(shown): Body<Approve>) -> Result<Response, ApiError> {
+pub(super) async fn refuse(
+    Extract(world): State,
+    By(caller): By,
+    Body(shown): Body<Approve>,
+) -> Result<Response, ApiError> {
     let loaded = world.loaded();
     let entry = as_shown(&loaded, &shown)?;
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
@@ -227,7 +235,7 @@ pub(super) async fn refuse(Extract(world): State, Body(shown): Body<Approve>) ->
             .server(shown.name));
     }
     let Approve { project, name, hash } = shown;
-    store.refuse(&Refusal { project: project.into(), name, hash }, Way::Daemon).await?;
+    store.refuse(&Refusal { project: project.into(), name, hash }, &caller).await?;
     Ok(done())
 }
 
@@ -256,9 +264,13 @@ pub(super) struct Revoke {
 /// Takes an agreement back, and stops what ran because of it.
 #[utoipa::path(post, path = "/api/v1/trust/revoke", tag = "trust", request_body = Revoke,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn revoke(Extract(world): State, Body(agreed): Body<Revoke>) -> Result<Response, ApiError> {
+pub(super) async fn revoke(
+    Extract(world): State,
+    By(caller): By,
+    Body(agreed): Body<Revoke>,
+) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name, Way::Daemon).await? {
+    if !store.revoke(&PathBuf::from(&agreed.project), &agreed.name, &caller).await? {
         return Err(ApiError::not_found("it has not been agreed to").server(agreed.name));
     }
     world.reload().await?;
@@ -278,7 +290,11 @@ pub(super) struct ApproveTool {
 /// Uses a tool in quarantine, exactly as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/tools/approve", tag = "trust", request_body = ApproveTool,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn approve_tool(Extract(world): State, Body(shown): Body<ApproveTool>) -> Result<Response, ApiError> {
+pub(super) async fn approve_tool(
+    Extract(world): State,
+    By(caller): By,
+    Body(shown): Body<ApproveTool>,
+) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let of_tool = |kept: &Kept| kept.of.server.as_str() == shown.server && kept.strange.tool == shown.tool;
     let kept = strangers(&world).await?.into_iter().find(of_tool);
@@ -286,7 +302,7 @@ pub(super) async fn approve_tool(Extract(world): State, Body(shown): Body<Approv
         kept.ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
     let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == kept.strange.definition.hash);
     let released = match hash {
-        Some(hash) => store.release(&kept.of, &shown.tool, hash, Way::Daemon).await?,
+        Some(hash) => store.release(&kept.of, &shown.tool, hash, &caller).await?,
         None => false,
     };
     if !released {

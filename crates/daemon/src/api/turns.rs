@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
+    Extension,
     extract::State as Extract,
     http::StatusCode,
     response::{
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolrack_agent::{Agent, AgentError, Delta, End, Front, Held, Message, NotKept, Role, TextKind, Turn, TurnEvent};
 use toolrack_config::Refresh;
-use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Selection, ServerName, Way};
+use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Principal, Selection, ServerName, Way};
 use toolrack_store::{
     Claim, StoreError,
     journal::{self, Journal, Opened},
@@ -59,6 +60,7 @@ pub(super) struct NewTurn {
         (status = 409, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn begin(
     Extract(world): State,
+    Extension(principal): Extension<Principal>,
     Body(new): Body<NewTurn>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let running = world.under_way.begin(Work::Turn, new.id.clone())?;
@@ -73,7 +75,7 @@ pub(super) async fn begin(
     let (journal, claim, opened) = open(&world, new.session.as_deref(), chosen.model.name()).await?;
     let turn = turn(opened, &new.text, &chosen)?;
     let mut agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
-    agent.caller = world.questions.caller(Way::Agent).conversation(journal.prefix());
+    agent.caller = world.questions.caller(principal, Way::Agent).conversation(journal.prefix());
     if let Some(id) = new.id {
         agent.caller = agent.caller.request(id);
     }

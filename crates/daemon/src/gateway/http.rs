@@ -10,13 +10,13 @@ use axum::{
     Router,
     body::{Body, to_bytes},
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{Extensions, HeaderMap, HeaderValue, StatusCode, header},
     middleware::map_response,
     response::Response,
     routing::post,
 };
 use bytes::Bytes;
-use toolrack_host::{Era, Over};
+use toolrack_host::{Era, Over, Principal};
 
 pub(super) use self::checks::modern;
 use self::checks::{Claims, accepts, guard, text};
@@ -77,13 +77,18 @@ fn empty(status: StatusCode) -> Response {
 
 async fn taken(State(gateway): State<Gateway>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let post = Post { gateway: &gateway, headers: &parts.headers, query: parts.uri.query() };
-    post.take(body).await.unwrap_or_else(|refused| refused.response(&gateway))
+    let take = async {
+        let principal = principal(&gateway, &parts.extensions)?;
+        let post = Post { gateway: &gateway, principal, headers: &parts.headers, query: parts.uri.query() };
+        post.take(body).await
+    };
+    take.await.unwrap_or_else(|refused: Refused| refused.response(&gateway))
 }
 
 /// One POST.
 struct Post<'a> {
     gateway: &'a Gateway,
+    principal: Principal,
     headers: &'a HeaderMap,
     query: Option<&'a str>,
 }
@@ -131,7 +136,8 @@ impl Post<'_> {
                 let refused = refused(Era::Modern);
                 let view = self.gateway.0.views.of(self.query).map_err(&refused)?;
                 let abilities = claims.checked(wanted.method).map_err(&refused)?;
-                let caller = Caller { era: Era::Modern, abilities, view, session: None, over: Over::Http };
+                let principal = self.principal.clone();
+                let caller = Caller { principal, era: Era::Modern, abilities, view, session: None, over: Over::Http };
                 if wanted.method == "tools/call" {
                     checks::mirrored(self.gateway, &caller, wanted.params, self.headers).map_err(&refused)?;
                 }
@@ -148,7 +154,8 @@ impl Post<'_> {
                 let abilities = session.agreed.get().map(|agreed| agreed.abilities).unwrap_or_default();
                 let running = session.running(id).map_err(&refused)?;
                 let view = session.view.clone();
-                let caller = Caller { era: Era::Legacy, abilities, view, session: Some(session), over: Over::Http };
+                let (principal, session) = (self.principal.clone(), Some(session));
+                let caller = Caller { principal, era: Era::Legacy, abilities, view, session, over: Over::Http };
                 self.run(&caller, id, wanted, Some(running)).await
             }
         }
@@ -193,7 +200,7 @@ impl Post<'_> {
     fn initialize(&self, id: &Id, params: &str) -> Result<Response, Refusal> {
         let gateway = &self.gateway.0;
         let view = gateway.views.of(self.query)?;
-        let session = Session::new(view, gateway.news.subscribe(), &gateway.options.bounds);
+        let session = Session::new(self.principal.clone(), view, gateway.news.subscribe(), &gateway.options.bounds);
         let result = self.gateway.greet(&session, params)?;
         gateway.memory.begin(session.clone())?;
         let mut response = json_response(StatusCode::OK, message::response(id, &result));
@@ -206,17 +213,28 @@ impl Post<'_> {
 
     /// The session that the request names; an unknown one is refused, so that the client initializes again.
     fn session(&self) -> Result<Option<Arc<Session>>, Refusal> {
-        session(self.gateway, self.headers)
+        session(self.gateway, &self.principal, self.headers)
     }
 }
 
-fn session(gateway: &Gateway, headers: &HeaderMap) -> Result<Option<Arc<Session>>, Refusal> {
+/// Who asks, as a layer in front has proved it.
+fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Refusal> {
+    let proved = extensions.get::<Principal>().or(gateway.0.options.unproven.as_ref()).cloned();
+    proved.ok_or_else(|| {
+        Refusal::invalid_request("it is not known who asks: the layer in front of the gateway names no principal")
+            .status(StatusCode::UNAUTHORIZED)
+    })
+}
+
+/// The session that a request names, if it is one of this principal. That of another is as unknown as one that never was.
+fn session(gateway: &Gateway, principal: &Principal, headers: &HeaderMap) -> Result<Option<Arc<Session>>, Refusal> {
     let Some(id) = text(headers, SESSION)? else { return Ok(None) };
     let unknown = || {
         Refusal::invalid_request("there is no such session: it has ended, begin anew with initialize")
             .status(StatusCode::NOT_FOUND)
     };
-    gateway.0.memory.session(id).map(Some).ok_or_else(unknown)
+    let known = gateway.0.memory.session(id, principal);
+    known.map(Some).ok_or_else(unknown)
 }
 
 /// Handles a notification of a client of the older era.
@@ -276,7 +294,8 @@ async fn listened(State(gateway): State<Gateway>, request: Request) -> Response 
     let open = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;
         let legacy = |refusal| Refused { id: None, era: Era::Legacy, refusal };
-        let Some(session) = session(&gateway, headers).map_err(legacy)? else {
+        let principal = principal(&gateway, request.extensions())?;
+        let Some(session) = session(&gateway, &principal, headers).map_err(legacy)? else {
             return Err(no_session());
         };
         if !accepts(headers, "text", "event-stream") {
@@ -295,7 +314,8 @@ async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let end = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;
-        let Some(session) = session(&gateway, headers)? else { return Err(no_session()) };
+        let principal = principal(&gateway, request.extensions())?;
+        let Some(session) = session(&gateway, &principal, headers)? else { return Err(no_session()) };
         gateway.0.memory.end(&session.id);
         Ok(empty(StatusCode::OK))
     };

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
+use toolrack_host::Principal;
 
 use super::{
     options::Bounds,
@@ -39,9 +40,9 @@ impl Memory {
         Ok(())
     }
 
-    /// The session of this id, which is in use now.
-    pub(super) fn session(&self, id: &str) -> Option<Arc<Session>> {
-        let session = self.kept.lock().sessions.get(id)?;
+    /// The session of this id that `principal` began, which is in use now.
+    pub(super) fn session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
+        let session = self.kept.lock().sessions.get(id).filter(|session| session.principal.is_same(principal))?;
         session.touch();
         Some(session)
     }

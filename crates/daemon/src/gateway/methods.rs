@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::mpsc, time::timeout};
 use toolrack_host::{
-    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Over, Relay, ServerName, SubscribeError,
-    TraceContext, Way,
+    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Over, Principal, Relay, ServerName,
+    SubscribeError, TraceContext, Way,
 };
 
 use super::{
@@ -34,6 +34,7 @@ const AGREED: Duration = Duration::from_secs(10);
 /// The client that sent a request.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
+    pub(super) principal: Principal,
     pub(super) era: Era,
     pub(super) abilities: Abilities,
     pub(super) view: Arc<View>,
@@ -46,7 +47,7 @@ impl Caller {
     /// The caller, for the gate, the asker and the audit log. Its name is what the client calls itself in this
     /// request, or in its first one.
     fn who(&self, gateway: &Inner, meta: &About) -> toolrack_host::Caller {
-        let mut who = toolrack_host::Caller::by(Way::Gateway).over(self.over);
+        let mut who = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.over);
         if let Some(agent) = &gateway.options.agent {
             who = who.agent(Arc::clone(agent));
         }
@@ -280,8 +281,12 @@ impl Gateway {
     /// Begins a call, or resumes the one that its client has answers for.
     async fn begin(&self, caller: &Caller, wanted: Wanted<'_>, method: &'static str) -> Result<Reply, Refusal> {
         let again: Again<'_> = read(wanted.params)?;
-        let origin =
-            Origin { method, params: wanted.body.slice_ref(wanted.params.as_bytes()), view: caller.view.clone() };
+        let origin = Origin {
+            method,
+            params: wanted.body.slice_ref(wanted.params.as_bytes()),
+            view: caller.view.clone(),
+            principal: caller.principal.clone(),
+        };
         let trace = again.meta.as_ref().and_then(Meta::trace);
         let progress_token = again.meta.and_then(|meta| meta.progress_token).filter(|token| is_token(token));
         let call = match &again.request_state {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use toolrack_config::Interpolate;
-use toolrack_host::{Selection, SharedAsker};
+use toolrack_host::{Principal, Selection, SharedAsker};
 
 /// The options of a [`Gateway`](super::Gateway). Each has a default.
 #[derive(Clone, Debug)]
@@ -26,6 +26,9 @@ pub struct GatewayOptions {
     pub agent: Option<Arc<str>>,
     /// Secrets that servers were given: clients see `***` in their place. Default: none.
     pub secrets: Option<Arc<Interpolate>>,
+    /// Who asks where no layer in front of the router has put a [`Principal`] into the extensions of a request. Default:
+    /// the person of a machine that has only one. `None` refuses such requests.
+    pub unproven: Option<Principal>,
     /// Names beside `localhost` and the loopback addresses by which the endpoint may be reached: a name with a port
     /// only at that port, one without at any.
     pub hosts: Vec<String>,
@@ -44,6 +47,7 @@ impl Default for GatewayOptions {
             asker: None,
             agent: None,
             secrets: None,
+            unproven: Some(Principal::LOCAL),
             hosts: Vec::new(),
             bounds: Bounds::default(),
         }

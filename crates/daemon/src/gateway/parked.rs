@@ -15,6 +15,7 @@ use bytes::Bytes;
 use rand::Rng as _;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use toolrack_host::Principal;
 
 use super::{
     pending::{PendingCall, Question},
@@ -29,6 +30,7 @@ pub(super) struct Origin {
     /// The parameters as they came.
     pub(super) params: Bytes,
     pub(super) view: Arc<View>,
+    pub(super) principal: Principal,
 }
 
 impl Origin {
@@ -39,7 +41,10 @@ impl Origin {
             params.retain(|name, _| matches!(name.as_str(), "name" | "uri" | "arguments"));
             params
         };
-        self.method == other.method && self.view.is(&other.view) && salient(self) == salient(other)
+        self.method == other.method
+            && self.principal.is_same(&other.principal)
+            && self.view.is(&other.view)
+            && salient(self) == salient(other)
     }
 }
 
@@ -100,6 +105,7 @@ mod tests {
     use futures::FutureExt as _;
     use serde_json::json;
     use tokio::{sync::oneshot, time::advance};
+    use toolrack_host::principal::Kind;
 
     use super::*;
     use crate::gateway::{
@@ -141,7 +147,7 @@ mod tests {
         thread_local! {
             static VIEW: Arc<View> = Views::new(&GatewayOptions::default()).default_view();
         }
-        Origin { method: "tools/call", params: params.into(), view: VIEW.with(Arc::clone) }
+        Origin { method: "tools/call", params: params.into(), view: VIEW.with(Arc::clone), principal: Principal::LOCAL }
     }
 
     #[tokio::test]
@@ -155,6 +161,17 @@ mod tests {
         let again = |query: &str| Origin { view: view(query), ..origin(r#"{"name":"a"}"#) };
         assert!(parked.resume(&state, &again("tools=b")).is_err(), "it may see other tools");
         assert!(parked.resume(&state, &again("tools=a")).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waits_is_led_back_to_its_own_caller_alone() {
+        let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+        let (parked, (mut of_ann, ..)) = (memory(), waiting());
+        of_ann.origin.principal = person("ann");
+        let state = state_of(&parked.park(of_ann).unwrap());
+        let again = |subject| Origin { principal: person(subject), ..origin(r#"{"name":"a"}"#) };
+        assert!(parked.resume(&state, &again("bob")).is_err());
+        assert!(parked.resume(&state, &again("ann")).is_ok());
     }
 
     fn state_of(result: &Bytes) -> String {

@@ -16,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use toolrack_host::Abilities;
+use toolrack_host::{Abilities, Principal};
 
 use super::{
     message::Id,
@@ -50,6 +50,8 @@ pub(super) struct Agreed {
 pub(super) struct Session {
     pub(super) id: String,
     mark: Arc<str>,
+    /// Who began it; it is of no use to others.
+    pub(super) principal: Principal,
     pub(super) view: Arc<View>,
     pub(super) agreed: OnceLock<Agreed>,
     /// Cancelled when the session has ended.
@@ -98,12 +100,18 @@ pub(super) struct OpenStream {
 }
 
 impl Session {
-    pub(super) fn new(view: Arc<View>, news: broadcast::Receiver<News>, bounds: &Bounds) -> Arc<Self> {
+    pub(super) fn new(
+        principal: Principal,
+        view: Arc<View>,
+        news: broadcast::Receiver<News>,
+        bounds: &Bounds,
+    ) -> Arc<Self> {
         let most_calls = bounds.calls_per_session;
         let id = format!("{:032x}", rand::rng().random::<u128>());
         Arc::new(Self {
             mark: Arc::from(&id[..MARK]),
             id,
+            principal,
             view,
             agreed: OnceLock::new(),
             over: CancellationToken::new(),
@@ -303,18 +311,36 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
+    use toolrack_host::principal::Kind;
 
     use super::*;
     use crate::gateway::{memory::Memory, news::NewsSender, options::GatewayOptions, view::Views};
 
     fn session() -> Arc<Session> {
         let bounds = Bounds { calls_per_session: 4, ..Bounds::default() };
-        Session::new(Views::new(&GatewayOptions::default()).default_view(), NewsSender::default().subscribe(), &bounds)
+        Session::new(
+            Principal::LOCAL,
+            Views::new(&GatewayOptions::default()).default_view(),
+            NewsSender::default().subscribe(),
+            &bounds,
+        )
     }
 
     fn sessions() -> Memory {
         let bounds = Bounds { sessions: 2, ..Bounds::default() };
         Memory::new(&bounds)
+    }
+
+    #[tokio::test]
+    async fn a_session_is_of_no_use_to_another_principal_and_stays_when_a_token_is_renewed() {
+        let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+        let (sessions, views) = (sessions(), Views::new(&GatewayOptions::default()));
+        let of_ann =
+            Session::new(person("ann"), views.default_view(), NewsSender::default().subscribe(), &Bounds::default());
+        sessions.begin(of_ann.clone()).unwrap();
+        assert!(sessions.session(&of_ann.id, &person("bob")).is_none());
+        assert!(sessions.session(&of_ann.id, &Principal::LOCAL).is_none());
+        assert!(sessions.session(&of_ann.id, &person("ann").in_groups(["new"]).unwrap()).is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -327,7 +353,7 @@ mod tests {
         let _call = busy.slots.clone().try_acquire_owned().unwrap();
         sessions.begin(session()).unwrap();
         assert!(old.over.is_cancelled() && !busy.over.is_cancelled());
-        assert!(sessions.session(&old.id).is_none());
+        assert!(sessions.session(&old.id, &Principal::LOCAL).is_none());
     }
 
     #[tokio::test(start_paused = true)]

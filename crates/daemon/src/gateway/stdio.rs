@@ -9,7 +9,7 @@ use tokio::{
     sync::mpsc,
     time::timeout,
 };
-use toolrack_host::{Era, Over};
+use toolrack_host::{Era, Over, Principal};
 
 use super::{
     Gateway,
@@ -44,14 +44,14 @@ pub enum StdioError {
     },
 }
 
-/// Serves one client until it has closed its end.
+/// Serves one client until it has closed its end. Its user is the one who runs this process: the streams are theirs.
 pub(super) async fn serve(
     gateway: &Gateway,
     reader: impl AsyncRead + Send + Unpin,
     writer: impl AsyncWrite + Send + Unpin,
 ) -> Result<(), StdioError> {
     let bounds = &gateway.0.options.bounds;
-    let session = Session::new(gateway.0.views.default_view(), gateway.0.news.subscribe(), bounds);
+    let session = Session::new(Principal::LOCAL, gateway.0.views.default_view(), gateway.0.news.subscribe(), bounds);
     let (outbox, messages) = mpsc::channel(OUTBOX);
     let connection = Connection { gateway, session, outbox };
     let limit = bounds.body_bytes;
@@ -196,7 +196,7 @@ impl Connection<'_> {
 
     fn caller(&self, era: Era, abilities: toolrack_host::Abilities) -> Caller {
         let (view, session) = (self.session.view.clone(), Some(self.session.clone()));
-        Caller { era, abilities, view, session, over: Over::Stdio }
+        Caller { principal: self.session.principal.clone(), era, abilities, view, session, over: Over::Stdio }
     }
 }
 

@@ -7,7 +7,7 @@ use toolrack_config::{
     Entry, Scope,
     edit::{self, EditError, Edited, NoPlace, Options, Place, Revision},
 };
-use toolrack_host::{Way, spec::Trust};
+use toolrack_host::{Caller, spec::Trust};
 use toolrack_store::{Approval, StoreError};
 
 use super::World;
@@ -53,8 +53,14 @@ impl From<StoreError> for EditFailed {
 }
 
 impl World {
-    /// Changes the entry `name`, and applies the changed files.
-    pub(crate) async fn edit(&self, name: &str, change: Change, dry_run: bool) -> Result<(Scope, Edited), EditFailed> {
+    /// Changes the entry `name` for `caller`, and applies the changed files.
+    pub(crate) async fn edit(
+        &self,
+        name: &str,
+        change: Change,
+        dry_run: bool,
+        caller: &Caller,
+    ) -> Result<(Scope, Edited), EditFailed> {
         let loaded = self.loaded();
         let entry = loaded.entry(name);
         let known = || entry.ok_or(EditFailed::Unknown);
@@ -73,7 +79,7 @@ impl World {
         // The entry's new text is known once it is read; files that cannot be used any more are reported elsewhere.
         let _ = self.reload().await;
         if place.scope == Scope::Project {
-            self.agree_to_edit(name, entry, &edited, is_new).await?;
+            self.agree_to_edit((name, entry), &edited, is_new, caller).await?;
         }
         Ok((place.scope, edited))
     }
@@ -83,17 +89,17 @@ impl World {
     /// which the person never saw, come from there.
     async fn agree_to_edit(
         &self,
-        name: &str,
-        before: Option<&Entry>,
+        (name, before): (&str, Option<&Entry>),
         edited: &Edited,
         is_new: bool,
+        caller: &Caller,
     ) -> Result<(), EditFailed> {
         let loaded = self.loaded();
         let trusted = before.filter(|before| before.trust == Trust::Trusted);
         let Some(now) = loaded.entry(name) else {
             if let (Some(store), Some(project)) = (&self.store, before.and_then(|before| before.project.as_ref())) {
                 // An entry that is put back later needs a new approval.
-                store.revoke(project, name, Way::Daemon).await?;
+                store.revoke(project, name, caller).await?;
             }
             return Ok(());
         };
@@ -101,14 +107,14 @@ impl World {
         let is_only_switched = trusted.is_some_and(|before| before.hash_unswitched == now.hash_unswitched);
         let was_agreed_to = is_new || trusted.is_some_and(|before| edited.before.as_ref() == Some(&before.hash));
         if is_only_switched || (is_what_was_written && was_agreed_to) {
-            self.trust(now).await?;
+            self.trust(now, caller).await?;
             let _ = self.reload().await;
         }
         Ok(())
     }
 
     /// Stores that a person agreed to run `entry`; the person's own entries need no agreement.
-    pub(crate) async fn trust(&self, entry: &Entry) -> Result<(), StoreError> {
+    pub(crate) async fn trust(&self, entry: &Entry, caller: &Caller) -> Result<(), StoreError> {
         let (Some(store), Some(project)) = (&self.store, &entry.project) else {
             return Ok(());
         };
@@ -119,7 +125,7 @@ impl World {
             shown: entry.proposal.to_string(),
             approved_at: chrono::Utc::now().timestamp(),
         };
-        store.approve(&approval, Way::Daemon).await
+        store.approve(&approval, caller).await
     }
 }
 

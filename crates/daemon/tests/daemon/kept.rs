@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use toolrack_host::Way;
+use toolrack_host::{Caller, Way};
 use toolrack_store::{Approval, LogLine};
 
 use crate::up::{Up, fake};
@@ -22,7 +22,7 @@ fn seqs(page: &Value) -> Vec<u64> {
 async fn the_audit_log_is_read_page_by_page_from_the_newest_to_the_oldest_also_while_it_grows() {
     let up = Up::with(&[]).await;
     for number in 0..7 {
-        up.store.approve(&approval(&format!("s{number}")), Way::Cli).await.unwrap();
+        up.store.approve(&approval(&format!("s{number}")), &Caller::local(Way::Cli)).await.unwrap();
     }
     let all = up.get("/api/v1/audit").await;
     let newest = seqs(&all)[0];
@@ -33,7 +33,10 @@ async fn the_audit_log_is_read_page_by_page_from_the_newest_to_the_oldest_also_w
         assert!(seqs(&page).len() <= 3, "{page}");
         seen.extend(seqs(&page));
         // What is written meanwhile moves no page.
-        up.store.revoke(&PathBuf::from("/project"), &format!("s{}", seen.len()), Way::Cli).await.unwrap();
+        up.store
+            .revoke(&PathBuf::from("/project"), &format!("s{}", seen.len()), &Caller::local(Way::Cli))
+            .await
+            .unwrap();
         let Some(next) = page["next"].as_u64() else { break };
         before = format!("&before={next}");
     }
@@ -45,7 +48,7 @@ async fn the_audit_log_is_read_page_by_page_from_the_newest_to_the_oldest_also_w
 async fn rows_of_the_audit_log_are_chosen_by_what_is_asked_for() {
     let up = Up::with(&[]).await;
     for name in ["one", "two", "one"] {
-        up.store.approve(&approval(name), Way::Cli).await.unwrap();
+        up.store.approve(&approval(name), &Caller::local(Way::Cli)).await.unwrap();
     }
     let count = async |query: &str| seqs(&up.get(&format!("/api/v1/audit?{query}")).await).len();
     for (query, expected) in [

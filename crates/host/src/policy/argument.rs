@@ -33,6 +33,14 @@ pub enum BadRule {
         /// What is wrong with it, on one line.
         problem: String,
     },
+    /// It does not say what is true of the caller.
+    #[error(
+        "`{written}` says nothing of a caller: write `group:NAME`, `role:NAME`, `person:SUBJECT` or `service:SUBJECT`"
+    )]
+    Who {
+        /// What it says, safe to print.
+        written: String,
+    },
     /// It does not say which argument.
     #[error("an argument is a name, or a JSON pointer such as `/options/path`")]
     NoArgument,

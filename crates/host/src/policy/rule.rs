@@ -12,6 +12,8 @@ use crate::{
     call::gate::{GateRequest, Verdict},
     glob::{Glob, Pattern, Says},
     mcp::Annotations,
+    principal::{Kind, Principal},
+    text,
     witness::{Caller, Way},
 };
 
@@ -96,7 +98,7 @@ pub struct Specificity {
     server: Says,
     /// How many conditions there are on arguments.
     arguments: usize,
-    /// How many conditions there are on the caller: `agent`, `tenant`, `client`.
+    /// How many conditions there are on the caller: `agent`, `tenant`, `who`, `client`.
     callers: usize,
     /// How many conditions there are on the server's claims.
     hints: usize,
@@ -109,6 +111,7 @@ pub struct Rule {
     pattern: Pattern,
     agent: Vec<Text>,
     tenant: Vec<Text>,
+    who: Vec<Who>,
     client: Vec<Client>,
     arguments: Vec<ArgumentRule>,
     hints: Hints,
@@ -132,6 +135,44 @@ struct Text {
 impl Text {
     fn read(written: &str) -> Result<Self, BadRule> {
         Ok(Self { written: written.to_owned(), glob: Glob::read(written, written)? })
+    }
+}
+
+/// A condition on the principal of a call, as it was written.
+#[derive(Clone, Debug)]
+struct Who {
+    written: String,
+    of: Of,
+    glob: Glob,
+}
+
+/// What a [`Who`] looks at.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Group,
+    Role,
+    Subject(Kind),
+}
+
+impl Who {
+    fn read(written: &str) -> Result<Self, BadRule> {
+        let (of, glob) = written.split_once(':').unwrap_or_default();
+        let of = match of {
+            "group" => Of::Group,
+            "role" => Of::Role,
+            "person" => Of::Subject(Kind::Person),
+            "service" => Of::Subject(Kind::Service),
+            _ => return Err(BadRule::Who { written: text::for_line(&text::clip(written, 100)).into_owned() }),
+        };
+        Ok(Self { written: written.to_owned(), of, glob: Glob::read(glob, written)? })
+    }
+
+    fn fits(&self, principal: &Principal) -> bool {
+        match self.of {
+            Of::Group => principal.groups().any(|group| self.glob.is_match(group)),
+            Of::Role => self.glob.is_match(principal.role().word()),
+            Of::Subject(kind) => principal.kind() == kind && self.glob.is_match(principal.subject()),
+        }
     }
 }
 
@@ -183,6 +224,7 @@ impl Rule {
             pattern,
             agent: Vec::new(),
             tenant: Vec::new(),
+            who: Vec::new(),
             client: Vec::new(),
             arguments: Vec::new(),
             hints: Hints::default(),
@@ -210,6 +252,16 @@ impl Rule {
     /// As [`Self::agents`].
     pub fn tenants(mut self, globs: &[String]) -> Result<Self, BadRule> {
         self.tenant = globs.iter().map(|glob| Text::read(glob)).collect::<Result<_, _>>()?;
+        Ok(self.weighed())
+    }
+
+    /// Only for a caller of whom one of these is true: `group:GLOB`, `role:GLOB`, `person:GLOB`, `service:GLOB`. The
+    /// last two match the subject that the issuer knows, and never the name that people read.
+    ///
+    /// # Errors
+    /// [`BadRule`] names the condition.
+    pub fn who(mut self, conditions: &[String]) -> Result<Self, BadRule> {
+        self.who = conditions.iter().map(|condition| Who::read(condition)).collect::<Result<_, _>>()?;
         Ok(self.weighed())
     }
 
@@ -281,6 +333,7 @@ impl Rule {
         let named = [
             list("agent", texts(&self.agent)),
             list("tenant", texts(&self.tenant)),
+            list("who", self.who.iter().map(|who| who.written.clone()).collect()),
             list("client", self.client.iter().map(Client::written).collect()),
             hint("read_only", read_only),
             hint("destructive", destructive),
@@ -334,8 +387,12 @@ impl Rule {
         if !named(&self.agent, whom.agent) {
             return Some("it is for another agent");
         }
-        if !named(&self.tenant, whom.tenant) {
+        let principal = request.caller.principal();
+        if !named(&self.tenant, Some(principal.tenant())) {
             return Some("it is for another tenant");
+        }
+        if !self.who.is_empty() && !self.who.iter().any(|who| who.fits(principal)) {
+            return Some("it is for other people");
         }
         if !self.client.is_empty() && !self.client.iter().any(|client| client.fits(request.caller)) {
             return Some("it is for other clients");
@@ -371,10 +428,11 @@ impl Rule {
 
     fn weighed(mut self) -> Self {
         self.specificity.arguments = self.arguments.len();
-        self.specificity.callers = [self.agent.is_empty(), self.tenant.is_empty(), self.client.is_empty()]
-            .iter()
-            .filter(|none| !**none)
-            .count();
+        self.specificity.callers =
+            [self.agent.is_empty(), self.tenant.is_empty(), self.who.is_empty(), self.client.is_empty()]
+                .iter()
+                .filter(|none| !**none)
+                .count();
         self.specificity.hints = self.hints.count();
         self.said = self.conditions().join(", ");
         self.why = format!("the rule {self}");

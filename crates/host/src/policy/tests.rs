@@ -2,7 +2,12 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::{mcp::Annotations, spec::ServerName, witness::Caller};
+use crate::{
+    mcp::Annotations,
+    principal::{Kind, Principal, Role},
+    spec::ServerName,
+    witness::Caller,
+};
 
 /// A rule as the model has it: patterns of at most one `*`, at their end.
 #[derive(Clone, Debug)]
@@ -92,7 +97,7 @@ impl PlainCall {
         let server = ServerName::new(self.server).unwrap();
         let arguments: Map<_, _> = self.path.iter().map(|path| ("path".to_owned(), Value::from(*path))).collect();
         let annotations = Annotations { read_only: self.read_only, ..Annotations::default() };
-        about(&GateRequest::unlisted(&server, self.tool, &arguments, &annotations).by(&Caller::by(self.way)))
+        about(&GateRequest::unlisted(&server, self.tool, &arguments, &annotations).by(&Caller::local(self.way)))
     }
 }
 
@@ -220,12 +225,12 @@ fn clients_are_known_by_the_way_and_by_the_name_they_give_themselves() {
     };
     let is_denied =
         |client: &str, caller: Caller| judged(&rule(client), &caller, &Annotations::default()) == Effect::Deny;
-    let editor = || Caller::by(Way::Gateway).client("an editor");
+    let editor = || Caller::local(Way::Gateway).client("an editor");
     assert!(
         is_denied("gateway", editor()) && is_denied("gateway/an *", editor()) && is_denied("*/an editor", editor())
     );
     assert!(!is_denied("gateway/vi", editor()) && !is_denied("cli", editor()) && !is_denied("api", editor()));
-    assert!(is_denied("api", Caller::by(Way::Daemon)) && is_denied("daemon", Caller::by(Way::Daemon)));
+    assert!(is_denied("api", Caller::local(Way::Daemon)) && is_denied("daemon", Caller::local(Way::Daemon)));
 }
 
 #[test]
@@ -234,12 +239,41 @@ fn rules_for_an_agent_or_tenant_are_for_no_other() {
     let rule = || Rule::new(Effect::Deny, "*".parse().unwrap());
     let agent = Policy::new(Otherwise::Allow).rule(rule().agents(&of("review*")).unwrap());
     let tenant = Policy::new(Otherwise::Allow).rule(rule().tenants(&of("acme")).unwrap());
-    let judged = |policy: Policy| judged(&policy, &Caller::default(), &Annotations::default());
-    assert_eq!(judged(agent.clone()), Effect::Allow);
-    assert_eq!(judged(agent.clone().of_agent(Some("writer"))), Effect::Allow);
-    assert_eq!(judged(agent.of_agent(Some("reviewer"))), Effect::Deny);
-    assert_eq!(judged(tenant.clone()), Effect::Allow);
-    assert_eq!(judged(tenant.of_tenant(Some("acme"))), Effect::Deny);
+    let by = |policy: &Policy, caller: &Caller| judged(policy, caller, &Annotations::default());
+    let local = |policy: Policy| by(&policy, &Caller::default());
+    assert_eq!(local(agent.clone()), Effect::Allow);
+    assert_eq!(local(agent.clone().of_agent(Some("writer"))), Effect::Allow);
+    assert_eq!(local(agent.of_agent(Some("reviewer"))), Effect::Deny);
+    assert_eq!(local(tenant.clone()), Effect::Allow);
+    let of_tenant = |tenant| Caller::of(person(tenant, "u-1"), Way::Gateway);
+    assert_eq!(by(&tenant, &of_tenant("acme")), Effect::Deny);
+    assert_eq!(by(&tenant, &of_tenant("other")), Effect::Allow);
+}
+
+fn person(tenant: &str, subject: &str) -> Principal {
+    Principal::new(Kind::Person, tenant, "https://login.example", subject).unwrap()
+}
+
+#[test]
+fn a_rule_knows_people_by_group_role_and_subject_and_never_by_the_name_they_show() {
+    let ann = || person("acme", "u-17").named("bob").unwrap().in_groups(["eng", "on-call"]).unwrap();
+    let is_denied = |who: &str, principal: Principal| {
+        let rule = Rule::new(Effect::Deny, "*".parse().unwrap()).who(&[who.to_owned()]).unwrap();
+        let caller = Caller::of(principal, Way::Gateway).client("group:ops");
+        judged(&Policy::new(Otherwise::Allow).rule(rule), &caller, &Annotations::default()) == Effect::Deny
+    };
+    for who in ["group:eng", "group:on-*", "role:user", "person:u-17", "person:u-*"] {
+        assert!(is_denied(who, ann()), "{who}");
+    }
+    for who in ["group:ops", "group:engineering", "role:operator", "person:bob", "service:u-17"] {
+        assert!(!is_denied(who, ann()), "{who}");
+    }
+    assert!(is_denied("role:operator", ann().with_role(Role::Operator)));
+    assert!(is_denied("role:admin", Principal::LOCAL) && !is_denied("group:*", Principal::LOCAL));
+    for bad in ["eng", "team:eng", "", ":", "group:"] {
+        let refused = Rule::new(Effect::Deny, "*".parse().unwrap()).who(&[bad.to_owned()]);
+        assert!(refused.is_err(), "{bad}");
+    }
 }
 
 #[test]
@@ -259,7 +293,7 @@ fn a_server_that_claims_nothing_is_taken_at_the_defaults_of_mcp() {
 
 #[test]
 fn what_cannot_be_read_lets_nothing_run() {
-    let caller = Caller::by(Way::Cli);
+    let caller = Caller::local(Way::Cli);
     let broken = Policy::broken("toolrack.toml:3 has errors");
     assert_eq!(judged(&broken, &caller, &Annotations::default()), Effect::Deny);
     let project = Policy::new(Otherwise::Allow).stricter(&broken, Otherwise::Allow);

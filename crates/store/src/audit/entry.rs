@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_host::{
-    Called, Caller, DefinitionHash, Evidence, Fact, Way,
+    Called, Caller, DefinitionHash, Evidence, Fact,
     pins::{PinnedServer, Strange},
     text,
 };
@@ -30,6 +30,19 @@ pub struct Entry {
     /// `mcp.sock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
+    /// The tenant of the principal that acted. This and the next three are not there for the person of a machine that
+    /// has only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Who vouches for the subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// The principal that acted, as the issuer knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Its name, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// What the client calls itself. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
@@ -112,24 +125,22 @@ impl Entry {
     }
 
     /// A user agreed to run the entry `name` of `project` with content of this hash, or took that back.
-    pub(crate) fn of_trust(kind: &str, by: Way, (project, name): (&str, &str), content: Option<&str>) -> Self {
+    pub(crate) fn of_trust(kind: &str, by: &Caller, (project, name): (&str, &str), content: Option<&str>) -> Self {
         Self {
-            who: Some(by.word().to_owned()),
             server: line(name, MAX_NAME),
             project: line(project, MAX_WHY),
             content: content.map(str::to_owned),
-            ..Self::of_kind(kind)
+            ..Self::of_kind(kind).by(by)
         }
     }
 
     /// A user approved the tool `tool` of `of` as it is now.
-    pub(crate) fn of_release(by: Way, of: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
+    pub(crate) fn of_release(by: &Caller, of: &PinnedServer, tool: &str, definition: DefinitionHash) -> Self {
         Self {
-            who: Some(by.word().to_owned()),
             server: line(of.server.as_str(), MAX_NAME),
             tool: line(tool, MAX_NAME),
             content: Some(definition.to_string()),
-            ..Self::of_kind("approved")
+            ..Self::of_kind("approved").by(by)
         }
     }
 
@@ -145,13 +156,12 @@ impl Entry {
     }
 
     /// A user took back the answer that calls of `tool` always run.
-    pub(crate) fn of_forgotten(by: Way, server: &str, tool: &str) -> Self {
+    pub(crate) fn of_forgotten(by: &Caller, server: &str, tool: &str) -> Self {
         Self {
-            who: Some(by.word().to_owned()),
             server: line(server, MAX_NAME),
             tool: line(tool, MAX_NAME),
             decision: Some("forgotten".to_owned()),
-            ..Self::of_kind("answer")
+            ..Self::of_kind("answer").by(by)
         }
     }
 
@@ -231,8 +241,14 @@ impl Entry {
 
     fn by(self, caller: &Caller) -> Self {
         let short = |name: Option<&str>| name.and_then(|name| line(name, MAX_NAME));
+        let principal = caller.principal();
+        let of_team = |part: &str| short((!principal.is_local()).then_some(part));
         Self {
             who: Some(caller.way().word().to_owned()),
+            tenant: of_team(principal.tenant()),
+            issuer: of_team(principal.issuer()),
+            subject: of_team(principal.subject()),
+            name: of_team(principal.name()),
             client: short(caller.name()),
             over: caller.connected_over().map(|over| over.word().to_owned()),
             session: short(caller.in_session()),

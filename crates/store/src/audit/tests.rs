@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use sqlx::{Connection as _, Executor as _};
 use tempfile::TempDir;
-use toolrack_host::{Fact, ServerName, Way, Witness as _};
+use toolrack_host::{Caller, Fact, ServerName, Way, Witness as _};
 
 use super::*;
 use crate::{
@@ -238,9 +238,9 @@ async fn agreements_are_in_the_log_with_who_made_them_or_not_at_all() {
         shown: "{}".into(),
         approved_at: 1,
     };
-    store.approve(&approval("a\nb"), Way::Cli).await.unwrap();
-    assert!(store.revoke(Path::new("/project"), "a\nb", Way::Daemon).await.unwrap());
-    assert!(!store.revoke(Path::new("/project"), "a\nb", Way::Daemon).await.unwrap());
+    store.approve(&approval("a\nb"), &Caller::local(Way::Cli)).await.unwrap();
+    assert!(store.revoke(Path::new("/project"), "a\nb", &Caller::local(Way::Daemon)).await.unwrap());
+    assert!(!store.revoke(Path::new("/project"), "a\nb", &Caller::local(Way::Daemon)).await.unwrap());
     let rows = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
     let said: Vec<_> = rows
         .iter()
@@ -250,7 +250,7 @@ async fn agreements_are_in_the_log_with_who_made_them_or_not_at_all() {
     assert!(rows.iter().all(|row| row.entry.server.as_deref() == Some("a\\nb")), "{}", rows[0].body);
 
     tamper(store.path(), "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END").await;
-    store.approve(&approval("c"), Way::Cli).await.unwrap_err();
+    store.approve(&approval("c"), &Caller::local(Way::Cli)).await.unwrap_err();
     assert!(store.approvals().await.unwrap().is_empty(), "nothing is agreed to that is not in the log");
 }
 

@@ -64,10 +64,13 @@ async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_i
     );
 
     for (of, tool, byte) in [(&server("/b"), "a", 7), (&of, "b", 7), (&of, "a", 1), (&of, "a", 8)] {
-        assert!(!store.release(of, tool, definition(byte).hash, Way::Cli).await.unwrap(), "{tool} {byte}");
+        assert!(
+            !store.release(of, tool, definition(byte).hash, &Caller::local(Way::Cli)).await.unwrap(),
+            "{tool} {byte}"
+        );
     }
-    assert!(store.release(&of, "a", definition(7).hash, Way::Cli).await.unwrap());
-    assert!(!store.release(&of, "a", definition(7).hash, Way::Cli).await.unwrap(), "twice");
+    assert!(store.release(&of, "a", definition(7).hash, &Caller::local(Way::Cli)).await.unwrap());
+    assert!(!store.release(&of, "a", definition(7).hash, &Caller::local(Way::Cli)).await.unwrap(), "twice");
     assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 7)]);
     assert!(store.generation(&of).await.unwrap() > generation);
     assert!(store.quarantine().await.unwrap().is_empty());
@@ -95,7 +98,7 @@ async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself() {
     let held = store.quarantine().await.unwrap().remove(0);
     assert_eq!((held.strange.cause, held.since), (cause, since));
     assert_eq!(held.pinned.unwrap().definition, definition(1));
-    assert!(store.release(&of, "b", definition(2).hash, Way::Daemon).await.unwrap());
+    assert!(store.release(&of, "b", definition(2).hash, &Caller::local(Way::Daemon)).await.unwrap());
     let Recalled::Pins { pins, .. } = store.recall(&of, &[3; 32]).await.unwrap() else { panic!("as before") };
     assert_eq!(pins["a"].renamed_to.as_deref(), Some("b"));
     assert_eq!((pins["b"].definition.hash, &pins["b"].renamed_to), (definition(2).hash, &None));

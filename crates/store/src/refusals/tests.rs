@@ -1,3 +1,5 @@
+use toolrack_host::Way;
+
 use super::*;
 use crate::{Approval, audit::AuditQuery, tests::new_store};
 
@@ -14,7 +16,7 @@ async fn kinds(store: &Store) -> Vec<(String, Option<String>, Option<String>)> {
 async fn a_refusal_is_of_one_content_of_one_entry_of_one_project_and_the_last_one_counts() {
     let (_folder, store) = new_store().await;
     for (project, name, hash) in [("/b", "x", "1"), ("/a", "y", "1"), ("/a", "x", "1"), ("/a", "x", "2")] {
-        store.refuse(&refusal(project, name, hash), Way::Cli).await.unwrap();
+        store.refuse(&refusal(project, name, hash), &Caller::local(Way::Cli)).await.unwrap();
     }
     let kept = store.refusals().await.unwrap();
     assert_eq!(kept, [refusal("/a", "x", "2"), refusal("/a", "y", "1"), refusal("/b", "x", "1")]);
@@ -35,11 +37,11 @@ async fn a_refusal_is_of_one_content_of_one_entry_of_one_project_and_the_last_on
 #[tokio::test]
 async fn an_approval_takes_a_refusal_back_and_both_are_in_the_log() {
     let (_folder, store) = new_store().await;
-    store.refuse(&refusal("/a", "x", "1"), Way::Daemon).await.unwrap();
-    store.refuse(&refusal("/a", "y", "1"), Way::Daemon).await.unwrap();
+    store.refuse(&refusal("/a", "x", "1"), &Caller::local(Way::Daemon)).await.unwrap();
+    store.refuse(&refusal("/a", "y", "1"), &Caller::local(Way::Daemon)).await.unwrap();
     let (project, shown) = (PathBuf::from("/a"), "{}".to_owned());
     let approval = Approval { project, name: "x".to_owned(), hash: "1".to_owned(), shown, approved_at: 1 };
-    store.approve(&approval, Way::Cli).await.unwrap();
+    store.approve(&approval, &Caller::local(Way::Cli)).await.unwrap();
     assert_eq!(store.refusals().await.unwrap(), [refusal("/a", "y", "1")]);
     let told: Vec<_> = kinds(&store).await.into_iter().map(|(kind, server, _)| (kind, server.unwrap())).collect();
     let row = |kind: &str, server: &str| (kind.to_owned(), server.to_owned());
@@ -55,7 +57,7 @@ async fn a_project_whose_path_is_no_text_is_named_and_nothing_of_it_is_kept() {
     let (_folder, store) = new_store().await;
     let project = PathBuf::from(std::ffi::OsStr::from_bytes(b"/a/\xff"));
     let odd = Refusal { project, ..refusal("", "x", "1") };
-    let error = store.refuse(&odd, Way::Cli).await.unwrap_err();
+    let error = store.refuse(&odd, &Caller::local(Way::Cli)).await.unwrap_err();
     assert!(matches!(error, StoreError::Path { .. }), "{error:?}");
     assert_eq!((store.refusals().await.unwrap(), kinds(&store).await), (vec![], vec![]));
 }

@@ -1,6 +1,6 @@
 //! What goes wrong while something is written: it is named, and nothing of it stays.
 
-use toolrack_host::Way;
+use toolrack_host::{Caller, Way};
 
 use super::*;
 use crate::audit::AuditQuery;
@@ -29,11 +29,11 @@ impl Writes {
     async fn done(self, store: &Store) -> Result<(), StoreError> {
         let long = "x".repeat(200_000);
         match self {
-            Self::Approval => store.approve(&approval("new", &long), Way::Cli).await,
-            Self::Revocation => store.revoke(Path::new("/project"), "old", Way::Cli).await.map(drop),
+            Self::Approval => store.approve(&approval("new", &long), &Caller::local(Way::Cli)).await,
+            Self::Revocation => store.revoke(Path::new("/project"), "old", &Caller::local(Way::Cli)).await.map(drop),
             Self::Refusal => {
                 let refusal = Refusal { project: "/project".into(), name: "new".into(), hash: long };
-                store.refuse(&refusal, Way::Cli).await
+                store.refuse(&refusal, &Caller::local(Way::Cli)).await
             }
             Self::Log => store.keep_log(&vec![line(&long); 50]).await,
             Self::Session => {
@@ -53,7 +53,7 @@ fn line(text: &str) -> LogLine {
 /// A store with one of each.
 async fn filled() -> (tempfile::TempDir, Store) {
     let (folder, store) = new_store().await;
-    store.approve(&approval("old", "1"), Way::Cli).await.unwrap();
+    store.approve(&approval("old", "1"), &Caller::local(Way::Cli)).await.unwrap();
     store.keep_log(&[line("old")]).await.unwrap();
     store.create_session(&NewSession { title: "old".to_owned(), ..NewSession::default() }).await.unwrap();
     (folder, store)

@@ -82,7 +82,7 @@ async fn test(args: TestPolicyArgs, world: &World) -> Result<Exit, Failure> {
 
 /// The verdict on a model's call of `tool`, if it had no arguments.
 pub(crate) fn of_a_model(tool: &CatalogTool, loaded: &Loaded) -> Judged {
-    let (caller, arguments) = (Caller::by(Way::Agent), Map::new());
+    let (caller, arguments) = (Caller::local(Way::Agent), Map::new());
     let (name, claims) = (&tool.tool().name, &tool.tool().annotations);
     let request = GateRequest::unlisted(&tool.server, name, &arguments, claims).by(&caller);
     Judged::from(&policy_for(loaded, &caller).explain(&request).verdict)
@@ -121,7 +121,7 @@ fn caller(typed: &str) -> Result<Caller, Failure> {
             return Err(Failure::usage("--client is agent, gateway, api, cli or program").hint("--client gateway/NAME"));
         }
     };
-    let caller = Caller::by(way);
+    let caller = Caller::local(way);
     Ok(match name {
         Some(name) => caller.client(name),
         None => caller,
@@ -167,7 +167,7 @@ async fn forget(args: ForgetAnswersArgs, world: &World) -> Result<Exit, Failure>
         Some(Ok((server, tool))) => (Some(server), Some(tool)),
         Some(Err(server)) => (Some(server), None),
     };
-    let forgotten = world.store()?.forget_answers(server, tool, Way::Cli).await;
+    let forgotten = world.store()?.forget_answers(server, tool, &Caller::local(Way::Cli)).await;
     let forgotten = forgotten.map_err(|error| database::unusable(&error))?;
     if forgotten == 0 && !args.all {
         let failure = Failure::new(Exit::Usage, "NO_ANSWER", "no answer stands about this");

@@ -13,7 +13,7 @@ fn read(text: &str) -> (Policy, Vec<Problem>) {
 fn judged(policy: &Policy, tool: &str, path: &str, way: Way) -> String {
     let server = ServerName::new("fs").unwrap();
     let arguments = Map::from_iter([("path".to_owned(), json!(path))]);
-    let (caller, annotations) = (Caller::by(way), Annotations::default());
+    let (caller, annotations) = (Caller::local(way), Annotations::default());
     match policy.judge(&GateRequest::unlisted(&server, tool, &arguments, &annotations).by(&caller)) {
         Verdict::Allow { why } => format!("allow: {why}"),
         Verdict::Confirm { why, .. } => format!("confirm: {why}"),
@@ -178,7 +178,7 @@ fn what_is_judged_is_what_is_sent() {
         (r#"{"path":{"a.key":1}}"#, true),
     ] {
         let arguments: Map<_, _> = serde_json::from_str(sent).unwrap();
-        let (caller, annotations) = (Caller::by(Way::Agent), Annotations::default());
+        let (caller, annotations) = (Caller::local(Way::Agent), Annotations::default());
         let verdict = policy.judge(&GateRequest::unlisted(&server, "read", &arguments, &annotations).by(&caller));
         assert_eq!(matches!(verdict, Verdict::Deny { .. }), is_denied, "{sent}");
         // What was judged is the one map that is written for the server, in which each name stands once.

@@ -49,7 +49,7 @@ fn files() -> Scripted {
 #[tokio::test(start_paused = true)]
 async fn each_call_is_told_with_who_wanted_it_and_what_let_it_run_or_not() {
     let (host, book) = witnessed(&files(), Person::eager().shared()).await;
-    let request = to_call("fs/read", json!({"a": 1})).caller(Caller::by(Way::Gateway).client("an editor"));
+    let request = to_call("fs/read", json!({"a": 1})).caller(Caller::local(Way::Gateway).client("an editor"));
     host.call(request).await.unwrap();
     call(&host, "fs/wipe", json!({})).await.unwrap_err();
     call(&host, "fs/ask", json!({})).await.unwrap();

@@ -1,7 +1,7 @@
 //! `toolrack trust diff` and `toolrack trust approve`
 
 use toolrack_config::Loaded;
-use toolrack_host::{DefinitionHash, Way, pins::PinnedServer};
+use toolrack_host::{Caller, DefinitionHash, Way, pins::PinnedServer};
 use toolrack_store::Stranger;
 
 use super::{
@@ -63,7 +63,8 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
     }
     for Stranger { of, strange, .. } in &strangers {
         // Exactly what was shown: a tool that has changed meanwhile has another hash.
-        let released = world.store()?.release(of, &strange.tool, strange.definition.hash, Way::Cli).await;
+        let released =
+            world.store()?.release(of, &strange.tool, strange.definition.hash, &Caller::local(Way::Cli)).await;
         if !released.map_err(|error| database::unusable(&error).server(of.server.as_str()))? {
             let message = format!("`{}/{}` is another by now, or was approved already", of.server, strange.tool);
             return Err(changed(&message).server(of.server.as_str()).tool(&*strange.tool));

@@ -1,0 +1,96 @@
+//! Routes, each with the right that it needs.
+//!
+//! A route names its right where it is declared ([`Routes::with`]); there is no way to declare one without.
+
+use axum::{
+    extract::Request,
+    http::{Extensions, StatusCode},
+    middleware::{Next, from_fn},
+    response::{IntoResponse as _, Response},
+};
+use serde_json::json;
+use toolrack_host::Principal;
+use utoipa::openapi::{OpenApi as Document, extensions::Extensions as Described};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+
+use crate::{error::ApiError, rights::Right};
+
+/// Refuses a request whose principal has not this right.
+fn check(right: Right, extensions: &Extensions) -> Result<(), ApiError> {
+    if right == Right::Open {
+        return Ok(());
+    }
+    let principal = extensions.get::<Principal>().ok_or_else(ApiError::unproven)?;
+    let role = principal.role();
+    if right.is_of(role) {
+        return Ok(());
+    }
+    let message = format!("this needs the right `{}`, which the role `{}` has not", right.word(), role.word());
+    Err(ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint("an administrator of the tenant gives roles"))
+}
+
+/// Lets a request through whose principal has `right`.
+pub(crate) async fn require(right: Right, request: Request, next: Next) -> Response {
+    match check(right, request.extensions()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// Routes with their rights and their description.
+pub(crate) struct Routes<S>(OpenApiRouter<S>);
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
+    pub(crate) fn new(document: Document) -> Self {
+        Self(OpenApiRouter::with_openapi(document))
+    }
+
+    /// Adds routes that need `right`. Their description says so.
+    pub(crate) fn with(self, right: Right, (schemas, mut paths, methods): UtoipaMethodRouter<S>) -> Self {
+        for item in paths.paths.values_mut() {
+            let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+            for operation in operations.into_iter().flatten() {
+                let named = Described::builder().add("x-right", json!(right.word())).build();
+                operation.extensions.get_or_insert_default().merge(named);
+            }
+        }
+        let methods = methods.layer(from_fn(move |request: Request, next: Next| require(right, request, next)));
+        Self(self.0.routes((schemas, paths, methods)))
+    }
+
+    pub(crate) fn into_inner(self) -> OpenApiRouter<S> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolrack_host::principal::{Kind, Role};
+
+    use super::*;
+
+    fn status(right: Right, principal: Option<Principal>) -> u16 {
+        let mut extensions = Extensions::new();
+        if let Some(principal) = principal {
+            extensions.insert(principal);
+        }
+        check(right, &extensions).map_or_else(|refused| refused.status().as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn a_request_without_a_proved_principal_reaches_only_what_is_open() {
+        assert_eq!(status(Right::Open, None), 200);
+        for right in [Right::See, Right::Use, Right::Operate, Right::Audit, Right::Scrape, Right::Administer] {
+            assert_eq!(status(right, None), 401, "{right:?}");
+            assert_eq!(status(right, Some(Principal::LOCAL)), 200, "{right:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_whose_role_has_not_the_right_is_refused() {
+        let user = || Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
+        assert_eq!(status(Right::Use, Some(user())), 200);
+        assert_eq!(status(Right::Operate, Some(user())), 403);
+        assert_eq!(status(Right::See, Some(user().with_role(Role::Scraper))), 403);
+    }
+}

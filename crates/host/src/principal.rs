@@ -1,0 +1,350 @@
+//! Who is asking: a person, a service or an agent of a tenant.
+//!
+//! A [`Principal`] is plain data. A door makes it from something that was proved (a token, a signed statement, the user at
+//! the other end of a socket), and never from a name or a header that a client chose. It is bound to tenant, issuer and
+//! subject, and never to a token: tokens are renewed, people stay.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::text;
+
+/// Bytes of one name in a principal; a longer one is refused.
+const MAX_NAME: usize = 256;
+/// Groups of one principal.
+const MAX_GROUPS: usize = 1_000;
+/// The name of the tenant, the issuer and the person of a machine that has only one.
+const LOCAL: &str = "local";
+
+/// Who is asking. Cheap to clone.
+///
+/// ```
+/// use toolrack_host::{Principal, principal::{Kind, Role}};
+///
+/// let ann = Principal::new(Kind::Person, "acme", "https://login.acme.example", "u-17")?
+///     .named("Ann")?
+///     .in_groups(["eng"])?
+///     .with_role(Role::Operator);
+/// assert!(ann.is_in("eng"));
+/// assert_eq!(ann.to_string(), "Ann of acme");
+///
+/// // The same person, with a new name and another role.
+/// assert!(ann.is_same(&Principal::new(Kind::Person, "acme", "https://login.acme.example", "u-17")?));
+/// # Ok::<(), toolrack_host::principal::BadPrincipal>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Principal(Option<Arc<Identity>>);
+
+/// What is known of a principal that is not the local one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    kind: Kind,
+    tenant: Box<str>,
+    issuer: Box<str>,
+    subject: Box<str>,
+    name: Option<Box<str>>,
+    groups: Vec<Box<str>>,
+    role: Role,
+}
+
+/// The kinds of principals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Kind {
+    /// A human.
+    Person,
+    /// A program with credentials of its own.
+    Service,
+}
+
+impl Kind {
+    /// A stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Person => "person",
+            Self::Service => "service",
+        }
+    }
+}
+
+/// What a principal may do, in a few words. A daemon says which rights a role has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Role {
+    /// Looks at servers and tools, and calls none.
+    Viewer,
+    /// Calls tools, and answers questions about its own calls. The default.
+    #[default]
+    User,
+    /// Changes servers and settings, and answers every question of its tenant.
+    Operator,
+    /// Reads the audit log, and calls no tool.
+    Auditor,
+    /// Everything in its tenant.
+    Admin,
+    /// Reads metrics and readiness, and nothing else.
+    Scraper,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 6] = [Self::Viewer, Self::User, Self::Operator, Self::Auditor, Self::Admin, Self::Scraper];
+
+    /// A stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::User => "user",
+            Self::Operator => "operator",
+            Self::Auditor => "auditor",
+            Self::Admin => "admin",
+            Self::Scraper => "scraper",
+        }
+    }
+}
+
+impl std::str::FromStr for Role {
+    type Err = BadPrincipal;
+
+    fn from_str(word: &str) -> Result<Self, BadPrincipal> {
+        let known = Self::ALL.into_iter().find(|role| role.word() == word);
+        known.ok_or_else(|| BadPrincipal::Role { word: text::for_line(&text::clip(word, MAX_NAME)).into_owned() })
+    }
+}
+
+/// Why there is no such principal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadPrincipal {
+    /// A name is empty, too long, or has characters that a line cannot show.
+    #[error("the {what} of a principal has 1 to {MAX_NAME} bytes, without control characters")]
+    Name {
+        /// Which name.
+        what: &'static str,
+    },
+    /// A tenant's name goes into paths.
+    #[error("the name of a tenant has 1 to 64 characters of a-z, 0-9, `-` and `_`, and is not `local`: `{tenant}`")]
+    Tenant {
+        /// The name, safe to print.
+        tenant: String,
+    },
+    /// More groups than one principal may have.
+    #[error("a principal is in at most {MAX_GROUPS} groups")]
+    Groups,
+    /// There is no such role.
+    #[error("`{word}` is no role: the roles are viewer, user, operator, auditor, admin, scraper")]
+    Role {
+        /// The word, safe to print.
+        word: String,
+    },
+}
+
+/// A name that goes into logs, rows and messages.
+fn checked(what: &'static str, name: &str) -> Result<Box<str>, BadPrincipal> {
+    let fits = !name.is_empty() && name.len() <= MAX_NAME && text::for_line(name) == name;
+    fits.then(|| name.into()).ok_or(BadPrincipal::Name { what })
+}
+
+/// Checks the name of a tenant, which is a part of addresses and folders.
+///
+/// # Errors
+/// [`BadPrincipal::Tenant`]
+pub fn check_tenant(tenant: &str) -> Result<(), BadPrincipal> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    if (1..=64).contains(&tenant.len()) && tenant.chars().all(is_plain) && tenant != LOCAL {
+        return Ok(());
+    }
+    Err(BadPrincipal::Tenant { tenant: text::for_line(&text::clip(tenant, MAX_NAME)).into_owned() })
+}
+
+impl Principal {
+    /// The person of a machine that has only one: tenant, issuer and subject are `local`, the role is
+    /// [`Role::Admin`].
+    pub const LOCAL: Self = Self(None);
+
+    /// The `subject` that `issuer` knows, in `tenant`. It is in no group, and has the role [`Role::User`].
+    ///
+    /// # Errors
+    /// [`BadPrincipal`] names what cannot be a name.
+    pub fn new(kind: Kind, tenant: &str, issuer: &str, subject: &str) -> Result<Self, BadPrincipal> {
+        check_tenant(tenant)?;
+        Ok(Self(Some(Arc::new(Identity {
+            kind,
+            tenant: tenant.into(),
+            issuer: checked("issuer", issuer)?,
+            subject: checked("subject", subject)?,
+            name: None,
+            groups: Vec::new(),
+            role: Role::default(),
+        }))))
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut Identity)) -> Self {
+        if let Some(identity) = &mut self.0 {
+            change(Arc::make_mut(identity));
+        }
+        self
+    }
+
+    /// The name that other people read. It does not identify the principal.
+    ///
+    /// # Errors
+    /// [`BadPrincipal::Name`]
+    pub fn named(self, name: &str) -> Result<Self, BadPrincipal> {
+        let name = checked("name", name)?;
+        Ok(self.change(|identity| identity.name = Some(name)))
+    }
+
+    /// The groups that it is in.
+    ///
+    /// # Errors
+    /// [`BadPrincipal::Name`] and [`BadPrincipal::Groups`]
+    pub fn in_groups<'a>(self, groups: impl IntoIterator<Item = &'a str>) -> Result<Self, BadPrincipal> {
+        let groups = groups.into_iter().map(|group| checked("group", group)).collect::<Result<Vec<_>, _>>()?;
+        if groups.len() > MAX_GROUPS {
+            return Err(BadPrincipal::Groups);
+        }
+        Ok(self.change(|identity| identity.groups = groups))
+    }
+
+    /// Its role.
+    #[must_use]
+    pub fn with_role(self, role: Role) -> Self {
+        self.change(|identity| identity.role = role)
+    }
+
+    /// Whether it is the person of a machine that has only one.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.0.as_ref().map_or(Kind::Person, |identity| identity.kind)
+    }
+
+    /// Its tenant.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        self.0.as_ref().map_or(LOCAL, |identity| &identity.tenant)
+    }
+
+    /// Who vouches for [`Self::subject`]: the URL of an identity provider, or a word for Toolrack's own tokens.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        self.0.as_ref().map_or(LOCAL, |identity| &identity.issuer)
+    }
+
+    /// What the issuer calls it; unique for this issuer, and never given to another.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        self.0.as_ref().map_or(LOCAL, |identity| &identity.subject)
+    }
+
+    /// The name that people read; the subject if there is none.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            Some(identity) => identity.name.as_deref().unwrap_or(&identity.subject),
+            None => LOCAL,
+        }
+    }
+
+    /// Its groups.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|identity| identity.groups.iter().map(|group| &**group))
+    }
+
+    /// Whether it is in `group`.
+    #[must_use]
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups().any(|own| own == group)
+    }
+
+    /// Its role.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.0.as_ref().map_or(Role::Admin, |identity| identity.role)
+    }
+
+    /// Whether both are one person or service: of one tenant, issuer and subject. Names, groups and roles may differ.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.tenant(), self.issuer(), self.subject()) == (other.tenant(), other.issuer(), other.subject())
+    }
+}
+
+/// Everything but the groups.
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Principal")
+            .field("kind", &self.kind())
+            .field("tenant", &self.tenant())
+            .field("issuer", &self.issuer())
+            .field("subject", &self.subject())
+            .field("role", &self.role())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name and the tenant, on one line, safe to print.
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name: Cow<'_, str> = match self.kind() {
+            Kind::Person => self.name().into(),
+            Kind::Service => format!("the service {}", self.name()).into(),
+        };
+        write!(f, "{name} of {}", self.tenant())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ann() -> Principal {
+        Principal::new(Kind::Person, "acme", "https://login.example", "u-17").unwrap()
+    }
+
+    #[test]
+    fn the_local_person_needs_no_configuration_and_may_do_everything() {
+        let local = Principal::LOCAL;
+        assert_eq!((local.tenant(), local.issuer(), local.subject()), ("local", "local", "local"));
+        assert_eq!((local.role(), local.kind()), (Role::Admin, Kind::Person));
+        assert!(local.is_local() && local.is_same(&Principal::default()) && !local.is_same(&ann()));
+        // What is changed at it is not changed: there is only one.
+        assert_eq!(Principal::LOCAL.with_role(Role::Viewer).role(), Role::Admin);
+    }
+
+    #[test]
+    fn tenant_issuer_and_subject_make_a_principal_and_nothing_else_does() {
+        let renamed = ann().named("Ann").unwrap().in_groups(["eng"]).unwrap().with_role(Role::Admin);
+        assert!(renamed.is_same(&ann()));
+        for other in [("acme2", "https://login.example", "u-17"), ("acme", "https://other.example", "u-17")] {
+            assert!(!ann().is_same(&Principal::new(Kind::Person, other.0, other.1, other.2).unwrap()));
+        }
+        assert!(!ann().is_same(&Principal::new(Kind::Person, "acme", "https://login.example", "u-1").unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_a_name_makes_no_principal() {
+        for tenant in ["", "local", "Acme", "a/b", "..", "a b", &"x".repeat(65)] {
+            assert!(matches!(Principal::new(Kind::Person, tenant, "i", "s"), Err(BadPrincipal::Tenant { .. })));
+        }
+        for subject in ["", "a\nb", "a\u{1b}[2J", "a\u{202e}b", &"x".repeat(257)] {
+            assert!(matches!(Principal::new(Kind::Person, "acme", "i", subject), Err(BadPrincipal::Name { .. })));
+            assert!(ann().named(subject).is_err() && ann().in_groups([subject]).is_err());
+        }
+        let groups: Vec<_> = (0..=1_000).map(|number| number.to_string()).collect();
+        assert_eq!(ann().in_groups(groups.iter().map(String::as_str)), Err(BadPrincipal::Groups));
+        assert!("root".parse::<Role>().is_err());
+        assert!(Role::ALL.into_iter().all(|role| role.word().parse::<Role>() == Ok(role)));
+    }
+}
