@@ -77,6 +77,7 @@ fn answer_to(
     }
     // The word at the cursor can be missing while it is empty; the words behind the cursor play no part.
     words.resize(index + 1, OsString::new());
+    pass_over_tape(&mut words, index);
     let (global, selector) = read(&words[..index]);
     let current = words[index].to_string_lossy().into_owned();
     let known = Known::new(environment.clone(), folder.to_owned(), &global);
@@ -93,6 +94,18 @@ fn answer_to(
         Shell::Fish => env::Fish.write_complete(command, words, folder, answer),
         Shell::Powershell => env::Powershell.write_complete(command, words, folder, answer),
         Shell::Elvish => env::Elvish.write_complete(command, words, folder, answer),
+    }
+}
+
+/// Completes the command behind `record FILE` or `replay FILE` as if it stood alone: two words that change nothing take
+/// their place, because shells count words.
+fn pass_over_tape(words: &mut [OsString], index: usize) {
+    if let [_, verb, file, ..] = words
+        && index > 2
+        && (*verb == "record" || *verb == "replay")
+        && !file.as_encoded_bytes().starts_with(b"-")
+    {
+        (*verb, *file) = ("--color".into(), "auto".into());
     }
 }
 

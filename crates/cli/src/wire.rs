@@ -3,6 +3,7 @@
 mod hosts;
 mod lent;
 mod reading;
+mod tape;
 
 use std::{
     path::{Path, PathBuf},
@@ -17,22 +18,26 @@ use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Typed, Unset};
 use toolrack_host::{
-    AllowAll, Asker as _, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName,
-    SharedAsker, State, Tracer,
+    AllowAll, Asker as _, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, OnMessage, Policy, Resolver,
+    ServerName, SharedAsker, State, Tracer,
     ask::Root,
     spec::{Transport, Trust},
 };
 use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, Uuid};
 use url::Url;
 
-use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Borrower};
+use self::{
+    lent::{Lent, Wanted},
+    tape::Tape,
+};
 use crate::{
     args::{Global, ONCE, Once},
     asker::{Sampler, Terminal},
     audit::Audited,
     database,
     error::{Exit, Failure, in_words, with_causes},
+    frames,
     keep::LogKeeper,
     models::{Chosen, ModelContext, Wishes},
     notebook::{Configured, Listing, Notebook, Tool},
@@ -89,6 +94,8 @@ pub(crate) struct World {
     running: OnceLock<Running>,
     /// The text of `--args`, if another process has read it already.
     args_text: Option<ArgsText>,
+    /// What `record` and `replay` want.
+    tape: Option<Tape>,
     /// The daemon's servers, if a daemon runs this command for another process.
     lent: Option<Box<Lent>>,
 }
@@ -177,6 +184,7 @@ impl World {
             host_settings: ArcSwap::default(),
             running: OnceLock::new(),
             args_text: None,
+            tape: None,
             lent: None,
         })
     }
@@ -486,11 +494,21 @@ impl World {
             tracer: self.tracer.clone(),
             audit: Arc::clone(&self.audit),
             keeps_answers: self.global.once.is_none(),
+            tape: self.tape.clone(),
+            on_message: self.on_message(),
         }
+    }
+
+    /// Shows the messages of servers, if the user asked for everything (`-vv`).
+    fn on_message(&self) -> Option<OnMessage> {
+        (self.global.verbose > 1).then(|| frames::on(Arc::clone(&self.screen), Arc::clone(&self.secrets)))
     }
 
     /// Writes the tools of the connected servers into the notebook, for shell completion.
     async fn note_tools(&self, host: &Host) {
+        if Tape::is_replay(self.tape.as_ref()) {
+            return;
+        }
         let status = host.status();
         let catalog = host.catalog();
         let is_connected = |name: &str| {

@@ -74,6 +74,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("JSON", Offered::Nothing),
     ("MODEL", Offered::Nothing),
     ("PORT", Offered::Nothing),
+    ("SIZE", Offered::Nothing),
     ("TEXT", Offered::Nothing),
     ("TIME", Offered::Nothing),
     ("TITLE", Offered::Nothing),
@@ -81,6 +82,8 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("URL", Offered::Nothing),
     ("USD", Offered::Nothing),
     ("VARIABLE", Offered::Variables),
+    // As a command line of its own.
+    ("VERB", Offered::Nothing),
     ("WORDS", Offered::Nothing),
 ];
 

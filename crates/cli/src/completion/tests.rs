@@ -113,6 +113,15 @@ fn a_tool_is_offered_in_two_steps() {
 }
 
 #[test]
+fn a_command_that_is_recorded_is_completed_like_any_other() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["record", "tape", "reso"]), ["resources"]);
+    assert_eq!(desk.offers(&["replay", "tape", "call", "builtin/l"]), ["builtin/list_directory"]);
+    assert_eq!(desk.offers(&["record", "tape", "call", "builtin/read_text_file", "pa"]), ["path="]);
+    assert_eq!(desk.offers(&["record", "--max-s"]), ["--max-size"]);
+}
+
+#[test]
 fn arguments_of_a_tool_are_offered_by_name() {
     let desk = desk();
     assert_eq!(desk.offers(&["call", "builtin/read_text_file", ""]), ["path=", "head=", "tail="]);

@@ -3,6 +3,7 @@
 pub(crate) mod call;
 pub(crate) mod given;
 pub(crate) mod prompts;
+pub(crate) mod recordings;
 pub(crate) mod resources;
 pub(crate) mod tools;
 

@@ -94,6 +94,7 @@ impl World {
         })
         .await;
         let loaded = if self.global.once.is_some() { alone(loaded) } else { loaded };
+        let loaded = self.as_recorded(loaded).await;
         self.secrets.set_unset(loaded.settings.unset);
         match self.running.get() {
             Some(running) => running.host.set_naming(loaded.settings.tools.naming.clone()),

@@ -47,6 +47,7 @@ const COMPLETED: &[(&str, &str)] = &[
     ("toolrack why --json fake/ec", "toolrack why --json fake/echo "),
     ("toolrack --mcp-config more.json list mo", "toolrack --mcp-config more.json list more "),
     ("toolrack --mcp-config=more.json call mo", "toolrack --mcp-config=more.json call more/"),
+    ("toolrack record more.json call fake/ec", "toolrack record more.json call fake/echo "),
     ("toolrack add x --scope pro", "toolrack add x --scope project "),
     ("toolrack add x --scope=pro", "toolrack add x --scope=project "),
     ("toolrack sessions show la", "toolrack sessions show last "),
