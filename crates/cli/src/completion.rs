@@ -36,7 +36,7 @@ use crate::{
     },
 };
 use known::Known;
-use offer::Line;
+use offer::{Line, Offered};
 
 /// Words of one line.
 const MAX_WORDS: usize = 100_000;
@@ -110,7 +110,7 @@ fn pass_over_tape(words: &mut [OsString], index: usize) {
 }
 
 /// Reads the options of every command and the tool from the words before the cursor, as far as they can be understood.
-fn read(before: &[OsString]) -> (Global, Option<String>) {
+fn read(before: &[OsString]) -> (Global, Option<(Offered, String)>) {
     let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
         return (Global::default(), None);
     };
@@ -122,8 +122,8 @@ fn read(before: &[OsString]) -> (Global, Option<String>) {
     {
         (command, matches) = (below, of_verb);
     }
-    let selector =
-        offer::selector_of(command).and_then(|id| matches.try_get_one::<String>(&id).ok().flatten().cloned());
+    let selector = offer::selector_of(command)
+        .and_then(|(what, id)| Some((what, matches.try_get_one::<String>(&id).ok().flatten().cloned()?)));
     (Global::from_arg_matches(matches).unwrap_or_default(), selector)
 }
 

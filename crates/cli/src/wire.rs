@@ -2,6 +2,7 @@
 
 mod hosts;
 mod lent;
+mod notes;
 mod reading;
 mod tape;
 
@@ -18,8 +19,8 @@ use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Typed, Unset};
 use toolrack_host::{
-    AllowAll, Asker as _, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, OnMessage, Policy, Resolver,
-    ServerName, SharedAsker, State, Tracer,
+    AllowAll, Asker as _, Conceal, Desired, Egress, Gate, Host, Naming, OnMessage, Policy, Resolver, ServerName,
+    SharedAsker, State, Tracer,
     ask::Root,
     spec::{Transport, Trust},
 };
@@ -40,7 +41,7 @@ use crate::{
     frames,
     keep::LogKeeper,
     models::{Chosen, ModelContext, Wishes},
-    notebook::{Configured, Listing, Notebook, Tool},
+    notebook::Configured,
     screen::Screen,
     secrets::{self, Stored},
     server_output::ServerOutput,
@@ -502,36 +503,6 @@ impl World {
     /// Shows the messages of servers, if the user asked for everything (`-vv`).
     fn on_message(&self) -> Option<OnMessage> {
         (self.global.verbose > 1).then(|| frames::on(Arc::clone(&self.screen), Arc::clone(&self.secrets)))
-    }
-
-    /// Writes the tools of the connected servers into the notebook, for shell completion.
-    async fn note_tools(&self, host: &Host) {
-        if Tape::is_replay(self.tape.as_ref()) {
-            return;
-        }
-        let status = host.status();
-        let catalog = host.catalog();
-        let is_connected = |name: &str| {
-            let status = status.iter().find(|server| server.name.as_str() == name);
-            status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
-        };
-        let configured: Vec<_> =
-            self.host_settings.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
-        let notebook = Notebook::below(self.places.data());
-        let secrets = Arc::clone(&self.secrets);
-        let written = tokio::task::spawn_blocking(move || {
-            let conceal = |text: &str| secrets.conceal(text).into_owned();
-            for server in configured {
-                let tools =
-                    || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
-                let listing = Listing::of(tools());
-                if !notebook.is_of(&server, listing) {
-                    notebook.write(&server, listing, tools().map(|tool| Tool::of_mcp(tool, &conceal)).collect());
-                }
-            }
-        });
-        // A failure does not matter: only completion uses the notes.
-        let _ = written.await;
     }
 
     /// Stops everything that [`Self::connect`] started, and waits for it.

@@ -6,14 +6,14 @@ use std::{
 };
 
 use toolrack_config::{
-    Entry, Loaded, Problem, Request, Scope,
+    Entry, Loaded, Problem, Request,
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::Way;
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
-use super::{HostSettings, World};
-use crate::{args::ONCE, builtin, database, error::Failure, models, notebook::Configured};
+use super::{HostSettings, World, notes::noted};
+use crate::{args::ONCE, builtin, database, error::Failure, models};
 
 impl World {
     /// Reads the configuration and shows what is wrong with it.
@@ -194,12 +194,10 @@ fn alone(mut loaded: Loaded) -> Loaded {
 }
 
 fn host_settings(loaded: &Loaded) -> HostSettings {
-    // The program's own servers need no note, and those that stand in no file are gone after this command.
-    let noted = loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some());
     HostSettings {
         policy: loaded.settings.policy.clone(),
         naming: loaded.settings.tools.naming.clone(),
-        configured: noted.map(Configured::from).collect(),
+        configured: noted(loaded).collect(),
     }
 }
 
