@@ -78,6 +78,19 @@ pub(crate) struct Global {
     /// The server of this one time, once the words of the verb are understood.
     #[arg(skip)]
     pub(crate) once: Option<Once>,
+
+    /// What `record` or `replay` in front of the verb asks for.
+    #[arg(skip)]
+    pub(crate) tape: Option<TapeWords>,
+}
+
+/// What becomes of the messages of the servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TapeWords {
+    /// They are written into this file.
+    Record { file: PathBuf, max_bytes: usize },
+    /// They come from this file.
+    Replay { file: PathBuf },
 }
 
 /// Whether a `--mcp-config` is stdin.
@@ -110,7 +123,8 @@ impl Global {
             no_daemon: self.no_daemon || more.no_daemon,
             answer: self.answer,
             answers: more.answers.or(self.answers),
-            once: self.once,
+            once: more.once.or(self.once),
+            tape: more.tape.or(self.tape),
         }
     }
 }
@@ -175,9 +189,34 @@ pub(crate) fn seconds(word: &str) -> Option<f64> {
     Some(number.trim().parse::<f64>().ok()? * seconds_each)
 }
 
+/// A number of bytes such as `64MiB`, `500KiB` or `1000000`; above zero and at most 1 GiB.
+pub(crate) fn size(word: &str) -> Result<usize, String> {
+    let at = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+    let (number, unit) = word.split_at(at);
+    let each: usize = match unit {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        _ => return Err("write a size such as 64MiB, 500KiB or 1000000".to_owned()),
+    };
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(each));
+    bytes.filter(|bytes| (1..=1 << 30).contains(bytes)).ok_or_else(|| "it must be between 1 and 1GiB".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_units_and_bounds() {
+        for (word, bytes) in [("1", 1), ("7B", 7), ("500KiB", 512_000), ("64M", 64 << 20), ("1GiB", 1 << 30)] {
+            assert_eq!(size(word), Ok(bytes), "{word}");
+        }
+        for bad in ["", "0", "-1", "MiB", "2GiB", "1.5M", "9999999999999999999999", "1MB"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn times_have_units_and_bounds() {

@@ -36,7 +36,7 @@ use crate::{
     },
 };
 use known::Known;
-use offer::Line;
+use offer::{Line, Offered};
 
 /// Words of one line.
 const MAX_WORDS: usize = 100_000;
@@ -77,6 +77,7 @@ fn answer_to(
     }
     // The word at the cursor can be missing while it is empty; the words behind the cursor play no part.
     words.resize(index + 1, OsString::new());
+    pass_over_tape(&mut words, index);
     let (global, selector) = read(&words[..index]);
     let current = words[index].to_string_lossy().into_owned();
     let known = Known::new(environment.clone(), folder.to_owned(), &global);
@@ -96,8 +97,20 @@ fn answer_to(
     }
 }
 
+/// Completes the command behind `record FILE` or `replay FILE` as if it stood alone: two words that change nothing take
+/// their place, because shells count words.
+fn pass_over_tape(words: &mut [OsString], index: usize) {
+    if let [_, verb, file, ..] = words
+        && index > 2
+        && (*verb == "record" || *verb == "replay")
+        && !file.as_encoded_bytes().starts_with(b"-")
+    {
+        (*verb, *file) = ("--color".into(), "auto".into());
+    }
+}
+
 /// Reads the options of every command and the tool from the words before the cursor, as far as they can be understood.
-fn read(before: &[OsString]) -> (Global, Option<String>) {
+fn read(before: &[OsString]) -> (Global, Option<(Offered, String)>) {
     let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(before) else {
         return (Global::default(), None);
     };
@@ -109,8 +122,8 @@ fn read(before: &[OsString]) -> (Global, Option<String>) {
     {
         (command, matches) = (below, of_verb);
     }
-    let selector =
-        offer::selector_of(command).and_then(|id| matches.try_get_one::<String>(&id).ok().flatten().cloned());
+    let selector = offer::selector_of(command)
+        .and_then(|(what, id)| Some((what, matches.try_get_one::<String>(&id).ok().flatten().cloned()?)));
     (Global::from_arg_matches(matches).unwrap_or_default(), selector)
 }
 

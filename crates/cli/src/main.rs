@@ -28,6 +28,7 @@ mod concealing;
 mod database;
 mod door;
 mod error;
+mod frames;
 mod keep;
 mod kept;
 mod lending;

@@ -1,8 +1,11 @@
-//! The tools that servers had when they were last connected, for completion.
+//! The tools that servers had when they were last connected, and the prompts and resources that they had when those were
+//! last listed, for completion.
 //!
 //! The notes of a server are one small file below the data folder, named after the place where the server is
 //! configured. They are valid only for the entry that was connected: if the entry changes, its notes are ignored. Notes
 //! are a cache: they can be deleted at any time, and no failure here fails a command.
+
+mod offers;
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -21,7 +24,9 @@ use toolrack_host::{
     text,
 };
 
-/// The most servers with notes. Beyond, the notes that changed longest ago are deleted.
+pub(crate) use offers::{Offer, OfferList, Offers};
+
+/// The most files of notes. Beyond, the notes that changed longest ago are deleted.
 const MAX_SERVERS: usize = 500;
 /// The most tools of one server.
 const MAX_TOOLS: usize = 2_000;
@@ -55,7 +60,7 @@ pub(crate) struct Tool {
 
 /// An argument of a tool, as completion needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Argument {
+pub(crate) struct Argument {
     pub(super) name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) about: String,
@@ -153,18 +158,22 @@ impl Notebook {
         tools.retain(|tool| is_worth_it(&tool.name));
         tools.truncate(MAX_TOOLS);
         let note = Note { form: FORM, hash: server.hash.clone(), listing: listing.0, tools };
-        let (Ok(text), file) = (serde_json::to_string(&note), self.file(server)) else {
-            return;
-        };
-        let before = content(&file);
-        if text.len() as u64 > MAX_FILE || before.as_ref() == Some(&text) {
+        if let Ok(text) = serde_json::to_string(&note) {
+            self.put(&self.file(server), &text);
+        }
+    }
+
+    /// Writes `text` into `file`, unless it is there already.
+    fn put(&self, file: &Path, text: &str) {
+        let before = content(file);
+        if text.len() as u64 > MAX_FILE || before.as_deref() == Some(text) {
             return;
         }
         if before.is_none() {
             self.make_room();
         }
-        if let Err(error) = self.replace(&file, &text) {
-            tracing::debug!(file = %file.display(), %error, "the tools are not noted for completion");
+        if let Err(error) = self.replace(file, text) {
+            tracing::debug!(file = %file.display(), %error, "nothing is noted for completion");
         }
     }
 

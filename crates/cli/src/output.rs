@@ -52,6 +52,34 @@ pub(crate) async fn write(file: PathBuf, content: Vec<u8>, mode: u32) -> Result<
     written.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())).map_err(|error| not_written(&file, &error))
 }
 
+/// Writes `content` into `file`, in place of what it holds: whole or not at all, and for its owner alone, also where an
+/// older file had other permissions.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(), Failure> {
+    let to = file.clone();
+    let written = tokio::task::spawn_blocking(move || {
+        if fs::metadata(&to).is_ok_and(|about| !about.is_file()) {
+            // A device or a pipe would be replaced by a file.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // A link stands for the file behind it.
+        let to = fs::canonicalize(&to).unwrap_or(to);
+        let mut options = AtomicWriteFile::options();
+        #[cfg(unix)]
+        {
+            atomic_write_file::unix::OpenOptionsExt::preserve_mode(&mut options, false);
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, FOR_ITS_OWNER);
+        }
+        let mut written = options.open(to)?;
+        written.write_all(&content)?;
+        written.commit()
+    });
+    let written = written.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
+    written.map_err(|error| not_written(&file, &error))
+}
+
 fn write_now(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if fs::metadata(file).is_ok_and(|about| !about.is_file()) {
         return File::options().write(true).open(file)?.write_all(content);

@@ -146,7 +146,7 @@ async fn to_the_end(
         typed = verbs::take_typed(&mut cli.global, screen) => typed?,
     };
     let world = World::open((cli.global, typed), environment, Arc::clone(screen)).await?;
-    let world = world.traced(tracer).with_brought(args_text);
+    let world = world.traced(tracer).with_brought(args_text).with_tape().await?;
     let result = tokio::select! {
         biased;
         exit = ended(&mut stop, hears) => Ok(exit),
@@ -163,8 +163,19 @@ async fn to_the_end(
         // The signals so far have been handled.
         stop = Stop::new()?;
     }
+    let close = async {
+        world.close().await;
+        world.write_recording().await
+    };
     tokio::select! {
-        () = world.close() => Ok(exit),
+        written = close => match written {
+            Err(failure) if exit == Exit::Ok => Err(failure),
+            Err(failure) => {
+                screen.failure(&failure);
+                Ok(exit)
+            }
+            Ok(()) => Ok(exit),
+        },
         // A user who presses Ctrl-C again does not want to wait; the supervisors end what is left.
         again = stop.requested() => Ok(again),
     }

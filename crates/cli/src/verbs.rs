@@ -76,6 +76,10 @@ dispatch::verbs! {
     Prompts(OffersArgs) => offers::prompts::list, lent;
     /// Fill in a prompt and print it
     Prompt(offers::prompts::PromptArgs) => offers::prompts::get, lent;
+    /// Run a command and write down what its servers said
+    Record(offers::recordings::RecordArgs) => offers::recordings::record;
+    /// Run a command with answers from a recording, and start no server
+    Replay(offers::recordings::ReplayArgs) => offers::recordings::replay;
     /// Look through conversations with models, export them, delete them
     #[command(subcommand)]
     Sessions(talk::sessions::args::SessionsVerb) => talk::sessions::run;

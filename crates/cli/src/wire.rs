@@ -2,7 +2,9 @@
 
 mod hosts;
 mod lent;
+mod notes;
 mod reading;
+mod tape;
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +19,7 @@ use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Typed, Unset};
 use toolrack_host::{
-    AllowAll, Asker as _, CatalogTool, Conceal, Desired, Egress, Gate, Host, Naming, Policy, Resolver, ServerName,
+    AllowAll, Asker as _, Conceal, Desired, Egress, Gate, Host, Naming, OnMessage, Policy, Resolver, ServerName,
     SharedAsker, State, Tracer,
     ask::Root,
     spec::{Transport, Trust},
@@ -25,17 +27,21 @@ use toolrack_host::{
 use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, Uuid};
 use url::Url;
 
-use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Borrower};
+use self::{
+    lent::{Lent, Wanted},
+    tape::Tape,
+};
 use crate::{
     args::{Global, ONCE, Once},
     asker::{Sampler, Terminal},
     audit::Audited,
     database,
     error::{Exit, Failure, in_words, with_causes},
+    frames,
     keep::LogKeeper,
     models::{Chosen, ModelContext, Wishes},
-    notebook::{Configured, Listing, Notebook, Tool},
+    notebook::Configured,
     screen::Screen,
     secrets::{self, Stored},
     server_output::ServerOutput,
@@ -89,6 +95,8 @@ pub(crate) struct World {
     running: OnceLock<Running>,
     /// The text of `--args`, if another process has read it already.
     args_text: Option<ArgsText>,
+    /// What `record` and `replay` want.
+    tape: Option<Tape>,
     /// The daemon's servers, if a daemon runs this command for another process.
     lent: Option<Box<Lent>>,
 }
@@ -177,6 +185,7 @@ impl World {
             host_settings: ArcSwap::default(),
             running: OnceLock::new(),
             args_text: None,
+            tape: None,
             lent: None,
         })
     }
@@ -486,34 +495,14 @@ impl World {
             tracer: self.tracer.clone(),
             audit: Arc::clone(&self.audit),
             keeps_answers: self.global.once.is_none(),
+            tape: self.tape.clone(),
+            on_message: self.on_message(),
         }
     }
 
-    /// Writes the tools of the connected servers into the notebook, for shell completion.
-    async fn note_tools(&self, host: &Host) {
-        let status = host.status();
-        let catalog = host.catalog();
-        let is_connected = |name: &str| {
-            let status = status.iter().find(|server| server.name.as_str() == name);
-            status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
-        };
-        let configured: Vec<_> =
-            self.host_settings.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
-        let notebook = Notebook::below(self.places.data());
-        let secrets = Arc::clone(&self.secrets);
-        let written = tokio::task::spawn_blocking(move || {
-            let conceal = |text: &str| secrets.conceal(text).into_owned();
-            for server in configured {
-                let tools =
-                    || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
-                let listing = Listing::of(tools());
-                if !notebook.is_of(&server, listing) {
-                    notebook.write(&server, listing, tools().map(|tool| Tool::of_mcp(tool, &conceal)).collect());
-                }
-            }
-        });
-        // A failure does not matter: only completion uses the notes.
-        let _ = written.await;
+    /// Shows the messages of servers, if the user asked for everything (`-vv`).
+    fn on_message(&self) -> Option<OnMessage> {
+        (self.global.verbose > 1).then(|| frames::on(Arc::clone(&self.screen), Arc::clone(&self.secrets)))
     }
 
     /// Stops everything that [`Self::connect`] started, and waits for it.

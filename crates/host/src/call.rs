@@ -55,7 +55,7 @@ use crate::{
     resolve::{Answers, Artifacts},
     server::{Server, Snapshot},
     spec::{ServerName, ValidateArgs},
-    text::quote,
+    text::{Conceal, quote},
     trace::{TraceContext, Tracer},
     witness::{Caller, Decision, Witness},
 };
@@ -80,9 +80,6 @@ pub struct Call {
 
 /// Returns whether the caller still wants an allowed call to be sent.
 pub type StillWanted = Arc<dyn Fn() -> bool + Send + Sync>;
-
-/// Returns a text with its secrets hidden.
-pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -74,7 +74,7 @@ mod witness;
 
 pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
-    Artifact, Call, CallError, CallErrorKind, Conceal, McpError, ScriptCall, Shaped, StillWanted, ToolOutcome,
+    Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, Shaped, StillWanted, ToolOutcome,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
 pub use canonical::{Canonical, CanonicalMap};
@@ -97,7 +97,10 @@ pub use link::fuzzing;
 #[doc(hidden)]
 pub use link::process::child;
 pub use link::process::child::{EngineFacts, EngineLook, SpawnError, look_at_engine};
-pub use link::{Direction, LinkError, OnMessage, OnProgress, RpcError, WireMessage, process::supervisor};
+pub use link::{
+    BadRecording, Direction, LinkError, NotRecorded, OnMessage, OnProgress, Recorder, Recording, RecordingTooLarge,
+    RpcError, WireMessage, process::supervisor,
+};
 pub use mcp::{Content, Tool};
 pub use native::Native;
 pub use pins::{Pins, Quarantined};
@@ -110,6 +113,7 @@ pub use resolve::{
 pub use spec::{Desired, Era, Limits, PinMode, ServerName, ServerSpec, Start, Timeouts};
 pub use state::State;
 pub use task::owned;
+pub use text::Conceal;
 pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
 pub use validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits};

@@ -17,6 +17,7 @@ pub(crate) mod inbound;
 mod message;
 pub(crate) mod process;
 mod protocol;
+mod recording;
 
 use std::{
     future::pending,
@@ -47,6 +48,8 @@ pub(crate) use protocol::{
     handshake::{ClientInfo, MODERN, Session},
     rounds::Request,
 };
+pub(crate) use recording::SharedRecording;
+pub use recording::{BadRecording, NotRecorded, Recorder, Recording, RecordingTooLarge};
 
 use self::{
     bounds::Bounds,
@@ -65,6 +68,7 @@ use crate::{
         inbound::{rate::Rate, topics::Watched},
         process::child::{self, ChildCommand, Grace, Handle as Child, Supervisor},
         protocol::handshake::{Terms, died_of_the_probe, modern_meta, more_telling, shake_hands},
+        recording::Player,
     },
     resolve::{Authorizer, Destination, Resolver},
     spec::{Era, Limits, Protocol, ServerName, ServerSpec, Stdio, Timeouts, Transport},
@@ -91,6 +95,8 @@ pub(crate) struct Connector {
     pub(crate) watched: Arc<Watched>,
     /// Observes each message.
     pub(crate) observer: Observer,
+    /// Answers in the place of all servers.
+    pub(crate) recording: Option<SharedRecording>,
 }
 
 /// A live connection. Dropping it ends it at once, without [grace](Self::shutdown).
@@ -372,6 +378,9 @@ impl Attempt<'_> {
     }
 
     fn protocol(&self) -> Protocol {
+        if let Some(recording) = &self.connector.recording {
+            return recording.protocol(self.name);
+        }
         match self.spec.transport {
             // The modern era has no HTTP+SSE transport.
             Transport::Sse(_) => Protocol::Legacy,
@@ -385,6 +394,9 @@ impl Attempt<'_> {
         closed: &Arc<Closed>,
         started: &mut Started,
     ) -> Result<(Wire, Option<Child>), LinkError> {
+        if let Some(recording) = &self.connector.recording {
+            return Ok((Wire::Recorded(Player::new(recording.clone(), inbound)), None));
+        }
         let bounds = Bounds::of(&self.spec.limits);
         match &self.spec.transport {
             Transport::Stdio(stdio) => self.start_child(stdio, inbound, closed, started).await,

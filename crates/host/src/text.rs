@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use serde_json::Value;
 use unicode_width::UnicodeWidthChar;
@@ -26,6 +27,9 @@ const CLUSTER_BYTES: usize = 64;
 
 /// How many bytes of a server's text [`quote`] takes into an error.
 const QUOTE_BYTES: usize = 600;
+
+/// Returns a text with its secrets hidden.
+pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Untrusted text on its way into a message of one line: displays as [`for_line`] would return it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use toolrack_host::text;
 use toolrack_store::{SessionQuery, Space, Store};
 
 #[cfg(test)]
-use crate::notebook::Listing;
+use crate::notebook::{Listing, OfferList};
 use crate::{
     args::Global,
     builtin, database,
-    notebook::{Notebook, Tool},
+    notebook::{Notebook, Offer, Offers, Tool},
 };
 
 /// Sessions that are offered, the newest ones.
@@ -115,33 +115,61 @@ impl Known {
     /// The tools that `server` had when it was last connected, if its entry is still the same and may still be
     /// connected.
     pub(super) fn tools(&self, server: &str) -> Vec<Tool> {
-        let Some(found) = self.found() else {
-            return Vec::new();
-        };
-        let Some(entry) = found.loaded.entry(server).filter(|entry| entry.is_valid && entry.enabled) else {
-            return Vec::new();
-        };
-        if entry.scope == Scope::BuiltIn {
-            return builtin::tools().iter().map(Tool::of_rmcp).collect();
+        match self.usable(server) {
+            Some((_, entry)) if entry.scope == Scope::BuiltIn => builtin::tools().iter().map(Tool::of_rmcp).collect(),
+            Some((found, entry)) => {
+                let tools = Notebook::below(found.places.data()).read(&entry.into());
+                if tools.is_empty() || found.may_show(entry) { tools } else { Vec::new() }
+            }
+            None => Vec::new(),
         }
-        let tools = Notebook::below(found.places.data()).read(&entry.into());
-        if tools.is_empty() || entry.project.is_none() || is_approved(entry, &found.places) {
-            tools
-        } else {
-            Vec::new()
-        }
+    }
+
+    /// The prompts that `server` had when they were last listed, as [`Self::tools`].
+    pub(super) fn prompts(&self, server: &str) -> Vec<Offer> {
+        self.noted(server).map(|noted| noted.prompts).unwrap_or_default()
+    }
+
+    /// The resources that `server` had when they were last listed, as [`Self::tools`].
+    pub(super) fn resources(&self, server: &str) -> Vec<Offer> {
+        self.noted(server).map(|noted| noted.resources).unwrap_or_default()
+    }
+
+    fn noted(&self, server: &str) -> Option<Offers> {
+        let (found, entry) = self.usable(server)?;
+        let noted = Notebook::below(found.places.data()).offers(&entry.into());
+        let is_empty = noted.prompts.is_empty() && noted.resources.is_empty();
+        (!is_empty && found.may_show(entry)).then_some(noted)
+    }
+
+    fn usable(&self, server: &str) -> Option<(&Found, &Entry)> {
+        let found = self.found()?;
+        let entry = found.loaded.entry(server).filter(|entry| entry.is_valid && entry.enabled)?;
+        Some((found, entry))
+    }
+}
+
+impl Found {
+    /// Whether what is noted of a server may be shown: a user approved its entry, or wrote it.
+    fn may_show(&self, entry: &Entry) -> bool {
+        entry.project.is_none() || is_approved(entry, &self.places)
     }
 }
 
 #[cfg(test)]
 impl Known {
-    /// As if `server` had been connected, and had one tool.
+    /// As if `server` had been connected, and had one tool, one resource and one prompt.
     pub(super) fn note_a_tool(&self, server: &str) {
         let found = self.found().unwrap();
         let tool = serde_json::json!({ "name": "seen", "arguments": [{ "name": "mode", "values": ["fast", "slow"] }] });
         let tool = serde_json::from_value(tool).unwrap();
         let entry = found.loaded.entry(server).unwrap();
-        Notebook::below(found.places.data()).write(&entry.into(), Listing::of([].into_iter()), vec![tool]);
+        let notebook = Notebook::below(found.places.data());
+        notebook.write(&entry.into(), Listing::of([].into_iter()), vec![tool]);
+        let offer = serde_json::json!({ "name": "x://seen", "arguments": [] });
+        notebook.note(&entry.into(), OfferList::Resources(vec![serde_json::from_value(offer).unwrap()]));
+        let offer = serde_json::json!({ "name": "greet", "arguments": [{ "name": "who" }] });
+        notebook.note(&entry.into(), OfferList::Prompts(vec![serde_json::from_value(offer).unwrap()]));
     }
 }
 

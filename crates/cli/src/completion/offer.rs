@@ -28,8 +28,12 @@ pub(super) enum Offered {
     Tools,
     /// As [`Self::Servers`], and behind a `/` as [`Self::Tools`].
     ServersThenTools,
-    /// `server/`, and the rest is typed.
-    OfServers,
+    /// `server/`, and behind it its prompts.
+    Prompts,
+    /// The URIs of the resources of the server that is named before.
+    Uris,
+    /// `server/`, and behind it the URIs of its resources.
+    Resources,
     Arguments,
     Agents,
     Sessions,
@@ -48,7 +52,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("TOOL", Offered::Tools),
     ("SERVER[/TOOL]", Offered::Tools),
     ("SERVER | TOOL", Offered::ServersThenTools),
-    ("PROMPT", Offered::OfServers),
+    ("PROMPT", Offered::Prompts),
     ("NAME=VALUE", Offered::Arguments),
     ("FILE", Offered::Files),
     ("DIR", Offered::Folders),
@@ -57,6 +61,7 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("ACCOUNT", Offered::Nothing),
     ("AGENT", Offered::Agents),
     ("CLIENT", Offered::Nothing),
+    ("RESOURCE", Offered::Resources),
     ("SECRET", Offered::Secrets),
     ("SESSION", Offered::Sessions),
     ("COUNT", Offered::Nothing),
@@ -74,13 +79,16 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("JSON", Offered::Nothing),
     ("MODEL", Offered::Nothing),
     ("PORT", Offered::Nothing),
+    ("SIZE", Offered::Nothing),
     ("TEXT", Offered::Nothing),
     ("TIME", Offered::Nothing),
     ("TITLE", Offered::Nothing),
-    ("URI", Offered::Nothing),
+    ("URI", Offered::Uris),
     ("URL", Offered::Nothing),
     ("USD", Offered::Nothing),
     ("VARIABLE", Offered::Variables),
+    // As a command line of its own.
+    ("VERB", Offered::Nothing),
     ("WORDS", Offered::Nothing),
 ];
 
@@ -92,8 +100,8 @@ pub(super) struct Line {
     pub(super) folder: PathBuf,
     /// The word that the cursor is in, up to the cursor.
     pub(super) current: String,
-    /// The tool that is named before it.
-    pub(super) selector: Option<String>,
+    /// The tool, prompt or server that is named before it.
+    pub(super) selector: Option<(Offered, String)>,
 }
 
 /// What is offered for `arg`, as the table says; `None` when it is not in it.
@@ -102,10 +110,13 @@ pub(super) fn offered(arg: &Arg) -> Option<Offered> {
     OFFERED.iter().find(|(known, _)| *known == name).map(|(_, offered)| *offered)
 }
 
-/// The argument of `command` that names a tool.
-pub(super) fn selector_of(command: &Command) -> Option<String> {
+/// The argument of `command` that decides what is offered behind it: it names a tool, a prompt or a server.
+pub(super) fn selector_of(command: &Command) -> Option<(Offered, String)> {
     let mut arguments = command.get_positionals();
-    arguments.find(|arg| offered(arg) == Some(Offered::Tools)).map(|arg| arg.get_id().to_string())
+    arguments.find_map(|arg| match offered(arg)? {
+        decides @ (Offered::Tools | Offered::Prompts | Offered::Servers) => Some((decides, arg.get_id().to_string())),
+        _ => None,
+    })
 }
 
 /// The whole command line, with what is offered for each argument.
@@ -138,9 +149,17 @@ fn completer(offered: Offered, line: &Arc<Line>, known: &Arc<Known>) -> ArgValue
         let typed = current.to_str().unwrap_or_default();
         match offered {
             Offered::Servers => servers(&known, typed, ""),
-            Offered::OfServers => servers(&known, typed, "/"),
             Offered::ServersThenTools if !typed.contains('/') => servers(&known, typed, ""),
-            Offered::Tools | Offered::ServersThenTools => tools(&known, typed),
+            Offered::Tools | Offered::ServersThenTools => {
+                in_two_steps(&known, typed, |server| known.tools(server).into_iter().map(|it| (it.name, it.about)))
+            }
+            Offered::Prompts => {
+                in_two_steps(&known, typed, |server| known.prompts(server).into_iter().map(|it| (it.name, it.about)))
+            }
+            Offered::Resources => {
+                in_two_steps(&known, typed, |server| known.resources(server).into_iter().map(|it| (it.name, it.about)))
+            }
+            Offered::Uris => uris(&known, &line, typed),
             Offered::Arguments => arguments(&known, &line, typed),
             Offered::Files => paths(&line, current, PathCompleter::file()),
             Offered::Folders => paths(&line, current, PathCompleter::dir()),
@@ -173,26 +192,48 @@ fn sessions(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
     fits.map(|(order, (word, about))| candidate(word, about).display_order(Some(order))).collect()
 }
 
-/// First the server, then its tools: as with folders and files.
-fn tools(known: &Known, typed: &str) -> Vec<CompletionCandidate> {
+/// First the server, then what it has, by name and description: as with folders and files.
+fn in_two_steps<I: Iterator<Item = (String, String)>>(
+    known: &Known,
+    typed: &str,
+    of_server: impl Fn(&str) -> I,
+) -> Vec<CompletionCandidate> {
     let Some((server, start)) = typed.split_once('/') else {
         return servers(known, typed, "/");
     };
     if !is_plain(server) {
         return Vec::new();
     }
-    let tools = known.tools(server).into_iter();
-    tools
-        .filter(|tool| tool.name.starts_with(start) && is_plain(&tool.name))
-        .map(|tool| candidate(format!("{server}/{}", tool.name), &tool.about))
+    of_server(server)
+        .filter(|(name, _)| name.starts_with(start) && is_plain(name))
+        .map(|(name, about)| candidate(format!("{server}/{name}"), &about))
         .collect()
+}
+
+/// The URIs of the server that is named before.
+fn uris(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
+    let Some((Offered::Servers, server)) = &line.selector else { return Vec::new() };
+    let resources = known.resources(server).into_iter();
+    resources
+        .filter(|resource| resource.name.starts_with(typed) && is_plain(&resource.name))
+        .map(|resource| candidate(&resource.name, &resource.about))
+        .collect()
+}
+
+/// The arguments of the tool or prompt that is named before.
+fn arguments_of_selected(known: &Known, line: &Line) -> Vec<Argument> {
+    let Some((what, selector)) = &line.selector else { return Vec::new() };
+    let Some((server, name)) = selector.split_once('/') else { return Vec::new() };
+    let arguments = match what {
+        Offered::Prompts => known.prompts(server).into_iter().find(|it| it.name == name).map(|it| it.arguments),
+        _ => known.tools(server).into_iter().find(|it| it.name == name).map(|it| it.arguments),
+    };
+    arguments.unwrap_or_default()
 }
 
 /// `path=`, then what is known of its value.
 fn arguments(known: &Known, line: &Line, typed: &str) -> Vec<CompletionCandidate> {
-    let selected = line.selector.as_ref().and_then(|selector| selector.split_once('/'));
-    let tool = selected.and_then(|(server, name)| known.tools(server).into_iter().find(|tool| tool.name == name));
-    let arguments = tool.map(|tool| tool.arguments).unwrap_or_default();
+    let arguments = arguments_of_selected(known, line);
     let Some((name, start)) = typed.split_once('=') else {
         return arguments
             .iter()

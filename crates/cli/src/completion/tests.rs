@@ -113,6 +113,15 @@ fn a_tool_is_offered_in_two_steps() {
 }
 
 #[test]
+fn a_command_that_is_recorded_is_completed_like_any_other() {
+    let desk = desk();
+    assert_eq!(desk.offers(&["record", "tape", "reso"]), ["resources"]);
+    assert_eq!(desk.offers(&["replay", "tape", "call", "builtin/l"]), ["builtin/list_directory"]);
+    assert_eq!(desk.offers(&["record", "tape", "call", "builtin/read_text_file", "pa"]), ["path="]);
+    assert_eq!(desk.offers(&["record", "--max-s"]), ["--max-size"]);
+}
+
+#[test]
 fn arguments_of_a_tool_are_offered_by_name() {
     let desk = desk();
     assert_eq!(desk.offers(&["call", "builtin/read_text_file", ""]), ["path=", "head=", "tail="]);
@@ -218,7 +227,9 @@ fn of_what_a_project_brings_nothing_but_plain_names_is_offered() {
     // As if it had been connected once, and the approval revoked.
     let loaded = Known::new(Environment::new([("TOOLRACK_HOME", desk.folder.path())]), desk.work(), &Global::default());
     loaded.note_a_tool("theirs");
-    assert_eq!(desk.offers(&["call", "theirs/"]), [] as [&str; 0]);
+    for line in [&["call", "theirs/"][..], &["prompt", "theirs/"], &["read", "theirs", "x"]] {
+        assert_eq!(desk.offers(line), [] as [&str; 0]);
+    }
 }
 
 #[test]
@@ -229,8 +240,15 @@ fn a_tool_that_was_seen_is_offered_until_its_entry_changes() {
     assert_eq!(desk.offers(&["call", "fs/"]), ["fs/seen"]);
     assert_eq!(desk.offers(&["call", "fs/seen", ""]), ["mode="]);
     assert_eq!(desk.offers(&["call", "fs/seen", "mode=f"]), ["mode=fast"]);
+    assert_eq!(desk.offers(&["read", "fs", "x"]), ["x://seen"]);
+    assert_eq!(desk.offers(&["read", "web", "x"]), [] as [&str; 0]);
+    assert_eq!(desk.offers(&["prompt", "fs/"]), ["fs/greet"]);
+    assert_eq!(desk.offers(&["prompt", "fs/greet", "w"]), ["who="]);
+    assert_eq!(desk.offers(&["call", "fs/greet", "w"]), [] as [&str; 0], "that is no tool");
     desk.write("mcp.json", r#"{ "mcpServers": { "fs": { "command": "x", "args": ["changed"] } } }"#);
-    assert_eq!(desk.offers(&["call", "fs/"]), [] as [&str; 0]);
+    for line in [&["call", "fs/"][..], &["prompt", "fs/"], &["read", "fs", "x"]] {
+        assert_eq!(desk.offers(line), [] as [&str; 0]);
+    }
 }
 
 #[test]

@@ -3,11 +3,13 @@
 pub(crate) mod call;
 pub(crate) mod given;
 pub(crate) mod prompts;
+pub(crate) mod recordings;
 pub(crate) mod resources;
 pub(crate) mod tools;
 
 use futures::future::join_all;
 use serde::Serialize;
+use toolrack_config::Loaded;
 use toolrack_host::{Host, ServerName};
 
 use crate::{error::Failure, verbs::reach, wire::World};
@@ -34,10 +36,11 @@ impl<'a, T> OfServer<'a, T> {
 /// What the `named` servers have, all of them when none is named, and the failures of those that cannot be asked.
 async fn of_named<O, F: Future<Output = Result<O, Failure>>>(
     world: &World,
+    loaded: &Loaded,
     named: &[String],
     ask: impl Fn(Host, ServerName) -> F,
 ) -> Result<(Vec<O>, Vec<Failure>), Failure> {
-    let host = reach::looked_at(world, &world.load().await?, named).await?;
+    let host = reach::looked_at(world, loaded, named).await?;
     let mut complaints = reach::complaints(&host, named);
     let (offers, failures) = of_each(&host, &reach::connected(&host), ask).await;
     complaints.extend(failures);

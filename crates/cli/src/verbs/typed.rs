@@ -47,6 +47,18 @@ impl Cli {
     /// # Errors
     /// As clap says it; help and versions are among them.
     pub(crate) fn of_words(words: &[OsString]) -> Result<Self, clap::Error> {
+        let cli = Self::of_one_command(words)?;
+        let Some((tape, inner)) = words.first().and_then(|program| cli.verb.behind_tape(program)) else {
+            return Ok(cli);
+        };
+        let taped = Self::of_one_command(&inner)?;
+        taped.verb.check_taped()?;
+        let global = Global { tape: Some(tape), ..cli.global.followed_by(taped.global) };
+        Ok(Self { global, verb: taped.verb })
+    }
+
+    /// As [`Self::of_words`]; the command behind `record` and `replay` is not read yet.
+    fn of_one_command(words: &[OsString]) -> Result<Self, clap::Error> {
         if let Some(mut cli) = Self::of_a_common_verb(words) {
             cli.take_once()?;
             return Ok(cli);

@@ -4,9 +4,10 @@ use std::{fmt, sync::Arc};
 
 use toolrack_auth::SignIn;
 use toolrack_config::{Interpolate, SecretGate};
-use toolrack_host::{Egress, Gate, Host, SharedAsker, Tracer, supervisor::Supervisor};
+use toolrack_host::{Egress, Gate, Host, OnMessage, SharedAsker, Tracer, supervisor::Supervisor};
 use toolrack_store::{ArtifactFolder, Store};
 
+use super::tape::Tape;
 use crate::{audit::Audited, concealing::Concealing, keep::LogKeeper};
 
 /// The program that watches over a stdio server.
@@ -24,6 +25,10 @@ pub(crate) struct Hosts {
     pub(super) audit: Arc<Audited>,
     /// Whether answers may stand. Those about a server of one time would count for the next one, which is another.
     pub(super) keeps_answers: bool,
+    /// What `record` and `replay` want.
+    pub(super) tape: Option<Tape>,
+    /// Shows messages.
+    pub(super) on_message: Option<OnMessage>,
 }
 
 impl fmt::Debug for Hosts {
@@ -46,14 +51,24 @@ impl Hosts {
             .artifacts(Arc::new(Concealing::new(self.artifacts.clone(), secrets())))
             .gate(Arc::new(SecretGate::new(gate, secrets())))
             .egress(self.egress.clone());
-        if let Some(store) = &self.store {
+        if let Some(tape) = &self.tape {
+            builder = tape.on(builder);
+        }
+        if let Some(on_message) = &self.on_message {
+            builder = builder.on_message(Arc::clone(on_message));
+        }
+        if let Some(store) = self.remembering() {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
-            builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory)).pins(memory);
+            if self.tape.is_none() {
+                // A recording is to have all that the server says, also what would be known already.
+                builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
+            }
+            builder = builder.pins(memory);
             if self.keeps_answers {
                 builder = builder.answers(Arc::new(store.clone()));
             }
         }
-        if let Some(witness) = self.audit.witness(agent) {
+        if let Some(witness) = self.audit.witness(agent).filter(|_| self.remembering().is_some()) {
             builder = builder.witness(witness);
         }
         if let Some(tracer) = &self.tracer {
@@ -62,9 +77,14 @@ impl Hosts {
         builder.build()
     }
 
+    /// The database, unless a recording is in the place of all servers: nothing that it says is news.
+    fn remembering(&self) -> Option<&Store> {
+        self.store.as_ref().filter(|_| !Tape::is_replay(self.tape.as_ref()))
+    }
+
     /// Begins to keep what the servers of `host` say; `None` without a database.
     pub(crate) fn log_of(&self, host: &Host) -> Option<LogKeeper> {
-        let store = self.store.clone()?;
+        let store = self.remembering()?.clone();
         Some(LogKeeper::start(host, store, Arc::clone(&self.secrets)))
     }
 }

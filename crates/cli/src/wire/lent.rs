@@ -135,6 +135,7 @@ impl World {
             audit: Arc::clone(&self.audit),
             host_settings: ArcSwap::from_pointee(settings),
             running: OnceLock::new(),
+            tape: None,
             args_text: args_text.map(Ok),
             lent: Some(Box::new(lent)),
         })

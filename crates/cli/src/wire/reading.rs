@@ -6,14 +6,14 @@ use std::{
 };
 
 use toolrack_config::{
-    Entry, Loaded, Problem, Request, Scope,
+    Entry, Loaded, Problem, Request,
     trust::{Candidate, Ledger, NoLedger},
 };
 use toolrack_host::{Caller, Way};
 use toolrack_store::{Approval, LogLine, LogQuery, Refusal};
 
-use super::{HostSettings, World};
-use crate::{args::ONCE, builtin, database, error::Failure, models, notebook::Configured};
+use super::{HostSettings, World, notes::noted};
+use crate::{args::ONCE, builtin, database, error::Failure, models};
 
 impl World {
     /// Reads the configuration and shows what is wrong with it.
@@ -94,6 +94,7 @@ impl World {
         })
         .await;
         let loaded = if self.global.once.is_some() { alone(loaded) } else { loaded };
+        let loaded = self.as_recorded(loaded).await;
         self.secrets.set_unset(loaded.settings.unset);
         match self.running.get() {
             Some(running) => running.host.set_naming(loaded.settings.tools.naming.clone()),
@@ -193,12 +194,10 @@ fn alone(mut loaded: Loaded) -> Loaded {
 }
 
 fn host_settings(loaded: &Loaded) -> HostSettings {
-    // The program's own servers need no note, and those that stand in no file are gone after this command.
-    let noted = loaded.entries.iter().filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some());
     HostSettings {
         policy: loaded.settings.policy.clone(),
         naming: loaded.settings.tools.naming.clone(),
-        configured: noted.map(Configured::from).collect(),
+        configured: noted(loaded).collect(),
     }
 }
 

@@ -30,7 +30,9 @@ fn desk() -> Desk {
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", theirs), (&marker, json!({ "command": "x" }))]));
     work_file(&rack, "more.json", &mcp_json(&[("more", fake(&[]))]));
     work_file(&rack, "two words.txt", "x");
-    let _ = rack.run(&["tools", "fake"]).ends_with(0);
+    for list in ["tools", "resources", "prompts"] {
+        let _ = rack.run(&[list, "fake"]).ends_with(0);
+    }
     sessions::keep(&sessions::database(&rack), &marker, sessions::largest_file());
     Desk { rack, effects }
 }
@@ -47,6 +49,12 @@ const COMPLETED: &[(&str, &str)] = &[
     ("toolrack why --json fake/ec", "toolrack why --json fake/echo "),
     ("toolrack --mcp-config more.json list mo", "toolrack --mcp-config more.json list more "),
     ("toolrack --mcp-config=more.json call mo", "toolrack --mcp-config=more.json call more/"),
+    ("toolrack record more.json call fake/ec", "toolrack record more.json call fake/echo "),
+    ("toolrack read fake fake://no", "toolrack read fake fake://note "),
+    ("toolrack read never fake://no", "toolrack read never fake://no"),
+    ("toolrack prompt fa", "toolrack prompt fake/"),
+    ("toolrack prompt fake/gre", "toolrack prompt fake/greet "),
+    ("toolrack prompt fake/greet na", "toolrack prompt fake/greet name="),
     ("toolrack add x --scope pro", "toolrack add x --scope project "),
     ("toolrack add x --scope=pro", "toolrack add x --scope=project "),
     ("toolrack sessions show la", "toolrack sessions show last "),

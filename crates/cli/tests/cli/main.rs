@@ -87,6 +87,8 @@ mod readme;
 #[cfg(test)]
 mod real_model;
 #[cfg(test)]
+mod recordings;
+#[cfg(test)]
 mod resize;
 #[cfg(test)]
 mod rotation;

@@ -83,6 +83,7 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "list" | "tools" | "pending" | "doctor" | "test" | "logs" | "config path" | "config show" | "audit export"
         | "audit list" | "audit verify" | "prompts" | "resources" | "sessions list" | "sessions show" => vec![],
         "call" => vec!["fake/echo", "text=x"],
+        "record" | "replay" => vec!["tape.jsonl", "call", "fake/echo", "text=x"],
         "ask" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
         "chat" => vec!["what?", "--model", "mock/answers.json", "--allow", "*"],
         "read" => vec!["fake", "fake://note"],

@@ -94,6 +94,9 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::SessionNotFound { unread: false } | LinkError::Broken { .. } => {
             "it is not known whether the call was carried out; it was not repeated".to_owned()
         }
+        LinkError::NotRecorded(_) => {
+            "a recording answers what was asked while it was made: ask the same, or record this as well".to_owned()
+        }
         LinkError::RateLimited { .. } => "the call was not carried out; call again later".to_owned(),
         _ => return None,
     };

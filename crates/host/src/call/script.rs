@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Conceal;
+use crate::text::Conceal;
 use crate::{
     ask::SharedAsker,
     link::{OnProgress, decode::CallResult},

@@ -17,7 +17,7 @@ use crate::{
     egress::Egress,
     event::Event,
     link::{
-        ClientInfo, Connector, Observer, OnMessage,
+        ClientInfo, Connector, Observer, OnMessage, Recorder, Recording, SharedRecording,
         inbound::{Events, topics::Watched},
         process::supervisor::Supervisor,
     },
@@ -53,6 +53,8 @@ pub struct HostBuilder {
     answers: Option<Arc<dyn Answers>>,
     egress: Egress,
     on_message: Option<OnMessage>,
+    recorder: Option<Arc<Recorder>>,
+    recording: Option<SharedRecording>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -184,6 +186,37 @@ impl HostBuilder {
         self
     }
 
+    /// Writes down each message between the host and its servers, for [`Self::replay`]. Default: none.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use toolrack_host::{Host, Recorder, Recording};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let recorder = Arc::new(Recorder::new(1 << 20, Arc::new(str::to_owned)));
+    /// let host = Host::builder().record(recorder.clone()).build();
+    /// // … use servers …
+    /// host.shutdown().await;
+    /// let recording = Recording::read("yesterday", &recorder.bytes()?)?;
+    /// let host = Host::builder().replay(Arc::new(recording)).build();
+    /// # host.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn record(mut self, recorder: Arc<Recorder>) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
+    /// Answers in the place of every server, whatever its transport: none is started or contacted, and no placeholder of
+    /// its entry is resolved. What was not recorded fails with [`LinkError::NotRecorded`](crate::LinkError::NotRecorded).
+    /// Default: none.
+    pub fn replay(mut self, recording: Arc<Recording>) -> Self {
+        self.recording = Some(recording);
+        self
+    }
+
     /// Makes the jitter of back-off deterministic, for reproducible tests.
     #[doc(hidden)]
     pub fn jitter(mut self, seed: u64) -> Self {
@@ -226,7 +259,8 @@ impl HostBuilder {
                 egress: self.egress,
                 tracker: tasks.clone(),
                 watched: watched.clone(),
-                observer: Observer::new(self.on_message),
+                observer: Observer::new(self.on_message.into_iter().chain(self.recorder.map(Recorder::hook))),
+                recording: self.recording,
             },
             memory: self.memory,
             pins: self.pins,

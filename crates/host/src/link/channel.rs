@@ -18,6 +18,7 @@ use crate::link::{
     http::HttpWire,
     inbound::{Closed, Inbound, OpenRequest, Registered},
     message::{Answered, Outgoing},
+    recording::Player,
 };
 
 /// The way to a server.
@@ -25,6 +26,8 @@ use crate::link::{
 pub(crate) enum Wire {
     Duplex(Duplex),
     Http(HttpWire),
+    /// No server: a recording answers.
+    Recorded(Player),
 }
 
 impl Wire {
@@ -34,6 +37,7 @@ impl Wire {
         match self {
             Self::Duplex(duplex) => duplex.exchange(request).await,
             Self::Http(http) => http.exchange(request).await,
+            Self::Recorded(player) => player.exchange(&request).await,
         }
     }
 
@@ -42,6 +46,10 @@ impl Wire {
         match self {
             Self::Duplex(duplex) => duplex.send(message).await,
             Self::Http(http) => http.notify(message).await,
+            Self::Recorded(player) => {
+                player.notify(&message);
+                Ok(())
+            }
         }
     }
 }

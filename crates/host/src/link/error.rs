@@ -4,7 +4,13 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use crate::{egress::Refused, link::process::child::SpawnError, resolve::ResolveError, spec::Setting, text::quote};
+use crate::{
+    egress::Refused,
+    link::{process::child::SpawnError, recording::NotRecorded},
+    resolve::ResolveError,
+    spec::Setting,
+    text::quote,
+};
 
 /// The code of a method that the other side does not have (JSON-RPC 2.0, 5.1).
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
@@ -202,6 +208,9 @@ pub enum LinkError {
     /// The server answered with a JSON-RPC error.
     #[error("{0}")]
     Rpc(RpcError),
+    /// A recording answers in the place of the server, and has no answer to this request.
+    #[error("{0}")]
+    NotRecorded(Box<NotRecorded>),
 }
 
 impl LinkError {
@@ -235,6 +244,7 @@ impl LinkError {
             Self::RateLimited { .. } => "RATE_LIMITED",
             Self::Redirect { .. } => "REDIRECT_REFUSED",
             Self::Rpc(_) => "RPC_ERROR",
+            Self::NotRecorded(_) => "NOT_RECORDED",
         }
     }
 

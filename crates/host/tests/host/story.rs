@@ -18,6 +18,7 @@ mod idle;
 mod passed_on;
 mod pins;
 mod questions;
+mod recordings;
 mod recovery;
 mod results;
 mod searches;

@@ -9,6 +9,7 @@ use crate::{
     args::{OffersArgs, OnceArgs},
     arguments,
     error::{Exit, Failure},
+    notebook::OfferList,
     verbs::reach::{self, Meant},
     wire::World,
 };
@@ -34,7 +35,11 @@ pub(crate) struct PromptArgs {
 }
 
 pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &World) -> Result<Exit, Failure> {
-    let (offers, complaints) = super::of_named(world, &args.servers, offer).await?;
+    let loaded = world.load().await?;
+    let (offers, complaints) = super::of_named(world, &loaded, &args.servers, offer).await?;
+    let conceal = world.concealer();
+    let list = |offer: &Offer| (offer.server.clone(), OfferList::of_prompts(&offer.prompts, &conceal));
+    world.note_offers(&loaded, offers.iter().map(list).collect()).await;
     let warnings = reach::messages(&complaints);
     let document = render::document(&offers, &warnings);
     super::show(world, &complaints, &document, || render::page(&offers), "there are no prompts").await?;

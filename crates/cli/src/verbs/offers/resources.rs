@@ -11,6 +11,7 @@ use super::{call, given};
 use crate::{
     args::{OffersArgs, OnceArgs},
     error::{Exit, Failure},
+    notebook::OfferList,
     verbs::reach,
     wire::World,
 };
@@ -41,7 +42,11 @@ pub(crate) struct ReadArgs {
 }
 
 pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &World) -> Result<Exit, Failure> {
-    let (offers, complaints) = super::of_named(world, &args.servers, offer).await?;
+    let loaded = world.load().await?;
+    let (offers, complaints) = super::of_named(world, &loaded, &args.servers, offer).await?;
+    let conceal = world.concealer();
+    let list = |offer: &Offer| (offer.server.clone(), OfferList::of_resources(&offer.resources, &conceal));
+    world.note_offers(&loaded, offers.iter().map(list).collect()).await;
     let warnings = reach::messages(&complaints);
     let document = render::document(&offers, &warnings);
     super::show(world, &complaints, &document, || render::page(&offers), "there are no resources").await?;

@@ -47,13 +47,13 @@ impl fmt::Debug for WireMessage<'_> {
 /// connection. It must return at once: what takes time belongs behind a channel. A panic in it is logged and costs nothing else.
 pub type OnMessage = Arc<dyn Fn(WireMessage<'_>) + Send + Sync>;
 
-/// Calls the hook, if there is one.
+/// Calls the hooks.
 #[derive(Clone, Default)]
-pub(crate) struct Observer(Option<OnMessage>);
+pub(crate) struct Observer(Arc<[OnMessage]>);
 
 impl Observer {
-    pub(crate) fn new(hook: Option<OnMessage>) -> Self {
-        Self(hook)
+    pub(crate) fn new(hooks: impl IntoIterator<Item = OnMessage>) -> Self {
+        Self(hooks.into_iter().collect())
     }
 
     pub(crate) fn sent(&self, server: &ServerName, bytes: &[u8]) {
@@ -65,10 +65,11 @@ impl Observer {
     }
 
     fn tell(&self, server: &ServerName, direction: Direction, bytes: &[u8]) {
-        let Some(hook) = &self.0 else { return };
-        // Foreign code on a task of the connection: its panic must not end that.
-        if catch_unwind(AssertUnwindSafe(|| hook(WireMessage { server, direction, bytes }))).is_err() {
-            tracing::warn!("a listener for messages panicked");
+        for hook in &*self.0 {
+            // Foreign code on a task of the connection: its panic must not end that.
+            if catch_unwind(AssertUnwindSafe(|| hook(WireMessage { server, direction, bytes }))).is_err() {
+                tracing::warn!("a listener for messages panicked");
+            }
         }
     }
 }

@@ -124,6 +124,7 @@ impl Greeting<'_> {
         let probed = match &self.channel.wire {
             Wire::Duplex(_) => timeout(STREAM_PROBE, &mut discover).await,
             Wire::Http(http) => timeout(http.probe_timeout(), &mut discover).await,
+            Wire::Recorded(_) => Ok(discover.as_mut().await),
         };
         if let Ok(probe) = probed {
             return self.after(probe?).await;

@@ -1,0 +1,82 @@
+//! The protocol messages between the host and its servers, on the user's stderr: for `-vv`.
+
+use std::{borrow::Cow, sync::Arc};
+
+use chrono::Local;
+use toolrack_config::Interpolate;
+use toolrack_host::{Direction, OnMessage, text};
+
+use crate::{
+    render::{Tone, paint, size},
+    screen::Screen,
+};
+
+/// Most bytes of a message that are shown.
+const SHOWN: usize = 4_096;
+
+/// Shows each message as one line, without the secrets that `secrets` knows.
+pub(crate) fn on(screen: Arc<Screen>, secrets: Arc<Interpolate>) -> OnMessage {
+    Arc::new(move |message| {
+        let arrow = match message.direction {
+            Direction::Sent => "->",
+            Direction::Received => "<-",
+        };
+        let head = format!("{} {arrow} {}", Local::now().format("%H:%M:%S%.3f"), message.server);
+        screen.detail(&format!("{} {}", paint(Tone::Faint, &head), shown(message.bytes, &secrets)));
+    })
+}
+
+/// The beginning of a message as one safe line. The cut goes through no secret.
+fn shown(bytes: &[u8], secrets: &Interpolate) -> String {
+    let begin = &bytes[..bytes.len().min(SHOWN)];
+    let mut begun = match str::from_utf8(begin) {
+        Ok(text) => Cow::Borrowed(text),
+        // A character that is cut in two.
+        Err(error) if error.error_len().is_none() && begin.len() < bytes.len() => {
+            String::from_utf8_lossy(&begin[..error.valid_up_to()])
+        }
+        Err(_) => String::from_utf8_lossy(begin),
+    };
+    let is_cut = begin.len() < bytes.len();
+    if is_cut {
+        let safe = secrets.safe_len(&begun);
+        begun.to_mut().truncate(safe);
+    }
+    let line = text::for_line(&secrets.conceal(&begun)).into_owned();
+    if is_cut { format!("{line}… [{} in all]", size(bytes.len() as u64)) } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolrack_config::{Environment, Unset};
+
+    use super::*;
+
+    fn secrets() -> Interpolate {
+        let secrets = Interpolate::new(Environment::default(), Unset::Error);
+        secrets.keep_secret("correct-horse-battery");
+        secrets
+    }
+
+    #[test]
+    fn a_message_is_one_line_that_no_terminal_obeys_without_secrets() {
+        let line = shown("{\"a\":\"\u{1b}[31mred\u{202e}\nnext correct-horse-battery\"}".as_bytes(), &secrets());
+        assert!(!line.contains(['\u{1b}', '\n', '\u{202e}']), "{line}");
+        assert!(line.contains("next ***"), "{line}");
+    }
+
+    #[test]
+    fn a_long_message_is_cut_with_its_size_and_never_inside_a_secret_or_a_character() {
+        for before in SHOWN - 30..SHOWN + 2 {
+            let message = format!("{}correct-horse-battery{}", "x".repeat(before), "ä".repeat(SHOWN));
+            let line = shown(message.as_bytes(), &secrets());
+            assert!(!line.contains("corr") && !line.contains('\u{fffd}'), "{before}: {line}");
+            assert!(line.len() < SHOWN + 40 && line.contains("in all]"), "{before}: {line}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_as_far_as_they_can_be() {
+        assert!(shown(b"\xff{}", &secrets()).ends_with("{}"));
+    }
+}

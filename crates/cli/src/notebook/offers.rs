@@ -1,0 +1,155 @@
+//! The prompts and resources that servers had when they were last listed, for completion: a file of its own beside the note
+//! of the tools, because other commands list them.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use toolrack_host::mcp::{Prompt, Resource};
+
+use super::{Argument, Configured, FORM, MAX_ARGUMENTS, MAX_TOOLS, Notebook, about, content, is_plain, is_worth_it};
+
+/// The most bytes of a URI that is worth completing.
+const MAX_URI: usize = 512;
+
+/// What completion needs of a prompt or a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    /// The prompt's name, or the resource's URI.
+    pub(crate) name: String,
+    /// Safe to print, and short.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) about: String,
+    /// Those of a prompt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) arguments: Vec<Argument>,
+}
+
+/// The content of one file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Offers {
+    form: u32,
+    hash: String,
+    #[serde(default)]
+    pub(crate) prompts: Vec<Offer>,
+    #[serde(default)]
+    pub(crate) resources: Vec<Offer>,
+}
+
+/// One of the two lists of a server.
+#[derive(Clone, Debug)]
+pub(crate) enum OfferList {
+    Prompts(Vec<Offer>),
+    Resources(Vec<Offer>),
+}
+
+impl OfferList {
+    /// `conceal` hides the secrets that the server was given, because it may repeat them.
+    pub(crate) fn of_prompts(prompts: &[Prompt], conceal: &dyn Fn(&str) -> String) -> Self {
+        let text = |text: &Option<String>| about(text.as_deref().map(conceal).as_deref());
+        let offer = |prompt: &Prompt| {
+            let arguments = prompt.arguments.iter().filter(|it| is_worth_it(&it.name)).take(MAX_ARGUMENTS);
+            let arguments = arguments.map(|it| Argument {
+                name: conceal(&it.name),
+                about: text(&it.description),
+                values: Vec::new(),
+            });
+            let said = if prompt.description.is_some() { &prompt.description } else { &prompt.title };
+            Offer { name: conceal(&prompt.name), about: text(said), arguments: arguments.collect() }
+        };
+        let offers = prompts.iter().map(offer).filter(|offer| is_worth_it(&offer.name));
+        Self::Prompts(offers.take(MAX_TOOLS).collect())
+    }
+
+    /// As [`Self::of_prompts`].
+    pub(crate) fn of_resources(resources: &[Resource], conceal: &dyn Fn(&str) -> String) -> Self {
+        let offer = |resource: &Resource| {
+            let said = resource.title.as_deref().unwrap_or(&resource.name);
+            Offer { name: conceal(&resource.uri), about: about(Some(&conceal(said))), arguments: Vec::new() }
+        };
+        let is_good = |offer: &Offer| offer.name.len() <= MAX_URI && is_plain(&offer.name);
+        Self::Resources(resources.iter().map(offer).filter(is_good).take(MAX_TOOLS).collect())
+    }
+}
+
+impl Notebook {
+    fn offers_file(&self, server: &Configured) -> PathBuf {
+        self.folder.join(format!("{}.offers.json", server.place))
+    }
+
+    /// The noted prompts and resources of `server` with its current entry.
+    pub(crate) fn offers(&self, server: &Configured) -> Offers {
+        let note = content(&self.offers_file(server)).and_then(|text| serde_json::from_str::<Offers>(&text).ok());
+        note.filter(|note| note.form == FORM && note.hash == server.hash).unwrap_or_default()
+    }
+
+    /// Notes one of the lists of `server`.
+    pub(crate) fn note(&self, server: &Configured, list: OfferList) {
+        let offers = Offers { form: FORM, hash: server.hash.clone(), ..self.offers(server) };
+        let offers = match list {
+            OfferList::Prompts(prompts) => Offers { prompts, ..offers },
+            OfferList::Resources(resources) => Offers { resources, ..offers },
+        };
+        if let Ok(text) = serde_json::to_string(&offers) {
+            self.put(&self.offers_file(server), &text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolrack_config::trust::content_hash;
+
+    use super::*;
+
+    fn server(hash: &str) -> Configured {
+        Configured { name: "docs".to_owned(), place: content_hash(&json!("docs")), hash: hash.to_owned() }
+    }
+
+    fn resources(uris: &[&str]) -> OfferList {
+        let resources: Vec<Resource> = uris
+            .iter()
+            .map(|uri| serde_json::from_value(json!({ "uri": uri, "name": "canary's\u{1b}[2J" })).unwrap())
+            .collect();
+        OfferList::of_resources(&resources, &|text| text.replace("canary", "***"))
+    }
+
+    fn prompts(names: &[&str]) -> OfferList {
+        let arguments = json!([{ "name": "who", "description": "Whom.\nMore." }, { "name": "a b" }]);
+        let prompt = |name: &&str| json!({ "name": name, "arguments": arguments });
+        let prompts: Vec<Prompt> = names.iter().map(|name| serde_json::from_value(prompt(name)).unwrap()).collect();
+        OfferList::of_prompts(&prompts, &|text| text.replace("canary", "***"))
+    }
+
+    fn names(offers: &[Offer]) -> Vec<&str> {
+        offers.iter().map(|offer| offer.name.as_str()).collect()
+    }
+
+    #[test]
+    fn each_list_is_noted_without_the_other_and_for_the_very_entry() {
+        let data = tempfile::tempdir().unwrap();
+        let notebook = Notebook::below(data.path());
+        notebook.note(&server("one"), resources(&["file:///a"]));
+        notebook.note(&server("one"), prompts(&["greet"]));
+        let noted = notebook.offers(&server("one"));
+        assert_eq!((names(&noted.resources), names(&noted.prompts)), (vec!["file:///a"], vec!["greet"]));
+        assert_eq!(noted.prompts[0].arguments.len(), 1, "a shell takes only one of them as it is");
+        assert_eq!(noted.prompts[0].arguments[0].about, "Whom.");
+        notebook.note(&server("two"), prompts(&["other"]));
+        let noted = notebook.offers(&server("two"));
+        assert_eq!((names(&noted.resources), names(&noted.prompts)), (vec![], vec!["other"]));
+        assert_eq!(names(&notebook.offers(&server("one")).prompts), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn only_what_a_shell_takes_as_it_is_gets_noted_and_no_secret() {
+        let data = tempfile::tempdir().unwrap();
+        let notebook = Notebook::below(data.path());
+        let long = format!("x://{}", "y".repeat(MAX_URI));
+        notebook.note(&server("one"), resources(&["x://ok", "x://$(id)", "-rf", "x://a b", "x://canary", &long]));
+        notebook.note(&server("one"), prompts(&["$(id)", "ok", "canary"]));
+        let noted = notebook.offers(&server("one"));
+        assert_eq!((names(&noted.resources), names(&noted.prompts)), (vec!["x://ok"], vec!["ok"]));
+        assert_eq!(noted.resources[0].about, "***'s\\u{1b}[2J");
+    }
+}

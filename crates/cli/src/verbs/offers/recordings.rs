@@ -1,0 +1,106 @@
+//! `toolrack record` and `toolrack replay`: another verb, with servers that are recorded, or with a recording in the place
+//! of servers.
+//!
+//! They are a way to type that other verb, and are taken off when the command line is read. The world does the rest
+//! ([`tape`](crate::wire)).
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, CommandFactory as _, error::ErrorKind};
+
+use crate::{
+    args::{self, TapeWords},
+    error::{Exit, Failure},
+    verbs::{Cli, Verb},
+    wire::World,
+};
+
+/// `record`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack record login.jsonl call github/get_me
+  toolrack record all.jsonl --max-size 200MiB tools
+  toolrack replay login.jsonl call github/get_me")]
+pub(crate) struct RecordArgs {
+    /// Where the messages go; an older file is replaced
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The most bytes that the file may have
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = args::size)]
+    max_size: usize,
+
+    /// The command to run, with its own words
+    #[arg(value_name = "VERB", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+/// `replay`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack record login.jsonl call github/get_me
+  toolrack replay login.jsonl call github/get_me
+  toolrack replay login.jsonl tools --json")]
+pub(crate) struct ReplayArgs {
+    /// What `toolrack record` wrote
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The command to run, with its own words
+    #[arg(value_name = "VERB", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+impl Verb {
+    /// The command line behind `record` or `replay`, and what is to be done with its messages.
+    pub(crate) fn behind_tape(&self, program: &OsString) -> Option<(TapeWords, Vec<OsString>)> {
+        let (tape, words) = match self {
+            Self::Record(args) => {
+                (TapeWords::Record { file: args.file.clone(), max_bytes: args.max_size }, &args.words)
+            }
+            Self::Replay(args) => (TapeWords::Replay { file: args.file.clone() }, &args.words),
+            _ => return None,
+        };
+        Some((tape, std::iter::once(program).chain(words).cloned().collect()))
+    }
+
+    /// Checks that the verb is one that `record` and `replay` can run: it uses servers, and ends.
+    ///
+    /// # Errors
+    /// As clap says it.
+    pub(crate) fn check_taped(&self) -> Result<(), clap::Error> {
+        let can = matches!(
+            self,
+            Self::Tools(_)
+                | Self::Call(_)
+                | Self::Resources(_)
+                | Self::Read(_)
+                | Self::Prompts(_)
+                | Self::Prompt(_)
+                | Self::Ask(_)
+                | Self::Chat(_)
+                | Self::List(_)
+                | Self::Test(_)
+                | Self::Why(_)
+        );
+        if can {
+            return Ok(());
+        }
+        let why = "`record` and `replay` take a command that uses servers: tools, call, resources, read, prompts, prompt, \
+                   ask, chat, list, test or why";
+        Err(Cli::command().error(ErrorKind::InvalidValue, why))
+    }
+}
+
+/// The command line is read as the verb behind it, so that this one is never run.
+fn inner_verb() -> Result<Exit, Failure> {
+    Err(Failure::new(Exit::Other, "INTERNAL", "a recorded command was not understood"))
+}
+
+pub(crate) async fn record(_: RecordArgs, _: &World) -> Result<Exit, Failure> {
+    inner_verb()
+}
+
+pub(crate) async fn replay(_: ReplayArgs, _: &World) -> Result<Exit, Failure> {
+    inner_verb()
+}

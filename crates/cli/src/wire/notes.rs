@@ -1,0 +1,64 @@
+//! What a command has seen of servers is noted for completion.
+
+use std::sync::Arc;
+
+use toolrack_config::{Loaded, Scope};
+use toolrack_host::{CatalogTool, Host, State};
+
+use super::{World, tape::Tape};
+use crate::notebook::{Configured, Listing, Notebook, OfferList, Tool};
+
+/// The servers that get a note: the program's own need none, and those that stand in no file are gone after this command.
+pub(super) fn noted(loaded: &Loaded) -> impl Iterator<Item = Configured> {
+    let entries = loaded.entries.iter();
+    entries.filter(|entry| entry.scope != Scope::BuiltIn && entry.source.path.is_some()).map(Configured::from)
+}
+
+impl World {
+    /// Writes the tools of the connected servers into the notebook.
+    pub(super) async fn note_tools(&self, host: &Host) {
+        if Tape::is_replay(self.tape.as_ref()) {
+            return;
+        }
+        let status = host.status();
+        let catalog = host.catalog();
+        let is_connected = |name: &str| {
+            let status = status.iter().find(|server| server.name.as_str() == name);
+            status.is_some_and(|server| matches!(server.state, State::Connected { .. }))
+        };
+        let configured: Vec<_> =
+            self.host_settings.load().configured.iter().filter(|server| is_connected(&server.name)).cloned().collect();
+        let notebook = Notebook::below(self.places.data());
+        let secrets = Arc::clone(&self.secrets);
+        let written = tokio::task::spawn_blocking(move || {
+            let conceal = |text: &str| secrets.conceal(text).into_owned();
+            for server in configured {
+                let tools =
+                    || catalog.tools().filter(|tool| tool.server.as_str() == server.name).map(CatalogTool::tool);
+                let listing = Listing::of(tools());
+                if !notebook.is_of(&server, listing) {
+                    notebook.write(&server, listing, tools().map(|tool| Tool::of_mcp(tool, &conceal)).collect());
+                }
+            }
+        });
+        // A failure does not matter: only completion uses the notes.
+        let _ = written.await;
+    }
+
+    /// Writes lists of prompts or resources into the notebook, each with the name of its server.
+    pub(crate) async fn note_offers(&self, loaded: &Loaded, lists: Vec<(String, OfferList)>) {
+        if Tape::is_replay(self.tape.as_ref()) {
+            return;
+        }
+        let configured: Vec<_> = noted(loaded).collect();
+        let notebook = Notebook::below(self.places.data());
+        let written = tokio::task::spawn_blocking(move || {
+            for (name, list) in lists {
+                if let Some(server) = configured.iter().find(|server| server.name == name) {
+                    notebook.note(server, list);
+                }
+            }
+        });
+        let _ = written.await;
+    }
+}

@@ -1,0 +1,108 @@
+//! A command whose servers are recorded, or whose servers are a recording.
+
+use std::{fs::File, io::Read as _, path::Path, sync::Arc};
+
+use toolrack_config::Loaded;
+use toolrack_host::{HostBuilder, Recorder, Recording, ServerSpec, spec::Trust};
+
+use super::World;
+use crate::{
+    args::TapeWords,
+    error::{Exit, Failure, in_words},
+    output,
+};
+
+/// Most bytes of a recording that is read.
+const MAX_READ: u64 = 1 << 30;
+
+/// What becomes of the messages of a command.
+#[derive(Clone, Debug)]
+pub(super) enum Tape {
+    /// They are written into a file.
+    Record(Arc<Recorder>),
+    /// They come from one.
+    Replay(Arc<Recording>),
+}
+
+impl Tape {
+    /// Whether a recording is in the place of all servers.
+    pub(super) fn is_replay(tape: Option<&Self>) -> bool {
+        matches!(tape, Some(Self::Replay(_)))
+    }
+
+    pub(super) fn on(&self, builder: HostBuilder) -> HostBuilder {
+        match self {
+            Self::Record(recorder) => builder.record(Arc::clone(recorder)),
+            Self::Replay(recording) => builder.replay(Arc::clone(recording)),
+        }
+    }
+}
+
+impl World {
+    /// This world as `record` and `replay` want it.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or is no recording.
+    pub(crate) async fn with_tape(mut self) -> Result<Self, Failure> {
+        self.tape = match &self.global.tape {
+            None => None,
+            Some(TapeWords::Record { file, max_bytes }) => {
+                output::check(file)?;
+                Some(Tape::Record(Arc::new(Recorder::new(*max_bytes, self.conceal()))))
+            }
+            Some(TapeWords::Replay { file }) => {
+                let path = file.clone();
+                let read = tokio::task::spawn_blocking(move || read(&path)).await;
+                let recording = read.map_err(|error| unusable(file, &error.to_string()))??;
+                Some(Tape::Replay(Arc::new(recording.concealing(self.conceal()))))
+            }
+        };
+        Ok(self)
+    }
+
+    /// Writes the recording, if there is one.
+    ///
+    /// # Errors
+    /// When it is too large, or cannot be written.
+    pub(crate) async fn write_recording(&self) -> Result<(), Failure> {
+        let (Some(Tape::Record(recorder)), Some(TapeWords::Record { file, .. })) = (&self.tape, &self.global.tape)
+        else {
+            return Ok(());
+        };
+        let bytes = recorder.bytes().map_err(|error| {
+            let message = format!("{} was not written: {error}", file.display());
+            Failure::new(Exit::Other, "RECORDING_TOO_LARGE", message).hint("raise `--max-size`, or record less")
+        })?;
+        output::write_for_owner(file.clone(), bytes).await
+    }
+
+    /// What is loaded, with each server that the recording has: as it is configured, whether it is trusted here or not,
+    /// because nothing of it runs; or as one that is not configured at all.
+    pub(super) async fn as_recorded(&self, mut loaded: Loaded) -> Loaded {
+        let Some(Tape::Replay(recording)) = &self.tape else { return loaded };
+        // What was hidden in the recording is found only where it is hidden in the requests.
+        drop(self.known_secrets(&loaded).await);
+        for server in recording.servers() {
+            let spec = loaded.desired.entry(server.clone()).or_insert_with(|| ServerSpec::stdio("replay", [""; 0]));
+            spec.trust = Trust::Trusted;
+            spec.enabled = true;
+        }
+        loaded
+    }
+}
+
+fn read(file: &Path) -> Result<Recording, Failure> {
+    let opened = File::open(file).map_err(|error| unusable(file, &in_words(&error)))?;
+    let mut bytes = Vec::new();
+    let read = opened.take(MAX_READ + 1).read_to_end(&mut bytes);
+    read.map_err(|error| unusable(file, &in_words(&error)))?;
+    if bytes.len() as u64 > MAX_READ {
+        return Err(unusable(file, "it has more than 1 GiB"));
+    }
+    Recording::read(&file.to_string_lossy(), &bytes).map_err(|error| unusable(file, &error.to_string()))
+}
+
+fn unusable(file: &Path, why: &str) -> Failure {
+    Failure::new(Exit::Usage, "BAD_RECORDING", format!("{} cannot be replayed: {why}", file.display()))
+        .hint("`toolrack record FILE VERB` writes such a file")
+}

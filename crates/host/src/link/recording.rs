@@ -1,0 +1,170 @@
+//! The messages of servers in a file, and answers from there: a [`Recorder`] writes down every message of a host; a host
+//! with a [`Recording`] starts no server and contacts none, because the recording answers in their place.
+//!
+//! A recording is JSON Lines: a [header](HEADER), then one message on each line, in the order of the wire for each server.
+
+mod player;
+mod recorder;
+mod tape;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub(crate) use player::Player;
+pub use recorder::{Recorder, RecordingTooLarge};
+
+use self::tape::{Found, Tape};
+use crate::{
+    link::{
+        error::LinkError,
+        framing::envelope::{Envelope, peek},
+        message::{Outgoing, messages},
+    },
+    spec::{Protocol, ServerName},
+    text::{Conceal, quote},
+};
+
+/// The member that the first line of a recording has, and the version of its format.
+const HEADER: (&str, u64) = ("toolrack_recording", 1);
+
+/// What servers answered, read from what a [`Recorder`] wrote.
+///
+/// A request gets the answer that the server gave to the same request: the same server, method and parameters, whatever its
+/// `_meta` says. Equal requests get their answers in the order in which they came; the last one is given again.
+pub struct Recording {
+    /// Names the recording in errors.
+    name: String,
+    tapes: BTreeMap<ServerName, Tape>,
+    /// Hides in a request what was hidden in the recording.
+    conceal: Option<Conceal>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers: Vec<_> = self.servers().map(ServerName::as_str).collect();
+        f.debug_struct("Recording").field("name", &self.name).field("servers", &servers).finish_non_exhaustive()
+    }
+}
+
+/// Why bytes are no recording.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct BadRecording {
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong with it, safe to print.
+    pub why: String,
+}
+
+/// A request that a recording has no answer to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the recording {file} has no answer of `{server}` to {request}{}",
+    if *.almost { ", only to one with other parameters, or one that had none" } else { "" }
+)]
+pub struct NotRecorded {
+    /// Which server was asked.
+    pub server: String,
+    /// The method, and the tool, prompt or resource; safe to print.
+    pub request: String,
+    /// Whether a request of this method, for this tool, prompt or resource, was recorded.
+    pub almost: bool,
+    /// Which recording, safe to print.
+    pub file: String,
+}
+
+/// A line behind the header.
+#[derive(Deserialize)]
+struct Line<'a> {
+    server: String,
+    direction: Way,
+    #[serde(borrow)]
+    message: &'a RawValue,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Way {
+    Sent,
+    Received,
+}
+
+impl Recording {
+    /// Reads a recording; `name`, such as the path of its file, stands for it in errors.
+    ///
+    /// # Errors
+    /// When a line is not one of a recording, or the first line is no header of a version that is known here.
+    pub fn read(name: &str, bytes: &[u8]) -> Result<Self, BadRecording> {
+        let mut lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+        let bad = |at: usize, why: &str| BadRecording { line: at + 1, why: quote(why) };
+        let header = lines.next().and_then(|(_, line)| serde_json::from_slice::<serde_json::Value>(line).ok());
+        match header.as_ref().and_then(|header| header[HEADER.0].as_u64()) {
+            Some(version) if version == HEADER.1 => {}
+            Some(_) => return Err(bad(0, "another version of Toolrack wrote this recording")),
+            None => return Err(bad(0, "this is no recording: `toolrack_recording` is missing")),
+        }
+        let mut tapes = BTreeMap::<ServerName, Tape>::new();
+        for (at, line) in lines {
+            let line: Line<'_> = serde_json::from_slice(line).map_err(|error| bad(at, &error.to_string()))?;
+            let server = ServerName::new(&*line.server).map_err(|error| bad(at, &error.to_string()))?;
+            let tape = tapes.entry(server).or_default();
+            let message = Bytes::copy_from_slice(line.message.get().as_bytes());
+            match line.direction {
+                Way::Sent => tape.sent(&message),
+                Way::Received => tape.received(&message),
+            }
+        }
+        Ok(Self { name: quote(name), tapes, conceal: None })
+    }
+
+    /// Passes each request through `conceal` before it is looked up: a value that was hidden when the recording was made
+    /// is found only if it is hidden in the same way.
+    #[must_use]
+    pub fn concealing(self, conceal: Conceal) -> Self {
+        Self { conceal: Some(conceal), ..self }
+    }
+
+    /// The servers that it has messages of.
+    pub fn servers(&self) -> impl Iterator<Item = &ServerName> {
+        self.tapes.keys()
+    }
+
+    /// The era to speak with `server`, which is the one it spoke.
+    pub(crate) fn protocol(&self, server: &ServerName) -> Protocol {
+        self.tapes.get(server).map_or(Protocol::Legacy, Tape::protocol)
+    }
+
+    /// What the server answered to this request.
+    fn find(&self, server: &ServerName, request: &Outgoing) -> Result<Found<'_>, LinkError> {
+        let concealed = self.conceal.as_ref().and_then(|conceal| {
+            let text = conceal(str::from_utf8(&request.body).ok()?);
+            matches!(peek(text.as_bytes()), Ok(Envelope::Request { .. })).then(|| Bytes::from(text))
+        });
+        let body = concealed.as_ref().unwrap_or(&request.body);
+        let missing = |almost: bool| {
+            let request = match &request.name {
+                Some(name) => format!("{} of `{}`", request.method, quote(name)),
+                None => request.method.to_owned(),
+            };
+            let (server, file) = (server.to_string(), self.name.clone());
+            LinkError::NotRecorded(Box::new(NotRecorded { server, request, almost, file }))
+        };
+        let tape = self.tapes.get(server).ok_or_else(|| missing(false))?;
+        tape.find(body).map_err(|almost| missing(almost && request.name.is_some()))
+    }
+}
+
+/// Hands each message in `bytes` to `each`, and leaves out what is none.
+fn each_message(bytes: &Bytes, mut each: impl FnMut(Envelope<'_>)) {
+    messages(bytes, |message| {
+        if let Ok(message) = message {
+            each(message);
+        }
+    });
+}
+
+/// A recording that a host shares with its connections.
+pub(crate) type SharedRecording = Arc<Recording>;

@@ -1,0 +1,69 @@
+//! Answers the requests of one connection from a recording.
+
+use std::{fmt, future::pending, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{SharedRecording, each_message, tape};
+use crate::link::{
+    error::LinkError,
+    framing::envelope::{Envelope, peek},
+    inbound::{Inbound, Outlet},
+    message::{Answered, Outgoing, answered},
+};
+
+/// The wire of a connection whose server is a recording.
+pub(crate) struct Player {
+    recording: SharedRecording,
+    inbound: Arc<Inbound>,
+    nowhere: Arc<dyn Outlet>,
+}
+
+impl fmt::Debug for Player {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Player").field("recording", &self.recording).finish_non_exhaustive()
+    }
+}
+
+/// There is no server to send anything to.
+struct Nowhere;
+
+impl Outlet for Nowhere {
+    fn post(&self, _: Bytes) {}
+}
+
+impl Player {
+    pub(crate) fn new(recording: SharedRecording, inbound: &Arc<Inbound>) -> Self {
+        Self { recording, inbound: inbound.clone(), nowhere: Arc::new(Nowhere) }
+    }
+
+    /// Hands on what the server sent for this request, and returns its answer. A subscription stands until it is dropped.
+    pub(crate) async fn exchange(&self, request: &Outgoing) -> Answered {
+        self.inbound.sent(&request.body);
+        let found = self.recording.find(&self.inbound.server, request)?;
+        if found.is_first {
+            for notification in &found.exchange.notifications {
+                let notification = tape::about(notification, found.exchange.id, request.id);
+                self.inbound.received(&notification);
+                each_message(&notification, |message| {
+                    self.inbound.accept(message, Some(request.id), &self.nowhere);
+                });
+            }
+        }
+        let Some(answer) = found.exchange.answer.as_ref().filter(|_| !found.exchange.stands()) else {
+            return pending().await;
+        };
+        let answer = answer.message(request.id);
+        self.inbound.received(&answer);
+        match peek(&answer) {
+            Ok(Envelope::Response { outcome, .. }) => answered(&answer, outcome),
+            Ok(_) => Err(LinkError::protocol("the recording has another message for an answer")),
+            Err(bad) => Err(LinkError::unparsable(bad.to_string())),
+        }
+    }
+
+    /// Takes a notification, which no server gets.
+    pub(crate) fn notify(&self, message: &Bytes) {
+        self.inbound.sent(message);
+    }
+}

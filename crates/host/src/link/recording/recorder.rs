@@ -1,0 +1,106 @@
+//! Writes down the messages of a host.
+
+use std::{fmt, sync::Arc};
+
+use chrono::{SecondsFormat, Utc};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{json, value::RawValue, value::to_raw_value};
+
+use super::HEADER;
+use crate::{
+    link::inbound::observe::{Direction, OnMessage, WireMessage},
+    text::Conceal,
+};
+
+/// Writes down every message between a host and its servers, secrets hidden, for [`Recording`](super::Recording): give it
+/// to [`HostBuilder::record`](crate::HostBuilder::record), and take the bytes when the host has shut down. HTTP headers
+/// are no part of messages.
+pub struct Recorder {
+    kept: Mutex<Kept>,
+    max_bytes: usize,
+    conceal: Conceal,
+}
+
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    is_too_large: bool,
+}
+
+/// The messages have more bytes than the recorder may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the messages have more than the {max_bytes} bytes that the recording may have")]
+pub struct RecordingTooLarge {
+    /// The bound.
+    pub max_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at: String,
+    server: &'a str,
+    direction: &'static str,
+    message: Box<RawValue>,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// A recorder that keeps at most `max_bytes` and hides with `conceal` what must not be written down.
+    #[must_use]
+    pub fn new(max_bytes: usize, conceal: Conceal) -> Self {
+        let header = json!({ HEADER.0: HEADER.1, "written_by": concat!("toolrack ", env!("CARGO_PKG_VERSION")) });
+        let kept = Kept { bytes: format!("{header}\n").into_bytes(), is_too_large: false };
+        Self { kept: Mutex::new(kept), max_bytes, conceal }
+    }
+
+    /// The recording so far.
+    ///
+    /// # Errors
+    /// When there were more bytes than the recorder may keep; a recording without its end would be of no use.
+    pub fn bytes(&self) -> Result<Vec<u8>, RecordingTooLarge> {
+        let kept = self.kept.lock();
+        if kept.is_too_large { Err(RecordingTooLarge { max_bytes: self.max_bytes }) } else { Ok(kept.bytes.clone()) }
+    }
+
+    /// The hook that writes down.
+    pub(crate) fn hook(self: Arc<Self>) -> OnMessage {
+        Arc::new(move |message| self.write_down(message))
+    }
+
+    fn write_down(&self, WireMessage { server, direction, bytes }: WireMessage<'_>) {
+        let direction = match direction {
+            Direction::Sent => "sent",
+            Direction::Received => "received",
+        };
+        let at = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true);
+        let Some(message) = self.concealed(bytes) else { return };
+        let line = Line { at, server: server.as_str(), direction, message };
+        let Ok(mut line) = serde_json::to_vec(&line) else { return };
+        line.push(b'\n');
+        let mut kept = self.kept.lock();
+        if kept.is_too_large || kept.bytes.len() + line.len() > self.max_bytes {
+            *kept = Kept { bytes: Vec::new(), is_too_large: true };
+            return;
+        }
+        kept.bytes.extend_from_slice(&line);
+    }
+
+    /// The message without secrets; as one JSON text if it is no JSON, or is none any more.
+    fn concealed(&self, bytes: &[u8]) -> Option<Box<RawValue>> {
+        let text = (self.conceal)(&String::from_utf8_lossy(bytes));
+        match serde_json::from_str::<Box<RawValue>>(&text) {
+            Ok(message) if !message.get().contains('\n') => Some(message),
+            // Line ends between the members of a body.
+            Ok(message) => {
+                serde_json::from_str::<serde_json::Value>(message.get()).and_then(|it| to_raw_value(&it)).ok()
+            }
+            Err(_) => to_raw_value(&text).ok(),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What one server was asked, and what came of it.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use serde_json::{Value, value::RawValue};
+
+use super::each_message;
+use crate::{
+    link::framing::envelope::{Envelope, Outcome, peek},
+    spec::Protocol,
+};
+
+/// Requests whose parameters say only who asks.
+const GREETINGS: [&str; 2] = ["initialize", "server/discover"];
+
+/// The requests of one server in the order in which they were sent.
+#[derive(Debug, Default)]
+pub(super) struct Tape {
+    exchanges: Vec<Exchange>,
+    /// The requests without an answer so far, by their ids: while the tape is read.
+    open: HashMap<i64, usize>,
+}
+
+/// A request, and what the server sent for it.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    /// The id that it had.
+    pub(super) id: i64,
+    method: String,
+    params: Value,
+    /// The notifications that belong to it, or came before the next request.
+    pub(super) notifications: Vec<Bytes>,
+    /// `None` if none came.
+    pub(super) answer: Option<Answer>,
+    was_given: AtomicBool,
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// `result` or `error`.
+    member: &'static str,
+    raw: String,
+}
+
+impl Answer {
+    /// The message that answers the request `id`.
+    pub(super) fn message(&self, id: i64) -> Bytes {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"{}":{}}}"#, self.member, self.raw).into()
+    }
+}
+
+/// The exchange that answers a request.
+#[derive(Debug)]
+pub(super) struct Found<'a> {
+    pub(super) exchange: &'a Exchange,
+    /// Whether it is given for the first time. Only then its notifications come too.
+    pub(super) is_first: bool,
+}
+
+impl Exchange {
+    /// Whether it stands for as long as the connection: a subscription.
+    pub(super) fn stands(&self) -> bool {
+        self.method == "subscriptions/listen"
+    }
+
+    fn is_of(&self, method: &str, params: &Value) -> bool {
+        self.method == method && (GREETINGS.contains(&method) || self.params == *params)
+    }
+}
+
+impl Tape {
+    /// Reads a message to the server.
+    pub(super) fn sent(&mut self, bytes: &Bytes) {
+        if let Ok(Envelope::Request { id, method, params }) = peek(bytes)
+            && let Some(id) = id.number()
+        {
+            self.open.insert(id, self.exchanges.len());
+            self.exchanges.push(Exchange {
+                id,
+                method: method.into_owned(),
+                params: read_params(params),
+                notifications: Vec::new(),
+                answer: None,
+                was_given: AtomicBool::new(false),
+            });
+        }
+    }
+
+    /// Reads a message, or a batch, of the server.
+    pub(super) fn received(&mut self, bytes: &Bytes) {
+        each_message(bytes, |message| match message {
+            Envelope::Response { id, outcome } => {
+                let at = id.number().and_then(|id| self.open.remove(&id));
+                self.answered(at, &outcome);
+            }
+            // The answer of an HTTP server that could not read which request it was.
+            Envelope::Orphan { error } => {
+                let latest = self.exchanges.len().checked_sub(1);
+                self.answered(latest.filter(|at| self.exchanges[*at].answer.is_none()), &Outcome::Error(error));
+            }
+            Envelope::Notification { method, params } => self.notified(&method, params),
+            // The recorded answer is what the server made of the answers to its questions.
+            Envelope::Request { .. } | Envelope::Batch(_) => {}
+        });
+    }
+
+    fn answered(&mut self, at: Option<usize>, outcome: &Outcome<'_>) {
+        let Some(exchange) = at.and_then(|at| self.exchanges.get_mut(at)) else { return };
+        let (member, raw) = match outcome {
+            Outcome::Result(raw) => ("result", raw),
+            Outcome::Error(raw) => ("error", raw),
+        };
+        exchange.answer = Some(Answer { member, raw: raw.get().to_owned() });
+    }
+
+    fn notified(&mut self, method: &str, params: Option<&RawValue>) {
+        let params: Value = params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        let named = request_of(&params).and_then(|id| self.exchanges.iter().rposition(|exchange| exchange.id == id));
+        let Some(at) = named.or_else(|| self.exchanges.len().checked_sub(1)) else { return };
+        let message = serde_json::json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        self.exchanges[at].notifications.push(message.to_string().into());
+    }
+
+    /// The era that the server spoke.
+    pub(super) fn protocol(&self) -> Protocol {
+        let is_modern = |exchange: &Exchange| {
+            let answer = exchange.answer.as_ref().filter(|answer| answer.member == "result");
+            let result = answer.and_then(|answer| serde_json::from_str::<Value>(&answer.raw).ok());
+            exchange.method == "server/discover" && result.is_some_and(|it| it["supportedVersions"].is_array())
+        };
+        let greeted = |exchange: &Exchange| exchange.method == "initialize" && exchange.answer.is_some();
+        let was_modern = self.exchanges.iter().any(is_modern) && !self.exchanges.iter().any(greeted);
+        if was_modern { Protocol::Modern } else { Protocol::Legacy }
+    }
+
+    /// The exchange that answers `request`; otherwise whether another request of this method was recorded, or this one
+    /// without an answer.
+    pub(super) fn find(&self, request: &Bytes) -> Result<Found<'_>, bool> {
+        let Ok(Envelope::Request { method, params, .. }) = peek(request) else { return Err(false) };
+        let params = read_params(params);
+        let is_usable = |exchange: &&Exchange| exchange.answer.is_some() || exchange.stands();
+        let mut last = None;
+        for exchange in self.exchanges.iter().filter(|it| it.is_of(&method, &params)).filter(is_usable) {
+            if !exchange.was_given.swap(true, Ordering::AcqRel) {
+                return Ok(Found { exchange, is_first: true });
+            }
+            last = Some(exchange);
+        }
+        let name = name_in(&params);
+        let is_near = |exchange: &Exchange| exchange.method == *method && name_in(&exchange.params) == name;
+        last.map(|exchange| Found { exchange, is_first: false }).ok_or_else(|| self.exchanges.iter().any(is_near))
+    }
+}
+
+/// The parameters of a request without `_meta`, which says who asks and how the answer may come.
+fn read_params(raw: Option<&RawValue>) -> Value {
+    let mut params: Value = raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+    if let Value::Object(members) = &mut params {
+        members.shift_remove("_meta");
+    }
+    params
+}
+
+/// The tool, prompt or resource that parameters name.
+fn name_in(params: &Value) -> Option<&Value> {
+    params.get("name").or_else(|| params.get("uri"))
+}
+
+/// The request that a notification names, by its progress token or its subscription.
+fn request_of(params: &Value) -> Option<i64> {
+    NAMES.iter().find_map(|name| params.pointer(name)?.as_i64())
+}
+
+/// Where the parameters of a notification name a request.
+const NAMES: [&str; 2] = ["/progressToken", "/_meta/io.modelcontextprotocol~1subscriptionId"];
+
+/// `notification` about the request `recorded`, about `id` instead.
+pub(super) fn about(notification: &Bytes, recorded: i64, id: i64) -> Bytes {
+    let Ok(mut message) = serde_json::from_slice::<Value>(notification) else { return notification.clone() };
+    for name in NAMES {
+        if let Some(named) = message.pointer_mut(&format!("/params{name}"))
+            && *named == recorded
+        {
+            *named = id.into();
+        }
+    }
+    message.to_string().into()
+}
