@@ -79,6 +79,8 @@ mod pins;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod progress;
+#[cfg(test)]
 mod provider;
 #[cfg(test)]
 mod rack;
