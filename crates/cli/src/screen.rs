@@ -299,7 +299,10 @@ impl Screen {
     /// Prints a question, and leaves the cursor behind it until [`Self::answered`].
     pub(crate) fn prompt(&self, question: &str) {
         self.asking.lock().begin();
-        self.to_stderr(question);
+        let look = Look { width: self.device.columns(Stream::Err), ..self.look };
+        let words = question.trim_end();
+        let fitted = look.fit(&self.concealed(words));
+        self.to_stderr(&format!("{fitted}{}", &question[words.len()..]));
         let mut status = self.status();
         if *status != Status::Never {
             *status = Status::Question;

@@ -230,10 +230,10 @@ fn a_call_is_asked_about_and_what_was_agreed_to_is_what_is_sent() {
     let mut terminal = talk(&rack, &["go"]);
     let page = terminal.expect(RUN_IT);
     assert!(page.contains("fake/echo") && page.contains("\"text\": \"one\""), "{page}");
-    terminal.type_in("?\n");
+    terminal.type_in("?");
     let reasons = terminal.expect(RUN_IT);
     assert!(reasons.contains("no rule allows it") && reasons.contains("Returns the text"), "{reasons}");
-    terminal.type_in("e\n");
+    terminal.type_in("e");
     terminal.expect("as JSON");
     terminal.type_in("{\"text\": \"uno\"}\n");
     let page = terminal.expect(RUN_IT);

@@ -7,6 +7,8 @@ mod add;
 #[cfg(test)]
 mod answers;
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
 mod ask;
 #[cfg(test)]
 mod asked;
