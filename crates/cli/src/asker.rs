@@ -5,7 +5,9 @@
 
 mod answers;
 mod approval;
+mod editor;
 mod form;
+mod keys;
 mod lines;
 mod sampling;
 
@@ -30,7 +32,9 @@ use crate::{
     screen::Screen,
 };
 use answers::Answers;
+pub(crate) use editor::{Edited, Editor};
 use form::Field;
+pub(crate) use keys::KeyMode;
 use lines::Lines;
 pub(crate) use lines::OwnLines;
 pub(crate) use sampling::Sampler;
@@ -62,11 +66,11 @@ impl Drop for OpenQuestion<'_> {
 }
 
 impl Terminal {
-    pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>) -> Self {
+    pub(crate) fn new(screen: Arc<Screen>, roots: Vec<Root>, editor: Editor) -> Self {
         Self {
             screen,
             roots,
-            lines: Lines::of_stdin(),
+            lines: Lines::of_stdin(editor),
             turn: Semaphore::new(1),
             answers: None,
             sampler: ArcSwapOption::empty(),
@@ -88,7 +92,7 @@ impl Terminal {
 
     /// The terminal of a command that this process runs for another one.
     pub(crate) fn far(screen: Arc<Screen>, lines: FarLines) -> Self {
-        Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new()) }
+        Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new(), Editor::none()) }
     }
 
     /// Lets `sampler` answer the sampling requests of servers from now on, each after a yes of the user. Servers of
@@ -108,6 +112,31 @@ impl Terminal {
             self.screen.say("");
         }
         line
+    }
+
+    /// Shows `prompt` and waits for a key, which answers without Enter; `None` at the end of input (Ctrl-D).
+    async fn ask_key(&self, prompt: &str) -> Option<String> {
+        // First, so that no key is lost that the user types as soon as the question is there.
+        let keys = self.lines.keys();
+        self.screen.prompt(prompt);
+        let standing = OpenQuestion(&self.screen);
+        let key = self.lines.key().await;
+        self.screen.answered();
+        drop(standing);
+        drop(keys);
+        self.screen.say(&key.as_deref().map_or_else(String::new, |key| text::for_line(key.trim()).into_owned()));
+        key
+    }
+
+    /// Has the user change `text` in an editor.
+    async fn edit(&self, text: &str) -> Edited {
+        self.screen.prompt("The arguments are open in your editor.");
+        let standing = OpenQuestion(&self.screen);
+        let edited = self.lines.edit(text).await;
+        self.screen.answered();
+        drop(standing);
+        self.screen.say("");
+        edited
     }
 
     /// The next line of stdin, which answers no question; `None` at its end.
@@ -317,7 +346,7 @@ mod tests {
         let mut lines: std::collections::VecDeque<_> = lines.iter().map(|line| (*line).to_owned()).collect();
         let screen = Screen::new(&Global::default(), &Environment::default());
         let lines = Lines::new(move || lines.pop_front());
-        Terminal { lines, ..Terminal::new(Arc::new(screen), Vec::new()) }
+        Terminal { lines, ..Terminal::new(Arc::new(screen), Vec::new(), Editor::none()) }
     }
 
     fn form() -> Elicitation {
@@ -375,9 +404,9 @@ mod tests {
     #[test]
     fn without_a_terminal_there_is_no_user_to_ask() {
         let screen = Arc::new(Screen::new(&Global { no_input: true, ..Global::default() }, &Environment::default()));
-        assert_eq!(Terminal::new(Arc::clone(&screen), Vec::new()).abilities(), Abilities::NONE);
+        assert_eq!(Terminal::new(Arc::clone(&screen), Vec::new(), Editor::none()).abilities(), Abilities::NONE);
         let roots = vec![Root { uri: "file:///x/".to_owned(), name: None }];
-        let terminal = Terminal::new(screen, roots);
+        let terminal = Terminal::new(screen, roots, Editor::none());
         terminal.samples_with(sampling::tests::lendable());
         assert_eq!(terminal.abilities(), Abilities { roots: true, ..Abilities::NONE });
     }

@@ -14,7 +14,7 @@ use toolrack_host::text;
 
 use crate::{
     args,
-    asker::OwnLines,
+    asker::{Editor, KeyMode, OwnLines},
     door::{self, Door},
     error::{Exit, Failure, with_causes},
     lending::{Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
@@ -82,7 +82,7 @@ pub(crate) async fn run(
         return alone(args_text);
     };
     let why = match timeout(ANSWER_TIMEOUT, request(&data, hello)).await {
-        Ok(Ok(Ok((from, mut to)))) => match show(from, &mut to, screen, stop).await? {
+        Ok(Ok(Ok((from, mut to)))) => match show(from, &mut to, screen, stop, Editor::of(environment)).await? {
             Ended::Done(exit) => return Ok(Borrowed::Done(exit)),
             Ended::Elsewhere(why) => why,
         },
@@ -176,15 +176,16 @@ async fn show(
     to: &mut OwnedWriteHalf,
     screen: &Screen,
     stop: &mut Stop,
+    editor: Editor,
 ) -> Result<Ended, Failure> {
     if send(to, &ToDaemon::Go).await.is_err() {
         // The daemon has not started, because it did not get the message.
         return Ok(Ended::Elsewhere("it has ended".to_owned()));
     }
     let (inbox, mut messages) = mpsc::channel(QUEUED_MESSAGES);
-    let lines = OwnLines::of_stdin();
+    let lines = OwnLines::of_stdin(editor);
     let showing = async {
-        let mut shown = Shown { screen, lines: &lines, typed: None, bytes: Vec::new() };
+        let mut shown = Shown { screen, lines: &lines, typed: None, keys: None, bytes: Vec::new() };
         let mut stopped = false;
         loop {
             tokio::select! {
@@ -265,6 +266,8 @@ struct Shown<'a> {
     screen: &'a Screen,
     lines: &'a OwnLines,
     typed: Typed<'a>,
+    /// Keys come at once while this lives.
+    keys: Option<KeyMode>,
     /// The binary content received so far.
     bytes: Vec<u8>,
 }
@@ -281,6 +284,14 @@ impl Shown<'_> {
             ToCommand::Bytes(piece) => self.bytes.extend(STANDARD.decode(piece).unwrap_or_default()),
             ToCommand::BytesFor(file) => self.screen.raw_bytes(std::mem::take(&mut self.bytes), file).await?,
             ToCommand::Ask(number) => self.typed = Some((number, Box::pin(self.lines.next()))),
+            ToCommand::Keys(true) => self.keys = self.lines.keys(),
+            ToCommand::Keys(false) => self.keys = None,
+            ToCommand::AskKey(number) => self.typed = Some((number, Box::pin(self.lines.key()))),
+            ToCommand::Edit(number, text) => {
+                let lines = self.lines;
+                let edited = async move { serde_json::to_string(&lines.edit(&text).await).ok() };
+                self.typed = Some((number, Box::pin(edited)));
+            }
             ToCommand::Unask => self.typed = None,
             ToCommand::Forget => self.lines.forget(),
             ToCommand::End(exit) => return Ok(Some(Ended::Done(Exit::of(exit)))),

@@ -40,7 +40,7 @@ use tokio::{
 use toolrack_config::Environment;
 
 pub(crate) use self::{
-    lines::FarLines,
+    lines::{FarKeys, FarLines},
     outbox::Outbox,
     terminal::{FarStream, FarTerminal},
 };
@@ -147,6 +147,12 @@ pub(crate) enum ToCommand {
     BytesFor(Option<PathBuf>),
     /// Asks for a line of stdin.
     Ask(u32),
+    /// Discards what was typed before now and has keys come at once, or no longer.
+    Keys(bool),
+    /// Asks for a key.
+    AskKey(u32),
+    /// Asks for this text as the user changes it in an editor: the line is an [`Edited`](crate::asker::Edited) as JSON.
+    Edit(u32, String),
     /// The line is no longer wanted.
     Unask,
     /// What was typed before now answers no question.
@@ -163,7 +169,7 @@ impl ToCommand {
     /// How much of a reader's time it takes.
     fn len(&self) -> usize {
         match self {
-            Self::Out(text) | Self::Err(text) | Self::Bytes(text) => text.len(),
+            Self::Out(text) | Self::Err(text) | Self::Bytes(text) | Self::Edit(_, text) => text.len(),
             _ => 1,
         }
     }

@@ -2,6 +2,7 @@
 
 mod brake;
 mod printer;
+mod running;
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,6 +22,7 @@ use toolrack_store::{
 
 pub(crate) use brake::Brake;
 use printer::TurnPrinter;
+use running::{Running, StatusLine};
 
 use crate::{
     error::{Failure, with_causes},
@@ -55,8 +57,8 @@ pub(crate) struct Live {
     partial: String,
     brake: Arc<Brake>,
     calls: Vec<CallRecord>,
-    /// The calls that are under way, by id, and the live line of each.
-    running: Vec<(String, String)>,
+    /// The calls that are under way.
+    running: Running,
     /// The tools that needed an approval when no user could be asked.
     unasked: Vec<String>,
     /// Sends output to the printing task, so that a blocked pipe does not delay the handling of signals.
@@ -88,7 +90,7 @@ enum Out {
     /// A line about something else, which waits until it interrupts neither the answer nor a question.
     News(String),
     /// The progress line.
-    Status(String),
+    Status(StatusLine),
     Record(Value),
     /// Reports that everything before it is printed.
     Flush(oneshot::Sender<()>),
@@ -131,7 +133,7 @@ impl Live {
         let (out, receiver) = mpsc::unbounded_channel();
         let mut printing = JoinSet::new();
         printing.spawn(TurnPrinter::new(Arc::clone(&screen)).print(receiver));
-        let (calls, running, unasked) = (Vec::new(), Vec::new(), Vec::new());
+        let (calls, running, unasked) = (Vec::new(), Running::default(), Vec::new());
         let (held, partial, brake) = (Held::default(), String::new(), Arc::default());
         Self { screen, catalog, journal, shown, held, partial, brake, calls, running, unasked, out, printing }
     }
@@ -199,7 +201,8 @@ impl Live {
             Delta::Retry { after, why } => {
                 self.record(json!({ "type": "retry", "after_ms": millis(*after), "why": why }));
                 if self.shown == Shown::ToPeople {
-                    self.put(Out::Status(format!("waiting {} s: {why}", after.as_secs().max(1))));
+                    let words = format!("waiting {} s: {why}", after.as_secs().max(1));
+                    self.put(Out::Status(StatusLine::Words(words)));
                 }
             }
             _ => {}
@@ -236,9 +239,15 @@ impl Live {
         let tool = self.tool(call);
         self.record(json!({ "type": "tool_call", "id": call.id, "tool": tool, "arguments": call.input }));
         if self.shown == Shown::ToPeople {
-            let words = format!("{tool} {}", arguments(&call.input));
-            self.running.push((call.id.clone(), words.clone()));
-            self.put(Out::Status(words));
+            self.running.begins(&call.id, tool, arguments(&call.input), self.screen.time_asked());
+            self.show_running();
+        }
+    }
+
+    /// Shows the progress line, if a call is under way.
+    fn show_running(&self) {
+        if let Some(line) = self.running.line() {
+            self.put(Out::Status(line));
         }
     }
 
@@ -263,10 +272,8 @@ impl Live {
         self.record(record);
         if self.shown == Shown::ToPeople {
             self.put(Out::Line(ended.line(self.screen.look(), &tool)));
-            self.running.retain(|(id, _)| *id != call.id);
-            if let Some((_, words)) = self.running.last() {
-                self.put(Out::Status(words.clone()));
-            }
+            self.running.ends(&call.id);
+            self.show_running();
         }
         let (id, arguments, calls) = (call.id.clone(), call.input.clone(), made.to_vec());
         self.calls.push(CallRecord { id, tool, arguments, is_error, duration_ms, calls });
@@ -326,10 +333,9 @@ impl Front for Live {
                 self.screen.warning(&format!("the model takes no tools, and is asked without any: {why}"));
             }
             TurnEvent::CallBegins(call) => self.call_begins(call),
-            TurnEvent::CallProgress { progress, .. } => {
-                if let (Shown::ToPeople, Some(message)) = (self.shown, &progress.message) {
-                    self.put(Out::Status(message.clone()));
-                }
+            TurnEvent::CallProgress { id, progress } => {
+                self.running.reports(id, progress);
+                self.show_running();
             }
             TurnEvent::CallEnds { call, outcome, text, is_error, took } => {
                 let error = outcome.and_then(Result::err);

@@ -4,6 +4,7 @@
 //! server passes through [`toolrack_host::text`], which escapes it.
 
 pub(crate) mod excerpt;
+pub(crate) mod progress;
 
 use anstyle::{AnsiColor, Style};
 use toolrack_host::text;

@@ -6,10 +6,8 @@ use std::{
     borrow::Cow,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -42,8 +40,7 @@ pub(crate) struct Screen {
     /// Whether a user reads stderr and types on stdin.
     interactive: bool,
     status: Mutex<Status>,
-    /// Whether a question waits for its answer.
-    asking: AtomicBool,
+    asking: Mutex<Asking>,
     /// Knows the secrets that servers were given, and hides them in everything that is printed.
     secrets: OnceLock<Arc<Interpolate>>,
 }
@@ -65,6 +62,25 @@ enum Status {
     Shown,
     /// The line shows a question, which stays until the user has answered it.
     Question,
+}
+
+/// The time that questions take.
+#[derive(Debug, Default)]
+struct Asking {
+    /// Since when a question waits for its answer, if one does.
+    since: Option<Instant>,
+    /// How long the questions before it took.
+    before: Duration,
+}
+
+impl Asking {
+    fn begin(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn end(&mut self) {
+        self.before += self.since.take().map_or(Duration::ZERO, |since| since.elapsed());
+    }
 }
 
 impl Screen {
@@ -97,7 +113,7 @@ impl Screen {
             device,
             interactive,
             status: Mutex::new(if shows_status { Status::Clear } else { Status::Never }),
-            asking: AtomicBool::new(false),
+            asking: Mutex::default(),
             secrets: OnceLock::new(),
         }
     }
@@ -282,8 +298,11 @@ impl Screen {
 
     /// Prints a question, and leaves the cursor behind it until [`Self::answered`].
     pub(crate) fn prompt(&self, question: &str) {
-        self.asking.store(true, Ordering::Relaxed);
-        self.to_stderr(question);
+        self.asking.lock().begin();
+        let look = Look { width: self.device.columns(Stream::Err), ..self.look };
+        let words = question.trim_end();
+        let fitted = look.fit(&self.concealed(words));
+        self.to_stderr(&format!("{fitted}{}", &question[words.len()..]));
         let mut status = self.status();
         if *status != Status::Never {
             *status = Status::Question;
@@ -292,7 +311,7 @@ impl Screen {
 
     /// Ends the line of a question, once the user has answered it.
     pub(crate) fn answered(&self) {
-        self.asking.store(false, Ordering::Relaxed);
+        self.asking.lock().end();
         let mut status = self.status();
         if *status == Status::Question {
             *status = Status::Clear;
@@ -301,7 +320,13 @@ impl Screen {
 
     /// Whether a question on the terminal is still unanswered.
     pub(crate) fn is_asking(&self) -> bool {
-        self.asking.load(Ordering::Relaxed)
+        self.asking.lock().since.is_some()
+    }
+
+    /// How long questions have waited for their answers until now.
+    pub(crate) fn time_asked(&self) -> Duration {
+        let asking = self.asking.lock();
+        asking.before + asking.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Shows what the command waits for, until the next output replaces it. Only on a terminal.
@@ -333,7 +358,7 @@ impl Screen {
 
     /// Moves the cursor to the start of a line, after an interruption.
     pub(crate) fn settle(&self) {
-        self.asking.store(false, Ordering::Relaxed);
+        self.asking.lock().end();
         self.clear();
         let mut status = self.status();
         if *status == Status::Question {

@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     args::{Global, ONCE, Once},
-    asker::{Sampler, Terminal},
+    asker::{Editor, Sampler, Terminal},
     audit::Audited,
     database,
     error::{Exit, Failure, in_words, with_causes},
@@ -162,7 +162,8 @@ impl World {
         let egress = Egress::default().with_proxies_of_environment(proxies);
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
         let sign_in = sign_in((&stored, &secrets), &egress, &audit, global.once.clone());
-        let terminal = Arc::new(Terminal::new(Arc::clone(&screen), roots).answering(&global)?);
+        let terminal =
+            Arc::new(Terminal::new(Arc::clone(&screen), roots, Editor::of(&environment)).answering(&global)?);
         Ok(Self {
             screen,
             terminal,

@@ -10,7 +10,7 @@ use toolrack_host::{
     text,
 };
 
-use super::{MAX_TRIES, Terminal};
+use super::{Edited, MAX_TRIES, Terminal};
 use crate::render::{Tone, excerpt, paint};
 
 /// The possible answers, on one line.
@@ -67,10 +67,8 @@ impl Terminal {
         }
         let as_asked = question.arguments.clone();
         self.screen.say(&page(&question));
-        // Only a user who has seen the question can answer it.
-        self.lines.forget();
         for _ in 0..MAX_TRIES {
-            let Some(answer) = self.ask(choices(question.lasting)).await else {
+            let Some(answer) = self.ask_key(choices(question.lasting)).await else {
                 break;
             };
             let answer = answer.trim().to_lowercase();
@@ -99,21 +97,57 @@ impl Terminal {
 
     /// The arguments as the user edited them; `None` when they stay as they are.
     async fn edited(&self, question: &Confirm) -> Option<Map<String, Value>> {
+        let as_asked = serde_json::to_string_pretty(&question.arguments).unwrap_or_default() + "\n";
+        let mut text = as_asked.clone();
+        for _ in 0..MAX_TRIES {
+            text = match self.edit(&text).await {
+                Edited::Text(text) => text,
+                Edited::NoEditor => return self.retyped(question).await,
+                Edited::Failed(why) => {
+                    self.screen.say(&format!("  {}; the arguments stay as they are", text::for_line(&why)));
+                    return None;
+                }
+            };
+            if text == as_asked || text.trim().is_empty() {
+                return None;
+            }
+            match checked(&text, question).await {
+                Ok(arguments) => return Some(arguments),
+                Err(problem) => self.screen.say(&format!("  {problem}")),
+            }
+            let again = self.ask_key("Edit again? [y]es, any other key leaves the arguments as they are ").await;
+            if !again.is_some_and(|key| matches!(key.trim(), "y" | "Y" | "e" | "E")) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The arguments as the user types them anew; `None` when they stay as they are.
+    async fn retyped(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
             let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
             if typed.trim().is_empty() {
                 return None;
             }
-            match serde_json::from_str::<Map<String, Value>>(&typed) {
-                Ok(arguments) => match question.check(arguments.clone()).await {
-                    Ok(()) => return Some(arguments),
-                    Err(problem) => self.screen.say(&format!("  {}", text::for_line(&problem))),
-                },
-                Err(error) => self.screen.say(&format!("  no JSON object: {}", text::for_line(&error.to_string()))),
+            match checked(&typed, question).await {
+                Ok(arguments) => return Some(arguments),
+                Err(problem) => self.screen.say(&format!("  {problem}")),
             }
         }
         None
     }
+}
+
+/// The arguments in `text`, if they are right.
+///
+/// # Errors
+/// What is wrong with them, safe to print.
+async fn checked(text: &str, question: &Confirm) -> Result<Map<String, Value>, String> {
+    let arguments = serde_json::from_str::<Map<String, Value>>(text);
+    let arguments = arguments.map_err(|error| format!("no JSON object: {}", text::for_line(&error.to_string())))?;
+    question.check(arguments.clone()).await.map_err(|problem| text::for_line(&problem).into_owned())?;
+    Ok(arguments)
 }
 
 /// Everything that would be sent.

@@ -1,4 +1,4 @@
-//! Lines from stdin, without blocking an async thread and without reading more than is asked for.
+//! Lines and keys from stdin, without blocking an async thread and without reading more than is asked for.
 
 use std::{
     io::{self, BufRead, IsTerminal as _},
@@ -14,7 +14,11 @@ use nix::{
 };
 use tokio::sync::oneshot;
 
-use crate::lending::FarLines;
+use super::{
+    editor::{Edited, Editor},
+    keys::{KeyMode, read_key},
+};
+use crate::lending::{FarKeys, FarLines};
 
 /// Milliseconds between two checks whether the question still stands.
 const MOMENT: u8 = 50;
@@ -22,8 +26,22 @@ const MOMENT: u8 = 50;
 /// A line without its end; `None` at the end of input.
 type Line = Option<String>;
 
-/// A task that waits for a line.
-type Asked = oneshot::Sender<Line>;
+/// How much of the input a task wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Line,
+    Key,
+}
+
+/// A task that waits for a line or a key.
+type Asked = (Unit, oneshot::Sender<Line>);
+
+/// Keys come at once while this lives.
+#[derive(Debug)]
+pub(super) struct Keys {
+    _own: Option<KeyMode>,
+    _far: Option<FarKeys>,
+}
 
 /// Reads one line per request, on a thread that starts with the first request.
 ///
@@ -34,6 +52,7 @@ type Asked = oneshot::Sender<Line>;
 pub(crate) struct OwnLines {
     /// Reaches the thread; `None` when it could not be started.
     wanted: OnceLock<Option<mpsc::Sender<Asked>>>,
+    editor: Editor,
 }
 
 /// Where lines come from.
@@ -46,14 +65,15 @@ pub(super) enum Lines {
 }
 
 impl Lines {
-    pub(super) fn of_stdin() -> Self {
-        Self::Own(OwnLines::of_stdin())
+    pub(super) fn of_stdin(editor: Editor) -> Self {
+        Self::Own(OwnLines::of_stdin(editor))
     }
 
     /// Lines of a source that is always ready to be read.
     #[cfg(test)]
-    pub(super) fn new(read: impl FnMut() -> Line + Send + 'static) -> Self {
-        Self::Own(OwnLines { wanted: OnceLock::from(reading(|| true, read)) })
+    pub(super) fn new(mut read: impl FnMut() -> Line + Send + 'static) -> Self {
+        let wanted = OnceLock::from(reading(|| true, move |_| read()));
+        Self::Own(OwnLines { wanted, editor: Editor::none() })
     }
 
     /// Discards what was typed before now, so that it answers no later question.
@@ -71,11 +91,35 @@ impl Lines {
             Self::Far(lines) => lines.next().await,
         }
     }
+
+    /// Discards what was typed before now, and has keys come at once while the result lives.
+    pub(super) fn keys(&self) -> Keys {
+        match self {
+            Self::Own(lines) => Keys { _own: lines.keys(), _far: None },
+            Self::Far(lines) => Keys { _own: None, _far: Some(lines.keys()) },
+        }
+    }
+
+    /// The next key; `None` at the end of input (Ctrl-D).
+    pub(super) async fn key(&self) -> Line {
+        match self {
+            Self::Own(lines) => lines.key().await,
+            Self::Far(lines) => lines.key().await,
+        }
+    }
+
+    /// Has the user change `text` in an editor.
+    pub(super) async fn edit(&self, text: &str) -> Edited {
+        match self {
+            Self::Own(lines) => lines.edit(text).await,
+            Self::Far(lines) => lines.edit(text).await,
+        }
+    }
 }
 
 impl OwnLines {
-    pub(crate) fn of_stdin() -> Self {
-        Self { wanted: OnceLock::new() }
+    pub(crate) fn of_stdin(editor: Editor) -> Self {
+        Self { wanted: OnceLock::new(), editor }
     }
 
     /// As [`Lines::forget`].
@@ -89,24 +133,46 @@ impl OwnLines {
 
     /// The next line that is typed.
     pub(crate) async fn next(&self) -> Line {
-        let wanted = self.wanted.get_or_init(|| reading(is_typed, read_line)).as_ref()?;
+        self.wait_for(Unit::Line).await
+    }
+
+    /// As [`Lines::keys`]; `None` where stdin is no terminal.
+    pub(crate) fn keys(&self) -> Option<KeyMode> {
+        KeyMode::of_stdin()
+    }
+
+    /// As [`Lines::key`].
+    pub(crate) async fn key(&self) -> Line {
+        self.wait_for(Unit::Key).await
+    }
+
+    /// As [`Lines::edit`].
+    pub(crate) async fn edit(&self, text: &str) -> Edited {
+        self.editor.edit(text).await
+    }
+
+    async fn wait_for(&self, unit: Unit) -> Line {
+        let wanted = self.wanted.get_or_init(|| reading(is_typed, read_stdin)).as_ref()?;
         let (answer, line) = oneshot::channel();
-        wanted.send(answer).ok()?;
+        wanted.send((unit, answer)).ok()?;
         line.await.ok().flatten()
     }
 }
 
 /// Starts the thread that reads; `None` when the system has no room for it. `ready` waits a moment and returns whether a
 /// read would find something.
-fn reading(ready: fn() -> bool, read: impl FnMut() -> Line + Send + 'static) -> Option<mpsc::Sender<Asked>> {
+fn reading(ready: fn() -> bool, read: impl FnMut(Unit) -> Line + Send + 'static) -> Option<mpsc::Sender<Asked>> {
     let (wanted, requests) = mpsc::channel();
     // The thread ends with the process: nothing can wake it while it waits for a terminal.
     thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, ready, read)).ok()?;
     Some(wanted)
 }
 
-fn read_line() -> Line {
-    line_of(&mut io::stdin().lock())
+fn read_stdin(unit: Unit) -> Line {
+    match unit {
+        Unit::Line => line_of(&mut io::stdin().lock()),
+        Unit::Key => read_key(),
+    }
 }
 
 /// Reads a line and replaces invalid UTF-8 in it: one such line is not the end of the input.
@@ -135,17 +201,22 @@ fn is_typed() -> bool {
     }
 }
 
-fn serve(requests: &mpsc::Receiver<Asked>, ready: fn() -> bool, mut read: impl FnMut() -> Line) {
-    while let Ok(mut request) = requests.recv() {
+fn serve(requests: &mpsc::Receiver<Asked>, ready: fn() -> bool, mut read: impl FnMut(Unit) -> Line) {
+    while let Ok((mut unit, mut request)) = requests.recv() {
         while !request.is_closed() && !ready() {}
         if request.is_closed() {
             continue;
         }
-        let mut line = read();
+        let mut line = read(unit);
         while let Err(unwanted) = request.send(line) {
             line = unwanted;
             match requests.try_recv() {
-                Ok(next) => request = next,
+                Ok((wanted, next)) if wanted == unit => request = next,
+                // A line is no key.
+                Ok(next) => {
+                    (unit, request) = next;
+                    line = read(unit);
+                }
                 Err(_) => break,
             }
         }
@@ -161,16 +232,16 @@ mod tests {
         let (wanted, requests) = mpsc::channel();
         let (gone, dropped) = oneshot::channel();
         let (answer, mut line) = oneshot::channel();
-        wanted.send(gone).unwrap();
+        wanted.send((Unit::Line, gone)).unwrap();
         let mut first = Some((dropped, wanted, answer));
         serve(
             &requests,
             || true,
-            move || {
+            move |_| {
                 // The first question goes away and the second is asked while the line is typed.
                 let (dropped, wanted, answer) = first.take().unwrap();
                 drop(dropped);
-                wanted.send(answer).unwrap();
+                wanted.send((Unit::Line, answer)).unwrap();
                 Some("blue".to_owned())
             },
         );
@@ -189,8 +260,8 @@ mod tests {
         let (wanted, requests) = mpsc::channel();
         let (gone, dropped) = oneshot::channel();
         drop(dropped);
-        wanted.send(gone).unwrap();
+        wanted.send((Unit::Line, gone)).unwrap();
         drop(wanted);
-        serve(&requests, || true, || unreachable!("no one-line answer is wanted"));
+        serve(&requests, || true, |_| unreachable!("no one-line answer is wanted"));
     }
 }

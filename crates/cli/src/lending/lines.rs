@@ -1,4 +1,4 @@
-//! Lines that are typed at the terminal of a command.
+//! Lines and keys that are typed at the terminal of a command.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::{Outbox, ToCommand};
+use crate::asker::Edited;
 
 /// Asks the command for one line at a time. Clones share it.
 #[derive(Clone, Debug)]
@@ -20,6 +21,16 @@ struct Asked {
     number: u32,
     /// The task that waits for the last one.
     by: Option<oneshot::Sender<Option<String>>>,
+}
+
+/// Keys come at once while this lives.
+#[derive(Debug)]
+pub(crate) struct FarKeys(Outbox);
+
+impl Drop for FarKeys {
+    fn drop(&mut self) {
+        self.0.push(ToCommand::Keys(false));
+    }
 }
 
 /// Tells the command when no task waits any longer.
@@ -45,6 +56,27 @@ impl FarLines {
 
     /// The next line that is typed; `None` at the end of input.
     pub(crate) async fn next(&self) -> Option<String> {
+        self.wait_for(ToCommand::Ask).await
+    }
+
+    /// Discards what was typed before now, and has keys come at once while the result lives.
+    pub(crate) fn keys(&self) -> FarKeys {
+        self.outbox.push(ToCommand::Keys(true));
+        FarKeys(self.outbox.clone())
+    }
+
+    /// The next key; `None` at the end of input.
+    pub(crate) async fn key(&self) -> Option<String> {
+        self.wait_for(ToCommand::AskKey).await
+    }
+
+    /// Has the user change `text` in an editor.
+    pub(crate) async fn edit(&self, text: &str) -> Edited {
+        let edited = self.wait_for(|number| ToCommand::Edit(number, text.to_owned())).await;
+        edited.and_then(|edited| serde_json::from_str(&edited).ok()).unwrap_or(Edited::NoEditor)
+    }
+
+    async fn wait_for(&self, ask: impl FnOnce(u32) -> ToCommand) -> Option<String> {
         let (answer, line) = oneshot::channel();
         let number = {
             let mut asked = self.asked();
@@ -53,7 +85,7 @@ impl FarLines {
             asked.number
         };
         let _wanted = Wanted(self);
-        self.outbox.push(ToCommand::Ask(number));
+        self.outbox.push(ask(number));
         self.outbox.open();
         line.await.ok().flatten()
     }

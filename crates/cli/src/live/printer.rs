@@ -1,15 +1,18 @@
 //! The answer and the lines beside it, each in its place.
 
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use toolrack_host::text;
 
-use super::Out;
+use super::{Out, running::StatusLine};
 use crate::{error::Failure, screen::Screen};
 
-/// Lines about something else that wait for their place; the oldest make room.
+/// Lines beside the answer that wait for their place; the oldest make room.
 const WAITING: usize = 64;
+
+/// How often the progress line is written anew while nothing is reported.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Where a turn is printed: the answer on stdout, lines beside it on stderr, and the live line at the end of both.
 #[derive(Debug)]
@@ -18,7 +21,7 @@ pub(super) struct TurnPrinter {
     /// Nothing stands on the last line.
     at_start: bool,
     /// The live line, while it is there.
-    status: Option<String>,
+    status: Option<StatusLine>,
     /// What waits for a line of its own.
     news: VecDeque<String>,
 }
@@ -33,30 +36,35 @@ impl TurnPrinter {
     /// # Errors
     /// When stdout cannot be written.
     pub(super) async fn print(mut self, mut out: mpsc::UnboundedReceiver<Out>) -> Result<(), Failure> {
-        while let Some(next) = out.recv().await {
+        loop {
+            let next = if self.status.is_some() || !self.news.is_empty() {
+                timeout(TICK, out.recv()).await
+            } else {
+                Ok(out.recv().await)
+            };
+            let next = match next {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(_) => {
+                    self.tell_news();
+                    self.show_status();
+                    continue;
+                }
+            };
             match next {
                 Out::Piece(piece) => self.piece(&piece).await?,
                 Out::Line(line) => {
                     self.end_line().await?;
                     self.status = None;
-                    self.tell_news();
-                    self.screen.aside(&line);
+                    self.news(line);
                 }
-                Out::News(line) => {
-                    if self.news.len() == WAITING {
-                        self.news.pop_front();
-                    }
-                    self.news.push_back(line);
-                    self.tell_news();
-                }
-                Out::Status(words) if self.at_start => {
-                    self.tell_news();
-                    self.screen.progress(&words);
-                    self.status = Some(words);
-                }
-                Out::Status(_) => {}
+                Out::News(line) => self.news(line),
+                Out::Status(line) => self.status(line).await?,
                 Out::Record(record) => self.screen.record(&record).await?,
-                Out::Flush(printed) => drop(printed.send(())),
+                Out::Flush(printed) => {
+                    self.tell_news();
+                    let _ = printed.send(());
+                }
             }
         }
         if !self.news.is_empty() {
@@ -64,6 +72,15 @@ impl TurnPrinter {
             self.tell_news();
         }
         Ok(())
+    }
+
+    /// Shows a line as soon as it interrupts neither the answer nor a question.
+    fn news(&mut self, line: String) {
+        if self.news.len() == WAITING {
+            self.news.pop_front();
+        }
+        self.news.push_back(line);
+        self.tell_news();
     }
 
     async fn piece(&mut self, piece: &str) -> Result<(), Failure> {
@@ -99,8 +116,26 @@ impl TurnPrinter {
         for line in self.news.drain(..) {
             self.screen.aside(&line);
         }
-        if let Some(words) = &self.status {
-            self.screen.progress(words);
+        self.show_status();
+    }
+
+    /// Shows this progress line from now on. A call begins below the answer; anything else does not interrupt it.
+    async fn status(&mut self, line: StatusLine) -> Result<(), Failure> {
+        if matches!(line, StatusLine::Call(_)) {
+            self.end_line().await?;
+        }
+        if self.at_start {
+            self.tell_news();
+            self.status = Some(line);
+            self.show_status();
+        }
+        Ok(())
+    }
+
+    /// Writes the progress line as it is now; a question keeps its line.
+    fn show_status(&self) {
+        if let Some(line) = &self.status {
+            self.screen.progress(&line.words(self.screen.time_asked()));
         }
     }
 }

@@ -7,6 +7,8 @@ mod add;
 #[cfg(test)]
 mod answers;
 #[cfg(test)]
+mod approvals;
+#[cfg(test)]
 mod ask;
 #[cfg(test)]
 mod asked;
@@ -78,6 +80,8 @@ mod output;
 mod pins;
 #[cfg(test)]
 mod policy;
+#[cfg(test)]
+mod progress;
 #[cfg(test)]
 mod provider;
 #[cfg(test)]

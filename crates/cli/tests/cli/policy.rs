@@ -243,7 +243,7 @@ fn edited_arguments_are_checked_and_judged_before_they_are_taken() {
     script(&rack, &[("echo", json!({ "text": "x" }))]);
     let mut terminal = Terminal::run(&rack, &["ask", "--model", "mock/script.json", "go"]);
     terminal.expect(RUN_IT);
-    terminal.type_in("e\n");
+    terminal.type_in("e");
     for (typed, told) in [
         ("{\"text\": 5}", "the tool does not take these arguments"),
         ("{\"text\": \"secret plan\"}", "it is not allowed: the rule deny `*` (toolrack.toml:2)"),

@@ -12,8 +12,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 use toolrack_config::{Loaded, closest};
 use toolrack_host::{
-    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, mcp::Progress,
-    spec::Setting, text,
+    Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, spec::Setting, text,
 };
 
 use super::given;
@@ -21,7 +20,7 @@ use crate::{
     args::{OnceArgs, duration},
     arguments::{self, BadArguments},
     error::{Exit, Failure},
-    render::size,
+    render::{progress, size},
     screen::Screen,
     verbs::{
         input,
@@ -115,7 +114,7 @@ pub(crate) async fn run(args: CallArgs, world: &World) -> Result<Exit, Failure> 
         request = request.timeout(timeout);
     }
     let screen = Arc::clone(&world.screen);
-    let request = request.on_progress(Arc::new(move |progress| screen.progress(&as_far_as(&progress))));
+    let request = request.on_progress(Arc::new(move |progress| screen.progress(&progress::words(&progress))));
     let failed = |error: CallError| {
         let failure = Failure::of_call(&error).server(server.as_str()).tool(&tool.name);
         if args.timeout.is_some() && is_silence(&error) {
@@ -174,19 +173,6 @@ pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
 /// Whether the bound of `--timeout` was reached.
 fn is_silence(error: &CallError) -> bool {
     matches!(error, CallError::Link { error: LinkError::TimedOut { setting: Setting::CallTimeout, .. }, .. })
-}
-
-/// `3 of 10: copying`
-fn as_far_as(progress: &Progress) -> String {
-    let done = progress.progress;
-    let done = match progress.total {
-        Some(total) => format!("{done} of {total}"),
-        None => done.to_string(),
-    };
-    match &progress.message {
-        Some(message) => format!("{done}: {message}"),
-        None => done,
-    }
 }
 
 /// Why `selector` means no tool. A server that is not there has no tools: that is the better reason.

@@ -1,0 +1,124 @@
+//! Text that the user changes in an editor.
+
+use std::{io::Write as _, path::PathBuf, process::Stdio, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use tokio::{process::Command, time::timeout};
+use toolrack_config::Environment;
+
+use crate::error::in_words;
+
+/// The most bytes of an edited text.
+const MAX: usize = 1024 * 1024;
+/// How long an editor may stay open.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// The editor of the user.
+#[derive(Clone, Debug)]
+pub(crate) struct Editor {
+    /// The words of `$VISUAL` or `$EDITOR`.
+    command: Option<String>,
+    /// Where files of a moment are.
+    folder: PathBuf,
+}
+
+/// What came of an edit.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Edited {
+    Text(String),
+    /// The editor failed, for this reason.
+    Failed(String),
+    /// No editor is set.
+    NoEditor,
+}
+
+impl Editor {
+    /// The editor that `$VISUAL`, or else `$EDITOR`, names.
+    pub(crate) fn of(environment: &Environment) -> Self {
+        let value = |name: &str| {
+            let value = environment.get(name)?.to_str()?.trim();
+            (!value.is_empty()).then(|| value.to_owned())
+        };
+        let command = value("VISUAL").or_else(|| value("EDITOR"));
+        let folder = value("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+        Self { command, folder }
+    }
+
+    /// For a user who has none here.
+    pub(crate) fn none() -> Self {
+        Self { command: None, folder: PathBuf::new() }
+    }
+
+    /// Opens `text` in the editor and returns what is in the file when the editor ends.
+    pub(crate) async fn edit(&self, text: &str) -> Edited {
+        let Some(command) = &self.command else {
+            return Edited::NoEditor;
+        };
+        match self.run(command, text).await {
+            Ok(text) => Edited::Text(text),
+            Err(why) => Edited::Failed(format!("the editor `{command}` failed: {why}")),
+        }
+    }
+
+    async fn run(&self, command: &str, text: &str) -> Result<String, String> {
+        let words = shell_words::split(command).map_err(|_| "a quote is not closed".to_owned())?;
+        let (program, args) = words.split_first().ok_or("it has no words")?;
+        // Only the user can read the file, and it is removed however this ends.
+        let file = tempfile::Builder::new().prefix("toolrack-").suffix(".json").tempfile_in(&self.folder);
+        let mut file = file.map_err(|error| format!("no file in {}: {}", self.folder.display(), in_words(&error)))?;
+        file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(|error| in_words(&error))?;
+        let mut editor = Command::new(program);
+        // Stdout is for data. The editor draws on the terminal, to which stderr goes.
+        let terminal = std::io::stderr();
+        let terminal = std::os::fd::AsFd::as_fd(&terminal).try_clone_to_owned().map_err(|error| in_words(&error))?;
+        editor.args(args).arg(file.path()).stdout(Stdio::from(terminal)).kill_on_drop(true);
+        let ended = timeout(PATIENCE, editor.status()).await.map_err(|_| "it was open for an hour".to_owned())?;
+        let status = ended.map_err(|error| in_words(&error))?;
+        if !status.success() {
+            return Err(format!("it ended with {status}"));
+        }
+        // Some editors put a new file in the place of the old one.
+        let size = std::fs::metadata(file.path()).map_err(|error| in_words(&error))?.len();
+        if size > MAX as u64 {
+            return Err("the text is larger than 1 MiB".to_owned());
+        }
+        std::fs::read_to_string(file.path()).map_err(|error| in_words(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn edited(folder: &std::path::Path, visual: &str, editor: &str) -> Edited {
+        let variables = [("VISUAL", visual), ("EDITOR", editor), ("TMPDIR", folder.to_str().unwrap())];
+        let edited = Editor::of(&Environment::new(variables)).edit("old\n").await;
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "a file is left");
+        edited
+    }
+
+    #[tokio::test]
+    async fn the_text_is_what_the_editor_leaves_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        assert_eq!(edited(folder, "sed -i s/old/new/", "false").await, Edited::Text("new\n".to_owned()));
+        assert_eq!(edited(folder, "", "true").await, Edited::Text("old\n".to_owned()));
+        assert_eq!(edited(folder, "", " ").await, Edited::NoEditor);
+    }
+
+    #[tokio::test]
+    async fn an_editor_that_fails_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        for (command, why) in [
+            ("false", "it ended with exit status: 1"),
+            ("/nonexistent/editor", "no such file"),
+            ("'vi", "a quote is not closed"),
+            ("truncate -s 2M", "the text is larger than 1 MiB"),
+            ("rm", "no such file"),
+        ] {
+            let Edited::Failed(told) = edited(folder, command, "true").await else { panic!("{command}") };
+            assert!(told.starts_with(&format!("the editor `{command}` failed: ")) && told.contains(why), "{told}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Single keys of the terminal, without Enter.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+};
+
+use nix::{
+    errno::Errno,
+    sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr},
+    unistd::read,
+};
+
+/// The most bytes that are read at once: a key, or a short text that was pasted.
+const MOST: usize = 256;
+
+/// Ctrl-D.
+const END: u8 = 4;
+
+/// While this lives, the terminal passes each key on at once, and does not show it. Ctrl-C still interrupts.
+#[derive(Debug)]
+pub(crate) struct KeyMode {
+    terminal: OwnedFd,
+    before: Termios,
+}
+
+impl KeyMode {
+    /// Discards what was typed before now, so that it answers no later question; `None` where there is no terminal.
+    pub(super) fn of_stdin() -> Option<Self> {
+        let terminal = io::stdin().as_fd().try_clone_to_owned().ok()?;
+        let before = tcgetattr(&terminal).ok()?;
+        let mut keys = before.clone();
+        keys.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+        keys.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+        keys.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        tcsetattr(&terminal, SetArg::TCSAFLUSH, &keys).ok()?;
+        Some(Self { terminal, before })
+    }
+}
+
+impl Drop for KeyMode {
+    fn drop(&mut self) {
+        // What was typed with the key, such as Enter, answers nothing else.
+        let _ = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.before);
+    }
+}
+
+/// The next key; `None` at the end of input (Ctrl-D). What was pasted comes as one text, so that its first letter is
+/// no answer.
+pub(super) fn read_key() -> Option<String> {
+    let mut bytes = [0; MOST];
+    loop {
+        // Not through the buffer of lines, which would keep what comes after the key.
+        match read(io::stdin().as_fd(), &mut bytes) {
+            Ok(0) => return None,
+            Ok(1) if bytes[0] == END => return None,
+            Ok(length) => return Some(String::from_utf8_lossy(&bytes[..length]).into_owned()),
+            Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The calls that are under way, and the progress line about them.
+
+use std::time::{Duration, Instant};
+
+use toolrack_host::mcp::Progress;
+
+use crate::render::{count, progress};
+
+/// The progress line.
+#[derive(Clone, Debug)]
+pub(super) enum StatusLine {
+    /// Words that do not change.
+    Words(String),
+    /// A call, with the time that it takes.
+    Call(CallLine),
+}
+
+/// A call that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct CallLine {
+    id: String,
+    tool: String,
+    arguments: String,
+    progress: Option<Progress>,
+    began: Instant,
+    /// How long questions had been open when it began.
+    asked: Duration,
+    /// How many other calls are under way.
+    others: usize,
+}
+
+/// The calls that are under way; the line is about the last one that began or reported progress.
+#[derive(Debug, Default)]
+pub(super) struct Running(Vec<CallLine>);
+
+impl StatusLine {
+    /// The line as it is now, where questions have been open for `asked`.
+    pub(super) fn words(&self, asked: Duration) -> String {
+        match self {
+            Self::Words(words) => words.clone(),
+            // A call that waits for the user takes no time.
+            Self::Call(call) => {
+                call.words(call.began.elapsed().saturating_sub(asked.saturating_sub(call.asked)).as_secs())
+            }
+        }
+    }
+}
+
+impl CallLine {
+    /// `fs/copy (42 %, 3 s) copying`, or with its arguments while the server says nothing.
+    fn words(&self, seconds: u64) -> String {
+        let mut facts = Vec::new();
+        facts.extend(self.progress.as_ref().map(progress::amount));
+        if seconds > 0 {
+            facts.push(format!("{seconds} s"));
+        }
+        if self.others > 0 {
+            facts.push(format!("and {}", count(self.others, "other call")));
+        }
+        let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+        let message = self.progress.as_ref().and_then(|progress| progress.message.as_deref());
+        let message = message.map(str::trim).filter(|message| !message.is_empty());
+        format!("{}{facts} {}", self.tool, message.unwrap_or(&self.arguments))
+    }
+}
+
+impl Running {
+    /// A call begins, while questions have been open for `asked`.
+    pub(super) fn begins(&mut self, id: &str, tool: String, arguments: String, asked: Duration) {
+        let (id, began) = (id.to_owned(), Instant::now());
+        self.0.push(CallLine { id, tool, arguments, progress: None, began, asked, others: 0 });
+    }
+
+    /// A call reports progress.
+    pub(super) fn reports(&mut self, id: &str, progress: &Progress) {
+        if let Some(at) = self.0.iter().position(|call| call.id == id) {
+            let mut call = self.0.remove(at);
+            call.progress = Some(progress.clone());
+            self.0.push(call);
+        }
+    }
+
+    pub(super) fn ends(&mut self, id: &str) {
+        self.0.retain(|call| call.id != id);
+    }
+
+    /// The line about them; `None` when none is under way.
+    pub(super) fn line(&self) -> Option<StatusLine> {
+        let mut call = self.0.last()?.clone();
+        call.others = self.0.len() - 1;
+        Some(StatusLine::Call(call))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(running: &Running, seconds: u64) -> String {
+        match running.line() {
+            Some(StatusLine::Call(call)) => call.words(seconds),
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn report(done: f64, total: Option<f64>, message: Option<&str>) -> Progress {
+        Progress { progress: done, total, message: message.map(str::to_owned) }
+    }
+
+    #[test]
+    fn the_line_says_how_far_a_call_is_and_how_long_it_takes() {
+        let mut running = Running::default();
+        running.begins("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::ZERO);
+        assert_eq!(words(&running, 0), "fs/copy path=a");
+        assert_eq!(words(&running, 3), "fs/copy (3 s) path=a");
+        running.reports("1", &report(21.0, Some(50.0), None));
+        assert_eq!(words(&running, 3), "fs/copy (42 %, 3 s) path=a");
+        running.reports("1", &report(7.0, None, Some("copying")));
+        assert_eq!(words(&running, 3), "fs/copy (7, 3 s) copying");
+        running.reports("2", &report(7.0, None, Some("of a call that is not there")));
+        assert_eq!(words(&running, 3), "fs/copy (7, 3 s) copying");
+    }
+
+    #[test]
+    fn the_line_is_about_the_call_that_reported_last() {
+        let mut running = Running::default();
+        running.begins("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::ZERO);
+        running.begins("2", "fs/move".to_owned(), "path=b".to_owned(), Duration::ZERO);
+        assert_eq!(words(&running, 0), "fs/move (and 1 other call) path=b");
+        running.reports("1", &report(1.0, Some(4.0), Some("copying")));
+        assert_eq!(words(&running, 0), "fs/copy (25 %, and 1 other call) copying");
+        running.ends("1");
+        assert_eq!(words(&running, 0), "fs/move path=b");
+        running.ends("2");
+        assert!(running.line().is_none());
+    }
+
+    #[test]
+    fn a_call_that_waits_for_the_user_takes_no_time() {
+        let mut running = Running::default();
+        running.begins("1", "fs/copy".to_owned(), "path=a".to_owned(), Duration::from_secs(5));
+        let Some(StatusLine::Call(mut call)) = running.line() else { panic!("no line") };
+        call.began = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        let line = StatusLine::Call(call);
+        assert_eq!(line.words(Duration::from_secs(35)), "fs/copy (30 s) path=a");
+        assert_eq!(line.words(Duration::from_secs(500)), "fs/copy path=a");
+    }
+}

@@ -1,0 +1,40 @@
+//! The progress of a call, as its server reports it.
+
+use toolrack_host::mcp::Progress;
+
+/// `42 %`, or the number that the server says where it does not say of how much.
+pub(crate) fn amount(progress: &Progress) -> String {
+    let done = progress.progress;
+    match progress.total {
+        Some(total) if total > 0.0 => format!("{:.0} %", (done / total * 100.0).clamp(0.0, 100.0)),
+        _ => format!("{done}"),
+    }
+}
+
+/// `3 of 10: copying`
+pub(crate) fn words(progress: &Progress) -> String {
+    let done = progress.progress;
+    let done = match progress.total {
+        Some(total) => format!("{done} of {total}"),
+        None => done.to_string(),
+    };
+    match &progress.message {
+        Some(message) => format!("{done}: {message}"),
+        None => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_never_a_percentage_that_cannot_be() {
+        let said = |progress, total| amount(&Progress { progress, total, message: None });
+        assert_eq!(said(1.0, Some(3.0)), "33 %");
+        assert_eq!(said(9.0, Some(3.0)), "100 %");
+        assert_eq!(said(-1.0, Some(3.0)), "0 %");
+        assert_eq!(said(9.0, Some(0.0)), "9");
+        assert_eq!(said(0.5, None), "0.5");
+    }
+}
