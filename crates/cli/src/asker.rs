@@ -32,6 +32,7 @@ use crate::{
     screen::Screen,
 };
 use answers::Answers;
+pub(crate) use answers::read as read_answers;
 pub(crate) use editor::{Edited, Editor};
 use form::Field;
 pub(crate) use keys::KeyMode;
