@@ -5,7 +5,6 @@
 
 mod answers;
 mod approval;
-mod editor;
 mod form;
 mod keys;
 mod lines;
@@ -26,6 +25,7 @@ use url::{Position, Url};
 
 use crate::{
     args::Global,
+    editor::{Edited, Editor},
     error::Failure,
     lending::FarLines,
     render::{Tone, paint},
@@ -33,7 +33,6 @@ use crate::{
 };
 use answers::Answers;
 pub(crate) use answers::read as read_answers;
-pub(crate) use editor::{Edited, Editor};
 use form::Field;
 pub(crate) use keys::KeyMode;
 use lines::Lines;

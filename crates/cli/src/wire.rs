@@ -29,9 +29,10 @@ use self::lent::{Lent, Wanted};
 pub(crate) use self::{hosts::Hosts, lent::Borrower};
 use crate::{
     args::{Global, ONCE, Once},
-    asker::{Editor, Sampler, Terminal},
+    asker::{Sampler, Terminal},
     audit::Audited,
     database,
+    editor::Editor,
     error::{Exit, Failure, in_words, with_causes},
     keep::LogKeeper,
     models::{Chosen, ModelContext, Wishes},
