@@ -75,6 +75,10 @@ pub(crate) struct Global {
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) answers: Option<PathBuf>,
 
+    /// The text of that file, once it is read.
+    #[arg(skip)]
+    pub(crate) answers_text: Option<String>,
+
     /// The server of this one time, once the words of the verb are understood.
     #[arg(skip)]
     pub(crate) once: Option<Once>,
@@ -100,7 +104,7 @@ pub(crate) fn is_stdin(word: &Path) -> bool {
 
 /// Whether a `--mcp-config` is no file: stdin, or JSON itself.
 pub(crate) fn is_typed(word: &Path) -> bool {
-    is_stdin(word) || word.to_str().is_some_and(|word| word.trim_start().starts_with('{'))
+    is_stdin(word) || word.to_str().is_some_and(|word| word.trim_start().starts_with(['{', '[']))
 }
 
 impl Global {
@@ -123,6 +127,7 @@ impl Global {
             no_daemon: self.no_daemon || more.no_daemon,
             answer: self.answer,
             answers: more.answers.or(self.answers),
+            answers_text: self.answers_text,
             once: more.once.or(self.once),
             tape: more.tape.or(self.tape),
         }

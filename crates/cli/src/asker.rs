@@ -5,7 +5,6 @@
 
 mod answers;
 mod approval;
-mod editor;
 mod form;
 mod keys;
 mod lines;
@@ -26,13 +25,14 @@ use url::{Position, Url};
 
 use crate::{
     args::Global,
+    editor::{Edited, Editor},
     error::Failure,
     lending::FarLines,
     render::{Tone, paint},
     screen::Screen,
 };
 use answers::Answers;
-pub(crate) use editor::{Edited, Editor};
+pub(crate) use answers::read as read_answers;
 use form::Field;
 pub(crate) use keys::KeyMode;
 use lines::Lines;
@@ -184,20 +184,48 @@ impl Terminal {
         }
         self.screen.say("Enter takes the value in brackets; Ctrl-D leaves the form.");
         let mut answers = Map::new();
-        for field in &fields {
-            match self.fill_in_field(field).await {
-                Some(Some(value)) => {
-                    answers.insert(field.name.clone(), value);
-                }
-                Some(None) => {}
-                None => return Elicited::Cancel,
+        for _ in 0..MAX_TRIES {
+            let Some(filled_in) = self.fill_in_fields(&fields, &answers).await else {
+                break;
+            };
+            answers = filled_in;
+            self.screen.say(&summary(&fields, &answers));
+            match self.sends(server).await {
+                Some(Sends::Yes) => return Elicited::Accept(answers),
+                Some(Sends::No) => return Elicited::Decline,
+                Some(Sends::Edit) => {}
+                None => break,
             }
         }
-        match self.yes(&format!("Send this to `{server}`?")).await {
-            Some(true) => Elicited::Accept(answers),
-            Some(false) => Elicited::Decline,
-            None => Elicited::Cancel,
+        Elicited::Cancel
+    }
+
+    /// The values of all fields; `before` are those of the last time. `None` at the end of input (Ctrl-D).
+    async fn fill_in_fields(&self, fields: &[Field], before: &Map<String, Value>) -> Option<Map<String, Value>> {
+        let mut answers = Map::new();
+        for field in fields {
+            if let Some(value) = self.fill_in_field(field, before.get(&field.name)).await? {
+                answers.insert(field.name.clone(), value);
+            }
         }
+        Some(answers)
+    }
+
+    /// Whether the user sends the form. Enter, the key of the fields before, is no answer; `None` at the end of input
+    /// (Ctrl-D).
+    async fn sends(&self, server: &ServerName) -> Option<Sends> {
+        for _ in 0..MAX_TRIES {
+            let key = self.ask_key(&format!("Send this to `{server}`? [y]es [n]o [e]dit ")).await?;
+            match key.trim().to_lowercase().as_str() {
+                "y" | "yes" => return Some(Sends::Yes),
+                "n" | "no" => return Some(Sends::No),
+                "e" | "edit" => return Some(Sends::Edit),
+                _ => {
+                    self.screen.say("  y sends it, n declines, e goes through the fields again; Ctrl-D leaves the form")
+                }
+            }
+        }
+        None
     }
 
     /// The answers that were given beforehand; `None` where the user at the terminal gives them.
@@ -223,12 +251,16 @@ impl Terminal {
     }
 
     /// The field's value; `Some(None)` when the user leaves it out, `None` at the end of input (Ctrl-D).
-    async fn fill_in_field(&self, field: &Field) -> Option<Option<Value>> {
+    /// Enter takes `before`, if there is a value.
+    async fn fill_in_field(&self, field: &Field, before: Option<&Value>) -> Option<Option<Value>> {
         for line in field.intro() {
             self.screen.say(&line);
         }
         for _ in 0..MAX_TRIES {
-            let typed = self.ask(&field.prompt()).await?;
+            let typed = self.ask(&field.prompt(before)).await?;
+            if let ("", Some(value)) = (typed.trim(), before) {
+                return Some(Some(value.clone()));
+            }
             match field.read(typed.trim()) {
                 Ok(value) => return Some(value),
                 Err(why) => self.screen.say(&format!("  {why}")),
@@ -298,6 +330,20 @@ impl Asker for Terminal {
     fn roots(&self, _: ServerName) -> BoxFuture<'_, Vec<Root>> {
         Box::pin(async { self.roots.clone() })
     }
+}
+
+/// What the user does with a form.
+enum Sends {
+    Yes,
+    No,
+    Edit,
+}
+
+/// All values of a form, as they would be sent.
+fn summary(fields: &[Field], answers: &Map<String, Value>) -> String {
+    let mut lines = vec![paint(Tone::Strong, "You have filled in:")];
+    lines.extend(fields.iter().map(|field| field.shown(answers.get(&field.name))));
+    lines.join("\n")
 }
 
 /// The line that names the server and quotes its message.
@@ -373,9 +419,26 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_sent_before_the_person_agreed_to_all_of_it() {
         assert_eq!(typed(&["36", "", "", "n"]).elicit(server(), form()).await, Elicited::Decline);
-        assert_eq!(typed(&["36", "", "", ""]).elicit(server(), form()).await, Elicited::Decline);
+        assert_eq!(typed(&["36", "", "", "", "n"]).elicit(server(), form()).await, Elicited::Decline);
+        assert_eq!(typed(&["36", "", "", "", ""]).elicit(server(), form()).await, Elicited::Cancel);
         assert_eq!(typed(&["36", "", ""]).elicit(server(), form()).await, Elicited::Cancel);
         assert_eq!(typed(&[]).elicit(server(), form()).await, Elicited::Cancel);
+    }
+
+    #[tokio::test]
+    async fn enter_at_the_end_is_no_answer_and_the_fields_can_be_edited() {
+        let terminal = typed(&["36", "Ulm", "", "", "e", "", "", "a note", "y"]);
+        let answers = json!({ "age": 36, "city": "Ulm", "note": "a note" });
+        let expected = Elicited::Accept(answers.as_object().unwrap().clone());
+        assert_eq!(terminal.elicit(server(), form()).await, expected);
+    }
+
+    #[test]
+    fn all_values_are_shown_before_they_are_sent() {
+        let Elicitation::Form { schema, .. } = form() else { unreachable!() };
+        let answers = json!({ "age": 36, "city": "\u{1b}[2JUlm" });
+        let page = plain(&summary(&form::fields(&schema).unwrap(), answers.as_object().unwrap()));
+        assert_eq!(page, "You have filled in:\n  age: 36\n  city: \\u{1b}[2JUlm\n  note: (left out)");
     }
 
     #[tokio::test]

@@ -14,8 +14,9 @@ use toolrack_host::text;
 
 use crate::{
     args,
-    asker::{Editor, KeyMode, OwnLines},
+    asker::{KeyMode, OwnLines},
     door::{self, Door},
+    editor::Editor,
     error::{Exit, Failure, with_causes},
     lending::{Hello, MAX_MESSAGE, ToCommand, ToDaemon, receive, send},
     screen::Screen,

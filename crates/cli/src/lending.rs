@@ -151,7 +151,7 @@ pub(crate) enum ToCommand {
     Keys(bool),
     /// Asks for a key.
     AskKey(u32),
-    /// Asks for this text as the user changes it in an editor: the line is an [`Edited`](crate::asker::Edited) as JSON.
+    /// Asks for this text as the user changes it in an editor: the line is an [`Edited`](crate::editor::Edited) as JSON.
     Edit(u32, String),
     /// The line is no longer wanted.
     Unask,

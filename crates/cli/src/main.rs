@@ -27,6 +27,7 @@ mod completion;
 mod concealing;
 mod database;
 mod door;
+mod editor;
 mod error;
 mod frames;
 mod keep;

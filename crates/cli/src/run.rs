@@ -8,6 +8,7 @@ use toolrack_host::Tracer;
 
 use crate::{
     args::{Color, Global},
+    asker,
     borrower::{self, Borrowed},
     completion,
     error::{Exit, Failure},
@@ -145,6 +146,11 @@ async fn to_the_end(
         exit = stop.requested() => return Ok(exit),
         typed = verbs::take_typed(&mut cli.global, screen) => typed?,
     };
+    tokio::select! {
+        biased;
+        exit = stop.requested() => return Ok(exit),
+        read = asker::read_answers(&mut cli.global) => read?,
+    }
     let world = World::open((cli.global, typed), environment, Arc::clone(screen)).await?;
     let world = world.traced(tracer).with_brought(args_text).with_tape().await?;
     let result = tokio::select! {

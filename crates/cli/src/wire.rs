@@ -34,9 +34,10 @@ use self::{
 };
 use crate::{
     args::{Global, ONCE, Once},
-    asker::{Editor, Sampler, Terminal},
+    asker::{Sampler, Terminal},
     audit::Audited,
     database,
+    editor::Editor,
     error::{Exit, Failure, in_words, with_causes},
     frames,
     keep::LogKeeper,

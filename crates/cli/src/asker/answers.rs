@@ -38,8 +38,8 @@ impl Answers {
     /// When the file is no JSON object, or an answer is no `NAME=VALUE`.
     pub(super) fn of(global: &Global) -> Result<Option<Self>, Failure> {
         let mut given = BTreeMap::new();
-        if let Some(file) = &global.answers {
-            given.extend(read(file)?.into_iter().map(|(name, value)| (name, Answer::Json(value))));
+        if let (Some(file), Some(text)) = (&global.answers, &global.answers_text) {
+            given.extend(parsed(file, text)?.into_iter().map(|(name, value)| (name, Answer::Json(value))));
         }
         for word in &global.answer {
             let (name, value) = word.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
@@ -88,17 +88,37 @@ impl Answers {
     }
 }
 
-fn read(file: &Path) -> Result<Map<String, Value>, Failure> {
-    use std::io::Read as _;
-    let refused = |why: &str| Failure::usage(format!("--answers {}: {why}", file.display()));
-    let mut text = String::new();
-    let opened = std::fs::File::open(file).map_err(|error| refused(&in_words(&error)))?;
-    opened.take(MAX + 1).read_to_string(&mut text).map_err(|error| refused(&in_words(&error)))?;
-    if text.len() as u64 > MAX {
-        return Err(refused("it is larger than 1 MiB"));
+/// Reads the file of `--answers`, which may be a pipe that nothing writes to yet.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) async fn read(global: &mut Global) -> Result<(), Failure> {
+    if let Some(file) = global.answers.clone() {
+        // On a thread of its own: to open a pipe without a writer blocks.
+        let text = tokio::task::spawn_blocking(move || text_of(&file)).await;
+        let stopped = || Failure::new(Exit::Other, "INTERNAL", "the answers were not read");
+        global.answers_text = Some(text.map_err(|_| stopped())??);
     }
-    let wrong = |_| refused("it is no JSON object, such as {\"name\": \"Ada\"}");
-    serde_json::from_str(&text).map_err(wrong)
+    Ok(())
+}
+
+fn text_of(file: &Path) -> Result<String, Failure> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map_err(|error| refused(file, &in_words(&error)))?;
+    opened.take(MAX + 1).read_to_string(&mut text).map_err(|error| refused(file, &in_words(&error)))?;
+    if text.len() as u64 > MAX {
+        return Err(refused(file, "it is larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
+fn parsed(file: &Path, text: &str) -> Result<Map<String, Value>, Failure> {
+    serde_json::from_str(text).map_err(|_| refused(file, "it is no JSON object, such as {\"name\": \"Ada\"}"))
+}
+
+fn refused(file: &Path, why: &str) -> Failure {
+    Failure::usage(format!("--answers {}: {why}", file.display()))
 }
 
 #[cfg(test)]

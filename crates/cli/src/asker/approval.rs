@@ -10,8 +10,11 @@ use toolrack_host::{
     text,
 };
 
-use super::{Edited, MAX_TRIES, Terminal};
-use crate::render::{Tone, excerpt, paint};
+use super::{MAX_TRIES, Terminal};
+use crate::{
+    editor::Edited,
+    render::{Tone, excerpt, paint},
+};
 
 /// The possible answers, on one line.
 fn choices(lasting: Lasting) -> &'static str {

@@ -149,16 +149,29 @@ impl Field {
     }
 
     /// `Title (what is wanted) [default]: `
-    pub(super) fn prompt(&self) -> String {
-        let title = text::for_line(self.title.as_deref().unwrap_or(&self.name));
+    ///
+    /// `before` is what Enter takes in place of the default.
+    pub(super) fn prompt(&self, before: Option<&Value>) -> String {
+        let title = self.label();
         let mut wanted: Vec<String> = self.kind.wanted();
-        if !self.required && self.default.is_none() {
+        let default = before.or(self.default.as_ref());
+        if !self.required && default.is_none() {
             wanted.push("may be left out".to_owned());
         }
         let wanted = if wanted.is_empty() { String::new() } else { format!(" ({})", wanted.join(", ")) };
-        let default =
-            self.default.as_ref().map_or_else(String::new, |value| format!(" [{}]", text::for_line(&in_words(value))));
+        let default = default.map_or_else(String::new, |value| format!(" [{}]", text::for_line(&in_words(value))));
         format!("  {}{wanted}{default}: ", paint(Tone::Strong, &title))
+    }
+
+    /// `  Title: value`
+    pub(super) fn shown(&self, value: Option<&Value>) -> String {
+        let value =
+            value.map_or_else(|| paint(Tone::Faint, "(left out)"), |value| text::for_line(&in_words(value)).into());
+        format!("  {}: {value}", self.label())
+    }
+
+    fn label(&self) -> std::borrow::Cow<'_, str> {
+        text::for_line(self.title.as_deref().unwrap_or(&self.name))
     }
 
     /// What was typed, as a value; `None` when the field is left out.

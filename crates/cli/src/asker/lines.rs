@@ -14,11 +14,11 @@ use nix::{
 };
 use tokio::sync::oneshot;
 
-use super::{
+use super::keys::{KeyMode, read_key};
+use crate::{
     editor::{Edited, Editor},
-    keys::{KeyMode, read_key},
+    lending::{FarKeys, FarLines},
 };
-use crate::lending::{FarKeys, FarLines};
 
 /// Milliseconds between two checks whether the question still stands.
 const MOMENT: u8 = 50;

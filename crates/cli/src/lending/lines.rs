@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::{Outbox, ToCommand};
-use crate::asker::Edited;
+use crate::editor::Edited;
 
 /// Asks the command for one line at a time. Clones share it.
 #[derive(Clone, Debug)]

@@ -63,3 +63,12 @@ fn the_list_says_how_many_tools_it_does_not_show() {
     let loud = rack.run(&["tools", "fake", "-v", "--answer", "x=y"]).ends_with(0);
     assert!(!loud.stderr.contains("no person can be asked"), "{loud}");
 }
+
+#[test]
+fn a_list_is_read_as_json_and_never_taken_for_a_file() {
+    for list in ["[]", " [1]"] {
+        let ran = rack("both").run(&["--mcp-config", list, "list"]);
+        assert!(!ran.to_string().contains("does not exist"), "{ran}");
+        assert!(ran.stderr.contains("--mcp-config"), "{ran}");
+    }
+}

@@ -64,7 +64,7 @@ fn keys_that_were_typed_before_the_question_do_not_answer_it() {
     let (rack, effects) = rack(&json!([calls("sleep", &slow), calls("write", &json!({})), done()]));
     let mut terminal = ask(&rack, &["--allow", "fake/sleep"]);
     let _asleep = effects.wait_until(LIMIT, |effects| effects.runs_of("sleep") == 1);
-    terminal.type_in("y\ny");
+    terminal.type_in("y\n");
     terminal.expect(RUN_IT);
     terminal.type_in("n");
     assert_eq!(terminal.end().1, 0);

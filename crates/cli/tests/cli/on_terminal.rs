@@ -235,11 +235,19 @@ fn a_form_is_asked_for_and_answered() {
           status (a number or a name) [new]: 2
           note (may be left out): 
     ");
-    terminal.expect("Send this to `fake`? [y/N] ");
-    terminal.type_in("y\n");
+    let summary = terminal.expect("Send this to `fake`? [y]es [n]o [e]dit ");
+    assert!(
+        summary.contains("  age: 36\r\n  score: 1.5\r\n  verified: y\r\n  status: old\r\n  note: (left out)"),
+        "{summary}"
+    );
+    // One Enter too many neither sends nor discards it.
+    terminal.type_in("\n");
+    terminal.expect("y sends it, n declines");
+    terminal.expect("Send this to `fake`? [y]es [n]o [e]dit ");
+    terminal.type_in("y");
     let (rest, code) = terminal.end();
     assert_eq!(code, 0, "{rest}");
-    assert_snapshot!(rest.trim(), @r#"{"action":"accept","content":{"name":"Ada","age":36,"score":1.5,"verified":true,"status":"old"}}"#);
+    assert_snapshot!(rest.trim_start_matches("y\r\n").trim(), @r#"{"action":"accept","content":{"name":"Ada","age":36,"score":1.5,"verified":true,"status":"old"}}"#);
 }
 
 #[test]

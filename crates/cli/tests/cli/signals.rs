@@ -110,11 +110,11 @@ fn a_daemon_with_a_call_under_way_ends_in_order_within_five_seconds_and_says_for
 }
 
 #[test]
-fn a_configuration_that_never_comes_can_be_interrupted() {
+fn a_file_that_never_comes_can_be_interrupted() {
     let rack = Rack::new();
     let pipe = rack.home.work().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    for args in [["--mcp-config", "pipe", "list"], ["config", "validate", "pipe"]] {
+    for args in [["--mcp-config", "pipe", "list"], ["config", "validate", "pipe"], ["--answers", "pipe", "list"]] {
         let mut command = rack.command(&args);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // Opens once the other end is open, and holds it open.

@@ -268,7 +268,7 @@ fn what_a_server_asks_comes_to_the_terminal_of_the_command() {
             seen += &terminal.expect(": ");
             terminal.type_in(&format!("{typed}\n"));
         }
-        seen += &terminal.expect("Send this to `fake`? [y/N] ");
+        seen += &terminal.expect("Send this to `fake`? [y]es [n]o [e]dit ");
         terminal.type_in("y\n");
         let (rest, code) = terminal.end();
         (seen + &rest, code)

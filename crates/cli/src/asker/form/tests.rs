@@ -22,7 +22,7 @@ fn the_prompt_says_what_is_wanted_and_what_enter_means() {
         (json!({ "type": "integer", "minimum": 1, "maximum": 9, "default": 3 }), "  x (whole number, 1 to 9) [3]: "),
         (json!({ "type": "boolean", "default": true }), "  x (y/n) [y]: "),
     ] {
-        assert_eq!(plain(&field(of).prompt()), prompt);
+        assert_eq!(plain(&field(of).prompt(None)), prompt);
     }
 }
 
