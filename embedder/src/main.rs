@@ -40,7 +40,7 @@ async fn sum(a: f64, b: f64) -> Result<String, Box<dyn Error>> {
     host.apply(Desired::from([(ServerName::new("calculator")?, ServerSpec::native(native))])).await;
     host.settled().await;
     let arguments = json!({"a": a, "b": b}).as_object().cloned().unwrap_or_default();
-    let sum = host.call(Call::new("calculator/add", arguments)).await?.text;
+    let sum = host.call(Call::from_map("calculator/add", arguments)).await?.text;
     host.shutdown().await;
     Ok(sum)
 }
