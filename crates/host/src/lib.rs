@@ -39,9 +39,20 @@
 //!   spec, mcp, state, native, glob, text, unseen, trace, page, canonical      plain data, and safe text
 //! ```
 //!
+//! All features are on by default. A program that only starts servers on its machine can do with `default-features =
+//! false`, and has 121 crates below it instead of 205:
+//!
+//! | feature | what it brings |
+//! |---|---|
+//! | `http` | servers over HTTP; without it, an entry with a URL fails with an error that names this feature |
+//! | `http2`, `gzip`, `charset` | what `http` may speak besides HTTP/1.1, and decode besides plain UTF-8 |
+//! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that do not fit at a glance count as unchecked |
+//!
 //! This crate touches no files, no environment, no database and no terminal; it reaches them only through
 //! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and
 //! [`Witness`].
+
+#![cfg_attr(not(feature = "http"), expect(dead_code, reason = "what only requests over HTTP need"))]
 
 pub mod ask;
 mod call;
