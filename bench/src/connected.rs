@@ -60,6 +60,6 @@ pub fn arguments(value: Value) -> Map<String, Value> {
 /// # Errors
 /// When the call fails.
 pub async fn echo(host: &Host, selector: &str) -> Result<(), Trouble> {
-    let outcome = host.call(Call::new(selector, arguments(json!({ "text": "hello" })))).await?;
+    let outcome = host.call(Call::from_map(selector, arguments(json!({ "text": "hello" })))).await?;
     if outcome.text == "hello" { Ok(()) } else { Err(format!("it said {}", outcome.text).into()) }
 }

@@ -7,7 +7,7 @@ use rmcp::{
 };
 use serde_json::json;
 use tokio::io::split;
-use toolrack_host::{Call, Desired, Host, Native, ServerName, ServerSpec};
+use toolrack_host::{Call, Host, Native, ServerSpec};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Numbers {
@@ -37,10 +37,9 @@ async fn sum(a: f64, b: f64) -> Result<String, Box<dyn Error>> {
         }
     });
     let host = Host::builder().build();
-    host.apply(Desired::from([(ServerName::new("calculator")?, ServerSpec::native(native))])).await;
+    host.add("calculator", ServerSpec::native(native)).await?;
     host.settled().await;
-    let arguments = json!({"a": a, "b": b}).as_object().cloned().unwrap_or_default();
-    let sum = host.call(Call::new("calculator/add", arguments)).await?.text;
+    let sum = host.call(Call::new("calculator/add", json!({"a": a, "b": b}))?).await?.text;
     host.shutdown().await;
     Ok(sum)
 }
@@ -56,5 +55,14 @@ mod tests {
     #[tokio::test]
     async fn a_tool_that_is_written_with_another_rmcp_is_called() {
         assert_eq!(super::sum(17.0, 25.0).await.unwrap(), "42");
+    }
+    #[tokio::test]
+    async fn without_the_feature_http_an_entry_with_a_url_fails_and_the_error_names_the_feature() {
+        let host = super::Host::builder().build();
+        host.add("far", super::ServerSpec::http("http://127.0.0.1:9/mcp")).await.unwrap();
+        host.settled().await;
+        let why = host.not_ready(&host.status()[0].name).unwrap().to_string();
+        assert!(why.contains("the feature `http` of toolrack-host"), "{why}");
+        host.shutdown().await;
     }
 }

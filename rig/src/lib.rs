@@ -151,7 +151,7 @@ impl Caller {
             Value::Null => Map::new(),
             _ => return Err(ToolExecutionError::invalid_args("the arguments of a tool must be a JSON object")),
         };
-        let mut call = Call::new(name, arguments).pinned(self.catalog.clone());
+        let mut call = Call::from_map(name, arguments).pinned(self.catalog.clone());
         if let Some(asker) = &self.asker {
             call = call.asker(asker.clone());
         }

@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
     host.settled().await;
     for tool in ["trigger-elicitation-request", "get-roots-list"] {
-        match host.call(Call::new(format!("demo/{tool}"), Map::new())).await {
+        match host.call(Call::from_map(format!("demo/{tool}"), Map::new())).await {
             Ok(outcome) => println!("{}", outcome.text),
             Err(error) => println!("{error}"),
         }

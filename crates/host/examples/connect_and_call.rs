@@ -7,7 +7,7 @@
 use std::{env, error::Error};
 
 use serde_json::json;
-use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec};
+use toolrack_host::{Call, Host, ServerSpec};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     // A host reads no environment. A server gets the given variables that its spec selects: here PATH and a few others.
     let host = Host::builder().environment(env::vars_os()).build();
-    host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
+    host.add("demo", spec).await?;
     host.settled().await;
     for server in host.status() {
         println!("{}: {} {:?} {:?}", server.name, server.state.word(), server.protocol_version, server.state.error());
@@ -27,8 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for tool in host.catalog().tools() {
         println!("  {} ({} tokens)", tool.name, tool.tokens());
     }
-    let arguments = json!({"message": "hello"}).as_object().cloned().unwrap_or_default();
-    match host.call(Call::new("demo/echo", arguments)).await {
+    match host.call(Call::new("demo/echo", json!({"message": "hello"}))?).await {
         Ok(outcome) => println!("{}", outcome.text),
         Err(error) => println!("{error}"),
     }

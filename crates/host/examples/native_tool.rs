@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     host.apply(Desired::from([(ServerName::new("calculator")?, spec)])).await;
     host.settled().await;
     let arguments = json!({"a": 17, "b": 25}).as_object().cloned().unwrap_or_default();
-    println!("{}", host.call(Call::new("calculator/add", arguments)).await?.text);
+    println!("{}", host.call(Call::from_map("calculator/add", arguments)).await?.text);
     host.shutdown().await;
     Ok(())
 }

@@ -51,6 +51,18 @@ impl Abilities {
 /// Every method has a default that refuses, so an implementation needs only the methods of its
 /// [abilities](Asker::abilities). When the call that caused a question ends, the host drops the question's future.
 /// While a question is open, the clocks of its call stand still.
+///
+/// An async function of [`Confirm`] is an asker that only decides about calls. It answers with a [`Confirmed`], or with
+/// `true` or `false`:
+///
+/// ```
+/// use std::sync::Arc;
+/// use toolrack_host::{Host, Policy, ask::Confirm};
+///
+/// let asker = |question: Confirm| async move { question.read_only };
+/// let builder = Host::builder().gate(Arc::new(Policy::default())).asker(Arc::new(asker));
+/// # drop(builder);
+/// ```
 pub trait Asker: Send + Sync {
     /// What this asker can do. The host reads it when a server connects, to declare client capabilities, and at each
     /// call.
@@ -108,6 +120,21 @@ pub trait Asker: Send + Sync {
     fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
         drop(server);
         Box::pin(async { Vec::new() })
+    }
+}
+
+impl<F, A> Asker for F
+where
+    F: Fn(Confirm) -> A + Send + Sync,
+    A: Future<Output: Into<Confirmed>> + Send + 'static,
+{
+    fn abilities(&self) -> Abilities {
+        Abilities { confirm: true, ..Abilities::NONE }
+    }
+
+    fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
+        let answer = self(question);
+        Box::pin(async { answer.await.into() })
     }
 }
 
@@ -250,6 +277,12 @@ pub enum Confirmed {
         /// The user's reason, if the user gave one.
         why: Option<String>,
     },
+}
+
+impl From<bool> for Confirmed {
+    fn from(runs: bool) -> Self {
+        if runs { Self::Yes } else { Self::No { why: None } }
+    }
 }
 
 /// What else an answer is for.

@@ -2,9 +2,11 @@
 //!
 //! `gate` decides whether a call may run, and `approve` asks a user. `running` is a call in progress, which reports
 //! every end, even that of a dropped future. `outcome`, `said` and `shape` turn an answer into what a model can use;
-//! `error`, `mcp_error` and `hint` explain why there is none and what to do. `script` is for calls that a script makes.
+//! `arguments` and `typed` are the values
+//! of the caller's own types; `error`, `mcp_error` and `hint` explain why there is none and what to do. `script` is for calls that a script makes.
 
 mod approve;
+mod arguments;
 mod error;
 pub(crate) mod gate;
 mod hint;
@@ -14,6 +16,7 @@ mod running;
 mod said;
 mod script;
 pub(crate) mod shape;
+mod typed;
 
 use std::{
     borrow::Cow,
@@ -25,10 +28,12 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 use tracing::{Instrument, field::Empty, info_span};
 
+pub use arguments::ArgumentsError;
 pub use error::{CallError, CallErrorKind};
 pub use mcp_error::McpError;
 use outcome::unmet;
@@ -36,6 +41,7 @@ pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 pub use script::ScriptCall;
 pub(crate) use script::{Script, ScriptContext};
+pub use typed::TypedError;
 
 use self::{
     approve::Answered,
@@ -88,8 +94,34 @@ impl fmt::Debug for Call {
 }
 
 impl Call {
-    /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name.
-    pub fn new(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
+    /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name. `arguments` is whatever
+    /// serializes to a JSON object: a struct, a map, `json!({…})`.
+    ///
+    /// ```
+    /// # use toolrack_host::{ArgumentsError, Call};
+    /// #[derive(serde::Serialize)]
+    /// struct Query<'a> {
+    ///     query: &'a str,
+    /// }
+    ///
+    /// let call = Call::new("docs/search", Query { query: "lifetimes" })?;
+    /// assert_eq!(call.selector(), "docs/search");
+    ///
+    /// let error = Call::new("docs/search", ["lifetimes"]).unwrap_err();
+    /// assert!(error.to_string().contains("an array, not an object"), "{error}");
+    /// # Ok::<(), ArgumentsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ArgumentsError`] if the arguments do not serialize, or not to an object.
+    pub fn new(selector: impl Into<String>, arguments: impl Serialize) -> Result<Self, ArgumentsError> {
+        let selector = selector.into();
+        let members = arguments::members(&selector, arguments)?;
+        Ok(Self::from_map(selector, members))
+    }
+
+    /// Like [`Self::new`], for arguments that are a JSON object already: it cannot fail, and copies nothing.
+    pub fn from_map(selector: impl Into<String>, arguments: Map<String, Value>) -> Self {
         Self::named_so(Named::Written(selector.into()), arguments)
     }
 

@@ -52,7 +52,7 @@ use crate::{
     link::{Link, LinkError, decode, inbound::topics::Watched},
     mcp::{Content, Prompt, PromptResult, Resource, ResourceContents, ResourceTemplate},
     server::Server,
-    spec::{Desired, Invisible, ServerName, ServerSpec, Transport},
+    spec::{BadServerName, Desired, Invisible, ServerName, ServerSpec, Transport},
     state::State,
     text,
     unseen::Offered,
@@ -123,6 +123,28 @@ impl Host {
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
             let _ = told.await;
         }
+    }
+
+    /// Adds one server, or gives the server of that name another spec, and leaves all others alone. A server with this
+    /// spec already stays as it is. Otherwise as [`Self::apply`], which later removes the server unless its own set has
+    /// it too.
+    ///
+    /// # Errors
+    /// [`BadServerName`] if no server can have that name.
+    pub async fn add(&self, name: impl Into<Arc<str>>, spec: ServerSpec) -> Result<(), BadServerName> {
+        let name = ServerName::new(name)?;
+        let (done, told) = oneshot::channel();
+        if self.inbox.send(Message::Add(name, Box::new(spec), done)).await.is_ok() {
+            let _ = told.await;
+        }
+        Ok(())
+    }
+
+    /// Stops one server, and leaves all others alone. Returns whether there was a server of that name.
+    pub async fn remove(&self, name: &str) -> bool {
+        let (done, told) = oneshot::channel();
+        let sent = self.inbox.send(Message::Remove(name.to_owned(), done)).await;
+        sent.is_ok() && told.await.unwrap_or(false)
     }
 
     /// Waits until every server that may be started has succeeded or failed in its first attempt to connect. Their

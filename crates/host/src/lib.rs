@@ -1,23 +1,23 @@
 //! Connect to any set of MCP servers, of any era and transport, and call their tools through one door.
 //!
 //! ```no_run
-//! use toolrack_host::{Call, Desired, Host, ServerName, ServerSpec};
+//! use serde_json::json;
+//! use toolrack_host::{Call, Host, ServerSpec};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let host = Host::builder().environment(std::env::vars_os()).build();
 //! let spec = ServerSpec::stdio("npx", ["-y", "@modelcontextprotocol/server-everything"]);
-//! host.apply(Desired::from([(ServerName::new("everything")?, spec)])).await;
+//! host.add("everything", spec).await?;
 //! host.settled().await;
-//! let arguments = serde_json::json!({"message": "hello"}).as_object().cloned().unwrap_or_default();
-//! println!("{}", host.call(Call::new("everything/echo", arguments)).await?.text);
+//! println!("{}", host.call(Call::new("everything/echo", json!({"message": "hello"}))?).await?.text);
 //! host.shutdown().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! [`Host::apply`] takes the desired set of servers; [`Host::catalog`] is an immutable picture of all tools;
+//! [`Host::apply`] takes the desired set of servers, and [`Host::add`] and [`Host::remove`] change one; [`Host::catalog`] is an immutable picture of all tools;
 //! [`Host::call`] is the only way to run one: there the [`Gate`] decides, the [`Asker`] answers and every bound holds.
-//! See `examples/` for askers, native tools and the supervisor of child processes.
+//! [`prelude`] has what most programs use; see `examples/` for askers, native tools and the supervisor of child processes.
 //!
 //! Its modules. Each uses only those to which its arrows lead, and those further down:
 //!
@@ -39,9 +39,20 @@
 //!   spec, mcp, state, native, glob, text, unseen, trace, page, canonical      plain data, and safe text
 //! ```
 //!
+//! All features are on by default. A program that only starts servers on its machine can do with `default-features =
+//! false`, and has 121 crates below it instead of 205:
+//!
+//! | feature | what it brings |
+//! |---|---|
+//! | `http` | servers over HTTP; without it, an entry with a URL fails with an error that names this feature |
+//! | `http2`, `gzip`, `charset` | what `http` may speak besides HTTP/1.1, and decode besides plain UTF-8 |
+//! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that do not fit at a glance count as unchecked |
+//!
 //! This crate touches no files, no environment, no database and no terminal; it reaches them only through
 //! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and
 //! [`Witness`].
+
+#![cfg_attr(not(feature = "http"), expect(dead_code, reason = "what only requests over HTTP need"))]
 
 pub mod ask;
 mod call;
@@ -60,6 +71,7 @@ pub mod page;
 pub mod pins;
 mod plan;
 pub mod policy;
+pub mod prelude;
 pub mod principal;
 mod resolve;
 mod server;
@@ -74,7 +86,8 @@ mod witness;
 
 pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
-    Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, Shaped, StillWanted, ToolOutcome,
+    ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, Shaped, StillWanted,
+    ToolOutcome, TypedError,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
 pub use canonical::{Canonical, CanonicalMap};

@@ -12,6 +12,10 @@ mod error;
 pub(crate) mod framing;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(feature = "http")]
+pub(crate) mod http;
+#[cfg(not(feature = "http"))]
+#[path = "link/without_http.rs"]
 pub(crate) mod http;
 pub(crate) mod inbound;
 mod message;

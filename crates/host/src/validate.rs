@@ -10,13 +10,17 @@
 //! No `$ref` is ever fetched. Formats are not asserted. Neither function does IO, yet both may take tens of
 //! milliseconds: call them off the async threads.
 
+#![cfg_attr(not(feature = "schema-validation"), expect(dead_code, reason = "the bounds of the validator"))]
+
 mod graph;
 mod pattern;
 mod plain;
 
 use std::fmt::{self, Write as _};
 
+#[cfg(feature = "schema-validation")]
 use jsonschema::error::ValidationErrorKind;
+#[cfg(feature = "schema-validation")]
 use jsonschema::{Draft, PatternOptions, ValidationError};
 use serde_json::Value;
 
@@ -89,6 +93,9 @@ pub enum SchemaProblem {
         /// The keyword.
         keyword: &'static str,
     },
+    /// This program was built without the feature `schema-validation`. No schema is then compiled.
+    #[error("this program checks no schema: it is built without the feature `schema-validation` of toolrack-host")]
+    BuiltWithout,
     /// Not a valid JSON Schema.
     #[error("the schema is not valid: {reason}")]
     Invalid {
@@ -185,6 +192,7 @@ impl fmt::Display for Misfits<'_> {
 #[derive(Debug)]
 pub struct Validator {
     graph: Graph,
+    #[cfg(feature = "schema-validation")]
     inner: jsonschema::Validator,
 }
 
@@ -194,6 +202,7 @@ impl Validator {
     ///
     /// # Errors
     /// The first [`SchemaProblem`] found.
+    #[cfg(feature = "schema-validation")]
     pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
         let graph = Graph::of(schema)?;
         let inner = jsonschema::options()
@@ -206,10 +215,20 @@ impl Validator {
         Ok(Self { graph, inner })
     }
 
+    /// Fails, because this library is built without the feature `schema-validation`.
+    ///
+    /// # Errors
+    /// [`SchemaProblem::BuiltWithout`], or an earlier reason to refuse the schema.
+    #[cfg(not(feature = "schema-validation"))]
+    pub fn compile(schema: &Value) -> Result<Self, SchemaProblem> {
+        Graph::of(schema).and(Err(SchemaProblem::BuiltWithout))
+    }
+
     /// Checks one instance.
     ///
     /// # Errors
     /// [`Unfit::Mismatch`] says where it fails; [`Unfit::TooExpensive`] that it was not tried.
+    #[cfg(feature = "schema-validation")]
     pub fn validate(&self, instance: &Value) -> Result<(), Unfit> {
         let steps = self.graph.cost(instance, MAX_STEPS).ok_or(Unfit::TooExpensive)?;
         if self.inner.is_valid(instance) {
@@ -232,8 +251,18 @@ impl Validator {
         }
         Err(Unfit::Mismatch { misfits })
     }
+
+    /// Checks one instance, as far as its cost; there is no such validator without the feature `schema-validation`.
+    ///
+    /// # Errors
+    /// [`Unfit::TooExpensive`].
+    #[cfg(not(feature = "schema-validation"))]
+    pub fn validate(&self, instance: &Value) -> Result<(), Unfit> {
+        self.graph.cost(instance, MAX_STEPS).map(drop).ok_or(Unfit::TooExpensive)
+    }
 }
 
+#[cfg(feature = "schema-validation")]
 impl Misfit {
     fn of(error: &ValidationError<'_>) -> Self {
         let kind = match error.kind() {
@@ -251,6 +280,7 @@ impl Misfit {
 }
 
 /// The dialect of a schema: its own if that is known, and otherwise what MCP says, 2020-12.
+#[cfg(feature = "schema-validation")]
 fn draft(schema: &Value) -> Draft {
     match schema.get("$schema").and_then(Value::as_str).map(|uri| uri.trim_end_matches('#')) {
         Some("http://json-schema.org/draft-04/schema") => Draft::Draft4,

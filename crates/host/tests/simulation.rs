@@ -88,8 +88,8 @@ async fn live(seed: u64) -> String {
     for number in 0..CALLS {
         let began = Instant::now();
         let (call, neighbour) = tokio::join!(
-            host.call(Call::new("shaky/work", arguments(number))),
-            timeout(Duration::from_secs(1), host.call(Call::new("healthy/work", arguments(number)))),
+            host.call(Call::from_map("shaky/work", arguments(number))),
+            timeout(Duration::from_secs(1), host.call(Call::from_map("healthy/work", arguments(number)))),
         );
         let took = began.elapsed();
         let outcome = match &call {

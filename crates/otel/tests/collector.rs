@@ -92,7 +92,7 @@ async fn a_call_is_a_span_of_the_callers_trace_and_the_server_goes_on_with_it() 
     host.settled().await;
     let from = TraceContext::new(&format!("00-{TRACE}-b7ad6b7169203331-01")).map(|from| from.baggage("who=me"));
     let arguments = json!({"text": "x"}).as_object().cloned().unwrap();
-    let call = |trace| host.call(Call::new("fake/echo", arguments.clone()).trace(trace));
+    let call = |trace| host.call(Call::from_map("fake/echo", arguments.clone()).trace(trace));
     timeout(PATIENCE, call(from)).await.unwrap().unwrap();
     timeout(PATIENCE, call(None)).await.unwrap().unwrap();
     host.shutdown().await;

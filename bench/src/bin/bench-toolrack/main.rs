@@ -81,7 +81,7 @@ async fn big(job: &Job) -> Result<Figures, Trouble> {
     spec.limits.message_bytes = job.count + 4_096;
     let host = hosting(spec, 1).await?;
     let watch = Watch::start();
-    let outcome = host.call(Call::new("s0/text", arguments(json!({ "bytes": job.count })))).await?;
+    let outcome = host.call(Call::from_map("s0/text", arguments(json!({ "bytes": job.count })))).await?;
     let figures = watch.stop(1);
     if outcome.text.len() != job.count {
         return Err(format!("{} bytes came", outcome.text.len()).into());
@@ -96,7 +96,7 @@ async fn events(job: &Job) -> Result<Figures, Trouble> {
     let counted = Arc::clone(&steps);
     let on_progress = Arc::new(move |progress: Progress| counted.came(progress.progress));
     let watch = Watch::start();
-    let call = Call::new("s0/progress", arguments(json!({ "steps": job.count }))).on_progress(on_progress);
+    let call = Call::from_map("s0/progress", arguments(json!({ "steps": job.count }))).on_progress(on_progress);
     host.call(call).await?;
     let figures = watch.stop(job.count);
     host.shutdown().await;

@@ -108,7 +108,7 @@ impl Agent {
             let _ = report.try_send(Report::Progress(id.clone(), progress));
         });
         let arguments = call.arguments().cloned().unwrap_or_default();
-        let mut request = Call::new(&call.name, arguments)
+        let mut request = Call::from_map(&call.name, arguments)
             .pinned(Arc::clone(catalog))
             .on_progress(on_progress)
             .still_wanted(Arc::new(move || sending.begin()))

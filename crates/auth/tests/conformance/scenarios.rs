@@ -112,7 +112,7 @@ pub(crate) struct Scenario<'a> {
 impl Scenario<'_> {
     async fn call(&self, tool: &str, arguments: Value) -> Result<ToolOutcome, CallError> {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
-        self.host.call(Call::new(format!("{SERVER}/{tool}"), arguments)).await
+        self.host.call(Call::from_map(format!("{SERVER}/{tool}"), arguments)).await
     }
 
     pub(crate) async fn play(&self) -> Result<(), CallError> {

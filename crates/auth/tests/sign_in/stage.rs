@@ -112,7 +112,7 @@ fn sign_in(store: &Arc<MemoryTokens>) -> SignIn {
 
 pub(crate) async fn echo(host: &Host) -> Result<(), CallError> {
     let arguments = json!({ "text": "hello" }).as_object().unwrap().clone();
-    host.call(Call::new(format!("{SERVER}/echo"), arguments)).await.map(drop)
+    host.call(Call::from_map(format!("{SERVER}/echo"), arguments)).await.map(drop)
 }
 
 pub(crate) fn state(host: &Host) -> State {

@@ -181,6 +181,6 @@ async fn progress_names_the_calls() {
 #[tokio::test]
 async fn a_call_without_a_script_is_told_so() {
     let host = usual().await;
-    let outcome = host.call(Call::new("code/run_code", Map::new())).await.unwrap();
+    let outcome = host.call(Call::from_map("code/run_code", Map::new())).await.unwrap();
     assert_eq!((outcome.is_error, &*outcome.text), (true, "run_code needs `code`, a script"));
 }

@@ -127,7 +127,7 @@ pub(crate) async fn usual() -> Host {
 
 /// A call of `run_code`.
 pub(crate) fn script(code: &str) -> Call {
-    Call::new("code/run_code", Map::from_iter([("code".to_owned(), code.into())]))
+    Call::from_map("code/run_code", Map::from_iter([("code".to_owned(), code.into())]))
 }
 
 pub(crate) async fn run(host: &Host, code: &str) -> Result<ToolOutcome, CallError> {

@@ -100,7 +100,7 @@ pub(super) async fn call(
 }
 
 fn of(new: NewCall) -> Call {
-    let mut call = Call::new(new.tool, new.arguments);
+    let mut call = Call::from_map(new.tool, new.arguments);
     if let Some(timeout) = new.timeout_ms {
         call = call.timeout(Duration::from_millis(timeout).min(MAX_TIMEOUT));
     }

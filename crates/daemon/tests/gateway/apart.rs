@@ -91,7 +91,7 @@ async fn the_end_of_a_session_ends_its_calls_and_its_stream_and_leaves_the_other
         assert_eq!(one.builder(method.clone(), &[]).send().await.unwrap().status(), 404, "{method} of what has ended");
     }
     assert_eq!(json_of(other.post(&request(2, "ping", json!({})), &[]).await).await["result"], json!({}));
-    let changes = Call::new("fake/tools_changed", object(json!({"add": "one_more"})));
+    let changes = Call::from_map("fake/tools_changed", object(json!({"add": "one_more"})));
     world.host.call(changes).await.unwrap();
     let heard = next(&mut theirs, &mut String::new()).await.unwrap();
     assert_eq!(heard["method"], "notifications/tools/list_changed", "{heard}");
@@ -114,7 +114,7 @@ async fn each_session_hears_of_changes_of_the_servers_that_it_sees_once_and_of_n
     let open = narrow.0.builder(Method::GET, &[("mcp-session-id", &narrow.1)]).send();
     let (mut all, mut narrow) = (listen(&all).await, open.await.unwrap());
     let change = async |server: &str, name: &str| {
-        let call = Call::new(format!("{server}/tools_changed"), object(json!({ "add": name })));
+        let call = Call::from_map(format!("{server}/tools_changed"), object(json!({ "add": name })));
         world.host.call(call).await.unwrap();
         let shown = format!("{server}/{name}");
         until("the host has it", || world.host.catalog().select(&shown).is_ok()).await;

@@ -92,7 +92,7 @@ async fn a_cursor_still_leads_on_after_tools_have_come_and_gone() {
     let cursor = json!({ "cursor": first["result"]["nextCursor"] });
     let second = ask(&raw, true, "tools/list", cursor.clone()).await;
     // The tool that comes stands before the place that the cursor leads to.
-    let call = Call::new("one/tools_changed", object(json!({"add": "aaa"})));
+    let call = Call::from_map("one/tools_changed", object(json!({"add": "aaa"})));
     world.host.call(call).await.unwrap();
     until("it is listed", || world.host.catalog().select("one/aaa").is_ok()).await;
     assert_eq!(names(&ask(&raw, true, "tools/list", cursor.clone()).await), names(&second), "nothing comes twice");

@@ -82,7 +82,7 @@ async fn a_client_without_a_model_refuses_sampling_and_is_no_client_that_does_no
 async fn what_only_clients_can_answer_is_not_offered_in_calls_of_no_client() {
     for (era, word) in [("legacy", "belongs to no call of a client"), ("modern", "requires the sampling capability")] {
         let world = World::new(&format!("--era {era}")).await;
-        let call = Call::new("fake/sample", object(json!({})));
+        let call = Call::from_map("fake/sample", object(json!({})));
         let refused = match timeout(PATIENCE, world.host.call(call)).await.unwrap() {
             Ok(outcome) => outcome.text,
             Err(error) => error.to_string(),

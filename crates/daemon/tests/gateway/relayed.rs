@@ -62,7 +62,7 @@ async fn a_trace_goes_through_to_the_server() {
         for (way, spec) in world.ways() {
             let host = client(spec, None).await;
             let trace = TraceContext::new(PARENT).map(|trace| trace.state("a=1").baggage("who=me"));
-            let echo = Call::new("rack/mcp__fake__echo", object(json!({"text": way}))).trace(trace.clone());
+            let echo = Call::from_map("rack/mcp__fake__echo", object(json!({"text": way}))).trace(trace.clone());
             timeout(PATIENCE, host.call(echo)).await.unwrap().unwrap();
             let uri = "fake://note";
             let read = host.relay("rack", Relay::resource(uri).trace(trace));
@@ -168,7 +168,7 @@ async fn progress_arrives_in_order_and_before_the_result() {
                 let reports = reports.clone();
                 Arc::new(move |report: Progress| reports.lock().unwrap().push(report.progress))
             };
-            let sleep = Call::new("rack/mcp__fake__sleep", object(json!({"ms": 400, "progress": true})));
+            let sleep = Call::from_map("rack/mcp__fake__sleep", object(json!({"ms": 400, "progress": true})));
             timeout(PATIENCE, host.call(sleep.on_progress(on_progress))).await.unwrap().unwrap();
             assert_eq!(*reports.lock().unwrap(), [100.0, 200.0, 300.0, 400.0], "{era} {way}");
             host.shutdown().await;
@@ -184,7 +184,7 @@ async fn a_call_given_up_is_cancelled_at_the_server() {
         let world = World::new(&format!("--era {era} --log {}", effects.path_str())).await;
         for (number, (way, spec)) in world.ways().into_iter().enumerate() {
             let host = client(spec, None).await;
-            let call = host.call(Call::new("rack/mcp__fake__sleep", object(json!({"ms": 60_000}))));
+            let call = host.call(Call::from_map("rack/mcp__fake__sleep", object(json!({"ms": 60_000}))));
             tokio::select! {
                 ended = call => panic!("{way}: {ended:?}"),
                 () = until("the call runs", || effects.read().runs_of("sleep") == number + 1) => {}

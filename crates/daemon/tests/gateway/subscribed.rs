@@ -70,7 +70,7 @@ async fn a_resource_that_two_servers_have_is_heard_of_under_the_name_that_was_as
     let note = listener(&host, full).await;
     let touch = async |server: &str| {
         let arguments = object(json!({ "uri": NOTE }));
-        let call = toolrack_host::Call::new(format!("rack/mcp__{server}__touch"), arguments);
+        let call = toolrack_host::Call::from_map(format!("rack/mcp__{server}__touch"), arguments);
         timeout(PATIENCE, host.call(call)).await.expect("an end").unwrap();
     };
     touch("one").await;

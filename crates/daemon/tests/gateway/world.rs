@@ -139,7 +139,7 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
 
 /// Calls the fake server's tool through the gateway.
 pub(crate) async fn call(host: &Host, tool: &str, arguments: Value) -> Result<ToolOutcome, CallError> {
-    let call = Call::new(format!("rack/mcp__fake__{tool}"), object(arguments));
+    let call = Call::from_map(format!("rack/mcp__fake__{tool}"), object(arguments));
     timeout(PATIENCE, host.call(call)).await.expect("the call ends")
 }
 

@@ -109,9 +109,29 @@ impl Verdict {
 }
 
 /// Decides about calls. Must not block.
+///
+/// A function is a gate:
+///
+/// ```
+/// use std::sync::Arc;
+/// use toolrack_host::{GateRequest, Host, Verdict};
+///
+/// let gate = |call: &GateRequest<'_>| match call.tool {
+///     "search" => Verdict::allow("searching changes nothing"),
+///     _ => Verdict::Deny { why: "this program only searches".to_owned() },
+/// };
+/// let builder = Host::builder().gate(Arc::new(gate));
+/// # drop(builder);
+/// ```
 pub trait Gate: Send + Sync {
     /// Decides about one call.
     fn judge(&self, request: &GateRequest<'_>) -> Verdict;
+}
+
+impl<F: Fn(&GateRequest<'_>) -> Verdict + Send + Sync> Gate for F {
+    fn judge(&self, request: &GateRequest<'_>) -> Verdict {
+        self(request)
+    }
 }
 
 impl fmt::Debug for dyn Gate {

@@ -32,6 +32,10 @@ type Done = oneshot::Sender<()>;
 
 pub(super) enum Message {
     Apply(Desired, Done),
+    /// Add one server to the desired set, or change it.
+    Add(ServerName, Box<ServerSpec>, Done),
+    /// Take one server out of the desired set. The answer says whether it was there.
+    Remove(String, oneshot::Sender<bool>),
     /// Start a server outside of the desired set. The receiver of the answer keeps it running.
     StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
     /// Publish a catalog now, with all that servers have published before this message.
@@ -106,6 +110,16 @@ impl Keeper {
                     let _ = done.send(ExtraServer { server, naming: self.naming.load_full() });
                     continue;
                 }
+                Some(Message::Add(name, spec, done)) => {
+                    self.add(name, spec);
+                    (None, Some(done), false)
+                }
+                Some(Message::Remove(name, done)) => {
+                    let was_there = self.remove(&name);
+                    self.publish();
+                    let _ = done.send(was_there);
+                    continue;
+                }
                 Some(Message::Apply(desired, done)) => (Some(desired), Some(done), false),
                 Some(Message::Publish(done)) => (None, Some(done), false),
                 Some(Message::Shutdown(done)) => (Some(Desired::new()), Some(done), true),
@@ -125,10 +139,33 @@ impl Keeper {
     }
 
     fn apply(&mut self, desired: Desired) {
+        let servers = self.servers.load_full();
+        let actual = servers.iter().map(|(name, server)| (name.clone(), &*server.spec)).collect();
+        self.act(plan(desired, &actual));
+    }
+
+    /// Adds a server, or replaces it unless its spec is the same.
+    fn add(&mut self, name: ServerName, spec: Box<ServerSpec>) {
+        let now = self.servers.load().get(&name).cloned();
+        if now.as_ref().is_some_and(|now| *now.spec == *spec) {
+            return;
+        }
+        let stop = now.map(|_| Action::Stop(name.clone()));
+        self.act(stop.into_iter().chain([Action::Start(name, spec)]).collect());
+    }
+
+    /// Removes a server. Returns whether it was there.
+    fn remove(&mut self, name: &str) -> bool {
+        let found = self.servers.load().get_key_value(name).map(|(name, _)| name.clone());
+        let was_there = found.is_some();
+        self.act(found.map(Action::Stop).into_iter().collect());
+        was_there
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
         self.ending.retain(|_, gone| !gone.is_cancelled());
         let mut servers = Servers::clone(&self.servers.load());
-        let actual = servers.iter().map(|(name, server)| (name.clone(), &*server.spec)).collect();
-        for action in plan(desired, &actual) {
+        for action in actions {
             match action {
                 Action::Stop(name) => {
                     if let Some(server) = servers.remove(&name) {

@@ -171,7 +171,7 @@ impl Stage {
         arguments.insert("call".to_owned(), json!(number));
         let limit = self.spec.timeouts.call_total + SLACK;
         let begun = Instant::now();
-        let result = timeout(limit, self.host.call(Call::new(format!("{FAULTY}/{tool}"), arguments))).await;
+        let result = timeout(limit, self.host.call(Call::from_map(format!("{FAULTY}/{tool}"), arguments))).await;
         let took = begun.elapsed();
         let result = result.unwrap_or_else(|_| panic!("the call of {tool} still hangs after {limit:?}"));
         if let Err(error) = &result {
@@ -418,7 +418,7 @@ impl Pulse {
             loop {
                 let begun = Instant::now();
                 let arguments = json!({"text": "well"}).as_object().cloned().unwrap();
-                let answer = host.call(Call::new("neighbour/echo", arguments)).await;
+                let answer = host.call(Call::from_map("neighbour/echo", arguments)).await;
                 let well = answer.is_ok_and(|outcome| outcome.text == "well");
                 felt.lock().unwrap().push(if well { begun.elapsed() } else { Duration::MAX });
                 sleep(Duration::from_millis(20)).await;

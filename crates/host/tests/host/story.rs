@@ -8,6 +8,7 @@ mod catalogs;
 mod crowded;
 mod discovery;
 mod egress;
+mod embedding;
 mod ending;
 mod eras;
 mod events;

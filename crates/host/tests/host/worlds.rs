@@ -43,7 +43,7 @@ pub(crate) async fn host_of<const N: usize>(entries: [(&str, ServerSpec); N]) ->
 /// A call, ready to be sent or dressed further.
 #[expect(clippy::needless_pass_by_value, reason = "reads as a literal where it is used")]
 pub(crate) fn to_call(selector: &str, arguments: Value) -> Call {
-    Call::new(selector, members(&arguments))
+    Call::from_map(selector, members(&arguments))
 }
 
 pub(crate) fn members(object: &Value) -> Map<String, Value> {

@@ -88,7 +88,7 @@ async fn serve(host: &Host, spec: ServerSpec) -> io::Result<()> {
     while let Some(line) = lines.next_line().await? {
         let (tool, arguments) = line.split_once(' ').unwrap_or((&line, "{}"));
         let arguments = serde_json::from_str(arguments).map_err(io::Error::other)?;
-        match host.call(Call::new(format!("victim/{tool}"), arguments)).await {
+        match host.call(Call::from_map(format!("victim/{tool}"), arguments)).await {
             Ok(outcome) => say(&outcome.text)?,
             Err(error) => say(error.code())?,
         }

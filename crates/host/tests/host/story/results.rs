@@ -154,7 +154,7 @@ async fn a_result_that_breaks_its_promise_is_an_error_where_the_entry_says_rejec
     assert_eq!(bad.content, [Content::Text { text: bad.text.clone() }], "nothing of the result is left");
 
     // Results that a gateway passes on are no exception.
-    let passed_on = |selector: &str| host.call(Call::new(selector, Map::new()).verbatim());
+    let passed_on = |selector: &str| host.call(Call::from_map(selector, Map::new()).verbatim());
     assert!(passed_on("good/structured").await.unwrap().verbatim.is_some());
     let bad = passed_on("bad/structured").await.unwrap();
     assert!(bad.is_error && bad.verbatim.is_none(), "{bad:?}");

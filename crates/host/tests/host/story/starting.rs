@@ -168,7 +168,7 @@ async fn a_call_waits_for_a_server_that_is_starting_and_for_no_other() {
         assert_eq!(began.elapsed(), Duration::from_secs(5), "{selector}");
         let unknown = call(&host, "slow/nothing", json!({})).await.unwrap_err();
         assert_eq!((unknown.kind(), began.elapsed()), (CallErrorKind::UnknownTool, Duration::from_secs(5)));
-        let hasty = Call::new("slower/echo", Map::new()).timeout(Duration::from_secs(2));
+        let hasty = Call::from_map("slower/echo", Map::new()).timeout(Duration::from_secs(2));
         let error = host.call(hasty).await.unwrap_err();
         assert!(error.to_string().contains("slower"), "{error}");
         assert_eq!((error.kind(), began.elapsed()), (CallErrorKind::Unreachable, Duration::from_secs(7)));

@@ -1,0 +1,48 @@
+//! Arguments of calls, from values that serialize to a JSON object.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::text::quote;
+
+/// The arguments of a call cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArgumentsError {
+    /// They are some other JSON.
+    #[error("the arguments of {selector} are {found}, not an object; pass a struct, a map or `json!({{…}})`")]
+    NotAnObject {
+        /// The tool as the caller named it.
+        selector: String,
+        /// The kind of JSON.
+        found: &'static str,
+    },
+    /// They cannot be written as JSON.
+    #[error("the arguments of {selector} cannot be written as JSON: {why}")]
+    NotJson {
+        /// The tool as the caller named it.
+        selector: String,
+        /// The reason that the value gives.
+        why: String,
+    },
+}
+
+/// The members of `arguments`.
+pub(super) fn members(selector: &str, arguments: impl Serialize) -> Result<Map<String, Value>, ArgumentsError> {
+    match serde_json::to_value(arguments) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(other) => Err(ArgumentsError::NotAnObject { selector: quote(selector), found: kind(&other) }),
+        Err(error) => Err(ArgumentsError::NotJson { selector: quote(selector), why: error.to_string() }),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,104 @@
+//! Results of tools as values of the caller's own types.
+
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use super::ToolOutcome;
+use crate::text::{clip, for_line};
+
+/// The most bytes of a result's text that an error repeats.
+const EXCERPT: usize = 200;
+
+/// A result is not a value of the type that the caller wants.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TypedError {
+    /// The tool reports that it failed.
+    #[error("{tool} failed: {text}")]
+    Failed {
+        /// `server/tool`.
+        tool: String,
+        /// The beginning of what it says.
+        text: String,
+    },
+    /// Structured content, or a text that is JSON, has another form.
+    #[error("the {what} of {tool} has another form: {why}")]
+    Mismatch {
+        /// `server/tool`.
+        tool: String,
+        /// Which part of the result.
+        what: &'static str,
+        /// Where and how it differs.
+        why: String,
+    },
+    /// There is no structured content, and the text is no JSON.
+    #[error("{tool} returned no structured content, and its text is not JSON: {text}")]
+    NotJson {
+        /// `server/tool`.
+        tool: String,
+        /// The beginning of the text.
+        text: String,
+    },
+    /// There is no structured content, and the text is only a part; [`Call::whole`](crate::Call::whole) leaves it uncut.
+    #[error("{tool} returned no structured content, and its text was cut; make the call with `Call::whole`")]
+    Cut {
+        /// `server/tool`.
+        tool: String,
+    },
+    /// There is neither structured content nor text.
+    #[error("{tool} returned neither structured content nor text, but {found}")]
+    Empty {
+        /// `server/tool`.
+        tool: String,
+        /// What there is instead.
+        found: String,
+    },
+}
+
+impl ToolOutcome {
+    /// The result as a value of the caller's type: from structured content, or else from a text that is JSON.
+    ///
+    /// ```
+    /// # use toolrack_host::{ToolOutcome, TypedError};
+    /// #[derive(serde::Deserialize)]
+    /// struct Weather {
+    ///     celsius: f64,
+    /// }
+    ///
+    /// fn celsius(outcome: &ToolOutcome) -> Result<f64, TypedError> {
+    ///     Ok(outcome.typed::<Weather>()?.celsius)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TypedError`], which says what there is instead.
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, TypedError> {
+        let tool = format!("{}/{}", self.server, for_line(&self.tool));
+        let excerpt = || for_line(&clip(&self.text, EXCERPT)).into_owned();
+        if self.is_error {
+            return Err(TypedError::Failed { tool, text: excerpt() });
+        }
+        if let Some(structured) = &self.structured {
+            let mismatch = |error: serde_json::Error| mismatch(tool, "structured content", &error);
+            return T::deserialize(structured).map_err(mismatch);
+        }
+        if self.verbatim.is_some() {
+            let found = "the whole result unchanged, as `Call::verbatim` asks for".to_owned();
+            return Err(TypedError::Empty { tool, found });
+        }
+        if self.truncated {
+            return Err(TypedError::Cut { tool });
+        }
+        if self.text.trim().is_empty() {
+            let found = format!("{} blocks of content", self.content.len());
+            return Err(TypedError::Empty { tool, found });
+        }
+        if serde_json::from_str::<IgnoredAny>(&self.text).is_err() {
+            return Err(TypedError::NotJson { tool, text: excerpt() });
+        }
+        serde_json::from_str(&self.text).map_err(|error| mismatch(tool, "text", &error))
+    }
+}
+
+fn mismatch(tool: String, what: &'static str, error: &serde_json::Error) -> TypedError {
+    TypedError::Mismatch { tool, what, why: for_line(&clip(&error.to_string(), EXCERPT)).into_owned() }
+}

@@ -1,0 +1,100 @@
+//! What stands in for `http` where this library is built without that feature: every attempt to connect fails, and the
+//! error names the feature.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use url::Url;
+
+use crate::{
+    egress::Egress,
+    link::{
+        bounds::Bounds,
+        error::LinkError,
+        inbound::{Closed, Inbound},
+        message::{Answered, Outgoing},
+        process::child::Supervisor,
+    },
+    resolve::{Authorizer, Resolver},
+    spec::{Era, Http, ServerName},
+};
+
+fn left_out() -> LinkError {
+    LinkError::config(
+        "BUILT_WITHOUT_HTTP",
+        "this program cannot reach servers over HTTP: build it with the feature `http` of toolrack-host",
+    )
+}
+
+/// The clients of a host: none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clients;
+
+/// A wire that cannot be made.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpWire(Infallible);
+
+/// What an endpoint would need to know.
+#[expect(dead_code, reason = "only the real wire reads it")]
+pub(crate) struct HttpPlan<'a> {
+    pub(crate) server: &'a ServerName,
+    pub(crate) spec: &'a Http,
+    pub(crate) resolver: &'a Arc<dyn Resolver>,
+    pub(crate) authorizer: Option<&'a Arc<dyn Authorizer>>,
+    pub(crate) clients: &'a Clients,
+    pub(crate) egress: &'a Egress,
+    pub(crate) supervisor: Option<&'a Supervisor>,
+    pub(crate) bounds: Bounds,
+}
+
+/// Fails, because no request could be sent to the URL.
+pub(crate) async fn resolved_url(_: &Arc<dyn Resolver>, _: &ServerName, _: &Http) -> Result<Url, LinkError> {
+    Err(left_out())
+}
+
+impl HttpWire {
+    /// Fails.
+    pub(crate) async fn new(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<Closed>) -> Result<Self, LinkError> {
+        Err(left_out())
+    }
+
+    pub(crate) async fn exchange(&self, _: Outgoing) -> Answered {
+        match self.0 {}
+    }
+
+    pub(crate) async fn notify(&self, _: Bytes) -> Result<(), LinkError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn probe_timeout(&self) -> Duration {
+        match self.0 {}
+    }
+
+    pub(crate) fn speak(&self, _: Era, _: Option<&str>) {
+        match self.0 {}
+    }
+
+    pub(crate) fn has_session(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub(crate) fn listen(&self) -> oneshot::Receiver<()> {
+        match self.0 {}
+    }
+
+    pub(crate) async fn farewell(&self) {
+        match self.0 {}
+    }
+}
+
+/// HTTP+SSE of 2024-11-05, left out as well.
+pub(crate) mod legacy_sse {
+    use super::{Arc, Closed, HttpPlan, Inbound, LinkError, left_out};
+    use crate::link::duplex::Duplex;
+
+    /// Fails.
+    pub(crate) async fn open(_: &HttpPlan<'_>, _: &Arc<Inbound>, _: &Arc<Closed>) -> Result<Duplex, LinkError> {
+        Err(left_out())
+    }
+}
