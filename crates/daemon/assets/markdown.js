@@ -1,209 +1,160 @@
-// Markdown, as models write it, into a tree of plain values. Nothing in it is markup: the page makes its nodes from the
-// tree, and what is not understood stays the text that it was. Pure.
+// Markdown, as models and the guide write it, into a tree of plain values. The library marked reads it; nothing in the tree
+// is markup: the page makes its nodes from it, and HTML stays the text that it was. Pure.
 
-import { spansOf } from "./markdown-spans.js";
+import { webAddress } from "./links.js";
+import { Lexer } from "./vendor/marked.js";
 
 /**
- * @typedef {import("./markdown-spans.js").Span} Span
+ * @typedef {{type: "text", text: string}
+ *   | {type: "code", text: string}
+ *   | {type: "strong" | "emphasis" | "struck", spans: Span[]}
+ *   | {type: "link", address: string, spans: Span[]}
+ *   | {type: "picture", address: string, text: string}
+ *   | {type: "break"}} Span
  * @typedef {{type: "paragraph", spans: Span[]}
- *   | {type: "heading", level: number, spans: Span[]}
+ *   | {type: "heading", level: number, id?: string, spans: Span[]}
  *   | {type: "list", ordered: boolean, start: number, items: Block[][]}
  *   | {type: "code", language: string, text: string}
  *   | {type: "quote", blocks: Block[]}
  *   | {type: "table", head: Span[][], rows: Span[][][]}
  *   | {type: "rule"}} Block
+ * @typedef {object} Places which addresses lead somewhere; what leads nowhere stays text
+ * @property {(href: string) => string | null} link
+ * @property {(href: string) => string | null} picture
+ * @typedef {any} Token a token of marked
  */
 
-/** Lists and quotes in each other go so deep; what is deeper is text. */
+/** Lists, quotes and marks in each other go so deep; what is deeper is text. */
 const DEEPEST = 8;
 
-/** More cells than this in a row are no table that a person reads. */
-const MOST_CELLS = 40;
+/** A longer paragraph is text: the time to find its marks grows with the square of its length. */
+const LONGEST = 20_000;
 
-/**
- * What kind of block a line begins, or null for a line of a paragraph.
- * @typedef {(lines: string[], at: number, depth: number) => {block: Block, next: number} | null} Taker
- */
+/** Links of models lead only into the web, and the page fetches no picture for them. @type {Places} */
+const WEB = { link: webAddress, picture: () => null };
+
+/** marked's reader within bounds: it calls itself for what lies deeper. */
+class Bounded extends Lexer {
+  #depth = 0;
+
+  /** @param {string} source @param {Token[]} [tokens] @param {boolean} [clipped] @returns {any} */
+  blockTokens(source, tokens = [], clipped = false) {
+    if (this.#depth >= DEEPEST) return this.#plain(source, tokens, "paragraph");
+    this.#depth += 1;
+    const read = super.blockTokens(source, tokens, clipped);
+    this.#depth -= 1;
+    return read;
+  }
+
+  /** @param {string} source @param {Token[]} [tokens] @returns {any} */
+  inlineTokens(source, tokens = []) {
+    if (this.#depth >= DEEPEST || source.length > LONGEST) return this.#plain(source, tokens, "text");
+    this.#depth += 1;
+    const read = super.inlineTokens(source, tokens);
+    this.#depth -= 1;
+    return read;
+  }
+
+  /** @param {string} text @param {Token[]} tokens @param {string} type */
+  #plain(text, tokens, type) {
+    if (text !== "") tokens.push({ type, raw: text, text });
+    return tokens;
+  }
+}
 
 /**
  * Reads a text. One that is still being written is read as far as it goes: a fence without an end ends with the text.
  * @param {string} text
+ * @param {Places} [places]
  * @returns {Block[]}
  */
-export const blocksOf = (text) => blocksIn(text.replace(/\r\n?/g, "\n").split("\n"), 0);
+export const blocksOf = (text, places = WEB) => blocks(new Bounded({ gfm: true }).lex(text), places);
 
-/** @param {string[]} lines @param {number} depth @returns {Block[]} */
-function blocksIn(lines, depth) {
-  /** @type {Block[]} */
-  const blocks = [];
-  let at = 0;
-  while (at < lines.length) {
-    if (isBlank(lines[at])) {
-      at += 1;
-      continue;
+/** @param {Token[]} tokens @param {Places} places @returns {Block[]} */
+const blocks = (tokens, places) => tokens.flatMap((token) => block(token, places) ?? []);
+
+/** @param {Token} token @param {Places} places @returns {Block | null} */
+function block(token, places) {
+  switch (token.type) {
+    case "space":
+    case "def":
+      return null;
+    case "heading":
+      return { type: "heading", level: token.depth, spans: spans(token.tokens, places) };
+    case "code":
+      return { type: "code", language: token.lang?.trim().split(/\s/, 1)[0] ?? "", text: token.text };
+    case "list": {
+      const items = token.items.map((/** @type {Token} */ item) => blocks(item.tokens, places));
+      return { type: "list", ordered: token.ordered, start: Number(token.start) || 0, items };
     }
-    const { block, next } = special(lines, at, depth) ?? paragraph(lines, at, depth);
-    blocks.push(block);
-    at = next;
+    case "blockquote":
+      return { type: "quote", blocks: blocks(token.tokens, places) };
+    case "table": {
+      const row = (/** @type {Token[]} */ cells) => cells.map((cell) => spans(cell.tokens, places));
+      return { type: "table", head: row(token.header), rows: token.rows.map(row) };
+    }
+    case "hr":
+      return { type: "rule" };
+    case "checkbox":
+      return { type: "paragraph", spans: [{ type: "text", text: token.checked ? "☑" : "☐" }] };
+    default:
+      // A paragraph, or HTML, which stays text.
+      return { type: "paragraph", spans: token.tokens ? spans(token.tokens, places) : [plain(token)] };
   }
-  return blocks;
 }
 
-/** @type {Taker} */
-function special(lines, at, depth) {
-  for (const take of [fence, heading, rule, quote, list, table]) {
-    const taken = take(lines, at, depth);
-    if (taken) return taken;
+/** @param {Token} token @returns {Span} */
+const plain = (token) => ({ type: "text", text: (token.text ?? token.raw).trimEnd() });
+
+/** @param {Token[]} tokens @param {Places} places @returns {Span[]} */
+const spans = (tokens, places) => tokens.flatMap((token) => span(token, places));
+
+/** @type {Record<string, "strong" | "emphasis" | "struck">} */
+const MARKS = { strong: "strong", em: "emphasis", del: "struck" };
+
+/** @param {Token} token @param {Places} places @returns {Span[]} */
+function span(token, places) {
+  switch (token.type) {
+    case "strong":
+    case "em":
+    case "del":
+      return [{ type: MARKS[token.type], spans: spans(token.tokens, places) }];
+    case "codespan":
+      return [{ type: "code", text: token.text }];
+    case "br":
+      return [{ type: "break" }];
+    case "link":
+      return link(token, places);
+    case "image":
+      return picture(token, places);
+    case "checkbox":
+      return [{ type: "text", text: token.checked ? "☑ " : "☐ " }];
+    default:
+      return token.tokens ? spans(token.tokens, places) : [{ type: "text", text: token.text ?? token.raw }];
   }
-  return null;
 }
 
 /**
- * Whether something begins here that ends a paragraph. What is in it is not read yet.
- * @param {string[]} lines
- * @param {number} at
- * @param {number} depth
+ * What leads nowhere stays text. A label that is an address itself shows the one that it opens.
+ * @param {Token} token
+ * @param {Places} places
+ * @returns {Span[]}
  */
-const interrupts = (lines, at, depth) =>
-  (depth < DEEPEST && (/^ {0,3}>/.test(lines[at]) || itemIn(lines[at]) !== null)) ||
-  special(lines, at, DEEPEST) !== null;
-
-const isBlank = (/** @type {string} */ line) => line.trim() === "";
-
-const indentOf = (/** @type {string} */ line) => line.length - line.trimStart().length;
-
-/** @param {string[]} lines @param {number} at @param {number} depth @returns {{block: Block, next: number}} */
-function paragraph(lines, at, depth) {
-  let next = at + 1;
-  while (next < lines.length && !isBlank(lines[next]) && !interrupts(lines, next, depth)) next += 1;
-  const text = lines.slice(at, next).map((line) => line.trimStart());
-  return { block: { type: "paragraph", spans: spansOf(text.join("\n").trimEnd()) }, next };
-}
-
-/** @type {Taker} */
-function fence(lines, at) {
-  const opened = /^ {0,3}(`{3,}|~{3,}(?!~))([^`]*)$/.exec(lines[at]);
-  if (!opened) return null;
-  const [, mark, about] = opened;
-  const [language] = about.trim().split(/\s/, 1);
-  const indent = indentOf(lines[at]);
-  let next = at + 1;
-  const isEnd = (/** @type {string} */ line) =>
-    line.trim().length >= mark.length && line.trim() === mark[0].repeat(line.trim().length);
-  while (next < lines.length && !isEnd(lines[next])) next += 1;
-  const text = lines.slice(at + 1, next).map((line) => line.slice(Math.min(indent, indentOf(line))));
-  return { block: { type: "code", language, text: text.join("\n") }, next: next + 1 };
-}
-
-/** @type {Taker} */
-function heading(lines, at) {
-  const found = /^ {0,3}(#{1,6})(?:\s+(.*))?$/.exec(lines[at]);
-  if (!found) return null;
-  const text = (found[2] ?? "").trim();
-  let end = text.length;
-  while (text[end - 1] === "#") end -= 1;
-  const isClosed = end === 0 || text[end - 1] === " ";
-  return {
-    block: {
-      type: "heading",
-      level: found[1].length,
-      spans: spansOf(isClosed ? text.slice(0, end).trimEnd() : text),
-    },
-    next: at + 1,
-  };
-}
-
-/** @type {Taker} */
-function rule(lines, at) {
-  const marks = lines[at].replace(/\s/g, "");
-  const isRule = marks.length >= 3 && "-*_".includes(marks[0]) && marks === marks[0].repeat(marks.length);
-  return isRule ? { block: { type: "rule" }, next: at + 1 } : null;
-}
-
-/** @type {Taker} */
-function quote(lines, at, depth) {
-  if (depth >= DEEPEST || !/^ {0,3}>/.test(lines[at])) return null;
-  let next = at;
-  while (next < lines.length && /^ {0,3}>/.test(lines[next])) next += 1;
-  const inner = lines.slice(at, next).map((line) => line.trimStart().slice(1).replace(/^ /, ""));
-  return { block: { type: "quote", blocks: blocksIn(inner, depth + 1) }, next };
-}
-
-/** The sign that an item of a list begins with. @param {string} line */
-function itemIn(line) {
-  const found = /^( {0,3})([-*+]|\d{1,9}[.)])( {1,4}|$)/.exec(line);
-  return found && { width: found[0].length, ordered: found[2].length > 1, number: Number.parseInt(found[2], 10) || 0 };
-}
-
-/** @type {Taker} */
-function list(lines, at, depth) {
-  const first = itemIn(lines[at]);
-  if (!first || depth >= DEEPEST) return null;
-  /** @type {Block[][]} */
-  const items = [];
-  let next = at;
-  while (next < lines.length) {
-    const item = itemIn(lines[next]);
-    if (!item || item.ordered !== first.ordered || rule(lines, next, depth)) break;
-    const end = itemEnd(lines, next);
-    const inner = lines
-      .slice(next, end)
-      .map((line, index) => (index === 0 ? line.slice(item.width) : line.slice(Math.min(item.width, indentOf(line)))));
-    items.push(blocksIn(inner, depth + 1));
-    next = end;
-  }
-  return { block: { type: "list", ordered: first.ordered, start: first.ordered ? first.number : 1, items }, next };
+function link(token, places) {
+  const address = places.link(token.href);
+  if (!address) return [{ type: "text", text: token.raw }];
+  const isAddress = token.text.trim() === "" || /^[a-z]+:\/\/|^www\./i.test(token.text.trim());
+  return [{ type: "link", address, spans: isAddress ? [{ type: "text", text: address }] : spans(token.tokens, places) }];
 }
 
 /**
- * Where an item ends: it goes on in lines that are set in, however little, as models are not exact in that.
- * @param {string[]} lines
- * @param {number} at
+ * A picture that may not be fetched is a link, which a user who wants to see it follows.
+ * @param {Token} token
+ * @param {Places} places
+ * @returns {Span[]}
  */
-function itemEnd(lines, at) {
-  let next = at + 1;
-  while (next < lines.length) {
-    const line = lines[next];
-    const goesOn = isBlank(line)
-      ? next + 1 < lines.length && (indentOf(lines[next + 1]) >= 2 || itemIn(lines[next + 1]))
-      : indentOf(line) >= 2 || isLazy(lines, next);
-    if (!goesOn) break;
-    next += 1;
-  }
-  return next;
-}
-
-/**
- * Whether a line that is not set in goes on with the paragraph of the line before it.
- * @param {string[]} lines
- * @param {number} at
- */
-const isLazy = (lines, at) => !isBlank(lines[at - 1]) && !interrupts(lines, at, 0);
-
-/** @type {Taker} */
-function table(lines, at) {
-  if (!lines[at].includes("|") || !/^[\s|:-]+$/.test(lines[at + 1] ?? "")) return null;
-  const head = cellsIn(lines[at]);
-  const under = cellsIn(lines[at + 1]);
-  const isTable =
-    head.length > 0 &&
-    head.length <= MOST_CELLS &&
-    under.length === head.length &&
-    under.every((cell) => /^:?-+:?$/.test(cell));
-  if (!isTable) return null;
-  let next = at + 2;
-  /** @type {Span[][][]} */
-  const rows = [];
-  while (next < lines.length && lines[next].includes("|")) {
-    const cells = cellsIn(lines[next]);
-    rows.push(head.map((_, index) => spansOf(cells[index] ?? "")));
-    next += 1;
-  }
-  return { block: { type: "table", head: head.map((cell) => spansOf(cell)), rows }, next };
-}
-
-/** The cells of a row; `\|` does not part them. @param {string} line */
-function cellsIn(line) {
-  const inner = line.trim().replace(/^\|/, "").replace(/\|$/, "");
-  return inner.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+function picture(token, places) {
+  const source = places.picture(token.href);
+  if (source) return [{ type: "picture", address: source, text: token.text }];
+  return link({ ...token, tokens: [{ type: "text", text: token.text }] }, places);
 }
