@@ -86,8 +86,8 @@ mod witness;
 
 pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
-    ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, Shaped, StillWanted,
-    ToolOutcome, TypedError,
+    ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, Shaped, StillWanted, ToolOutcome,
+    TypedError,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
 };
 pub use canonical::{Canonical, CanonicalMap};

@@ -1,6 +1,11 @@
 //! A command whose servers are recorded, or whose servers are a recording.
 
-use std::{fs::File, io::Read as _, path::Path, sync::Arc};
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    path::Path,
+    sync::Arc,
+};
 
 use toolrack_config::Loaded;
 use toolrack_host::{HostBuilder, Recorder, Recording, ServerSpec, spec::Trust};
@@ -92,6 +97,11 @@ impl World {
 }
 
 fn read(file: &Path) -> Result<Recording, Failure> {
+    // Opening a pipe would wait for its other end.
+    let about = fs::metadata(file).map_err(|error| unusable(file, &in_words(&error)))?;
+    if !about.is_file() {
+        return Err(unusable(file, "it is no file"));
+    }
     let opened = File::open(file).map_err(|error| unusable(file, &in_words(&error)))?;
     let mut bytes = Vec::new();
     let read = opened.take(MAX_READ + 1).read_to_end(&mut bytes);

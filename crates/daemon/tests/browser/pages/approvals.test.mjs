@@ -277,6 +277,9 @@ test("an_approval_says_who_asks_and_that_a_name_is_a_claim", async () => {
   const { body } = await stage.api("/api/v1/approvals");
   assert.deepEqual(body.approvals[0].caller, {
     way: "gateway",
+    tenant: null,
+    subject: null,
+    name: null,
     over: "http",
     client: "an <b>editor</b>",
     session: session.slice(0, 8),
