@@ -14,14 +14,13 @@ pub(crate) mod framing;
 pub mod fuzzing;
 #[cfg(feature = "http")]
 pub(crate) mod http;
-#[cfg(not(feature = "http"))]
-#[path = "link/without_http.rs"]
-pub(crate) mod http;
 pub(crate) mod inbound;
 mod message;
 pub(crate) mod process;
 mod protocol;
 mod recording;
+#[cfg(not(feature = "http"))]
+mod without_http;
 
 use std::{
     future::pending,
@@ -54,6 +53,8 @@ pub(crate) use protocol::{
 };
 pub(crate) use recording::SharedRecording;
 pub use recording::{BadRecording, NotRecorded, Recorder, Recording, RecordingTooLarge};
+#[cfg(not(feature = "http"))]
+use without_http as http;
 
 use self::{
     bounds::Bounds,
