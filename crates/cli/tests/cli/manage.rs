@@ -274,6 +274,27 @@ fn a_variable_without_a_value_is_read_from_stdin_and_never_shown() {
 }
 
 #[test]
+fn a_secret_on_the_command_line_or_in_json_is_kept_sealed_unless_the_user_wants_it_in_the_file() {
+    let rack = Rack::new();
+    let file = || -> Value { serde_json::from_str(&rack.home.read("toolrack/mcp.json")).unwrap() };
+    let args = ["--no-test", "-e", "API_TOKEN=canary-1", "-e", "LEVEL=3", "fs", "--", "x", "--password=canary-2"];
+    let ran = rack.run(&[&["add"], &args[..]].concat()).ends_with(0);
+    assert!(![&ran.stdout, &ran.stderr].iter().any(|text| text.contains("canary")), "{ran}");
+    assert!(ran.stderr.contains("fs.API_TOKEN"), "{ran}");
+    assert!(!rack.home.read("toolrack/mcp.json").contains("canary"), "{}", file());
+    assert_eq!(file()["mcpServers"]["fs"]["env"], json!({ "API_TOKEN": "${secret:fs.API_TOKEN}", "LEVEL": "3" }));
+    let entry =
+        r#"{ "url": "https://x.example/mcp", "headers": { "Authorization": "Bearer canary-3", "Accept": "y" } }"#;
+    let _ = rack.run(&["add-json", "--no-test", "web", entry]).ends_with(0);
+    let headers = json!({ "Authorization": "Bearer ${secret:web.Authorization}", "Accept": "y" });
+    assert_eq!(file()["mcpServers"]["web"]["headers"], headers);
+    let _ = rack.run(&[&["add", "--plain", "--replace"], &args[..]].concat()).ends_with(0);
+    let _ = rack.run(&["add-json", "--plain", "--replace", "--no-test", "web", entry]).ends_with(0);
+    let text = rack.home.read("toolrack/mcp.json");
+    assert!(["canary-1", "canary-2", "canary-3"].iter().all(|canary| text.contains(canary)), "{text}");
+}
+
+#[test]
 fn a_bearer_token_comes_from_a_variable() {
     let rack = Rack::new();
     let args = ["add", "--no-test", "web", "https://example.com/mcp", "--bearer-token-env", "DOCS_TOKEN"];

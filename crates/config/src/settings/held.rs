@@ -40,6 +40,7 @@ fn value(table: &Table, key: &str, sample: Json) -> Json {
     match (table.title, key) {
         ("egress", "allow") => serde_json::json!(["10.0.0.0/8"]),
         ("policy" | "policy.rules", "allow" | "confirm" | "deny") => serde_json::json!("sample/*"),
+        ("policy.rules", "who") => serde_json::json!("group:sample"),
         _ => sample,
     }
 }

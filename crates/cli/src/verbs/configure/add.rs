@@ -66,8 +66,12 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], world: &World) ->
             *value = value.take().map(|value| sealed.add(name.as_str(), variable, value, &taken));
         }
     }
+    let mut entry = entry(&target, &options, world)?;
+    if !options.plain {
+        sealed.seal(name.as_str(), &mut entry, world).await?;
+    }
     let addition = Addition {
-        entry: entry(&target, &options, world)?,
+        entry,
         place: edits::place(options.scope.unwrap_or_default(), world),
         options: Options { replace: options.replace, dry_run: options.dry_run },
         test: !options.no_test,
@@ -82,13 +86,17 @@ pub(crate) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failu
     let text = input::read("the entry", args.entry, &world.screen).await?;
     let value = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
+    let (mut entry, mut sealed) = (the_one_entry(name.as_str(), value)?, Sealed::default());
+    if !args.plain {
+        sealed.seal(name.as_str(), &mut entry, world).await?;
+    }
     let addition = Addition {
-        entry: the_one_entry(name.as_str(), value)?,
+        entry,
         place: edits::place(args.write.scope.unwrap_or_default(), world),
         options: Options { replace: args.replace, dry_run: args.write.dry_run },
         test: !args.no_test,
         name,
-        sealed: Sealed::default(),
+        sealed,
     };
     add(addition, world).await
 }

@@ -74,7 +74,7 @@ pub(crate) struct AddOptions {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Write the values that are asked for into the file
+    /// Write secrets into the file, in place of keeping them sealed
     #[arg(long)]
     pub(crate) plain: bool,
 
@@ -118,6 +118,10 @@ pub(crate) struct AddJsonArgs {
     /// Only write it, without trying to connect
     #[arg(long)]
     pub(crate) no_test: bool,
+
+    /// Write secrets into the file, in place of keeping them sealed
+    #[arg(long)]
+    pub(crate) plain: bool,
 }
 
 /// How a server is reached.
