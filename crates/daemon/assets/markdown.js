@@ -1,4 +1,4 @@
-// Markdown, as models and the guide write it, into a tree of plain values. The library marked reads it; nothing in the tree
+// Markdown, as models write it, into a tree of plain values. The library marked reads it; nothing in the tree
 // is markup: the page makes its nodes from it, and HTML stays the text that it was. Pure.
 
 import { webAddress } from "./links.js";
@@ -9,18 +9,14 @@ import { Lexer } from "./vendor/marked.js";
  *   | {type: "code", text: string}
  *   | {type: "strong" | "emphasis" | "struck", spans: Span[]}
  *   | {type: "link", address: string, spans: Span[]}
- *   | {type: "picture", address: string, text: string}
  *   | {type: "break"}} Span
  * @typedef {{type: "paragraph", spans: Span[]}
- *   | {type: "heading", level: number, id?: string, spans: Span[]}
+ *   | {type: "heading", level: number, spans: Span[]}
  *   | {type: "list", ordered: boolean, start: number, items: Block[][]}
  *   | {type: "code", language: string, text: string}
  *   | {type: "quote", blocks: Block[]}
  *   | {type: "table", head: Span[][], rows: Span[][][]}
  *   | {type: "rule"}} Block
- * @typedef {object} Places which addresses lead somewhere; what leads nowhere stays text
- * @property {(href: string) => string | null} link
- * @property {(href: string) => string | null} picture
  * @typedef {any} Token a token of marked
  */
 
@@ -29,9 +25,6 @@ const DEEPEST = 8;
 
 /** A longer paragraph is text: the time to find its marks grows with the square of its length. */
 const LONGEST = 20_000;
-
-/** Links of models lead only into the web, and the page fetches no picture for them. @type {Places} */
-const WEB = { link: webAddress, picture: () => null };
 
 /** marked's reader within bounds: it calls itself for what lies deeper. */
 class Bounded extends Lexer {
@@ -65,32 +58,31 @@ class Bounded extends Lexer {
 /**
  * Reads a text. One that is still being written is read as far as it goes: a fence without an end ends with the text.
  * @param {string} text
- * @param {Places} [places]
  * @returns {Block[]}
  */
-export const blocksOf = (text, places = WEB) => blocks(new Bounded({ gfm: true }).lex(text), places);
+export const blocksOf = (text) => blocks(new Bounded({ gfm: true }).lex(text));
 
-/** @param {Token[]} tokens @param {Places} places @returns {Block[]} */
-const blocks = (tokens, places) => tokens.flatMap((token) => block(token, places) ?? []);
+/** @param {Token[]} tokens @returns {Block[]} */
+const blocks = (tokens) => tokens.flatMap((token) => block(token) ?? []);
 
-/** @param {Token} token @param {Places} places @returns {Block | null} */
-function block(token, places) {
+/** @param {Token} token @returns {Block | null} */
+function block(token) {
   switch (token.type) {
     case "space":
     case "def":
       return null;
     case "heading":
-      return { type: "heading", level: token.depth, spans: spans(token.tokens, places) };
+      return { type: "heading", level: token.depth, spans: spans(token.tokens) };
     case "code":
       return { type: "code", language: token.lang?.trim().split(/\s/, 1)[0] ?? "", text: token.text };
     case "list": {
-      const items = token.items.map((/** @type {Token} */ item) => blocks(item.tokens, places));
+      const items = token.items.map((/** @type {Token} */ item) => blocks(item.tokens));
       return { type: "list", ordered: token.ordered, start: Number(token.start) || 0, items };
     }
     case "blockquote":
-      return { type: "quote", blocks: blocks(token.tokens, places) };
+      return { type: "quote", blocks: blocks(token.tokens) };
     case "table": {
-      const row = (/** @type {Token[]} */ cells) => cells.map((cell) => spans(cell.tokens, places));
+      const row = (/** @type {Token[]} */ cells) => cells.map((cell) => spans(cell.tokens));
       return { type: "table", head: row(token.header), rows: token.rows.map(row) };
     }
     case "hr":
@@ -99,62 +91,50 @@ function block(token, places) {
       return { type: "paragraph", spans: [{ type: "text", text: token.checked ? "☑" : "☐" }] };
     default:
       // A paragraph, or HTML, which stays text.
-      return { type: "paragraph", spans: token.tokens ? spans(token.tokens, places) : [plain(token)] };
+      return { type: "paragraph", spans: token.tokens ? spans(token.tokens) : [plain(token)] };
   }
 }
 
 /** @param {Token} token @returns {Span} */
 const plain = (token) => ({ type: "text", text: (token.text ?? token.raw).trimEnd() });
 
-/** @param {Token[]} tokens @param {Places} places @returns {Span[]} */
-const spans = (tokens, places) => tokens.flatMap((token) => span(token, places));
+/** @param {Token[]} tokens @returns {Span[]} */
+const spans = (tokens) => tokens.flatMap((token) => span(token));
 
 /** @type {Record<string, "strong" | "emphasis" | "struck">} */
 const MARKS = { strong: "strong", em: "emphasis", del: "struck" };
 
-/** @param {Token} token @param {Places} places @returns {Span[]} */
-function span(token, places) {
+/** @param {Token} token @returns {Span[]} */
+function span(token) {
   switch (token.type) {
     case "strong":
     case "em":
     case "del":
-      return [{ type: MARKS[token.type], spans: spans(token.tokens, places) }];
+      return [{ type: MARKS[token.type], spans: spans(token.tokens) }];
     case "codespan":
       return [{ type: "code", text: token.text }];
     case "br":
       return [{ type: "break" }];
     case "link":
-      return link(token, places);
+      return link(token);
     case "image":
-      return picture(token, places);
+      // The page fetches no picture for a model: it is a link, which a user who wants to see it follows.
+      return link({ ...token, tokens: [{ type: "text", text: token.text }] });
     case "checkbox":
       return [{ type: "text", text: token.checked ? "☑ " : "☐ " }];
     default:
-      return token.tokens ? spans(token.tokens, places) : [{ type: "text", text: token.text ?? token.raw }];
+      return token.tokens ? spans(token.tokens) : [{ type: "text", text: token.text ?? token.raw }];
   }
 }
 
 /**
- * What leads nowhere stays text. A label that is an address itself shows the one that it opens.
+ * Links lead only into the web, and what leads nowhere stays text. A label that is an address itself shows the one that it opens.
  * @param {Token} token
- * @param {Places} places
  * @returns {Span[]}
  */
-function link(token, places) {
-  const address = places.link(token.href);
+function link(token) {
+  const address = webAddress(token.href);
   if (!address) return [{ type: "text", text: token.raw }];
   const isAddress = token.text.trim() === "" || /^[a-z]+:\/\/|^www\./i.test(token.text.trim());
-  return [{ type: "link", address, spans: isAddress ? [{ type: "text", text: address }] : spans(token.tokens, places) }];
-}
-
-/**
- * A picture that may not be fetched is a link, which a user who wants to see it follows.
- * @param {Token} token
- * @param {Places} places
- * @returns {Span[]}
- */
-function picture(token, places) {
-  const source = places.picture(token.href);
-  if (source) return [{ type: "picture", address: source, text: token.text }];
-  return link({ ...token, tokens: [{ type: "text", text: token.text }] }, places);
+  return [{ type: "link", address, spans: isAddress ? [{ type: "text", text: address }] : spans(token.tokens) }];
 }

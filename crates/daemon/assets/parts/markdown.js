@@ -1,5 +1,4 @@
-// Markdown as nodes: text becomes text, and links lead only where the caller lets them. For a text of a model that is the
-// web, and a picture is a link, too.
+// Markdown of a model as nodes. Its text becomes text and its links lead only into the web; a picture is a link, too.
 
 import { Fragment, html, useMemo } from "../html.js";
 import { blocksOf } from "../markdown.js";
@@ -11,12 +10,7 @@ const BELOW = 2;
 
 /** @param {{text: string}} given */
 export function Markdown({ text }) {
-  return useMemo(() => html`<${Blocks} list=${blocksOf(text)} />`, [text]);
-}
-
-/** @param {{list: import("../markdown.js").Block[]}} given */
-export function Blocks({ list }) {
-  return html`<div class="markdown" data-testid="markdown">${blocks(list)}</div>`;
+  return useMemo(() => html`<div class="markdown" data-testid="markdown">${blocks(blocksOf(text))}</div>`, [text]);
 }
 
 /** @param {import("../markdown.js").Block[]} list */
@@ -28,7 +22,7 @@ function Block({ block }) {
     case "paragraph":
       return html`<p>${spans(block.spans)}</p>`;
     case "heading":
-      return html`<${`h${Math.min(6, block.level + BELOW)}`} id=${block.id}>${spans(block.spans)}<//>`;
+      return html`<${`h${Math.min(6, block.level + BELOW)}`}>${spans(block.spans)}<//>`;
     case "code":
       return html`<${Code} language=${block.language} text=${block.text} />`;
     case "list":
@@ -102,11 +96,7 @@ function One({ span }) {
       return html`<em>${spans(span.spans)}</em>`;
     case "struck":
       return html`<s>${spans(span.spans)}</s>`;
-    case "picture":
-      return html`<img src=${span.address} alt=${span.text} />`;
     case "link":
-      // Within the page, a link opens no other tab.
-      if (span.address.startsWith("#")) return html`<a href=${span.address}>${spans(span.spans)}</a>`;
       return html`<a href=${span.address} title=${span.address} target="_blank" rel="noopener noreferrer"
         >${spans(span.spans)}</a
       >`;
