@@ -40,13 +40,13 @@
 //! ```
 //!
 //! All features are on by default. A program that only starts servers on its machine can do with `default-features =
-//! false`, and has 121 crates below it instead of 205:
+//! false`, which takes 121 crates, this one included, instead of 205:
 //!
 //! | feature | what it brings |
 //! |---|---|
 //! | `http` | servers over HTTP; without it, an entry with a URL fails with an error that names this feature |
 //! | `http2`, `gzip`, `charset` | what `http` may speak besides HTTP/1.1, and decode besides plain UTF-8 |
-//! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that do not fit at a glance count as unchecked |
+//! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that do not fit at a glance count as unchecked, and so pass also where an entry asks for strict checks |
 //!
 //! This crate touches no files, no environment, no database and no terminal; it reaches them only through
 //! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and
