@@ -52,11 +52,12 @@ export const place = signal(placeOf(""));
 /** How often the user went from one place to another since the page was loaded. */
 export const moves = signal(0);
 
+const look = () => {
+  place.value = placeOf(location.hash);
+};
+
 /** Follows the address. */
 export function startRouter() {
-  const look = () => {
-    place.value = placeOf(location.hash);
-  };
   addEventListener("hashchange", () => {
     moves.value += 1;
     look();
@@ -71,6 +72,8 @@ export function startRouter() {
  */
 export function go(path, query) {
   location.hash = hashOf(path, query);
+  // The event comes later: until then, a page would be shown with what is left of the place before.
+  look();
 }
 
 /**
@@ -80,7 +83,7 @@ export function go(path, query) {
 export function refine(query) {
   const { path } = place.peek();
   history.replaceState(null, "", hashOf(path, query));
-  place.value = placeOf(location.hash);
+  look();
 }
 
 /**
@@ -89,5 +92,5 @@ export function refine(query) {
  */
 export function settle(path) {
   history.replaceState(null, "", hashOf(path));
-  place.value = placeOf(location.hash);
+  look();
 }

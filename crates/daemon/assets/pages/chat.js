@@ -21,16 +21,16 @@ export function Chat({ session }) {
   const loaded = useLoaded((signal) => get("/api/v1/model", signal), [configTurn.value]);
   const model = /** @type {Api.Model | null} */ (loaded.data);
   useEffect(() => {
-    if (session && session !== talk.peek().session) resume(session);
-  }, [session]);
+    if (session && session !== current) resume(session);
+  }, [session, current]);
   // A conversation gets its address once something of it is kept; who comes back to the chat comes back to it.
   useEffect(() => {
     if (!session && current) settle(["chat", current]);
   }, [session, current]);
   const end = useEnd();
   const restart = () => {
-    begin();
     go(["chat"]);
+    begin();
   };
   const send = () => {
     const text = draft.peek();

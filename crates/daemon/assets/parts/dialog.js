@@ -1,6 +1,6 @@
 // Dialogs: the browser's own, which keep the focus inside, close with Escape and give the focus back.
 
-import { html, useEffect, useId, useRef } from "../html.js";
+import { html, useId, useLayoutEffect, useRef } from "../html.js";
 import { useAction } from "./loaded.js";
 import { Trouble } from "./problem.js";
 
@@ -8,10 +8,14 @@ import { Trouble } from "./problem.js";
 export function Dialog({ title, onClose, children, testid = "dialog", wide = false }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const id = useId();
-  useEffect(() => {
+  // With the layout, so that the focus is back when the dialog is gone, and not a moment later.
+  useLayoutEffect(() => {
     const before = document.activeElement;
-    dialog.current?.showModal();
+    const shown = dialog.current;
+    shown?.showModal();
     return () => {
+      // As long as it is open, nothing outside of it takes the focus.
+      shown?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);

@@ -22,6 +22,7 @@ export function Menu({ label, children, testid = "menu" }) {
   const onFocusOut = (/** @type {FocusEvent} */ event) => {
     if (event.relatedTarget instanceof Node && !details.current?.contains(event.relatedTarget)) close();
   };
+  // Before the action itself, so that a dialog that it opens finds the focus at the button.
   const onClick = (/** @type {MouseEvent} */ event) => {
     if (event.target instanceof Element && event.target.closest(".menu-items button, .menu-items a")) closeHere();
   };
@@ -31,7 +32,7 @@ export function Menu({ label, children, testid = "menu" }) {
       ref=${details}
       onKeyDown=${onKeyDown}
       onFocusOut=${onFocusOut}
-      onClick=${onClick}
+      onClickCapture=${onClick}
       onToggle=${() => setWasOpen(true)}
       data-testid=${testid}
     >
