@@ -14,7 +14,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("toolrack-otel", &["toolrack-host"]),
     ("toolrack-config", &["toolrack-host"]),
     ("toolrack-store", &["toolrack-host", "toolrack-agent"]),
-    ("toolrack-daemon", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store"]),
+    ("toolrack-team", &["toolrack-host", "toolrack-store"]),
+    ("toolrack-daemon", &["toolrack-host", "toolrack-agent", "toolrack-config", "toolrack-store", "toolrack-team"]),
     (
         "toolrack",
         &[
@@ -26,6 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "toolrack-otel",
             "toolrack-config",
             "toolrack-store",
+            "toolrack-team",
             "toolrack-daemon",
         ],
     ),
@@ -39,7 +41,7 @@ const ONLY_FOR_TESTS: &str = "toolrack-testkit";
 
 /// Crates from outside that only some rooms may use, tests included.
 const OWNED: &[(&str, &[&str])] = &[
-    ("axum", &["toolrack-bench", "toolrack-daemon", "toolrack-testkit"]),
+    ("axum", &["toolrack-bench", "toolrack-daemon", "toolrack-team", "toolrack-testkit"]),
     ("clap", &["toolrack"]),
     ("command-fds", &["toolrack-host"]),
     ("jsonc-parser", &["toolrack-config"]),
@@ -47,7 +49,15 @@ const OWNED: &[(&str, &[&str])] = &[
     ("opentelemetry", &["toolrack-otel"]),
     (
         "reqwest",
-        &["toolrack-host", "toolrack-agent", "toolrack-auth", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"],
+        &[
+            "toolrack-host",
+            "toolrack-agent",
+            "toolrack-auth",
+            "toolrack-daemon",
+            "toolrack-team",
+            "toolrack-testkit",
+            "toolrack-bench",
+        ],
     ),
     // The host only in its tests: a program that embeds it may have another version.
     ("rmcp", &["toolrack-host", "toolrack-auth", "toolrack", "toolrack-daemon", "toolrack-testkit", "toolrack-bench"]),
@@ -55,7 +65,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("sqlx", &["toolrack-store"]),
     // Every program that counts allocations is a benchmark.
     ("stats_alloc", &["toolrack-bench"]),
-    ("toml_edit", &["toolrack-config", "toolrack-bench", "xtask"]),
+    ("toml_edit", &["toolrack-config", "toolrack-team", "toolrack-bench", "xtask"]),
 ];
 
 struct Arrow {

@@ -1,0 +1,272 @@
+//! What the operator of a team writes: `team.toml`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use toolrack_host::principal::{BadPrincipal, Role, check_tenant};
+use url::Url;
+
+/// A team: its address, its tenants, and who vouches for its people.
+///
+/// ```
+/// let team = toolrack_team::TeamFile::parse(
+///     r#"
+///         url = "https://tools.example"
+///
+///         [sign_in]
+///         issuer = "https://login.example"
+///         client_id = "toolrack"
+///         client_secret = "${env:TOOLRACK_CLIENT_SECRET}"
+///
+///         [[tenants]]
+///         id = "acme"
+///         members = ["*@acme.example"]
+///
+///         [tenants.roles]
+///         operator = ["ops"]
+///     "#,
+///     "/srv/team".as_ref(),
+/// )?;
+/// assert_eq!(team.tenants[0].home, std::path::Path::new("/srv/team/tenants/acme"));
+/// # Ok::<(), toolrack_team::BadTeamFile>(())
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TeamFile {
+    /// The address under which people and clients reach the daemon, without a path: `https://tools.example`.
+    pub url: Url,
+    /// The provider that signs people in, with OpenID Connect.
+    pub sign_in: Option<SignInProvider>,
+    /// The tenants.
+    #[serde(default)]
+    pub tenants: Vec<Tenant>,
+    /// Issuers whose access tokens (RFC 9068) open the MCP endpoint.
+    #[serde(default)]
+    pub issuers: Vec<TrustedIssuer>,
+}
+
+/// A provider of OpenID Connect.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignInProvider {
+    /// Its issuer, as its metadata name it.
+    pub issuer: Url,
+    /// What it calls Toolrack.
+    pub client_id: String,
+    /// The secret of that client; a placeholder such as `${env:NAME}`. A public client has none.
+    pub client_secret: Option<String>,
+    /// The scopes to ask for, beside `openid`.
+    #[serde(default = "scopes")]
+    pub scopes: Vec<String>,
+    /// The claim with the groups of a person.
+    #[serde(default = "groups_claim")]
+    pub groups_claim: String,
+    /// The claim that [`Tenant::claims`] are compared with. Without it, addresses and groups decide.
+    pub tenant_claim: Option<String>,
+}
+
+/// Everything but the secret.
+impl std::fmt::Debug for SignInProvider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SignInProvider")
+            .field("issuer", &self.issuer.as_str())
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A tenant, which sees nothing of the others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tenant {
+    /// Its name, a part of addresses: 1 to 64 characters of `a-z`, `0-9`, `-` and `_`.
+    pub id: String,
+    /// The folder of its configuration and data; `tenants/ID` beside the file by default.
+    #[serde(default)]
+    pub home: PathBuf,
+    /// The verified e-mail addresses of its people: `ann@acme.example`, or `*@acme.example` for all of a domain.
+    #[serde(default)]
+    pub members: Vec<String>,
+    /// The groups whose people belong to it.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// The values of the provider's tenant claim that stand for it.
+    #[serde(default)]
+    pub claims: Vec<String>,
+    /// The groups and addresses that have a role. A person with several has the mightiest; with none, [`Self::role`].
+    #[serde(default)]
+    pub roles: BTreeMap<Role, Vec<String>>,
+    /// The role of all others; `user` by default.
+    #[serde(default)]
+    pub role: Role,
+    /// The variables of the daemon's environment that placeholders of its files may name. None by default, because they
+    /// belong to the operator of the daemon.
+    #[serde(default)]
+    pub environment: Vec<String>,
+}
+
+/// An issuer of access tokens.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustedIssuer {
+    /// The `iss` of its tokens.
+    pub issuer: Url,
+    /// The `aud` that a token must have; [`TeamFile::url`] with `/mcp` by default.
+    pub audience: Option<String>,
+    /// Where its keys are; from its metadata (RFC 8414) by default.
+    pub jwks_uri: Option<Url>,
+    /// The tenants for which it may vouch.
+    pub tenants: BTreeSet<String>,
+    /// The claim with the groups.
+    #[serde(default = "groups_claim")]
+    pub groups_claim: String,
+    /// The claim that [`Tenant::claims`] are compared with.
+    pub tenant_claim: Option<String>,
+}
+
+fn scopes() -> Vec<String> {
+    ["profile", "email"].map(str::to_owned).to_vec()
+}
+
+fn groups_claim() -> String {
+    "groups".to_owned()
+}
+
+/// Why there is no team.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTeamFile {
+    /// It is no TOML, or has a field that no team has.
+    #[error("the team file cannot be understood: {0}")]
+    Syntax(Box<toml_edit::de::Error>),
+    /// An address cannot be used.
+    #[error("`{field}` of the team file is `{url}`: it must be https (http only for this machine), {needs}")]
+    Url {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        url: Url,
+        /// What it lacks.
+        needs: &'static str,
+    },
+    /// The name of a tenant is none.
+    #[error("{0}")]
+    Tenant(#[from] BadPrincipal),
+    /// Two tenants have one name or one folder.
+    #[error("two tenants of the team file have the {what} `{value}`")]
+    Twice {
+        /// What both have.
+        what: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// The name of a tenant that the file does not have.
+    #[error("the team file has no tenant `{tenant}`, which the issuer {issuer} names")]
+    UnknownTenant {
+        /// The name.
+        tenant: String,
+        /// The issuer.
+        issuer: Url,
+    },
+    /// A rule for members cannot be understood.
+    #[error("`{rule}` of the tenant `{tenant}` is no address: write `ann@acme.example` or `*@acme.example`")]
+    Member {
+        /// The tenant.
+        tenant: String,
+        /// The rule.
+        rule: String,
+    },
+}
+
+impl TeamFile {
+    /// Understands the text of a file in `folder`, where relative homes of tenants begin.
+    ///
+    /// # Errors
+    /// [`BadTeamFile`]
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, BadTeamFile> {
+        let mut team: Self = toml_edit::de::from_str(text).map_err(|error| BadTeamFile::Syntax(Box::new(error)))?;
+        for tenant in &mut team.tenants {
+            check_tenant(&tenant.id)?;
+            if tenant.home.as_os_str().is_empty() {
+                tenant.home = Path::new("tenants").join(&tenant.id);
+            }
+            tenant.home = folder.join(&tenant.home);
+        }
+        team.check()?;
+        Ok(team)
+    }
+
+    /// The tenant `id`.
+    #[must_use]
+    pub fn tenant(&self, id: &str) -> Option<&Tenant> {
+        self.tenants.iter().find(|tenant| tenant.id == id)
+    }
+
+    fn check(&self) -> Result<(), BadTeamFile> {
+        check_url("url", &self.url)?;
+        if self.url.path() != "/" {
+            return Err(BadTeamFile::Url { field: "url", url: self.url.clone(), needs: "and have no path" });
+        }
+        if let Some(sign_in) = &self.sign_in {
+            check_url("sign_in.issuer", &sign_in.issuer)?;
+        }
+        let (mut ids, mut homes) = (BTreeSet::new(), BTreeSet::new());
+        for tenant in &self.tenants {
+            if !ids.insert(&tenant.id) {
+                return Err(BadTeamFile::Twice { what: "id", value: tenant.id.clone() });
+            }
+            if !homes.insert(&tenant.home) {
+                return Err(BadTeamFile::Twice { what: "home", value: tenant.home.display().to_string() });
+            }
+            if let Some(rule) = tenant.members.iter().find(|rule| !is_address(rule)) {
+                return Err(BadTeamFile::Member { tenant: tenant.id.clone(), rule: rule.clone() });
+            }
+        }
+        self.issuers.iter().try_for_each(|trusted| self.check_issuer(trusted))
+    }
+
+    fn check_issuer(&self, trusted: &TrustedIssuer) -> Result<(), BadTeamFile> {
+        check_url("issuers.issuer", &trusted.issuer)?;
+        trusted.jwks_uri.iter().try_for_each(|uri| check_url("issuers.jwks_uri", uri))?;
+        if let Some(tenant) = trusted.tenants.iter().find(|tenant| self.tenant(tenant).is_none()) {
+            return Err(BadTeamFile::UnknownTenant { tenant: tenant.clone(), issuer: trusted.issuer.clone() });
+        }
+        let same = self.issuers.iter().filter(|other| other.issuer == trusted.issuer).count();
+        if same > 1 {
+            return Err(BadTeamFile::Twice { what: "issuer", value: trusted.issuer.to_string() });
+        }
+        Ok(())
+    }
+}
+
+/// Checks an address over which secrets go: https, or this machine.
+fn check_url(field: &'static str, url: &Url) -> Result<(), BadTeamFile> {
+    let refused = |needs| Err(BadTeamFile::Url { field, url: url.clone(), needs });
+    let is_here = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => return refused("and name a host"),
+    };
+    match url.scheme() {
+        "https" => {}
+        "http" if is_here => {}
+        _ => return refused("so that no secret goes over the net in the clear"),
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
+        return refused("and have no user, query or fragment");
+    }
+    Ok(())
+}
+
+/// Whether a rule for members is `name@domain` or `*@domain`.
+fn is_address(rule: &str) -> bool {
+    let is_plain = |part: &str| !part.is_empty() && !part.contains(['*', '@', ' ']);
+    rule.split_once('@').is_some_and(|(name, domain)| (name == "*" || is_plain(name)) && is_plain(domain))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Who belongs to which tenant, with which role.
+
+use toolrack_host::{
+    Principal,
+    principal::{BadPrincipal, Kind, Role},
+};
+
+use crate::file::{TeamFile, Tenant};
+
+/// What a provider has proved about a person or a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// Who vouches.
+    pub issuer: String,
+    /// What the issuer calls it.
+    pub subject: String,
+    /// The name that other people read.
+    pub name: Option<String>,
+    /// The e-mail address, if the provider says that it is verified.
+    pub verified_email: Option<String>,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// The value of the tenant claim.
+    pub tenant: Option<String>,
+}
+
+/// Why claims make no principal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotAMember {
+    /// No tenant of the team file takes them.
+    #[error("you belong to no tenant of this team")]
+    NoTenant,
+    /// More than one tenant does.
+    #[error("you belong to more than one tenant of this team: {}", .0.join(", "))]
+    SeveralTenants(Vec<String>),
+    /// A claim cannot be a name.
+    #[error("{0}")]
+    Claim(#[from] BadPrincipal),
+}
+
+impl TeamFile {
+    /// The principal of `claims`. Where the provider has a tenant claim, it decides alone; else groups and verified
+    /// addresses do. `among`, if it is given, are the tenants that the issuer may vouch for.
+    ///
+    /// # Errors
+    /// [`NotAMember`]
+    pub fn principal(
+        &self,
+        kind: Kind,
+        claims: &Claims,
+        among: Option<&dyn Fn(&str) -> bool>,
+    ) -> Result<Principal, NotAMember> {
+        let takes = |tenant: &&Tenant| among.is_none_or(|among| among(&tenant.id)) && tenant.takes(claims);
+        let tenants: Vec<_> = self.tenants.iter().filter(takes).collect();
+        let tenant = match tenants[..] {
+            [tenant] => tenant,
+            [] => return Err(NotAMember::NoTenant),
+            _ => return Err(NotAMember::SeveralTenants(tenants.iter().map(|tenant| tenant.id.clone()).collect())),
+        };
+        let mut principal = Principal::new(kind, &tenant.id, &claims.issuer, &claims.subject)?
+            .in_groups(claims.groups.iter().map(String::as_str))?
+            .with_role(tenant.role_of(claims));
+        if let Some(name) = claims.name.as_deref().or(claims.verified_email.as_deref()) {
+            principal = principal.named(name)?;
+        }
+        Ok(principal)
+    }
+}
+
+impl Tenant {
+    fn takes(&self, claims: &Claims) -> bool {
+        if let Some(value) = &claims.tenant {
+            return self.claims.contains(value);
+        }
+        let by_address = || self.members.iter().any(|rule| has_address(claims, rule));
+        by_address() || self.groups.iter().any(|group| claims.groups.contains(group))
+    }
+
+    /// The mightiest role that a group or the address has.
+    fn role_of(&self, claims: &Claims) -> Role {
+        let has = |who: &String| claims.groups.contains(who) || has_address(claims, who);
+        let given = |role: &Role| self.roles.get(role).is_some_and(|holders| holders.iter().any(has));
+        let by_might = [Role::Admin, Role::Operator, Role::Auditor, Role::User, Role::Viewer, Role::Scraper];
+        by_might.into_iter().find(given).unwrap_or(self.role)
+    }
+}
+
+/// Whether the verified address is `rule`, or of its domain. Names of domains have no case; names before the `@` are
+/// compared without it, too, because every provider of today does.
+fn has_address(claims: &Claims, rule: &str) -> bool {
+    let Some(address) = &claims.verified_email else { return false };
+    match (rule.strip_prefix("*@"), address.rsplit_once('@')) {
+        (Some(domain), Some((_, own))) => domain.eq_ignore_ascii_case(own),
+        _ => rule.eq_ignore_ascii_case(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn team() -> TeamFile {
+        let file = r#"
+            url = "https://tools.example"
+            [[tenants]]
+            id = "acme"
+            members = ["*@acme.example"]
+            claims = ["org-1"]
+            roles = { admin = ["admins"], operator = ["bob@acme.example"], auditor = ["*@acme.example"] }
+            [[tenants]]
+            id = "bolt"
+            groups = ["bolt-staff"]
+            role = "viewer"
+        "#;
+        TeamFile::parse(file, Path::new("/team")).unwrap()
+    }
+
+    fn claims(email: &str, groups: &[&str]) -> Claims {
+        Claims {
+            issuer: "https://login.example".to_owned(),
+            subject: "u-1".to_owned(),
+            verified_email: (!email.is_empty()).then(|| email.to_owned()),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..Claims::default()
+        }
+    }
+
+    fn found(claims: &Claims) -> Result<(String, Role), NotAMember> {
+        let principal = team().principal(Kind::Person, claims, None)?;
+        Ok((principal.tenant().to_owned(), principal.role()))
+    }
+
+    #[test]
+    fn addresses_and_groups_decide_and_the_mightiest_role_counts() {
+        assert_eq!(found(&claims("Ann@ACME.example", &[])), Ok(("acme".to_owned(), Role::Auditor)));
+        assert_eq!(found(&claims("bob@acme.example", &[])), Ok(("acme".to_owned(), Role::Operator)));
+        assert_eq!(found(&claims("bob@acme.example", &["admins"])), Ok(("acme".to_owned(), Role::Admin)));
+        assert_eq!(found(&claims("", &["bolt-staff"])), Ok(("bolt".to_owned(), Role::Viewer)));
+    }
+
+    #[test]
+    fn a_person_of_no_tenant_or_of_several_is_refused() {
+        assert_eq!(found(&claims("eve@evil.example", &["admins"])), Err(NotAMember::NoTenant));
+        assert_eq!(found(&claims("eve@acme.example.evil.example", &[])), Err(NotAMember::NoTenant));
+        assert_eq!(found(&claims("", &[])), Err(NotAMember::NoTenant));
+        let both = found(&claims("ann@acme.example", &["bolt-staff"]));
+        assert_eq!(both, Err(NotAMember::SeveralTenants(vec!["acme".to_owned(), "bolt".to_owned()])));
+    }
+
+    #[test]
+    fn a_tenant_claim_decides_alone() {
+        let claimed = |value: &str| Claims { tenant: Some(value.to_owned()), ..claims("ann@acme.example", &[]) };
+        assert_eq!(found(&claimed("org-1")).unwrap().0, "acme");
+        assert_eq!(found(&claimed("org-2")), Err(NotAMember::NoTenant));
+    }
+
+    #[test]
+    fn an_issuer_vouches_only_for_its_tenants() {
+        let ann = claims("ann@acme.example", &[]);
+        assert!(team().principal(Kind::Service, &ann, Some(&|tenant| tenant == "acme")).is_ok());
+        let refused = team().principal(Kind::Service, &ann, Some(&|tenant| tenant == "bolt"));
+        assert_eq!(refused, Err(NotAMember::NoTenant));
+    }
+}
