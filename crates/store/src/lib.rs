@@ -9,7 +9,8 @@
 //! - what servers wrote to their logs ([`LogLine`]),
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
 //! - conversations with models ([`Session`]),
-//! - sealed secrets and tokens ([`Vault`]).
+//! - sealed secrets and tokens ([`Vault`]),
+//! - the members of a team, and the hashes of their tokens ([`TeamToken`]).
 //!
 //! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
 //! [`Artifacts`](toolrack_host::Artifacts)).
@@ -21,6 +22,7 @@
 //!      │
 //!      ▼
 //!   sessions                     vault                conversations, imports; secrets, keys, leases
+//!      │                           │                    (team: members and their tokens, likewise on audit)
 //!      │                           │
 //!      │   pins, approvals, answers, refusals         what a user agreed to or refused, each with a row
 //!      │      │                    │                  in the audit log
@@ -84,6 +86,7 @@ mod refusals;
 mod rows;
 mod servers;
 mod sessions;
+mod team;
 pub mod transcript;
 mod vault;
 
@@ -109,6 +112,7 @@ pub use sessions::{
     Claim, Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step,
     StoredMessage,
 };
+pub use team::{NewToken, Purpose, TeamToken, TokenHash, TokenOwner, Tokens};
 pub use uuid::Uuid;
 pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};
 

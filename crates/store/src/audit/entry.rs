@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_host::{
-    Called, Caller, DefinitionHash, Evidence, Fact,
+    Called, Caller, DefinitionHash, Evidence, Fact, Principal,
     pins::{PinnedServer, Strange},
     text,
 };
@@ -23,8 +23,9 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 #[non_exhaustive]
 pub struct Entry {
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
-    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; `forgot` for old rows that the store removed, and
-    /// `lost` for rows that could not be written.
+    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; of a team `member_changed`, `member_removed`,
+    /// `token_made`, `token_revoked`; `forgot` for old rows that the store removed, and `lost` for rows that could not
+    /// be written.
     pub kind: String,
     /// Where it came from: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
     /// `mcp.sock`.
@@ -58,6 +59,12 @@ pub struct Entry {
     /// The agent, as `toolrack.toml` names it, that acted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// The member of a team that was changed, or whose token it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// The id of a token that was made or revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// The server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -153,6 +160,17 @@ impl Entry {
             why: line(&strange.cause.to_string(), MAX_WHY),
             ..Self::of_kind("quarantined")
         }
+    }
+
+    /// A member of a team was changed or removed.
+    pub(crate) fn of_member(kind: &str, by: &Caller, member: &Principal) -> Self {
+        let shown = format!("{member} ({} of {}, {})", member.subject(), member.issuer(), member.role().word());
+        Self { member: line(&shown, MAX_WHY), ..Self::of_kind(kind).by(by) }
+    }
+
+    /// The token `id` of `member` was made or revoked.
+    pub(crate) fn of_token(kind: &str, by: &Caller, (member, id): (&Principal, &str), label: &str) -> Self {
+        Self { token: line(id, MAX_NAME), why: line(label, MAX_WHY), ..Self::of_member(kind, by, member) }
     }
 
     /// A user took back the answer that calls of `tool` always run.

@@ -1,0 +1,425 @@
+//! The people and services of a team, and the tokens that stand for them.
+//!
+//! A token is kept as its hash alone. It stands for a member, and never holds a role or a group of its own, so that a
+//! change of the member counts for each of its tokens at once.
+
+use chrono::{DateTime, Utc};
+use sha2::{Digest as _, Sha256};
+use sqlx::{SqliteConnection, sqlite::SqliteRow};
+use toolrack_host::{
+    Caller, Principal,
+    principal::{BadPrincipal, Kind, Role},
+};
+use uuid::Uuid;
+
+use crate::{
+    Store, StoreError,
+    audit::{Entry, append},
+    now,
+    rows::from_row,
+};
+
+/// The hash of a token, by which it is found. A token is 256 random bits, so nothing but the hash needs to be slow to
+/// guess, and SHA-256 is enough.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// The hash of `token`.
+    #[must_use]
+    pub fn of(token: &str) -> Self {
+        Self(Sha256::digest(token).into())
+    }
+}
+
+/// The first digits: enough to tell hashes apart in a log.
+impl std::fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TokenHash({:02x}{:02x}…)", self.0[0], self.0[1])
+    }
+}
+
+/// What a token is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// A person or a service carries it, until it ends or is revoked.
+    Personal,
+    /// An OAuth client got it after a person consented.
+    Access,
+    /// A browser has it as a cookie, after a person signed in.
+    Browser,
+}
+
+impl Purpose {
+    const ALL: [Self; 3] = [Self::Personal, Self::Access, Self::Browser];
+
+    /// A stable word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Personal => "personal",
+            Self::Access => "access",
+            Self::Browser => "browser",
+        }
+    }
+}
+
+/// A token to keep.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// Its hash.
+    pub hash: TokenHash,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// For people.
+    pub label: String,
+    /// The OAuth client that has it.
+    pub client: Option<String>,
+    /// Names the tokens that end together.
+    pub family: Option<String>,
+    /// When it ends.
+    pub ends_at: Option<DateTime<Utc>>,
+}
+
+/// A token that is kept.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TeamToken {
+    /// Names the token, and opens nothing.
+    pub id: String,
+    /// The member that it stands for, as it is now.
+    pub member: Principal,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// For people.
+    pub label: String,
+    /// The OAuth client that has it.
+    pub client: Option<String>,
+    /// Names the tokens that end together.
+    pub family: Option<String>,
+    /// When it was made.
+    pub made_at: DateTime<Utc>,
+    /// When it ends.
+    pub ends_at: Option<DateTime<Utc>>,
+}
+
+/// The identity of a member.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenOwner<'a> {
+    /// Who vouches.
+    pub issuer: &'a str,
+    /// The member, as the issuer knows it.
+    pub subject: &'a str,
+}
+
+/// Some of the tokens.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Tokens<'a> {
+    /// All.
+    All,
+    /// Those of one tenant.
+    OfTenant(&'a str),
+    /// Those of one member.
+    Of(TokenOwner<'a>),
+    /// The one with this id.
+    Id(&'a str),
+    /// The one with this hash.
+    Hash(TokenHash),
+    /// Those that end together.
+    Family(&'a str),
+}
+
+struct MemberRow {
+    issuer: String,
+    subject: String,
+    kind: String,
+    tenant: String,
+    name: String,
+    groups: String,
+    role: String,
+}
+
+from_row!(MemberRow { issuer, subject, kind, tenant, name, groups, role });
+
+struct TokenRow {
+    id: String,
+    purpose: String,
+    label: String,
+    client: Option<String>,
+    family: Option<String>,
+    made_at: i64,
+    ends_at: Option<i64>,
+    member: MemberRow,
+}
+
+from_row!(TokenRow { id, purpose, label, client, family, made_at, ends_at } flatten member);
+
+impl MemberRow {
+    /// The principal; an unknown kind or role is that of a newer version, and gives no more than the least.
+    fn principal(self) -> Result<Principal, BadPrincipal> {
+        let kind = if self.kind == Kind::Person.word() { Kind::Person } else { Kind::Service };
+        let groups: Vec<String> = serde_json::from_str(&self.groups).unwrap_or_default();
+        Principal::new(kind, &self.tenant, &self.issuer, &self.subject)?
+            .named(&self.name)?
+            .in_groups(groups.iter().map(String::as_str))
+            .map(|principal| principal.with_role(self.role.parse().unwrap_or(Role::Scraper)))
+    }
+}
+
+impl TokenRow {
+    /// The token, unless its row is none that this version can understand.
+    fn token(self) -> Option<TeamToken> {
+        let time = |seconds| DateTime::from_timestamp(seconds, 0);
+        Some(TeamToken {
+            id: self.id,
+            member: self.member.principal().ok()?,
+            purpose: Purpose::ALL.into_iter().find(|purpose| purpose.word() == self.purpose)?,
+            label: self.label,
+            client: self.client,
+            family: self.family,
+            made_at: time(self.made_at)?,
+            ends_at: match self.ends_at {
+                Some(at) => Some(time(at)?),
+                None => None,
+            },
+        })
+    }
+}
+
+/// The tokens that a [`Tokens`] selects: six parameters, of which those that do not select are NULL.
+const SELECTED: &str = "(?1 IS NULL OR m.tenant = ?1) AND (?2 IS NULL OR t.issuer = ?2) \
+    AND (?3 IS NULL OR t.subject = ?3) AND (?4 IS NULL OR t.id = ?4) AND (?5 IS NULL OR t.hash = ?5) \
+    AND (?6 IS NULL OR t.family = ?6)";
+
+type Parameters<'a> =
+    (Option<&'a str>, Option<&'a str>, Option<&'a str>, Option<&'a str>, Option<Vec<u8>>, Option<&'a str>);
+
+impl<'a> Tokens<'a> {
+    fn parameters(self) -> Parameters<'a> {
+        match self {
+            Self::All => (None, None, None, None, None, None),
+            Self::OfTenant(tenant) => (Some(tenant), None, None, None, None, None),
+            Self::Of(owner) => (None, Some(owner.issuer), Some(owner.subject), None, None, None),
+            Self::Id(id) => (None, None, None, Some(id), None, None),
+            Self::Hash(hash) => (None, None, None, None, Some(hash.0.to_vec()), None),
+            Self::Family(family) => (None, None, None, None, None, Some(family)),
+        }
+    }
+}
+
+impl Store {
+    /// Adds a member of a team, or changes its name, groups, role and tenant, and records that in the [audit
+    /// log](crate::audit), in one transaction. Does nothing when nothing would change.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn put_member(&self, member: &Principal, by: &Caller) -> Result<(), StoreError> {
+        let doing = "writing a member of the team";
+        let groups = serde_json::to_string(&member.groups().collect::<Vec<_>>()).unwrap_or_default();
+        let mut transaction = self.begin(doing).await?;
+        let changed = sqlx::query(
+            "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
+             tenant = excluded.tenant, name = excluded.name, groups = excluded.groups, role = excluded.role, \
+             changed_at = excluded.changed_at WHERE (kind, tenant, name, groups, role) IS NOT \
+             (excluded.kind, excluded.tenant, excluded.name, excluded.groups, excluded.role)",
+        )
+        .bind(member.issuer())
+        .bind(member.subject())
+        .bind(member.kind().word())
+        .bind(member.tenant())
+        .bind(member.name())
+        .bind(groups)
+        .bind(member.role().word())
+        .bind(now())
+        .execute(&mut *transaction)
+        .await
+        .map_err(self.error(doing))?;
+        if changed.rows_affected() > 0 {
+            let entry = Entry::of_member("member_changed", by, member);
+            append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+        }
+        transaction.commit().await.map_err(self.error(doing))
+    }
+
+    /// The members of one tenant, or of all, by tenant and name.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn members(&self, tenant: Option<&str>) -> Result<Vec<Principal>, StoreError> {
+        let rows: Vec<MemberRow> = sqlx::query_as(
+            "SELECT issuer, subject, kind, tenant, name, groups, role FROM team_members \
+             WHERE (?1 IS NULL OR tenant = ?1) ORDER BY tenant, name, issuer, subject",
+        )
+        .bind(tenant)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(self.error("reading the members of the team"))?;
+        Ok(rows.into_iter().filter_map(|row| row.principal().ok()).collect())
+    }
+
+    /// The member with this identity.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn member(&self, owner: TokenOwner<'_>) -> Result<Option<Principal>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(self.error("reading a member of the team"))?;
+        member(&mut connection, owner).await.map_err(self.error("reading a member of the team"))
+    }
+
+    /// Removes a member and all its tokens, and records that in the audit log, in one transaction. Returns whether
+    /// there was one.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn remove_member(&self, owner: TokenOwner<'_>, by: &Caller) -> Result<bool, StoreError> {
+        let doing = "removing a member of the team";
+        let mut transaction = self.begin(doing).await?;
+        let Some(member) = member(&mut transaction, owner).await.map_err(self.error(doing))? else { return Ok(false) };
+        for table in ["DELETE FROM team_tokens", "DELETE FROM team_members"] {
+            sqlx::query(sqlx::AssertSqlSafe(format!("{table} WHERE issuer = ? AND subject = ?")))
+                .bind(owner.issuer)
+                .bind(owner.subject)
+                .execute(&mut *transaction)
+                .await
+                .map_err(self.error(doing))?;
+        }
+        let entry = Entry::of_member("member_removed", by, &member);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(true)
+    }
+
+    /// Keeps a token of `owner`, records that in the audit log, and returns its id; `None` when there is no such
+    /// member. Rows of tokens that have ended are removed on the way.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn keep_token(
+        &self,
+        owner: TokenOwner<'_>,
+        token: &NewToken,
+        by: &Caller,
+    ) -> Result<Option<String>, StoreError> {
+        let doing = "writing a token of the team";
+        let mut transaction = self.begin(doing).await?;
+        let Some(member) = member(&mut transaction, owner).await.map_err(self.error(doing))? else { return Ok(None) };
+        let id = Uuid::now_v7().simple().to_string();
+        sqlx::query("DELETE FROM team_tokens WHERE ends_at <= ?")
+            .bind(now())
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        sqlx::query(
+            "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, made_at, ends_at) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(&token.hash.0[..])
+        .bind(&id)
+        .bind(owner.issuer)
+        .bind(owner.subject)
+        .bind(token.purpose.word())
+        .bind(&token.label)
+        .bind(&token.client)
+        .bind(&token.family)
+        .bind(now())
+        .bind(token.ends_at.map(|at| at.timestamp()))
+        .execute(&mut *transaction)
+        .await
+        .map_err(self.error(doing))?;
+        let entry = Entry::of_token("token_made", by, (&member, &id), &token.label);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(Some(id))
+    }
+
+    /// The tokens that `which` selects and that have not ended, by tenant, member and time.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn team_tokens(&self, which: Tokens<'_>) -> Result<Vec<TeamToken>, StoreError> {
+        let rows = self.selected(which).await.map_err(self.error("reading tokens of the team"))?;
+        Ok(rows.into_iter().filter_map(TokenRow::token).collect())
+    }
+
+    async fn selected(&self, which: Tokens<'_>) -> Result<Vec<TokenRow>, sqlx::Error> {
+        let (tenant, issuer, subject, id, hash, family) = which.parameters();
+        let query = format!(
+            "SELECT t.id, t.purpose, t.label, t.client, t.family, t.made_at, t.ends_at, m.issuer, m.subject, m.kind, \
+             m.tenant, m.name, m.groups, m.role FROM team_tokens t JOIN team_members m \
+             ON m.issuer = t.issuer AND m.subject = t.subject WHERE {SELECTED} AND (t.ends_at IS NULL OR t.ends_at > ?7) \
+             ORDER BY m.tenant, m.name, t.made_at, t.id"
+        );
+        sqlx::query_as::<_, TokenRow>(sqlx::AssertSqlSafe(query))
+            .bind(tenant)
+            .bind(issuer)
+            .bind(subject)
+            .bind(id)
+            .bind(hash)
+            .bind(family)
+            .bind(now())
+            .fetch_all(&self.pool)
+            .await
+    }
+
+    /// The token with this hash, unless it has ended.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn team_token(&self, hash: TokenHash) -> Result<Option<TeamToken>, StoreError> {
+        Ok(self.team_tokens(Tokens::Hash(hash)).await?.pop())
+    }
+
+    /// Revokes the tokens that `which` selects, records each in the audit log, and returns how many there were.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn revoke_tokens(&self, which: Tokens<'_>, by: &Caller) -> Result<usize, StoreError> {
+        let doing = "revoking tokens of the team";
+        let tokens = self.team_tokens(which).await?;
+        let mut transaction = self.begin(doing).await?;
+        let mut rows = Vec::new();
+        for token in &tokens {
+            let gone = sqlx::query("DELETE FROM team_tokens WHERE id = ?")
+                .bind(&token.id)
+                .execute(&mut *transaction)
+                .await
+                .map_err(self.error(doing))?;
+            if gone.rows_affected() > 0 {
+                let entry = Entry::of_token("token_revoked", by, (&token.member, &token.id), &token.label);
+                rows.push((Utc::now().timestamp_millis(), entry));
+            }
+        }
+        append(&mut transaction, &rows).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(rows.len())
+    }
+
+    /// A number that rises with each change after which a token may prove something else than before, or nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn team_version(&self) -> Result<i64, StoreError> {
+        sqlx::query_scalar("SELECT version FROM team_version")
+            .fetch_one(&self.pool)
+            .await
+            .map_err(self.error("reading the version of the team"))
+    }
+}
+
+async fn member(connection: &mut SqliteConnection, owner: TokenOwner<'_>) -> Result<Option<Principal>, sqlx::Error> {
+    let row: Option<SqliteRow> = sqlx::query(
+        "SELECT issuer, subject, kind, tenant, name, groups, role FROM team_members WHERE issuer = ? AND subject = ?",
+    )
+    .bind(owner.issuer)
+    .bind(owner.subject)
+    .fetch_optional(connection)
+    .await?;
+    let row = row.as_ref().map(<MemberRow as sqlx::FromRow<SqliteRow>>::from_row).transpose()?;
+    Ok(row.and_then(|row| row.principal().ok()))
+}
+
+#[cfg(test)]
+mod tests;

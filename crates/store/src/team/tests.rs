@@ -1,0 +1,120 @@
+use std::time::Duration;
+
+use toolrack_host::Way;
+
+use super::*;
+use crate::audit::AuditQuery;
+
+const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
+
+fn ann() -> Principal {
+    let ann = Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap();
+    ann.named("Ann").unwrap().in_groups(["eng"]).unwrap().with_role(Role::Operator)
+}
+
+fn by() -> Caller {
+    Caller::local(Way::Cli)
+}
+
+fn new(token: &str) -> NewToken {
+    NewToken {
+        hash: TokenHash::of(token),
+        purpose: Purpose::Personal,
+        label: "my laptop".to_owned(),
+        client: None,
+        family: None,
+        ends_at: None,
+    }
+}
+
+async fn store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    (folder, store)
+}
+
+async fn kinds(store: &Store) -> Vec<String> {
+    let rows = store.audit(&AuditQuery { limit: 99, ..AuditQuery::default() }).await.unwrap();
+    rows.into_iter().map(|row| row.entry.kind).collect()
+}
+
+#[tokio::test]
+async fn a_token_proves_the_member_as_it_is_now() {
+    let (_folder, store) = store().await;
+    assert_eq!(store.keep_token(ANN, &new("t-1"), &by()).await.unwrap(), None, "there is no such member yet");
+    store.put_member(&ann(), &by()).await.unwrap();
+    let id = store.keep_token(ANN, &new("t-1"), &by()).await.unwrap().unwrap();
+    let before = store.team_version().await.unwrap();
+    let found = store.team_token(TokenHash::of("t-1")).await.unwrap().unwrap();
+    assert_eq!((&found.id, &found.member, found.member.role()), (&id, &ann(), Role::Operator));
+    assert!(found.member.is_in("eng"));
+
+    store.put_member(&ann().with_role(Role::Viewer), &by()).await.unwrap();
+    let changed = store.team_token(TokenHash::of("t-1")).await.unwrap().unwrap();
+    assert_eq!(changed.member.role(), Role::Viewer);
+    assert!(store.team_version().await.unwrap() > before);
+    assert!(store.team_token(TokenHash::of("t-2")).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn nothing_is_written_when_nothing_changes() {
+    let (_folder, store) = store().await;
+    store.put_member(&ann(), &by()).await.unwrap();
+    let (version, rows) = (store.team_version().await.unwrap(), kinds(&store).await);
+    store.put_member(&ann(), &by()).await.unwrap();
+    assert_eq!((store.team_version().await.unwrap(), kinds(&store).await), (version, rows));
+}
+
+#[tokio::test]
+async fn revoked_tokens_and_those_of_removed_members_prove_nothing_and_the_audit_log_says_who_did_it() {
+    let (_folder, store) = store().await;
+    store.put_member(&ann(), &by()).await.unwrap();
+    let first = store.keep_token(ANN, &new("t-1"), &by()).await.unwrap().unwrap();
+    store.keep_token(ANN, &new("t-2"), &by()).await.unwrap();
+    store.keep_token(ANN, &NewToken { family: Some("f".to_owned()), ..new("t-3") }, &by()).await.unwrap();
+    let version = store.team_version().await.unwrap();
+    assert_eq!(store.revoke_tokens(Tokens::Id(&first), &by()).await.unwrap(), 1);
+    assert_eq!(store.revoke_tokens(Tokens::Family("f"), &by()).await.unwrap(), 1);
+    assert_eq!(store.revoke_tokens(Tokens::Id(&first), &by()).await.unwrap(), 0);
+    assert_eq!(store.revoke_tokens(Tokens::OfTenant("bolt"), &by()).await.unwrap(), 0);
+    assert!(store.team_version().await.unwrap() > version);
+    assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
+    assert!(store.team_token(TokenHash::of("t-2")).await.unwrap().is_some());
+
+    assert!(store.remove_member(ANN, &by()).await.unwrap());
+    assert!(!store.remove_member(ANN, &by()).await.unwrap());
+    assert!(store.team_token(TokenHash::of("t-2")).await.unwrap().is_none());
+    assert!(store.team_tokens(Tokens::All).await.unwrap().is_empty());
+    let expected = [
+        "member_changed",
+        "token_made",
+        "token_made",
+        "token_made",
+        "token_revoked",
+        "token_revoked",
+        "member_removed",
+    ];
+    assert_eq!(kinds(&store).await, expected);
+}
+
+#[tokio::test]
+async fn a_token_that_has_ended_proves_nothing_and_its_row_goes_with_the_next_one() {
+    let (_folder, store) = store().await;
+    store.put_member(&ann(), &by()).await.unwrap();
+    let ends_at = Utc::now().checked_sub_signed(chrono::Duration::from_std(Duration::from_secs(1)).unwrap());
+    store.keep_token(ANN, &NewToken { ends_at, ..new("t-1") }, &by()).await.unwrap();
+    assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
+    store.keep_token(ANN, &new("t-2"), &by()).await.unwrap();
+    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM team_tokens").fetch_one(&store.pool).await.unwrap();
+    assert_eq!(rows, 1);
+}
+
+#[tokio::test]
+async fn the_file_has_no_token() {
+    let (folder, store) = store().await;
+    store.put_member(&ann(), &by()).await.unwrap();
+    store.keep_token(ANN, &new("trk_5ecret-5ecret"), &by()).await.unwrap();
+    store.close().await;
+    let bytes = std::fs::read(folder.path().join("toolrack.db")).unwrap();
+    assert!(!bytes.windows(6).any(|window| window == b"5ecret"));
+}
