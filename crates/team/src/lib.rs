@@ -7,14 +7,21 @@
 //! This crate runs no server and knows no tool.
 //!
 //! ```text
-//!   members                       who belongs to which tenant, with which role
+//!   authority                     for whom a token stands, and until when
 //!      │
 //!      ▼
-//!    file                         what the operator of a team writes
+//!    tokens     members           random text; who belongs to which tenant, with which role
+//!                  │
+//!                  ▼
+//!                file             what the operator of a team writes
 //! ```
 
+mod authority;
 mod file;
 mod members;
+mod tokens;
 
+pub use authority::{Authority, Standing, Unavailable};
 pub use file::{BadTeamFile, SignInProvider, TeamFile, Tenant, TrustedIssuer};
 pub use members::{Claims, NotAMember};
+pub use tokens::{NoRandom, Secret};

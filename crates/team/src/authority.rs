@@ -1,0 +1,220 @@
+//! Whom a token stands for, and until when.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use toolrack_host::Principal;
+use toolrack_store::{Purpose, Store, StoreError, TeamToken, TokenHash};
+
+use crate::tokens::looks_like_one;
+
+/// How often the store is asked whether anything has changed. A revoked token opens nothing after this time.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// Tokens whose members are known without a look into the store. Beyond it, those that no request uses are forgotten.
+const MAX_KNOWN: usize = 10_000;
+
+/// How often one token is read again because the team changed meanwhile, before the request is refused.
+const MAX_READS: usize = 8;
+
+/// Why nothing is known of a token.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// The store cannot be read.
+    #[error("tokens cannot be checked now")]
+    Store(#[source] StoreError),
+    /// Too many requests with different tokens are under way, or the team changes too fast.
+    #[error("too many tokens are in use at once")]
+    Busy,
+}
+
+/// A token that was proved, for as long as it stands. Clones share it.
+#[derive(Clone)]
+pub struct Standing(Arc<Known>);
+
+struct Known {
+    token: TeamToken,
+    ended: CancellationToken,
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Standing").field("member", self.member()).field("purpose", &self.purpose()).finish()
+    }
+}
+
+impl Standing {
+    /// The member for whom the token stands.
+    #[must_use]
+    pub fn member(&self) -> &Principal {
+        &self.0.token.member
+    }
+
+    /// What the token is for.
+    #[must_use]
+    pub fn purpose(&self) -> Purpose {
+        self.0.token.purpose
+    }
+
+    /// The id of the token, which opens nothing.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.0.token.id
+    }
+
+    /// Ready when the token has ended or was revoked, or its member has other rights than before. A request that is
+    /// under way then must end.
+    pub async fn ended(&self) {
+        self.0.ended.cancelled().await;
+    }
+
+    fn has_ended(&self, now: DateTime<Utc>) -> bool {
+        self.0.ended.is_cancelled() || self.0.token.ends_at.is_some_and(|at| at <= now)
+    }
+}
+
+/// Says for whom tokens stand.
+///
+/// What it has read once it knows until the store changes, so that most requests need no look into the store. One task
+/// ([`Self::watch`]) notices changes and ends what no longer stands.
+pub struct Authority {
+    store: Store,
+    known: Mutex<KnownTokens>,
+}
+
+/// The tokens that are known, as the team was at `version`.
+#[derive(Default)]
+struct KnownTokens {
+    version: Option<i64>,
+    by_hash: HashMap<TokenHash, Standing>,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// The members and tokens in `store`. [`Self::watch`] has to run beside it.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self { store, known: Mutex::default() }
+    }
+
+    /// For whom `token` stands; `None` when it is none, has ended or was revoked.
+    ///
+    /// # Errors
+    /// [`Unavailable`]; the request must be refused then.
+    pub async fn prove(&self, token: &str) -> Result<Option<Standing>, Unavailable> {
+        if !looks_like_one(token) {
+            return Ok(None);
+        }
+        let hash = TokenHash::of(token);
+        if let Some(known) = self.known.lock().by_hash.get(&hash)
+            && !known.has_ended(Utc::now())
+        {
+            return Ok(Some(known.clone()));
+        }
+        for _ in 0..MAX_READS {
+            let version = self.known.lock().version;
+            let Some(token) = self.store.team_token(hash).await.map_err(Unavailable::Store)? else { return Ok(None) };
+            let standing = Standing(Arc::new(Known { token, ended: CancellationToken::new() }));
+            let mut known = self.known.lock();
+            // If the team changed since, this may be the token as it was before that.
+            if known.version == version {
+                return known.keep(hash, standing).map(Some).ok_or(Unavailable::Busy);
+            }
+        }
+        Err(Unavailable::Busy)
+    }
+
+    /// Looks for changes until `ending`, and ends the standings that no longer hold. While the store cannot be read,
+    /// what stands goes on for as long as its tokens say.
+    pub async fn watch(self: Arc<Self>, ending: CancellationToken) {
+        let mut rounds = interval(ROUND);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = false;
+        loop {
+            tokio::select! {
+                () = ending.cancelled() => return,
+                _ = rounds.tick() => {}
+            }
+            self.known.lock().end_those_whose_time_is_over(Utc::now());
+            match self.look_again().await {
+                Ok(()) => told = false,
+                Err(error) if !told => {
+                    told = true;
+                    tracing::warn!("{error}: changes of the team count once it can be read");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn look_again(&self) -> Result<(), StoreError> {
+        let version = self.store.team_version().await?;
+        if self.known.lock().version == Some(version) {
+            return Ok(());
+        }
+        let in_use = self.known.lock().begin(version);
+        for (hash, standing) in in_use {
+            let token = self.store.team_token(hash).await?;
+            if token.as_ref() != Some(&standing.0.token) {
+                self.known.lock().by_hash.remove(&hash);
+                standing.0.ended.cancel();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl KnownTokens {
+    /// From now on the team is as it was at `version`. Forgets what no request uses, and returns the rest, which has to
+    /// be read again.
+    fn begin(&mut self, version: i64) -> Vec<(TokenHash, Standing)> {
+        self.version = Some(version);
+        self.forget_unused();
+        self.by_hash.iter().map(|(hash, standing)| (*hash, standing.clone())).collect()
+    }
+
+    fn forget_unused(&mut self) {
+        self.by_hash.retain(|_, standing| Arc::strong_count(&standing.0) > 1);
+    }
+
+    fn end_those_whose_time_is_over(&mut self, now: DateTime<Utc>) {
+        self.by_hash.retain(|_, standing| {
+            let has_ended = standing.has_ended(now);
+            if has_ended {
+                standing.0.ended.cancel();
+            }
+            !has_ended
+        });
+    }
+
+    /// Keeps `standing`, or what another request has kept meanwhile; `None` when there is no room.
+    fn keep(&mut self, hash: TokenHash, standing: Standing) -> Option<Standing> {
+        if let Some(known) = self.by_hash.get(&hash)
+            && known.0.token == standing.0.token
+        {
+            return Some(known.clone());
+        }
+        if self.by_hash.len() >= MAX_KNOWN {
+            self.forget_unused();
+        }
+        if self.by_hash.len() >= MAX_KNOWN {
+            return None;
+        }
+        if let Some(before) = self.by_hash.insert(hash, standing.clone()) {
+            before.0.ended.cancel();
+        }
+        Some(standing)
+    }
+}
+
+#[cfg(test)]
+mod tests;

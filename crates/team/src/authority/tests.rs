@@ -1,0 +1,122 @@
+use tempfile::TempDir;
+use tokio::time::timeout;
+use toolrack_host::{
+    Caller, Way,
+    principal::{Kind, Role},
+};
+use toolrack_store::{NewToken, TokenOwner, Tokens};
+
+use super::*;
+use crate::tokens::Secret;
+
+const ANN: TokenOwner<'static> = TokenOwner { issuer: "toolrack", subject: "ann" };
+
+fn ann(role: Role) -> Principal {
+    Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap().with_role(role)
+}
+
+fn by() -> Caller {
+    Caller::local(Way::Cli)
+}
+
+struct Team {
+    _folder: TempDir,
+    store: Store,
+    authority: Arc<Authority>,
+    watching: tokio::task::JoinSet<()>,
+}
+
+impl Team {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+        store.put_member(&ann(Role::User), &by()).await.unwrap();
+        let authority = Arc::new(Authority::new(store.clone()));
+        let mut watching = tokio::task::JoinSet::new();
+        watching.spawn(Arc::clone(&authority).watch(CancellationToken::new()));
+        Self { _folder: folder, store, authority, watching }
+    }
+
+    async fn token(&self, ends_at: Option<DateTime<Utc>>) -> (Secret, String) {
+        let secret = Secret::new(Purpose::Personal).unwrap();
+        let new = NewToken {
+            hash: secret.hash(),
+            purpose: Purpose::Personal,
+            label: String::new(),
+            client: None,
+            family: None,
+            ends_at,
+        };
+        let id = self.store.keep_token(ANN, &new, &by()).await.unwrap().unwrap();
+        (secret, id)
+    }
+
+    async fn prove(&self, secret: &Secret) -> Option<Standing> {
+        self.authority.prove(secret.reveal()).await.unwrap()
+    }
+}
+
+/// Longer than a round of the watch, and not longer than is promised.
+async fn within_a_second(standing: &Standing) {
+    timeout(Duration::from_secs(1), standing.ended()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_revoked_token_ends_the_requests_that_are_under_way_and_opens_nothing() {
+    let team = Team::new().await;
+    let ((one, id), (other, _)) = (team.token(None).await, team.token(None).await);
+    let (standing, stays) = (team.prove(&one).await.unwrap(), team.prove(&other).await.unwrap());
+    assert_eq!(team.store.revoke_tokens(Tokens::Id(&id), &by()).await.unwrap(), 1);
+    within_a_second(&standing).await;
+    assert!(team.prove(&one).await.is_none());
+    assert!(!stays.0.ended.is_cancelled() && team.prove(&other).await.is_some());
+}
+
+#[tokio::test]
+async fn another_role_ends_what_stands_and_counts_for_the_next_request() {
+    let team = Team::new().await;
+    let (secret, _) = team.token(None).await;
+    let standing = team.prove(&secret).await.unwrap();
+    assert_eq!(standing.member().role(), Role::User);
+    team.store.put_member(&ann(Role::Viewer), &by()).await.unwrap();
+    within_a_second(&standing).await;
+    assert_eq!(team.prove(&secret).await.unwrap().member().role(), Role::Viewer);
+}
+
+#[tokio::test]
+async fn a_token_stands_until_its_end() {
+    let team = Team::new().await;
+    let (secret, _) = team.token(Some(Utc::now() + chrono::Duration::seconds(2))).await;
+    let standing = team.prove(&secret).await.unwrap();
+    timeout(Duration::from_secs(4), standing.ended()).await.unwrap();
+    assert!(team.prove(&secret).await.is_none());
+}
+
+#[tokio::test]
+async fn a_known_token_needs_no_store_and_an_unknown_one_is_refused_without_it() {
+    let team = Team::new().await;
+    let (secret, _) = team.token(None).await;
+    let standing = team.prove(&secret).await.unwrap();
+    team.store.close().await;
+    assert!(Arc::ptr_eq(&team.prove(&secret).await.unwrap().0, &standing.0));
+    let unknown = Secret::new(Purpose::Personal).unwrap();
+    assert!(matches!(team.authority.prove(unknown.reveal()).await, Err(Unavailable::Store(_))));
+    // What cannot be a token needs no store to be refused.
+    assert!(team.authority.prove("guess").await.unwrap().is_none());
+    assert_eq!(team.watching.len(), 1);
+}
+
+#[tokio::test]
+async fn only_tokens_in_use_take_room_beyond_the_bound() {
+    let team = Team::new().await;
+    let (secret, _) = team.token(None).await;
+    let token = team.store.team_token(secret.hash()).await.unwrap().unwrap();
+    let standing = || Standing(Arc::new(Known { token: token.clone(), ended: CancellationToken::new() }));
+    let mut known = KnownTokens::default();
+    let held = known.keep(TokenHash::of("held"), standing()).unwrap();
+    for number in 1..=MAX_KNOWN {
+        assert!(known.keep(TokenHash::of(&number.to_string()), standing()).is_some());
+    }
+    assert!(known.by_hash.len() <= MAX_KNOWN);
+    assert!(known.by_hash.contains_key(&TokenHash::of("held")) && !held.0.ended.is_cancelled());
+}

@@ -1,0 +1,80 @@
+//! Tokens: random text that stands for a member.
+
+use std::fmt;
+
+use data_encoding::HEXLOWER;
+use rand::{TryRngCore as _, rngs::OsRng};
+use toolrack_store::{Purpose, TokenHash};
+use zeroize::Zeroizing;
+
+/// The system has no random numbers.
+#[derive(Debug, thiserror::Error)]
+#[error("the system gives no random numbers, without which no token can be made")]
+pub struct NoRandom;
+
+/// A new token: three letters that say what it is for, and 256 random bits in hexadecimal digits. It is shown once and
+/// kept nowhere; the store has its hash.
+pub struct Secret(Zeroizing<String>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+impl Secret {
+    /// Makes a token.
+    ///
+    /// # Errors
+    /// [`NoRandom`]
+    pub fn new(purpose: Purpose) -> Result<Self, NoRandom> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        OsRng.try_fill_bytes(&mut *bytes).map_err(|_| NoRandom)?;
+        Ok(Self(Zeroizing::new(prefix(purpose).to_owned() + &HEXLOWER.encode(&*bytes))))
+    }
+
+    /// The token itself.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What is kept of it.
+    #[must_use]
+    pub fn hash(&self) -> TokenHash {
+        TokenHash::of(&self.0)
+    }
+}
+
+/// What a token begins with, so that programs that look for leaked secrets know it.
+fn prefix(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Access => "tra_",
+        Purpose::Browser => "trb_",
+        _ => "trk_",
+    }
+}
+
+/// Whether `text` has the form of a token of Toolrack, so that it is worth a look into the store.
+pub(crate) fn looks_like_one(text: &str) -> bool {
+    let digits = ["tra_", "trb_", "trk_"].iter().find_map(|prefix| text.strip_prefix(prefix));
+    digits.is_some_and(|digits| digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_says_what_it_is_for_and_is_in_no_debug_text() {
+        let one = Secret::new(Purpose::Personal).unwrap();
+        assert!(one.reveal().starts_with("trk_") && looks_like_one(one.reveal()));
+        assert_ne!(one.reveal(), Secret::new(Purpose::Personal).unwrap().reveal());
+        assert_eq!(format!("{one:?}"), "Secret(***)");
+        assert_eq!(one.hash(), TokenHash::of(one.reveal()));
+        let longer = one.reveal().to_owned() + "0";
+        for other in ["", "trk_", "trk_1234", &*longer, &one.reveal()[4..]] {
+            assert!(!looks_like_one(other), "{other}");
+        }
+    }
+}
