@@ -17,7 +17,7 @@ use crate::{
     stop::Stop,
     traces::Traces,
     verbs::{self, Cli, Verb},
-    wire::World,
+    wire::{World, working_folder},
 };
 
 /// Runs the command that `words` (with the program's name in front) ask for.
@@ -151,7 +151,7 @@ async fn to_the_end(
         exit = stop.requested() => return Ok(exit),
         read = asker::read_answers(&mut cli.global) => read?,
     }
-    let world = World::open((cli.global, typed), environment, Arc::clone(screen)).await?;
+    let world = World::open((cli.global, typed), environment, working_folder()?, Arc::clone(screen)).await?;
     let world = world.traced(tracer).with_brought(args_text).with_tape().await?;
     let result = tokio::select! {
         biased;

@@ -111,6 +111,9 @@ dispatch::verbs! {
     /// Keep secrets that entries name as ${secret:NAME}
     #[command(subcommand)]
     Secret(safety::secret::args::SecretVerb) => safety::secret::run;
+    /// Look after the members of a team that `serve --team` serves, and their tokens
+    #[command(subcommand)]
+    Team(safety::team::args::TeamVerb) => safety::team::run;
     /// Look for everything that is wrong, and say what to do
     Doctor(look::doctor::DoctorArgs) => look::doctor::run, broken;
     /// Show which configuration files count, what they add up to, and what is wrong with them

@@ -123,23 +123,33 @@ struct HostSettings {
     configured: Vec<Configured>,
 }
 
+/// The working folder of this process.
+///
+/// # Errors
+/// When there is none, or it cannot be used.
+pub(crate) fn working_folder() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| {
+        let message = format!("the working folder cannot be used: {}", in_words(&error));
+        Failure::new(Exit::Other, "NO_WORKING_FOLDER", message)
+    })
+}
+
 /// The text of `--args`, or why it cannot be read.
 pub(crate) type ArgsText = Result<String, Failure>;
 
 impl World {
+    /// The world of a command that is run in `folder`.
+    ///
     /// # Errors
-    /// When there is no working folder, the place of the configuration is unknown, or a `--root` is no folder.
+    /// When the place of the configuration is unknown, or a `--root` is no folder.
     pub(crate) async fn open(
         (global, typed): (Global, Vec<Typed>),
         mut environment: Environment,
+        folder: PathBuf,
         screen: Arc<Screen>,
     ) -> Result<Self, Failure> {
         // Removes the variable, so that no server and no placeholder gets it.
         let key = environment.take(secrets::VARIABLE);
-        let folder = std::env::current_dir().map_err(|error| {
-            let message = format!("the working folder cannot be used: {}", in_words(&error));
-            Failure::new(Exit::Other, "NO_WORKING_FOLDER", message)
-        })?;
         let places = Places::from_env(&environment).map_err(|error| Failure::config(error.to_string()))?;
         let roots = global.root.iter().map(|folder| root(folder)).collect::<Result<_, _>>()?;
         let store = match Store::open(database::file(&places)).await {

@@ -104,13 +104,13 @@ fn parts() -> (Router<Arc<World>>, Document) {
 }
 
 fn described() -> OpenApiRouter<Arc<World>> {
-    use Right::{Administer, Audit, Open, Operate, Scrape, See, Use};
+    use Right::{Administer, Audit, Install, Open, Operate, Scrape, See, Use};
     Routes::new(Described::openapi())
         .with(See, routes!(servers::list))
         .with(See, routes!(servers::get))
         .with(See, routes!(servers::states))
-        .with(Operate, routes!(servers::add))
-        .with(Operate, routes!(servers::revise, servers::remove))
+        .with(Install, routes!(servers::add))
+        .with(Install, routes!(servers::revise, servers::remove))
         .with(Operate, routes!(servers::enable))
         .with(Operate, routes!(servers::disable))
         .with(Operate, routes!(servers::connect))
@@ -134,9 +134,9 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(See, routes!(answers::list))
         .with(Operate, routes!(answers::forget))
         .with(See, routes!(trust::list))
-        .with(Operate, routes!(trust::approve))
-        .with(Operate, routes!(trust::refuse))
-        .with(Operate, routes!(trust::revoke))
+        .with(Install, routes!(trust::approve))
+        .with(Install, routes!(trust::refuse))
+        .with(Install, routes!(trust::revoke))
         .with(Operate, routes!(trust::approve_tool))
         .with(Audit, routes!(audit::list))
         // Conversations have no owner yet, so they are for those who may see everything of a tenant.
@@ -149,7 +149,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(Operate, routes!(config::get))
         .with(Operate, routes!(config::reload))
         .with(Operate, routes!(config::validate))
-        .with(Administer, routes!(import::list, import::take))
+        .with(Install, routes!(import::list, import::take))
         // The events of a world tell of the calls of all its people.
         .with(Operate, routes!(events::stream))
         .with(See, routes!(overview::get))
@@ -157,7 +157,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(Open, routes!(health::ready))
         .with(Scrape, routes!(health::metrics))
         .with(Operate, routes!(agents::list))
-        .with(Operate, routes!(agents::token))
+        .with(Install, routes!(agents::token))
         .with(Operate, routes!(agents::stop))
         .into_inner()
 }

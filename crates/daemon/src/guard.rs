@@ -8,19 +8,23 @@ mod unauthenticated;
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
 use axum::{
+    body::Body,
     extract::{Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 use data_encoding::HEXLOWER;
+use futures::StreamExt as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
-    header::{AUTHORIZATION, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
+    header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use rand::{TryRngCore as _, rngs::OsRng};
 use subtle::ConstantTimeEq as _;
 use toolrack_host::Principal;
+use toolrack_store::Purpose;
+use toolrack_team::{Authority, Standing, Unavailable};
 
 pub(crate) use self::unauthenticated::{Connection, Unauthenticated};
 use crate::error::ApiError;
@@ -32,7 +36,13 @@ const RATE: (u32, u32) = (50_000, 100_000);
 /// The separate rate limit of requests without a valid token, so that they cannot use up the first one.
 const RATE_UNAUTHENTICATED: (u32, u32) = (5_000, 10_000);
 
-/// The path prefixes that need a token; all other paths have no data.
+/// The cookie of a browser in which a member has signed in, over https and without (on this machine only).
+const COOKIES: [&str; 2] = ["__Host-toolrack", "toolrack"];
+
+/// The content type of a stream of events.
+const EVENTS: &[u8] = b"text/event-stream";
+
+/// The path prefixes that need a token.
 const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics"];
 
 /// The secret that opens the daemon: 256 random bits in hex, made anew for each launch.
@@ -78,6 +88,31 @@ impl Token {
     }
 }
 
+/// Who was proved to send a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Proved {
+    /// The person whose daemon it is: the request has the token of this launch, or that of one of its agents.
+    Local,
+    /// A member of the team.
+    Member(Standing),
+}
+
+impl Proved {
+    fn principal(&self) -> Principal {
+        match self {
+            Self::Local => Principal::LOCAL,
+            Self::Member(standing) => standing.member().clone(),
+        }
+    }
+}
+
+/// What proves that a request comes from a member.
+struct Presented<'a> {
+    token: &'a str,
+    /// In the cookie of a browser, and not in `Authorization`.
+    in_cookie: bool,
+}
+
 /// Whether a token other than the daemon's opens this path.
 pub(crate) type Others = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
 
@@ -89,6 +124,18 @@ pub(crate) struct Guard {
     requests: DefaultDirectRateLimiter,
     unauthenticated: DefaultDirectRateLimiter,
     others: Others,
+    /// Knows the members of the team.
+    authority: Option<Arc<Authority>>,
+}
+
+/// Whether a request to `path` needs a proof; all other paths have no data.
+pub(crate) fn is_protected(path: &str) -> bool {
+    PROTECTED.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+/// Whether MCP is spoken at `path`.
+fn is_endpoint(path: &str) -> bool {
+    path == "/mcp" || path.starts_with("/agents/") && path.ends_with("/mcp")
 }
 
 impl Guard {
@@ -107,14 +154,28 @@ impl Guard {
             requests: limiter(RATE),
             unauthenticated: limiter(RATE_UNAUTHENTICATED),
             others,
+            authority: None,
         }
     }
 
-    /// Who sends a request whose token opens its path, and why it is refused, if it is.
-    fn judge(&self, uri: &Uri, headers: &HeaderMap) -> (Option<Principal>, Option<ApiError>) {
-        let principal = self.principal(uri.path(), headers);
-        let refusal = self.refusal(uri, headers, principal.is_some());
-        (principal, refusal)
+    /// Also lets the members of a team in.
+    pub(crate) fn with_team(mut self, authority: Option<Arc<Authority>>) -> Self {
+        self.authority = authority;
+        self
+    }
+
+    /// Who sends a request, and why it is refused, if it is.
+    async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> (Option<Proved>, Option<ApiError>) {
+        let proved = match self.local(uri.path(), headers) {
+            Some(local) => Ok(Some(local)),
+            None => self.member(method, uri.path(), headers).await,
+        };
+        let (proved, unproven) = match proved {
+            Ok(proved) => (proved, None),
+            Err(refused) => (None, Some(refused)),
+        };
+        let refusal = self.refusal(uri, headers, proved.is_some()).or(unproven);
+        (proved, refusal)
     }
 
     fn refusal(&self, uri: &Uri, headers: &HeaderMap, is_known: bool) -> Option<ApiError> {
@@ -140,10 +201,7 @@ impl Guard {
         if headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
             return Some(ApiError::new(StatusCode::FORBIDDEN, "WRONG_ORIGIN", "pages of other sites may not ask"));
         }
-        let path = uri.path();
-        let needs_token = PROTECTED
-            .iter()
-            .any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+        let needs_token = is_protected(uri.path());
         // There is no limit on wrong tokens: an attacker cannot guess 256 bits anyway, and a client with an old token
         // must learn that it is wrong even while others send wrong tokens, too.
         (needs_token && !is_known).then(|| {
@@ -158,15 +216,77 @@ impl Guard {
         host.is_some_and(|host| self.hosts.iter().any(|own| own == host))
     }
 
-    /// Who has the token of a request. The token of this launch, and those of its agents, are the person's whose daemon
-    /// it is.
-    fn principal(&self, path: &str, headers: &HeaderMap) -> Option<Principal> {
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let (scheme, token) = given.and_then(|given| given.split_once(' ')).unwrap_or_default();
-        let token = token.trim();
-        let is_known = scheme.eq_ignore_ascii_case("Bearer") && (self.token.is(token) || (self.others)(path, token));
-        is_known.then_some(Principal::LOCAL)
+    /// The person whose daemon it is, if the request has the token of this launch, or one of an agent.
+    fn local(&self, path: &str, headers: &HeaderMap) -> Option<Proved> {
+        let token = bearer(headers)?;
+        (self.token.is(token) || (self.others)(path, token)).then_some(Proved::Local)
     }
+
+    /// The member of the team who sends a request.
+    ///
+    /// # Errors
+    /// When it cannot be found out, and when the token is not for this path.
+    async fn member(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Option<Proved>, ApiError> {
+        let (Some(authority), Some(presented)) = (&self.authority, presented(headers)) else { return Ok(None) };
+        let standing = match authority.known(presented.token) {
+            Some(standing) => Some(standing),
+            // Guesses must not keep the store busy.
+            None if self.unauthenticated.check().is_err() => return Err(too_many("too many requests")),
+            None => authority.prove(presented.token).await.map_err(|error| unavailable(&error))?,
+        };
+        let Some(standing) = standing else { return Ok(None) };
+        match (standing.purpose(), presented.in_cookie) {
+            (Purpose::Browser, true) => self.check_page(method, headers)?,
+            (Purpose::Access, false) if is_protected(path) && !is_endpoint(path) => return Err(wrong_audience()),
+            (Purpose::Access | Purpose::Personal, false) => {}
+            // A token in the place of another kind proves nothing.
+            _ => return Ok(None),
+        }
+        Ok(Some(Proved::Member(standing)))
+    }
+
+    /// A browser sends its cookie with the forms of other sites, too. It says so in `Origin`, which it sends with each
+    /// request that changes something.
+    fn check_page(&self, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+        let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if changes && !headers.get(ORIGIN).is_some_and(|origin| self.is_own(origin)) {
+            let message = "a browser has to name the page that sends this request";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, "WRONG_ORIGIN", message));
+        }
+        Ok(())
+    }
+}
+
+/// The token in `Authorization`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
+}
+
+/// What a request presents to prove its sender. `Authorization` counts before the cookie.
+fn presented(headers: &HeaderMap) -> Option<Presented<'_>> {
+    if let Some(token) = bearer(headers) {
+        return Some(Presented { token, in_cookie: false });
+    }
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+    let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut own = pairs.filter(|(name, _)| COOKIES.contains(name));
+    own.next().map(|(_, token)| Presented { token, in_cookie: true })
+}
+
+fn wrong_audience() -> ApiError {
+    let message = "this token was given to an MCP client, and opens the MCP endpoint alone";
+    ApiError::new(StatusCode::FORBIDDEN, "WRONG_AUDIENCE", message).hint("make a personal token for other programs")
+}
+
+fn unavailable(error: &Unavailable) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_CHECKED", error.to_string()).hint("try again in a second")
+}
+
+/// The token has ended while a request was under way.
+fn ended() -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token has ended, or the rights of its member changed")
+        .hint("send the request again; sign in if it is refused")
 }
 
 fn has_several_values(headers: &HeaderMap, name: &HeaderName) -> bool {
@@ -190,24 +310,48 @@ fn too_many(message: &str) -> ApiError {
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
-    let (principal, refusal) = guard.judge(request.uri(), request.headers());
-    if principal.is_some()
+    let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers()).await;
+    if proved.is_some()
         && let Some(connection) = &connection
     {
         connection.is_known();
     }
-    let Some(refusal) = refusal else {
-        if let Some(principal) = principal {
-            request.extensions_mut().insert(principal);
-        }
-        return next.run(request).await;
+    if let Some(refusal) = refusal {
+        return refused(refusal);
+    }
+    if let Some(proved) = &proved {
+        request.extensions_mut().insert(proved.principal());
+    }
+    match proved {
+        Some(Proved::Member(standing)) => while_it_stands(standing, next.run(request)).await,
+        _ => next.run(request).await,
+    }
+}
+
+/// The answer to a request of a member; an error as soon as its token has ended. A stream of events ends with it.
+async fn while_it_stands(standing: Standing, answer: impl Future<Output = Response>) -> Response {
+    let response = tokio::select! {
+        response = answer => response,
+        () = standing.ended() => return refused(ended()),
     };
+    let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
+    if !is_stream {
+        return response;
+    }
+    response.map(|body| {
+        let ended = async move { standing.ended().await };
+        Body::from_stream(body.into_data_stream().take_until(Box::pin(ended)))
+    })
+}
+
+/// An answer of the guard itself, with the headers that belong to its status.
+fn refused(refusal: ApiError) -> Response {
     let mut response = refusal.into_response();
     match response.status() {
         StatusCode::UNAUTHORIZED => {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"toolrack\""));
         }
-        StatusCode::TOO_MANY_REQUESTS => {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         _ => {}
@@ -231,7 +375,8 @@ mod tests {
         for (name, value) in headers {
             all.append(*name, value.parse().unwrap());
         }
-        let (_, refusal) = guard.judge(&uri.parse().unwrap(), &all);
+        let uri: Uri = uri.parse().unwrap();
+        let refusal = guard.refusal(&uri, &all, guard.local(uri.path(), &all).is_some());
         refusal.map_or(200, |refusal| refusal.status().as_u16())
     }
 

@@ -44,11 +44,13 @@ mod routes;
 mod serve;
 pub mod shown;
 mod streams;
+mod tenants;
 mod world;
+mod worlds;
 
-pub use agents::{AgentParts, ForAgents};
 pub use api::openapi;
 pub use guard::{NoRandom, Token};
 pub use questions::Questions;
-pub use serve::{Admit, Current, Daemon, Options, StartError};
+pub use serve::{Admit, Current, Daemon, Options, StartError, Team};
 pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, discovery_name};
+pub use worlds::{MakeWorld, NoWorld, WorldParts};

@@ -249,7 +249,7 @@ impl Question {
 
     /// Whether `principal` may see and answer it: it is about a call of theirs, or they answer for their tenant.
     fn is_for(&self, principal: &Principal) -> bool {
-        Right::Operate.is_of(principal.role()) || self.principal.is_same(principal)
+        Right::Operate.is_of(principal) || self.principal.is_same(principal)
     }
 }
 
@@ -317,7 +317,7 @@ impl Questions {
     pub(crate) async fn answer(&self, id: &str, principal: &Principal, answer: Answer) -> Result<(), AnswerRefused> {
         let number = self.inner.number(id).ok_or(AnswerRefused::Over)?;
         let asked = self.inner.asked(number, principal, &answer)?;
-        let answer = if Right::Operate.is_of(principal.role()) { answer } else { answer.once() };
+        let answer = if Right::Operate.is_of(principal) { answer } else { answer.once() };
         if let (Some(question), Some(arguments)) = (asked, &answer.arguments)
             && answer.answer != Word::Deny
         {

@@ -1,6 +1,6 @@
 //! Rights: what each role may do.
 
-use toolrack_host::principal::Role;
+use toolrack_host::{Principal, principal::Role};
 
 /// A right. Each route has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,11 @@ pub(crate) enum Right {
     Audit,
     /// To read metrics.
     Scrape,
-    /// To see and change what belongs to other people of the tenant, and to look at the machine's own files.
+    /// To see and change what belongs to other people of the tenant.
     Administer,
+    /// To say which programs run and which files are read on the machine of the daemon: for its own user alone, because
+    /// such a program could read the files of every tenant.
+    Install,
 }
 
 impl Right {
@@ -32,13 +35,14 @@ impl Right {
             Self::Audit => "audit",
             Self::Scrape => "scrape",
             Self::Administer => "administer",
+            Self::Install => "install",
         }
     }
 
-    /// Whether a role has it.
-    pub(crate) fn is_of(self, role: Role) -> bool {
-        match role {
-            Role::Admin => true,
+    /// Whether `principal` has it.
+    pub(crate) fn is_of(self, principal: &Principal) -> bool {
+        match principal.role() {
+            Role::Admin => self != Self::Install || principal.is_local(),
             Role::Operator => matches!(self, Self::Open | Self::See | Self::Use | Self::Operate | Self::Scrape),
             Role::User => matches!(self, Self::Open | Self::See | Self::Use),
             Role::Viewer => matches!(self, Self::Open | Self::See),
@@ -52,17 +56,31 @@ impl Right {
 
 #[cfg(test)]
 mod tests {
+    use toolrack_host::principal::Kind;
+
     use super::*;
 
+    const ALL: [Right; 7] =
+        [Right::See, Right::Use, Right::Operate, Right::Audit, Right::Scrape, Right::Administer, Right::Install];
+
+    fn of(principal: &Principal) -> Vec<Right> {
+        ALL.into_iter().filter(|right| right.is_of(principal)).collect()
+    }
+
     #[test]
-    fn each_role_has_exactly_its_rights() {
-        let all = [Right::See, Right::Use, Right::Operate, Right::Audit, Right::Scrape, Right::Administer];
-        let of = |role| all.into_iter().filter(|right| right.is_of(role)).collect::<Vec<_>>();
+    fn each_role_of_a_tenant_has_exactly_its_rights() {
+        let ann = Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
+        let of = |role| of(&ann.clone().with_role(role));
         assert_eq!(of(Role::Viewer), [Right::See]);
         assert_eq!(of(Role::User), [Right::See, Right::Use]);
         assert_eq!(of(Role::Operator), [Right::See, Right::Use, Right::Operate, Right::Scrape]);
         assert_eq!(of(Role::Auditor), [Right::See, Right::Audit]);
         assert_eq!(of(Role::Scraper), [Right::Scrape]);
-        assert_eq!(of(Role::Admin), all);
+        assert_eq!(of(Role::Admin), ALL[..6]);
+    }
+
+    #[test]
+    fn the_user_of_the_machine_has_every_right() {
+        assert_eq!(of(&Principal::LOCAL), ALL);
     }
 }

@@ -21,12 +21,21 @@ fn check(right: Right, extensions: &Extensions) -> Result<(), ApiError> {
         return Ok(());
     }
     let principal = extensions.get::<Principal>().ok_or_else(ApiError::unproven)?;
-    let role = principal.role();
-    if right.is_of(role) {
+    if right.is_of(principal) {
         return Ok(());
     }
-    let message = format!("this needs the right `{}`, which the role `{}` has not", right.word(), role.word());
-    Err(ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint("an administrator of the tenant gives roles"))
+    let (word, role) = (right.word(), principal.role().word());
+    let (message, hint) = match right {
+        Right::Install => (
+            format!("this needs the right `{word}`, which only the user of the daemon's machine has"),
+            "ask the operator of the daemon, who changes the files of your tenant",
+        ),
+        _ => (
+            format!("this needs the right `{word}`, which the role `{role}` has not"),
+            "an administrator of the tenant gives roles",
+        ),
+    };
+    Err(ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message).hint(hint))
 }
 
 /// Lets a request through whose principal has `right`.
@@ -80,7 +89,9 @@ mod tests {
     #[test]
     fn a_request_without_a_proved_principal_reaches_only_what_is_open() {
         assert_eq!(status(Right::Open, None), 200);
-        for right in [Right::See, Right::Use, Right::Operate, Right::Audit, Right::Scrape, Right::Administer] {
+        for right in
+            [Right::See, Right::Use, Right::Operate, Right::Audit, Right::Scrape, Right::Administer, Right::Install]
+        {
             assert_eq!(status(right, None), 401, "{right:?}");
             assert_eq!(status(right, Some(Principal::LOCAL)), 200, "{right:?}");
         }
@@ -92,5 +103,6 @@ mod tests {
         assert_eq!(status(Right::Use, Some(user())), 200);
         assert_eq!(status(Right::Operate, Some(user())), 403);
         assert_eq!(status(Right::See, Some(user().with_role(Role::Scraper))), 403);
+        assert_eq!(status(Right::Install, Some(user().with_role(Role::Admin))), 403);
     }
 }

@@ -3,6 +3,7 @@
 mod connections;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     future::Future,
     io,
@@ -25,17 +26,22 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_config::Loaded;
+use toolrack_store::Store;
+use toolrack_team::{Authority, TeamFile};
 use tower_http::catch_panic::CatchPanicLayer;
+use url::Url;
 
 use crate::{
-    agents::{self, Agents, ForAgents},
+    agents::Agents,
     api, dashboard,
     gateway::{Gateway, GatewayOptions},
     guard,
     guard::{Guard, Token},
     rights::Right,
     routes, streams,
+    tenants::{self, Tenants},
     world::{Parts, World},
+    worlds::{Common, MakeWorld, Serve, Times},
 };
 
 /// The most bytes of a request's body.
@@ -66,6 +72,22 @@ const REFUSED: Duration = Duration::from_millis(100);
 /// return in a bounded time.
 pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>> + Send + Sync>;
 
+/// The team that a daemon serves.
+pub struct Team {
+    /// Its tenants.
+    pub file: TeamFile,
+    /// Its members and their tokens.
+    pub store: Store,
+    /// Makes the parts of a tenant's world at the first request of one of its members.
+    pub for_tenants: MakeWorld,
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Team").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
 /// How a daemon listens, and its limits.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -79,7 +101,7 @@ pub struct Options {
     pub remote: bool,
     /// How long calls in flight may go on at the end.
     pub grace: Duration,
-    /// How long the world of an agent stays without a request.
+    /// How long the world of an agent or a tenant stays without a request.
     pub agent_idle: Duration,
     /// The most HTTP connections at once. Beyond, a new one replaces one that has shown no valid token, or waits if
     /// there is none. 4,096 by default. Each takes a file descriptor.
@@ -182,24 +204,24 @@ impl fmt::Debug for Daemon {
 
 impl Daemon {
     /// Binds the address, loads the configuration and begins to start its servers. `for_agents` makes the parts of an
-    /// agent's world at the first request to that agent.
+    /// agent's world at the first request to that agent. With a `team`, its members are let in, too: each reaches the
+    /// world of its own tenant, and never the daemon's own.
     ///
     /// # Errors
     /// [`StartError`]; nothing was started then.
-    pub async fn start(parts: Parts, for_agents: ForAgents, options: Options) -> Result<Self, StartError> {
-        let Options {
-            listen,
-            token,
-            hosts,
-            remote,
-            grace,
-            agent_idle,
-            connections,
-            unauthenticated,
-            head_timeout,
-            idle_timeout,
-        } = options;
-        let bounds = connections::Bounds { most: connections, unauthenticated, head_timeout, idle_timeout };
+    pub async fn start(
+        parts: Parts,
+        for_agents: MakeWorld,
+        team: Option<Team>,
+        options: Options,
+    ) -> Result<Self, StartError> {
+        let Options { listen, token, mut hosts, remote, grace, agent_idle, .. } = options;
+        let bounds = connections::Bounds {
+            most: options.connections,
+            unauthenticated: options.unauthenticated,
+            head_timeout: options.head_timeout,
+            idle_timeout: options.idle_timeout,
+        };
         if !remote && !listen.ip().is_loopback() {
             return Err(StartError::Remote(listen));
         }
@@ -209,30 +231,32 @@ impl Daemon {
         };
         let listener = listener(listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
+        hosts.extend(team.iter().map(|team| host_of(&team.file.url)));
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
-        let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &hosts, address));
-        let times = agents::Times { idle: agent_idle, grace };
-        let within = serve_agent(hosts.clone(), address);
-        let agents = Agents::new(Arc::clone(&world), for_agents, within, times, tasks.clone());
-        let guard = Arc::new(Guard::new(
-            token.clone(),
-            address,
-            &hosts,
-            Box::new({
-                let agents = Arc::clone(&agents);
-                move |path: &str, token: &str| agents.opens(path, token)
-            }),
-        ));
+        let site = Arc::new(Site { hosts, address, times: Times { idle: agent_idle, grace } });
+        let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
+        let agents = agents_of(&site, &world, for_agents, &tasks);
+        let authority = team.as_ref().map(|team| Arc::new(Authority::new(team.store.clone())));
+        if let Some(authority) = &authority {
+            tasks.spawn(Arc::clone(authority).watch(world.ending.clone()));
+        }
+        let of_agents = Arc::clone(&agents);
+        let others = move |path: &str, token: &str| of_agents.opens(path, token);
+        let guard = Guard::new(token.clone(), address, &site.hosts, Box::new(others)).with_team(authority);
         let router = api::router(Arc::clone(&world), Arc::downgrade(&agents))
             .merge(agents.router())
             .merge(dashboard::router())
             .nest("/mcp", for_callers(&gateway));
-        let router = once_applied(router, &world)
-            .layer(DefaultBodyLimit::max(MAX_BODY))
+        let mut router = once_applied(router, &world).layer(DefaultBodyLimit::max(MAX_BODY));
+        if let Some(team) = team {
+            let tenants = tenants_of(&site, team, &world, &tasks);
+            router = router.layer(middleware::from_fn_with_state(tenants, tenants::of_member));
+        }
+        let router = router
             .layer(CatchPanicLayer::new())
             .layer(middleware::map_response(streams::passed_on))
-            .layer(middleware::from_fn_with_state(guard, guard::check));
+            .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check));
         Ok(Self { listener, address, token, router, gateway, local: None, world, tasks, bounds, grace })
     }
 
@@ -327,13 +351,61 @@ fn for_callers(gateway: &Gateway) -> Router {
     gateway.router().layer(middleware::from_fn(needs))
 }
 
-/// Makes the services of an agent's world: the control API, without further agents, and the MCP endpoint.
-fn serve_agent(hosts: Vec<String>, address: SocketAddr) -> agents::Serve {
-    Box::new(move |world| {
-        let gateway = Gateway::new(world.host.clone(), gateway_options(world, &hosts, address));
-        let router = api::router(Arc::clone(world), Weak::new()).nest("/mcp", for_callers(&gateway));
-        (once_applied(router, world), gateway)
+/// Where a daemon is, for the worlds in it.
+struct Site {
+    /// The names that requests may have in `Host`.
+    hosts: Vec<String>,
+    address: SocketAddr,
+    times: Times,
+}
+
+/// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
+fn services(site: &Arc<Site>) -> Serve {
+    let site = Arc::clone(site);
+    Arc::new(move |world, for_agents, tasks| {
+        let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
+        let agents = for_agents.map(|make| agents_of(&site, world, make, tasks));
+        let of_agents = agents.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        let mut router = api::router(Arc::clone(world), of_agents).nest("/mcp", for_callers(&gateway));
+        if let Some(agents) = agents {
+            router = router.merge(agents.router());
+        }
+        (once_applied(router, world).layer(DefaultBodyLimit::max(MAX_BODY)), gateway)
     })
+}
+
+/// The agents of `world`. Their worlds end with it.
+fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<Agents> {
+    let common = Common {
+        make,
+        serve: services(site),
+        times: site.times,
+        ending: world.ending.clone(),
+        tasks: tasks.clone(),
+        // The event log of a world also tells of the questions that are asked in the worlds of its agents.
+        log: Some(Arc::clone(&world.log)),
+    };
+    Agents::new(Arc::clone(world), common)
+}
+
+/// The tenants of `team`. Their worlds end with `world`, and tell it nothing.
+fn tenants_of(site: &Arc<Site>, team: Team, world: &World, tasks: &TaskTracker) -> Arc<Tenants> {
+    let ids: BTreeSet<_> = team.file.tenants.iter().map(|tenant| tenant.id.clone()).collect();
+    let common = Common {
+        make: team.for_tenants,
+        serve: services(site),
+        times: site.times,
+        ending: world.ending.clone(),
+        tasks: tasks.clone(),
+        log: None,
+    };
+    Tenants::new(ids, common)
+}
+
+/// The `Host` of requests to `url`.
+fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// Serves local programs, one connection each, until the daemon ends.
@@ -376,7 +448,7 @@ async fn serve_one(stream: UnixStream, gateway: &Gateway) {
 }
 
 /// The options of the gateway. Where its client cannot be asked, a question waits with the others.
-fn gateway_options(world: &World, hosts: &[String], address: SocketAddr) -> GatewayOptions {
+fn gateway_options(world: &World, site: &Site) -> GatewayOptions {
     // The gateway compares names alone, whatever the port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {
@@ -384,7 +456,7 @@ fn gateway_options(world: &World, hosts: &[String], address: SocketAddr) -> Gate
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
         unproven: None,
-        hosts: hosts.iter().map(name).chain([address.ip().to_string()]).collect(),
+        hosts: site.hosts.iter().map(name).chain([site.address.ip().to_string()]).collect(),
         ..GatewayOptions::default()
     }
 }

@@ -170,7 +170,8 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), S
         return Err(StoreError::Foreign { path: path.to_owned() });
     }
     if found < SCHEMA {
-        migrator().run(&mut *transaction).await.map_err(|error| match error {
+        // `run` takes a connection of any lifetime, which the compiler cannot prove of one in a task.
+        migrator().run_direct(None, &mut *transaction, false).await.map_err(|error| match error {
             MigrateError::Execute(source) => StoreError::from_sqlx("bringing the schema up to date", path, source),
             source => StoreError::Migration { path: path.to_owned(), source: Box::new(source) },
         })?;

@@ -106,6 +106,16 @@ impl Authority {
         Self { store, known: Mutex::default() }
     }
 
+    /// For whom `token` stands, if that is known without a look into the store.
+    #[must_use]
+    pub fn known(&self, token: &str) -> Option<Standing> {
+        if !looks_like_one(token) {
+            return None;
+        }
+        let known = self.known.lock().by_hash.get(&TokenHash::of(token)).cloned();
+        known.filter(|standing| !standing.has_ended(Utc::now()))
+    }
+
     /// For whom `token` stands; `None` when it is none, has ended or was revoked.
     ///
     /// # Errors
@@ -114,12 +124,10 @@ impl Authority {
         if !looks_like_one(token) {
             return Ok(None);
         }
-        let hash = TokenHash::of(token);
-        if let Some(known) = self.known.lock().by_hash.get(&hash)
-            && !known.has_ended(Utc::now())
-        {
-            return Ok(Some(known.clone()));
+        if let Some(standing) = self.known(token) {
+            return Ok(Some(standing));
         }
+        let hash = TokenHash::of(token);
         for _ in 0..MAX_READS {
             let version = self.known.lock().version;
             let Some(token) = self.store.team_token(hash).await.map_err(Unavailable::Store)? else { return Ok(None) };

@@ -115,6 +115,8 @@ mod signals;
 #[cfg(test)]
 mod supervised;
 #[cfg(test)]
+mod team;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tool_settings;

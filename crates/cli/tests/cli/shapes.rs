@@ -107,6 +107,10 @@ fn asked(command: &str) -> Option<Vec<&'static str>> {
         "secret list" => vec![],
         "secret rm" => vec!["github"],
         "secret key" => vec![],
+        "team token" => vec!["ann", "--tenant", "acme", "--group", "eng"],
+        "team members" | "team tokens" => vec![],
+        "team revoke" => vec!["--member", "ann"],
+        "team remove" => vec!["ann"],
         "serve" => vec!["--listen", "127.0.0.1:0", "--with-parent"],
         "sessions export" => vec!["last"],
         "sessions rename" => vec!["last", "another"],
@@ -133,7 +137,7 @@ fn every_command_prints_what_the_page_says() {
     // The program alone, and what only gathers commands, print nothing; the gateway speaks MCP.
     let mut commands: Vec<_> = commands
         .filter(|command| {
-            !["", "audit", "auth", "config", "daemon", "gateway", "policy", "secret", "sessions"]
+            !["", "audit", "auth", "config", "daemon", "gateway", "policy", "secret", "sessions", "team"]
                 .contains(&command.as_str())
         })
         .collect();

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Unset};
 use toolrack_daemon::{
-    AgentParts, ChosenModel, Daemon, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token,
+    ChosenModel, Daemon, MakeWorld, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token,
+    WorldParts,
 };
 use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
@@ -158,7 +159,10 @@ impl Up {
         };
         let base = parts(None);
         let host = base.host.clone();
-        let for_agents = move |id| AgentParts { parts: parts(Some(id)), then: Box::pin(async {}) };
+        let for_agents: MakeWorld = Box::new(move |id| {
+            let parts = parts(Some(id));
+            Box::pin(async move { Ok(WorldParts { parts, for_agents: None, then: Box::pin(async {}) }) })
+        });
         let options = Options {
             agent_idle,
             grace,
@@ -168,7 +172,7 @@ impl Up {
             hosts,
             ..Options::local(0, Token::given("key"))
         };
-        let daemon = Daemon::start(base, Box::new(for_agents), options).await.unwrap();
+        let daemon = Daemon::start(base, for_agents, None, options).await.unwrap();
         let url = format!("http://{}", daemon.address());
         let end = CancellationToken::new();
         let mut running = JoinSet::new();

@@ -5,9 +5,10 @@ mod birth;
 mod descriptors;
 mod lender;
 pub(crate) mod record;
+mod team;
 mod token_file;
 
-use std::{io, os::unix::net::UnixListener, sync::Arc};
+use std::{io, os::unix::net::UnixListener, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -15,15 +16,15 @@ use tokio_util::sync::CancellationToken;
 use toolrack_auth::{AuthError, SignIn};
 use toolrack_config::{Interpolate, Loaded, Request, ServeSettings};
 use toolrack_daemon::{
-    AgentParts, ChosenModel, Daemon, ForAgents, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage,
-    SignIns, StartError, Token, discovery_name, gateway::AnyClient,
+    ChosenModel, Daemon, MakeWorld, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns,
+    StartError, Token, WorldParts, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
 
 use self::record::{Record, listen, make_folder};
 use crate::{
-    args::{LimitArgs, ModelArgs},
+    args::{LimitArgs, ModelArgs, RulesArgs},
     browser::Visitor,
     door::{Door, Doorkeeper, Key},
     error::{Exit, Failure, with_causes},
@@ -65,6 +66,20 @@ impl From<&Record> for Up {
     }
 }
 
+/// What the command line says for each world of the daemon.
+#[derive(Clone)]
+struct ForAllWorlds {
+    rules: RulesArgs,
+    model: ModelArgs,
+    patience: Duration,
+}
+
+impl ForAllWorlds {
+    fn of(args: &ServeArgs) -> Self {
+        Self { rules: args.rules.clone(), model: args.model.clone(), patience: args.patience }
+    }
+}
+
 pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure> {
     let mut stop = Stop::new()?;
     if args.detached {
@@ -78,9 +93,14 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let loaded = world.load().await?;
     let options = descriptors::fitted(options(&args, &loaded.settings.serve, token), &world.screen);
     warn_of_idle(&args.rules, &loaded, &[], &world.screen);
+    let typed = ForAllWorlds::of(&args);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
-    let parts = parts(&args, world, gate);
-    let mut daemon = match Daemon::start(parts, for_agents(&args, world), options.clone()).await {
+    let team = match &args.team {
+        Some(file) => Some(team::read(file, &typed, world)?),
+        None => None,
+    };
+    let parts = parts(&typed, world, gate);
+    let mut daemon = match Daemon::start(parts, for_agents(&typed, world), team, options.clone()).await {
         Ok(daemon) => daemon,
         Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
         Err(error) => return Err(not_started(&error)),
@@ -182,9 +202,9 @@ async fn orphaned() {
     let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut ignored).await;
 }
 
-fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
-    let questions = Questions::new(args.patience);
-    let (live, typed) = (Arc::clone(&gate), args.rules.clone());
+fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
+    let questions = Questions::new(typed.patience);
+    let (live, typed_rules) = (Arc::clone(&gate), typed.rules.clone());
     world.guard(gate);
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let (keeper, audit, egress) = (world.log_keeper(), world.audit_settings(), world.egress().clone());
@@ -196,10 +216,10 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
         store: world.store().ok().cloned(),
         secrets: world.secrets(),
         questions,
-        models: models(args.model.clone(), world.model_context()),
+        models: models(typed.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         before_applying: Box::new(move |loaded: &Loaded| {
-            live.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
+            live.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
             keeper(&loaded.desired);
             audit(loaded.settings.audit);
             named.set_naming(loaded.settings.tools.naming.clone());
@@ -208,20 +228,20 @@ fn parts(args: &ServeArgs, world: &World, gate: Arc<LiveRules>) -> Parts {
     }
 }
 
-/// What the worlds of agents are built from: a host of their own, and what the daemon's world has.
-fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
+/// What the worlds of agents are built from: a host of their own, and what `world` has.
+fn for_agents(typed: &ForAllWorlds, world: &World) -> MakeWorld {
     let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
-    let (store, secrets) = (world.store().ok().cloned(), world.secrets());
-    let (model, typed, patience) = (args.model.clone(), args.rules.clone(), args.patience);
+    let (store, secrets, typed) = (world.store().ok().cloned(), world.secrets(), typed.clone());
     Box::new(move |id| {
-        let questions = Questions::new(patience);
+        let questions = Questions::new(typed.patience);
         // The rules of its files are known before anything of it runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));
         let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
         let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, Some(&id));
         let log = hosts.log_of(&host);
-        let (sources, audit, typed) = (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), typed.clone());
+        let (sources, audit, typed_rules) =
+            (log.as_ref().map(LogKeeper::sources), Arc::clone(&audit), typed.rules.clone());
         let named = host.clone();
         let parts = Parts {
             host,
@@ -230,10 +250,10 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
             store: store.clone(),
             secrets: Arc::clone(&secrets),
             questions,
-            models: models(model.clone(), model_context.clone()),
+            models: models(typed.model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             before_applying: Box::new(move |loaded: &Loaded| {
-                gate.replace(rules(&typed, loaded, &[&discovery_name(&loaded.desired)]));
+                gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
                 if let Some(sources) = &sources {
                     sources.expect(&loaded.desired);
                 }
@@ -246,7 +266,8 @@ fn for_agents(args: &ServeArgs, world: &World) -> ForAgents {
                 log.close().await;
             }
         };
-        AgentParts { parts, then: Box::pin(then) }
+        let parts = WorldParts { parts, for_agents: None, then: Box::pin(then) };
+        Box::pin(async move { Ok(parts) })
     })
 }
 

@@ -50,6 +50,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "token_file")]
     pub(crate) new_token: bool,
 
+    /// Also serve the tenants of this file: their members reach the servers of their own tenant, and nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) team: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
 
@@ -64,7 +68,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub(crate) grace: Duration,
 
-    /// How long the servers of an agent of toolrack.toml stay without a request to /agents/ID
+    /// How long the servers of an agent of toolrack.toml, or of a tenant, stay without a request
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub(crate) agent_idle: Duration,
 }

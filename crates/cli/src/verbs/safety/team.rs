@@ -1,0 +1,172 @@
+//! `toolrack team token`, `members`, `tokens`, `revoke` and `remove`
+
+pub(crate) mod args;
+mod render;
+
+use chrono::{SecondsFormat, Utc};
+use serde::Serialize;
+use toolrack_host::{
+    Caller, Principal, Way,
+    principal::{BadPrincipal, Kind},
+    text,
+};
+use toolrack_store::{NewToken, Purpose, Store, TokenOwner, Tokens};
+use toolrack_team::Secret;
+
+use crate::{
+    database,
+    error::{Exit, Failure},
+    render::count,
+    wire::World,
+};
+use args::{RemoveMemberArgs, RevokeArgs, TeamVerb, TenantArgs, TokenArgs};
+use render::{Made, Member, Members, Token};
+
+/// Vouches for the members that are made here, and not by signing in at a provider.
+pub(super) const ISSUER: &str = "toolrack";
+
+/// `team revoke --json`.
+#[derive(Debug, Serialize)]
+struct Revoked {
+    /// How many tokens.
+    revoked: usize,
+}
+
+/// `team remove --json`.
+#[derive(Debug, Serialize)]
+struct Removed<'a> {
+    removed: &'a str,
+}
+
+pub(crate) async fn run(verb: TeamVerb, world: &World) -> Result<Exit, Failure> {
+    match verb {
+        TeamVerb::Token(args) => token(&args, world).await,
+        TeamVerb::Members(args) => members(&args, world).await,
+        TeamVerb::Tokens(args) => tokens(&args, world).await,
+        TeamVerb::Revoke(args) => revoke(&args, world).await,
+        TeamVerb::Remove(args) => remove(&args, world).await,
+    }
+}
+
+/// The operator of the machine, who types this.
+fn by() -> Caller {
+    Caller::local(Way::Cli)
+}
+
+async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
+    let store = world.store()?;
+    let member = member_of(args, store).await?;
+    store.put_member(&member, &by()).await.map_err(|error| database::unusable(&error))?;
+    let secret =
+        Secret::new(Purpose::Personal).map_err(|error| Failure::new(Exit::Other, "NO_RANDOM", error.to_string()))?;
+    let ends_at = Utc::now() + args.lasts;
+    let new = NewToken {
+        hash: secret.hash(),
+        purpose: Purpose::Personal,
+        label: args.label.clone(),
+        client: None,
+        family: None,
+        ends_at: Some(ends_at),
+    };
+    let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
+    let id = store.keep_token(owner, &new, &by()).await.map_err(|error| database::unusable(&error))?;
+    let id = id.ok_or_else(|| Failure::new(Exit::Other, "NO_MEMBER", "the member was removed meanwhile"))?;
+    let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
+    if world.screen.json() {
+        let made = Made { token: secret.reveal(), id, member: Member::of(&member), ends_at };
+        world.screen.document(&made).await?;
+        return Ok(Exit::Ok);
+    }
+    world.screen.verbatim(secret.reveal().to_owned()).await?;
+    world.screen.note(&format!("for {member} ({}), until {ends_at}; it is not shown again", member.role().word()));
+    world.screen.note(&format!("`toolrack team revoke {id}` ends it"));
+    Ok(Exit::Ok)
+}
+
+/// The member that the options describe: the one that there is, changed as they say, or a new one.
+async fn member_of(args: &TokenArgs, store: &Store) -> Result<Principal, Failure> {
+    let owner = TokenOwner { issuer: ISSUER, subject: &args.member };
+    let known = store.member(owner).await.map_err(|error| database::unusable(&error))?;
+    let tenant = args.tenant.as_deref().or(known.as_ref().map(Principal::tenant)).ok_or_else(|| {
+        Failure::usage(format!("the team has no member `{}` yet: say which tenant it belongs to", args.member))
+            .hint(format!("toolrack team token {} --tenant TENANT", shell_words::quote(&args.member)))
+    })?;
+    let kind = match &known {
+        _ if args.service => Kind::Service,
+        Some(known) => known.kind(),
+        None => Kind::Person,
+    };
+    let role = args.role.map(Into::into).or(known.as_ref().map(Principal::role)).unwrap_or_default();
+    let groups: Vec<&str> = match &known {
+        Some(known) if args.group.is_empty() => known.groups().collect(),
+        _ => args.group.iter().map(String::as_str).collect(),
+    };
+    let refused = |error: BadPrincipal| Failure::usage(error.to_string());
+    let member = Principal::new(kind, tenant, ISSUER, &args.member).map_err(refused)?;
+    Ok(member.in_groups(groups).map_err(refused)?.with_role(role))
+}
+
+async fn members(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
+    let members = world.store()?.members(args.tenant.as_deref()).await;
+    let members = members.map_err(|error| database::unusable(&error))?;
+    let list = Members { members: members.iter().map(Member::of).collect() };
+    if world.screen.json() {
+        world.screen.document(&list).await?;
+        return Ok(Exit::Ok);
+    }
+    if list.members.is_empty() {
+        world.screen.note("there are no members; `toolrack team token NAME --tenant TENANT` makes one");
+    }
+    world.screen.page(render::members(&list)).await?;
+    Ok(Exit::Ok)
+}
+
+async fn tokens(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
+    let which = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
+    let tokens = world.store()?.team_tokens(which).await.map_err(|error| database::unusable(&error))?;
+    let list = render::Tokens { tokens: tokens.iter().map(Token::of).collect() };
+    if world.screen.json() {
+        world.screen.document(&list).await?;
+        return Ok(Exit::Ok);
+    }
+    if list.tokens.is_empty() {
+        world.screen.note("there are no tokens; `toolrack team token NAME --tenant TENANT` makes one");
+    }
+    world.screen.page(render::tokens(&list)).await?;
+    Ok(Exit::Ok)
+}
+
+async fn revoke(args: &RevokeArgs, world: &World) -> Result<Exit, Failure> {
+    let which = match (&args.id, &args.member) {
+        (_, Some(member)) => Tokens::Of(TokenOwner { issuer: &args.issuer, subject: member }),
+        (Some(id), None) => Tokens::Id(id),
+        (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
+    };
+    let revoked = world.store()?.revoke_tokens(which, &by()).await.map_err(|error| database::unusable(&error))?;
+    if let (0, Some(id)) = (revoked, &args.id) {
+        let message = format!("the team has no token with the id `{}`", text::for_line(id));
+        return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
+    }
+    if world.screen.json() {
+        world.screen.document(&Revoked { revoked }).await?;
+        return Ok(Exit::Ok);
+    }
+    world.screen.page(format!("revoked {}", count(revoked, "token"))).await?;
+    Ok(Exit::Ok)
+}
+
+async fn remove(args: &RemoveMemberArgs, world: &World) -> Result<Exit, Failure> {
+    let owner = TokenOwner { issuer: &args.issuer, subject: &args.member };
+    let removed = world.store()?.remove_member(owner, &by()).await.map_err(|error| database::unusable(&error))?;
+    if !removed {
+        let shown = text::for_line(&args.member);
+        let message = format!("the team has no member `{shown}` of {}", text::for_line(&args.issuer));
+        return Err(Failure::usage(message).hint("`toolrack team members` shows them, with their issuers"));
+    }
+    if world.screen.json() {
+        world.screen.document(&Removed { removed: &args.member }).await?;
+        return Ok(Exit::Ok);
+    }
+    world.screen.page(format!("removed {} and all its tokens", args.member)).await?;
+    Ok(Exit::Ok)
+}

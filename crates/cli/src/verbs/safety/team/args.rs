@@ -1,0 +1,147 @@
+//! The verbs that look after the members of a team.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use toolrack_host::principal::Role;
+
+use crate::args::seconds;
+
+/// `team …`.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:
+  toolrack team token ann --tenant acme --role operator
+  toolrack team token nightly --service --tenant acme --lasts 30d
+  toolrack team members
+  toolrack team tokens --tenant acme
+  toolrack team revoke 0199f3c2a5b47d0e8c1f6a2b3c4d5e6f
+  toolrack team remove ann
+
+They change the database of `toolrack serve --team`, which lets changed members and revoked tokens count within a second.")]
+pub(crate) enum TeamVerb {
+    /// Make a personal token for a member, and print it once
+    Token(TokenArgs),
+    /// Show the members
+    Members(TenantArgs),
+    /// Show the tokens of members, without the tokens themselves
+    Tokens(TenantArgs),
+    /// Revoke a token, or all tokens of a member
+    Revoke(RevokeArgs),
+    /// Remove a member with all its tokens
+    #[command(visible_alias = "rm")]
+    Remove(RemoveMemberArgs),
+}
+
+/// `team token`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack team token ann --tenant acme
+  toolrack team token ann --role operator --group eng --label laptop
+  toolrack team token nightly --service --tenant acme --lasts 30d
+
+It makes the member, if the team has none of this name, and changes a member that it has as the options say. The token is
+shown once; only its hash is kept.")]
+pub(crate) struct TokenArgs {
+    /// The name of the member, unique in the team
+    #[arg(value_name = "MEMBER")]
+    pub(crate) member: String,
+    /// The tenant that it belongs to, as the team file names it; a new member needs one
+    #[arg(long, value_name = "TENANT")]
+    pub(crate) tenant: Option<String>,
+    /// What it may do; a new member is a user
+    #[arg(long, value_name = "ROLE", value_enum)]
+    pub(crate) role: Option<RoleWord>,
+    /// A group that it is in, in the place of those that it was in; may be given more than once
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Vec<String>,
+    /// It is a program, and no person
+    #[arg(long)]
+    pub(crate) service: bool,
+    /// What the token is for, in your words
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) label: String,
+    /// How long it opens anything: up to 3650d
+    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = lasting)]
+    pub(crate) lasts: Duration,
+}
+
+/// The roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RoleWord {
+    /// Looks at servers and tools, and calls none
+    Viewer,
+    /// Calls tools, and answers questions about its own calls
+    User,
+    /// Starts and stops servers, and answers every question of its tenant
+    Operator,
+    /// Reads the audit log, and calls no tool
+    Auditor,
+    /// Everything in its tenant
+    Admin,
+    /// Reads metrics, and nothing else
+    Scraper,
+}
+
+impl From<RoleWord> for Role {
+    fn from(word: RoleWord) -> Self {
+        match word {
+            RoleWord::Viewer => Self::Viewer,
+            RoleWord::User => Self::User,
+            RoleWord::Operator => Self::Operator,
+            RoleWord::Auditor => Self::Auditor,
+            RoleWord::Admin => Self::Admin,
+            RoleWord::Scraper => Self::Scraper,
+        }
+    }
+}
+
+/// `team members`, `team tokens`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack team members
+  toolrack team tokens --tenant acme --json")]
+pub(crate) struct TenantArgs {
+    /// Of this tenant alone
+    #[arg(long, value_name = "TENANT")]
+    pub(crate) tenant: Option<String>,
+}
+
+/// `team revoke`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack team revoke 0199f3c2a5b47d0e8c1f6a2b3c4d5e6f
+  toolrack team revoke --member ann")]
+pub(crate) struct RevokeArgs {
+    /// The id of the token, as `toolrack team tokens` shows it
+    #[arg(value_name = "TOKEN-ID", required_unless_present = "member")]
+    pub(crate) id: Option<String>,
+    /// All tokens of this member: its name; with --issuer, what the issuer calls it
+    #[arg(long, value_name = "MEMBER", conflicts_with = "id")]
+    pub(crate) member: Option<String>,
+    /// The provider that vouches for it, for a member that signed in
+    #[arg(long, value_name = "URL", default_value = super::ISSUER, requires = "member")]
+    pub(crate) issuer: String,
+}
+
+/// `team remove`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack team remove ann
+  toolrack team remove u-17 --issuer https://login.example")]
+pub(crate) struct RemoveMemberArgs {
+    /// The name of the member; with --issuer, what the issuer calls it
+    #[arg(value_name = "MEMBER")]
+    pub(crate) member: String,
+    /// The provider that vouches for it, for a member that signed in
+    #[arg(long, value_name = "URL", default_value = super::ISSUER)]
+    pub(crate) issuer: String,
+}
+
+/// A time of up to ten years.
+fn lasting(word: &str) -> Result<Duration, String> {
+    let seconds = seconds(word).ok_or("write a time such as 90d, 2w or 12h")?;
+    match (60.0..=3650.0 * 86_400.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err("it must be between 1m and 3650d".to_owned()),
+    }
+}

@@ -1,0 +1,102 @@
+//! `serve --team`: the tenants, each with a world in a folder of its own.
+
+use std::{collections::BTreeMap, ffi::OsString, fs, os::unix::fs::DirBuilderExt as _, path::Path, sync::Arc};
+
+use toolrack_config::Environment;
+use toolrack_daemon::{MakeWorld, NoWorld, Team, WorldParts};
+use toolrack_host::Policy;
+use toolrack_team::{TeamFile, Tenant};
+
+use super::{ForAllWorlds, for_agents, parts};
+use crate::{
+    args::Global,
+    error::{Exit, Failure, in_words, with_causes},
+    rules::LiveRules,
+    screen::Screen,
+    wire::World,
+};
+
+/// The most bytes of a team file.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Reads the team file.
+///
+/// # Errors
+/// When it cannot be read or understood.
+pub(crate) fn file(path: &Path) -> Result<TeamFile, Failure> {
+    let refused = |why: String| {
+        let message = format!("the team file {} cannot be used: {why}", path.display());
+        Failure::config(message).hint("docs/guide/teams.md has an example")
+    };
+    let length = fs::metadata(path).map_err(|error| refused(in_words(&error)))?.len();
+    if length > MAX_BYTES {
+        return Err(refused(format!("it has {length} bytes, and at most {MAX_BYTES} are read")));
+    }
+    let text = fs::read_to_string(path).map_err(|error| refused(in_words(&error)))?;
+    let real = path.canonicalize().map_err(|error| refused(in_words(&error)))?;
+    let folder = real.parent().unwrap_or(Path::new("/"));
+    TeamFile::parse(&text, folder).map_err(|error| refused(with_causes(&error)))
+}
+
+/// The team of the file at `path`. Its members are in the database of `world`.
+///
+/// # Errors
+/// As [`file`], and when there is no database.
+pub(super) fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<Team, Failure> {
+    let file = file(path)?;
+    let tenants = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
+    let for_tenants = for_tenants(tenants, typed, world);
+    Ok(Team { file, store: world.store()?.clone(), for_tenants })
+}
+
+/// What the worlds of tenants are built from: their own folder, and nothing that `world` has.
+fn for_tenants(tenants: BTreeMap<String, Tenant>, typed: &ForAllWorlds, world: &World) -> MakeWorld {
+    let (environment, typed) = (world.environment.clone(), typed.clone());
+    Box::new(move |id| {
+        let (tenant, typed) = (tenants.get(&id).cloned(), typed.clone());
+        let environment = tenant.as_ref().map(|tenant| environment_of(tenant, &environment));
+        Box::pin(async move {
+            let (Some(tenant), Some(environment)) = (tenant, environment) else {
+                return Err(NoWorld { message: format!("the team has no tenant `{id}`"), hint: None });
+            };
+            begin(tenant, environment, typed).await.map_err(|failure| {
+                // The operator reads why; the members get no path of the machine.
+                tracing::error!("the tenant `{id}` cannot be served: {}", failure.message);
+                let message = format!("the servers of the tenant `{id}` cannot be started now");
+                NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
+            })
+        })
+    })
+}
+
+async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) -> Result<WorldParts, Failure> {
+    let home = &tenant.home;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(home);
+    made.map_err(|error| {
+        let message = format!("the folder {} cannot be made: {}", home.display(), in_words(&error));
+        Failure::new(Exit::Other, "NO_HOME", message)
+    })?;
+    let global = Global { no_input: true, ..Global::default() };
+    let screen = Arc::new(Screen::new(&global, &environment));
+    let world = Arc::new(World::open((global, Vec::new()), environment, home.clone(), screen).await?);
+    // Without a database there would be no audit log.
+    world.store()?;
+    // The rules of its files are known before anything of it runs.
+    let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())));
+    // They read the folder, which has the tenant's database and key.
+    parts.request.built_in.clear();
+    let for_agents = Some(for_agents(&typed, &world));
+    Ok(WorldParts { parts, for_agents, then: Box::pin(async move { world.close().await }) })
+}
+
+/// The environment of a tenant: the variables that say nothing about the user of the daemon, those that the team file
+/// names, and the tenant's folder as home.
+fn environment_of(tenant: &Tenant, of_daemon: &Environment) -> Environment {
+    let is_harmless =
+        |name: &str| matches!(name, "PATH" | "LANG" | "LANGUAGE" | "TZ" | "TMPDIR") || name.starts_with("LC_");
+    let passes = |name: &str| is_harmless(name) || tenant.environment.iter().any(|named| named == name);
+    let kept = of_daemon.iter().filter(|(name, _)| name.to_str().is_some_and(passes));
+    let kept = kept.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let home = ["HOME", "TOOLRACK_HOME"].map(|name| (OsString::from(name), tenant.home.clone().into_os_string()));
+    Environment::new(kept.chain(home))
+}

@@ -1,0 +1,245 @@
+//! `serve --team`: two tenants, each with servers of its own, and members with tokens.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    rack::{Rack, fake, mcp_json},
+    warm::Daemon,
+};
+
+/// What is promised for revocations, and a little for a loaded machine.
+const SOON: Duration = Duration::from_secs(3);
+
+/// A rack with a team of the tenants `acme` and `bolt`. The server `env` of each shows the variables of its process.
+struct Team {
+    rack: Rack,
+    daemon: Daemon,
+}
+
+impl Team {
+    fn start() -> Self {
+        let rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
+        let root = rack.home.root().join("team");
+        for tenant in ["acme", "bolt"] {
+            let home = root.join("tenants").join(tenant);
+            fs::create_dir_all(&home).unwrap();
+            let mut server = fake(&[]);
+            server["env"] = json!({ "CANARY": format!("canary-of-{tenant}"), "DAEMON": "${CANARY_DAEMON:-unseen}" });
+            fs::write(home.join("mcp.json"), mcp_json(&[("env", server), (tenant, fake(&[]))])).unwrap();
+        }
+        let file = "url = \"http://127.0.0.1:1\"\n[[tenants]]\nid = \"acme\"\n[[tenants]]\nid = \"bolt\"\n";
+        fs::write(root.join("team.toml"), file).unwrap();
+        let path = root.join("team.toml");
+        let daemon = Daemon::start(&rack, &["--team", path.to_str().unwrap(), "--allow", "*"]);
+        Self { rack, daemon }
+    }
+
+    /// A token for `member`, and its id.
+    fn token(&self, member: &str, tenant: &str, role: &str) -> (String, String) {
+        let made = self.rack.run(&["team", "token", member, "--tenant", tenant, "--role", role, "--json"]);
+        let made = made.ends_with(0).json();
+        let word = |name: &str| made[name].as_str().unwrap().to_owned();
+        (word("token"), word("id"))
+    }
+
+    fn send(&self, method: &str, path: &str, token: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.daemon.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+            self.daemon.address,
+            body.len()
+        )
+        .unwrap();
+        stream
+    }
+
+    /// The status and the body of an answer.
+    fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+        let mut answer = String::new();
+        self.send(method, path, token, body).read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
+        (status, body)
+    }
+
+    fn status(&self, method: &str, path: &str, token: &str) -> u16 {
+        self.ask(method, path, token, "").0
+    }
+
+    /// The text of a call over the MCP endpoint.
+    fn call(&self, token: &str, tool: &str, arguments: &str) -> String {
+        let url = format!("http://{}/mcp", self.daemon.address);
+        let gateway = json!({ "url": url, "headers": { "Authorization": format!("Bearer {token}") } });
+        let config = mcp_json(&[("gateway", gateway)]);
+        let tool = format!("gateway/{tool}");
+        let words = ["--mcp-config", &config, "--strict-mcp-config", "--no-daemon", "call", &tool, "--args", arguments];
+        let ran = self.rack.run(&words);
+        format!("{}{}", ran.stdout, ran.stderr)
+    }
+}
+
+#[test]
+fn each_tenant_has_its_own_servers_and_sees_nothing_of_others() {
+    let team = Team::start();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let (bob, _) = team.token("bob", "bolt", "user");
+    for (token, own, other) in [(&ann, "acme", "bolt"), (&bob, "bolt", "acme")] {
+        let (status, servers) = team.ask("GET", "/api/v1/servers", token, "");
+        assert_eq!(status, 200, "{servers}");
+        assert!(servers.contains(&format!("\"name\":\"{own}\"")), "{servers}");
+        assert!(!servers.contains(other) && !servers.contains("\"own\""), "{servers}");
+        let canary = team.call(token, "mcp__env__env", r#"{"name":"CANARY"}"#);
+        assert!(canary.contains(&format!("canary-of-{own}")), "{canary}");
+        // A placeholder of a tenant's file finds nothing in the daemon's environment, and its process gets nothing.
+        let daemon = team.call(token, "mcp__env__env", r#"{"name":"DAEMON"}"#);
+        assert!(daemon.contains("unseen"), "{daemon}");
+        let variables = team.call(token, "mcp__env__env", "{}");
+        assert!(!variables.contains("CANARY_DAEMON"), "{variables}");
+    }
+    // The user of the machine has a world of their own.
+    let (_, servers) = team.ask("GET", "/api/v1/servers", &team.daemon.token.clone(), "");
+    assert!(servers.contains("\"name\":\"own\"") && !servers.contains("acme"), "{servers}");
+}
+
+#[test]
+fn what_a_member_may_do_is_what_its_role_says() {
+    let team = Team::start();
+    let token = |role: &str| team.token(role, "acme", role).0;
+    let all = [
+        ("GET", "/api/v1/servers"),
+        ("GET", "/api/v1/approvals"),
+        ("POST", "/api/v1/servers/acme/reconnect"),
+        ("GET", "/api/v1/audit"),
+        ("GET", "/metrics"),
+        ("GET", "/api/v1/sessions"),
+        ("GET", "/api/v1/import"),
+        ("DELETE", "/api/v1/servers/acme"),
+    ];
+    let open = |role: &str| -> Vec<_> {
+        let token = token(role);
+        all.iter().map(|(method, path)| team.status(method, path, &token) != 403).collect()
+    };
+    assert_eq!(open("viewer"), [true, false, false, false, false, false, false, false]);
+    assert_eq!(open("user"), [true, true, false, false, false, false, false, false]);
+    assert_eq!(open("operator"), [true, true, true, false, true, false, false, false]);
+    assert_eq!(open("auditor"), [true, false, false, true, false, false, false, false]);
+    assert_eq!(open("admin"), [true, true, true, true, true, true, false, false]);
+    assert_eq!(open("scraper"), [false, false, false, false, true, false, false, false]);
+    let refused = team.ask("GET", "/api/v1/import", &token("admin"), "").1;
+    assert!(refused.contains("only the user of the daemon's machine has"), "{refused}");
+    // Guesses, and a token in the place of another, open nothing.
+    let forged = format!("trk_{}", "0".repeat(64));
+    for token in ["", "guess", &forged, &team.daemon.token[1..]] {
+        assert_eq!(team.status("GET", "/api/v1/servers", token), 401);
+    }
+}
+
+#[test]
+fn a_revoked_token_ends_streams_and_opens_nothing_within_a_second() {
+    let team = Team::start();
+    let (ann, id) = team.token("ann", "acme", "operator");
+    let mut stream = BufReader::new(team.send("GET", "/api/v1/events", &ann, ""));
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    assert!(line.contains("200"), "{line}");
+    let _ = team.rack.run(&["team", "revoke", &id]).ends_with(0);
+    let from = Instant::now();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(from.elapsed() < SOON, "{:?}", from.elapsed());
+    assert_eq!(team.status("GET", "/api/v1/servers", &ann), 401);
+    let again = team.rack.run(&["team", "revoke", &id]).ends_with(2);
+    assert!(again.stderr.contains("no token with the id"), "{again}");
+}
+
+#[test]
+fn a_changed_role_counts_within_a_second_for_the_same_token() {
+    let team = Team::start();
+    let (ann, _) = team.token("ann", "acme", "admin");
+    assert_eq!(team.status("GET", "/api/v1/audit", &ann), 200);
+    let _ = team.token("ann", "acme", "viewer");
+    let from = Instant::now();
+    while team.status("GET", "/api/v1/audit", &ann) != 403 {
+        assert!(from.elapsed() < SOON);
+    }
+    let _ = team.rack.run(&["team", "remove", "ann"]).ends_with(0);
+    let from = Instant::now();
+    while team.status("GET", "/api/v1/servers", &ann) != 401 {
+        assert!(from.elapsed() < SOON);
+    }
+}
+
+#[test]
+fn the_audit_log_of_a_tenant_says_who_called_and_that_of_the_machine_who_changed_the_team() {
+    let team = Team::start();
+    let (ann, id) = team.token("ann", "acme", "admin");
+    let echoed = team.call(&ann, "mcp__acme__echo", r#"{"text":"x"}"#);
+    assert!(echoed.contains('x'), "{echoed}");
+    let (_, rows) = team.ask("GET", "/api/v1/audit", &ann, "");
+    let rows: Value = serde_json::from_str(&rows).unwrap();
+    let rows = rows["rows"].as_array().unwrap();
+    let call = rows.iter().find(|row| row["kind"] == "call").unwrap();
+    let who = (&call["tenant"], &call["issuer"], &call["subject"], &call["name"]);
+    assert_eq!(who, (&json!("acme"), &json!("toolrack"), &json!("ann"), &json!("ann")), "{call}");
+    assert!(!rows.iter().any(|row| row["kind"] == "token_made"), "{rows:?}");
+
+    let own = team.rack.run(&["audit", "list", "--json"]).ends_with(0);
+    let own = own.json()["rows"].as_array().unwrap().clone();
+    let made = own.iter().find(|row| row["kind"] == "token_made").unwrap();
+    assert_eq!(made["token"], id.as_str());
+    assert!(made["member"].as_str().unwrap().starts_with("ann of acme"), "{made}");
+    assert!(!own.iter().any(|row| row["kind"] == "call"), "{own:?}");
+    let all = format!("{own:?}{rows:?}");
+    assert!(!all.contains(&ann), "no row has the token");
+}
+
+#[test]
+fn members_and_tokens_are_listed_without_tokens() {
+    let rack = Rack::new();
+    let made = rack.run(&["team", "token", "ann", "--tenant", "acme", "--group", "eng", "--label", "laptop", "--json"]);
+    let made = made.ends_with(0).json();
+    let _ = rack.run(&["team", "token", "nightly", "--service", "--tenant", "bolt"]).ends_with(0);
+    let members = rack.run(&["team", "members", "--json"]).ends_with(0).json();
+    let names: Vec<_> = members["members"].as_array().unwrap().iter().map(|member| &member["name"]).collect();
+    assert_eq!(names, ["ann", "nightly"]);
+    assert_eq!(members["members"][1]["kind"], "service");
+    let tokens = rack.run(&["team", "tokens", "--tenant", "acme", "--json"]).ends_with(0);
+    assert!(!tokens.stdout.contains(made["token"].as_str().unwrap()), "{tokens}");
+    let tokens = tokens.json();
+    assert_eq!(tokens["tokens"].as_array().unwrap().len(), 1);
+    assert_eq!((&tokens["tokens"][0]["label"], &tokens["tokens"][0]["id"]), (&json!("laptop"), &made["id"]));
+    // What is known of a member stays as it is, unless an option says otherwise.
+    let again = rack.run(&["team", "token", "ann", "--json"]).ends_with(0).json();
+    assert_eq!(again["member"]["groups"], json!(["eng"]));
+    let unknown = rack.run(&["team", "token", "eve"]).ends_with(2);
+    assert!(unknown.stderr.contains("say which tenant"), "{unknown}");
+    let wrong = rack.run(&["team", "token", "eve", "--tenant", "../acme"]).ends_with(2);
+    assert!(wrong.stderr.contains("name of a tenant"), "{wrong}");
+}
+
+#[test]
+fn a_team_file_that_cannot_be_used_starts_nothing() {
+    let rack = Rack::new();
+    let path = rack.home.root().join("team.toml");
+    let run = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let ran = rack.run(&["serve", "--listen", "127.0.0.1:0", "--no-open", "--team", path.to_str().unwrap()]);
+        ran.ends_with(2).stderr
+    };
+    assert!(run("url = \"http://team.example\"").contains("must be https"));
+    assert!(run("url = \"https://team.example\"\nnonsense = 1").contains("nonsense"));
+    assert!(run("[[tenants]]\nid = \"acme\"").contains("url"));
+    fs::remove_file(&path).unwrap();
+    let missing = rack.run(&["serve", "--listen", "127.0.0.1:0", "--team", path.to_str().unwrap()]).ends_with(2);
+    assert!(missing.stderr.contains("team.toml"), "{missing}");
+}

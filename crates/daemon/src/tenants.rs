@@ -1,0 +1,52 @@
+//! Tenants of a team: each has a [world](crate::worlds) of its own. Which one answers a request is decided by who sends
+//! it, and by nothing in the request.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use toolrack_host::Principal;
+
+use crate::{
+    error::ApiError,
+    guard,
+    worlds::{Common, Worlds},
+};
+
+/// The tenants of a team.
+pub(crate) struct Tenants {
+    ids: BTreeSet<String>,
+    worlds: Arc<Worlds>,
+}
+
+impl Tenants {
+    /// The tenants `ids`.
+    pub(crate) fn new(ids: BTreeSet<String>, common: Common) -> Arc<Self> {
+        Arc::new(Self { ids, worlds: Worlds::new(common) })
+    }
+}
+
+/// Hands the request of a member on to the world of its tenant. What has no data of a tenant, such as the files of the
+/// dashboard, is the same for all.
+pub(crate) async fn of_member(State(tenants): State<Arc<Tenants>>, request: Request, next: Next) -> Response {
+    let principal = request.extensions().get::<Principal>().filter(|principal| !principal.is_local()).cloned();
+    match principal {
+        Some(principal) if guard::is_protected(request.uri().path()) => {
+            let tenant = principal.tenant();
+            if !tenants.ids.contains(tenant) {
+                return no_tenant(tenant).into_response();
+            }
+            tenants.worlds.answer(tenant, request).await
+        }
+        _ => next.run(request).await,
+    }
+}
+
+fn no_tenant(tenant: &str) -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, "NO_TENANT", format!("the team has no tenant `{tenant}` any more"))
+        .hint("the operator of the team adds it to the team file, or moves you to another tenant")
+}

@@ -1,0 +1,306 @@
+//! Worlds that begin with the first request to them, and end after some time without one: those of agents and tenants.
+//!
+//! Each has a host of its own, so that no two of them see each other's servers. In each are the same services as in the
+//! daemon's own world: the control API and the MCP endpoint.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use futures::{StreamExt as _, future::BoxFuture};
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use toolrack_host::Principal;
+use tower::ServiceExt as _;
+
+use crate::{
+    error::ApiError,
+    event_log::EventLog,
+    gateway::Gateway,
+    world::{Parts, World},
+};
+
+/// Makes the parts of a world, by its id.
+pub type MakeWorld = Box<dyn Fn(String) -> BoxFuture<'static, Result<WorldParts, NoWorld>> + Send + Sync>;
+
+/// The parts of a world.
+pub struct WorldParts {
+    /// The same parts as for the daemon itself. The world shuts its host down when it ends.
+    pub parts: Parts,
+    /// Makes the worlds of the agents that its configuration names; an agent's world has no further agents.
+    pub for_agents: Option<MakeWorld>,
+    /// Done once that world has ended.
+    pub then: BoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for WorldParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorldParts").field("parts", &self.parts).finish_non_exhaustive()
+    }
+}
+
+/// Why a world cannot begin. The next request tries again.
+#[derive(Clone, Debug)]
+pub struct NoWorld {
+    /// For people.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+/// Makes what answers the requests to a world, and the worlds of its agents: the router, and the gateway in it.
+pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Option<MakeWorld>, &TaskTracker) -> (Router, Gateway) + Send + Sync>;
+
+/// Times of a world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// How long it stays without a request.
+    pub(crate) idle: Duration,
+    /// How long requests under way may take when it is to end.
+    pub(crate) grace: Duration,
+}
+
+/// What all of some worlds have in common.
+pub(crate) struct Common {
+    pub(crate) make: MakeWorld,
+    pub(crate) serve: Serve,
+    pub(crate) times: Times,
+    /// Ends all of them.
+    pub(crate) ending: CancellationToken,
+    /// Their tasks.
+    pub(crate) tasks: TaskTracker,
+    /// Also gets the events of their questions.
+    pub(crate) log: Option<Arc<EventLog>>,
+}
+
+/// Worlds, by their ids.
+pub(crate) struct Worlds {
+    common: Common,
+    running: Mutex<BTreeMap<String, Arc<OnDemand>>>,
+}
+
+/// A world that is starting, running or ending.
+struct OnDemand {
+    /// Requests under way, including those whose answers are still being sent.
+    users: watch::Sender<usize>,
+    /// Cancelled when the world has to end.
+    stop: CancellationToken,
+    /// The phase of the world, which only the task that runs it ([`Worlds::live`]) changes.
+    phase: watch::Sender<Phase>,
+}
+
+/// How far a world is.
+enum Phase {
+    Starting,
+    /// The router answers requests.
+    Running(Arc<World>, Router),
+    /// It cannot begin.
+    Failed(NoWorld),
+    /// The world accepts no new request. Requests under way have their grace period.
+    Ending,
+    /// The grace period is over: requests that still wait get no answer.
+    Over,
+}
+
+impl OnDemand {
+    /// The world, while it runs.
+    fn world(&self) -> Option<Arc<World>> {
+        match &*self.phase.borrow() {
+            Phase::Running(world, _) => Some(Arc::clone(world)),
+            _ => None,
+        }
+    }
+
+    /// What answers requests, once the world has begun.
+    ///
+    /// # Errors
+    /// The answer instead, when it cannot begin or has to end.
+    async fn router(&self) -> Result<Router, ApiError> {
+        let mut phases = self.phase.subscribe();
+        let phase = tokio::select! {
+            phase = phases.wait_for(|phase| !matches!(phase, Phase::Starting)) => phase,
+            () = self.stop.cancelled() => return Err(ending("ask once more")),
+        };
+        match phase.as_deref() {
+            Ok(Phase::Running(_, router)) => Ok(router.clone()),
+            Ok(Phase::Failed(why)) => Err(cannot_begin(why)),
+            _ => Err(ending("ask once more")),
+        }
+    }
+
+    /// Ready when requests that still wait for an answer get none.
+    async fn over(&self) {
+        // Cannot fail, because the world itself owns the sender.
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over)).await;
+    }
+}
+
+/// One request to a world, until its answer has been sent.
+struct InUse(Arc<OnDemand>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.users.send_modify(|users| *users -= 1);
+    }
+}
+
+impl Worlds {
+    pub(crate) fn new(common: Common) -> Arc<Self> {
+        Arc::new(Self { common, running: Mutex::default() })
+    }
+
+    /// Whether the world `id` has begun and not ended.
+    pub(crate) fn is_running(&self, id: &str) -> bool {
+        self.running.lock().contains_key(id)
+    }
+
+    /// The worlds that have begun and not ended, by their ids.
+    pub(crate) fn all(&self) -> Vec<(String, Arc<World>)> {
+        self.running.lock().iter().filter_map(|(id, running)| Some((id.clone(), running.world()?))).collect()
+    }
+
+    /// The world `id`, if it has begun.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<World>> {
+        self.running.lock().get(id)?.world()
+    }
+
+    /// Ends the world `id`, and with it its servers, once what is under way has ended or run out of time. The next
+    /// request begins it anew.
+    pub(crate) fn stop(&self, id: &str) {
+        if let Some(running) = self.running.lock().get(id) {
+            running.stop.cancel();
+        }
+    }
+
+    /// Has the world `id` answer `request`; it begins if it does not run.
+    pub(crate) async fn answer(self: &Arc<Self>, id: &str, request: Request) -> Response {
+        let in_use = self.enter(id);
+        let router = match in_use.0.router().await {
+            Ok(router) => router,
+            Err(refused) => return refused.into_response(),
+        };
+        // Of the extensions, only who asks: the path parameters of the outer router are not valid in the inner one.
+        let (parts, body) = request.into_parts();
+        let mut inner = Request::new(body);
+        if let Some(principal) = parts.extensions.get::<Principal>() {
+            inner.extensions_mut().insert(principal.clone());
+        }
+        (*inner.method_mut(), *inner.headers_mut(), *inner.uri_mut()) = (parts.method, parts.headers, parts.uri);
+        *inner.version_mut() = parts.version;
+        tokio::select! {
+            Ok(response) = router.oneshot(inner) => until_sent(response, in_use),
+            () = in_use.0.over() => ending("the daemon gave up the request").into_response(),
+        }
+    }
+
+    /// The world `id`, which begins if it does not run.
+    fn enter(self: &Arc<Self>, id: &str) -> InUse {
+        let mut running = self.running.lock();
+        let world = match running.entry(id.to_owned()) {
+            Entry::Occupied(world) => Arc::clone(world.get()),
+            Entry::Vacant(place) => {
+                let stop = self.common.ending.child_token();
+                let world = OnDemand { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
+                let world = place.insert(Arc::new(world));
+                self.common.tasks.spawn(Arc::clone(self).live(id.to_owned(), Arc::clone(world)));
+                Arc::clone(world)
+            }
+        };
+        world.users.send_modify(|users| *users += 1);
+        InUse(world)
+    }
+
+    /// A world, from its beginning to its end.
+    async fn live(self: Arc<Self>, id: String, running: Arc<OnDemand>) {
+        let made = match (self.common.make)(id.clone()).await {
+            Ok(made) => made,
+            Err(why) => {
+                self.running.lock().remove(&id);
+                running.phase.send_replace(Phase::Failed(why));
+                return;
+            }
+        };
+        let WorldParts { parts, for_agents, then } = made;
+        if let Some(log) = &self.common.log {
+            parts.questions.log_to_daemon(&id, Arc::clone(log));
+        }
+        let tasks = TaskTracker::new();
+        let world = World::start(parts, &tasks, running.stop.child_token()).await;
+        let (router, gateway) = (self.common.serve)(&world, for_agents, &tasks);
+        running.phase.send_replace(Phase::Running(Arc::clone(&world), router));
+        self.until_unused(&id, &running).await;
+        running.phase.send_replace(Phase::Ending);
+        // Ends the event streams.
+        world.ending.cancel();
+        let mut users = running.users.subscribe();
+        let _ = timeout(self.common.times.grace, users.wait_for(|users| *users == 0)).await;
+        gateway.shutdown().await;
+        running.phase.send_replace(Phase::Over);
+        tasks.close();
+        tasks.wait().await;
+        world.host.shutdown().await;
+        then.await;
+    }
+
+    /// Waits until the world is unused for a while, or stopped, and removes it from the map.
+    async fn until_unused(&self, id: &str, world: &Arc<OnDemand>) {
+        let mut users = world.users.subscribe();
+        loop {
+            let unused = async {
+                // Cannot fail, because the world itself owns the sender.
+                let _ = users.wait_for(|users| *users == 0).await;
+                tokio::select! {
+                    () = sleep(self.common.times.idle) => true,
+                    _ = users.changed() => false,
+                }
+            };
+            let is_over = tokio::select! {
+                () = world.stop.cancelled() => true,
+                unused = unused => unused,
+            };
+            let mut running = self.running.lock();
+            // A new request needs this lock, so none can begin between the check and the removal.
+            if is_over && (world.stop.is_cancelled() || *world.users.borrow() == 0) {
+                running.remove(id);
+                return;
+            }
+        }
+    }
+}
+
+/// The answer while a world ends.
+fn ending(hint: &str) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ENDING", "this world is about to end").hint(hint)
+}
+
+fn cannot_begin(why: &NoWorld) -> ApiError {
+    let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NO_WORLD", why.message.clone());
+    match &why.hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
+}
+
+/// Holds `in_use` until the last byte of the answer has been sent, or the client has gone away.
+fn until_sent(response: Response, in_use: InUse) -> Response {
+    response.map(|body| {
+        Body::from_stream(body.into_data_stream().map(move |piece| {
+            let _held = &in_use;
+            piece
+        }))
+    })
+}
