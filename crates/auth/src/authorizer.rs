@@ -262,7 +262,7 @@ impl Inner {
     fn not_authorized(&self, server: &ServerName, refused: Refused) -> NotAuthorized {
         match refused {
             Refused::SignIn(scopes) => NotAuthorized::SignIn { how: (self.how)(server, &scopes) },
-            Refused::Error(error @ (AuthError::Unavailable { .. } | AuthError::Store(_))) => {
+            Refused::Error(error @ (AuthError::Unavailable { .. } | AuthError::Egress(_) | AuthError::Store(_))) => {
                 NotAuthorized::Unavailable { why: error.to_string() }
             }
             Refused::Error(error) => NotAuthorized::SignIn { how: format!("{} ({error})", (self.how)(server, &[])) },

@@ -17,7 +17,7 @@ use crate::{
     dpop::ProofKey,
     error::{AuthError, quote, quote_without},
     token_request::{ClientAssertion, RequestSigner},
-    wire::Wire,
+    wire::{Wire, WireError},
 };
 
 /// The timeout of one operation, with all its requests.
@@ -373,6 +373,14 @@ pub(crate) fn checked(wire: &Wire, server: &Url, what: &'static str, url: &str) 
 }
 
 fn discovery_error(error: &RmcpError) -> AuthError {
+    let mut causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let refused = causes.find_map(|cause| match cause.downcast_ref()? {
+        WireError::Refused(refused) => Some(refused.clone()),
+        _ => None,
+    });
+    if let Some(refused) = refused {
+        return AuthError::Egress(Box::new(refused));
+    }
     match error {
         RmcpError::PkceUnsupported => AuthError::NoPkce,
         RmcpError::DiscoveryRequestFailed { .. } | RmcpError::HttpError(_) => {
@@ -411,8 +419,8 @@ const UNANSWERED: &str = "Request failed";
 /// got no response.
 fn message(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> String {
     let mut message = error.to_string();
-    if let (Some(start), Some(why)) = (message.strip_suffix(UNANSWERED), unanswered) {
-        message = format!("{start}{why}");
+    if let Some(start) = message.strip_suffix(UNANSWERED) {
+        message = format!("{start}{}", unanswered.unwrap_or("its request got no answer"));
     }
     let causes = iter::successors(std::error::Error::source(error), |cause| cause.source());
     let innermost = causes.last().map(ToString::to_string);
@@ -431,6 +439,8 @@ mod tests {
         let failed = RmcpError::TokenExchangeFailed(UNANSWERED.to_owned());
         let why = message(&failed, &[], Some("it did not answer within 20 s"));
         assert!(why.ends_with(": it did not answer within 20 s") && !why.contains(UNANSWERED), "{why}");
+        let why = message(&failed, &[], None);
+        assert!(why.ends_with(": its request got no answer") && !why.contains(UNANSWERED), "{why}");
         let refused = RmcpError::TokenExchangeFailed("Server returned error response: invalid_grant".to_owned());
         assert!(message(&refused, &[], None).ends_with("invalid_grant"));
     }

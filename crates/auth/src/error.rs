@@ -1,6 +1,8 @@
 //! Why signing in did not work.
 
-use toolrack_host::text;
+use std::borrow::Cow;
+
+use toolrack_host::{egress::Refused, text};
 
 use crate::{browser::BrowserError, store::TokenStoreError};
 
@@ -76,6 +78,9 @@ pub enum AuthError {
         /// What went wrong, escaped.
         why: String,
     },
+    /// The rules of egress do not let a request out.
+    #[error("{0}")]
+    Egress(Box<Refused>),
     /// The browser did not come back.
     #[error("{0}")]
     Browser(BrowserError),
@@ -117,6 +122,7 @@ impl AuthError {
             Self::NoToken { .. } => "SIGN_IN_NO_TOKEN",
             Self::Ended => "SIGN_IN_ENDED",
             Self::Unavailable { .. } => "SIGN_IN_UNAVAILABLE",
+            Self::Egress(_) => Refused::CODE,
             Self::Browser(error) => error.code(),
             Self::Store(_) => "TOKEN_STORE",
             Self::Config { .. } => "UNRESOLVED_VALUE",
@@ -125,8 +131,9 @@ impl AuthError {
 
     /// What the user can do about it, where the error itself does not say so.
     #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
+            Self::Egress(refused) => return Some(refused.hint().into()),
             Self::NoClient { .. } => {
                 "register a client there by hand and give the entry its `oauth.client_id` (and `oauth.client_secret`)"
             }
@@ -134,15 +141,14 @@ impl AuthError {
                 "if the server takes a key instead, give its entry an `Authorization` header"
             }
             Self::WrongIssuer { .. } | Self::Callback { .. } => "do not go on in that browser window; sign in anew",
+            Self::NoToken { .. } => "check `oauth` in the server's entry, and try again",
             Self::Ended => "sign in again",
             Self::Unavailable { .. } => "try again later",
-            Self::NotBound
-            | Self::Refused { .. }
-            | Self::NoToken { .. }
-            | Self::Browser(_)
-            | Self::Store(_)
-            | Self::Config { .. } => return None,
-        })
+            Self::NotBound | Self::Refused { .. } | Self::Browser(_) | Self::Store(_) | Self::Config { .. } => {
+                return None;
+            }
+        };
+        Some(hint.into())
     }
 }
 

@@ -157,8 +157,13 @@ impl Wire {
 
     /// As [`Self::send`], and remembers the reason if there is no response.
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
+        let place = Url::parse(&request.uri().to_string()).map(|url| url.origin().ascii_serialization());
         let answer = self.send(request).await;
-        let unanswered = answer.as_ref().err().map(ToString::to_string);
+        let unanswered = answer.as_ref().err().map(|error| match (error, place) {
+            // These say it themselves.
+            (WireError::Refused(_) | WireError::Unsigned(_), _) | (_, Err(_)) => error.to_string(),
+            (error, Ok(place)) => format!("{place}: {error}"),
+        });
         self.seen.unanswered.store(unanswered.map(Arc::new));
         answer
     }

@@ -489,13 +489,13 @@ impl std::error::Error for Refused {}
 pub(crate) fn place(url: &Url) -> String {
     match url.origin() {
         Origin::Tuple(..) => url.origin().ascii_serialization(),
-        Origin::Opaque(_) => format!("an address of the scheme {}:", url.scheme()),
+        Origin::Opaque(_) => format!("an address of the scheme `{}`", url.scheme()),
     }
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not contacted: ", self.to)?;
+        write!(f, "the egress rules refuse {}: ", self.to)?;
         match self.why {
             Why::Scheme => f.write_str("it is neither http nor https")?,
             Why::NotHttps | Why::Clear => f.write_str("it is not https")?,

@@ -8,7 +8,8 @@ use crate::run::root;
 
 /// Verdaccio, and a Node that runs it.
 pub(crate) fn npm() -> Npm {
-    Npm { list: pinned_versions(), folder: root().join(".cache/dist/npm"), programs: &[], oldest_node: 22 }
+    let folder = root().join(".cache/dist/npm");
+    Npm { list: pinned_versions(), node_from: folder.clone(), folder, programs: &[], oldest_node: 22 }
 }
 
 /// The packages from PyPI, in a virtual environment of their own.

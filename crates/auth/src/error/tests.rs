@@ -1,6 +1,14 @@
 use std::time::Duration;
 
+use toolrack_host::egress::Egress;
+use url::Url;
+
 use super::*;
+
+fn not_let_out() -> Refused {
+    let guard = Egress::default().named_by(&Url::parse("https://mcp.example.com/mcp").unwrap());
+    guard.check(&Url::parse("http://127.0.0.1:1/").unwrap()).unwrap_err()
+}
 
 /// One error of each kind, with its code, and whether there is a hint.
 fn all() -> Vec<(AuthError, &'static str, bool)> {
@@ -14,9 +22,10 @@ fn all() -> Vec<(AuthError, &'static str, bool)> {
         (AuthError::Refused { error: "access_denied".into(), description: why() }, "SIGN_IN_REFUSED", false),
         (AuthError::Callback { why: why() }, "SIGN_IN_BAD_CALLBACK", true),
         (AuthError::WrongIssuer { expected: "a".into(), received: "b".into() }, "SIGN_IN_WRONG_ISSUER", true),
-        (AuthError::NoToken { why: why() }, "SIGN_IN_NO_TOKEN", false),
+        (AuthError::NoToken { why: why() }, "SIGN_IN_NO_TOKEN", true),
         (AuthError::Ended, "SIGN_IN_ENDED", true),
         (AuthError::Unavailable { why: why() }, "SIGN_IN_UNAVAILABLE", true),
+        (AuthError::Egress(Box::new(not_let_out())), "EGRESS_REFUSED", true),
         (BrowserError::GivenUp.into(), "SIGN_IN_GIVEN_UP", false),
         (BrowserError::Port { port: 7, why: why() }.into(), "SIGN_IN_NO_PORT", false),
         (BrowserError::TimedOut { after: Duration::from_secs(300) }.into(), "SIGN_IN_TIMED_OUT", false),

@@ -368,9 +368,14 @@ fn a_schema_made_to_be_endless_does_not_hold_up_a_call() {
 #[test]
 fn a_tool_that_was_set_aside_is_not_called_unknown() {
     let rack = Rack::with(&[("fake", fake(&["--fault", "bad-tool"]))]);
-    let ran = rack.run(&["call", "fake/bad_schema"]).ends_with(5);
-    assert!(ran.stderr.contains("`fake/bad_schema` was set aside: "), "{ran}");
-    assert!(!ran.stderr.contains("there is no tool"), "{ran}");
+    for name in ["fake/bad_schema", "bad_schema", "mcp__fake__bad_schema"] {
+        let ran = rack.run(&["call", name]).ends_with(5);
+        let start = "error: `bad_schema` on the server fake ([HOME]/toolrack/mcp.json) was set aside: ";
+        assert!(ran.stderr.starts_with(start), "{ran}");
+        assert!(ran.stderr.contains("hint: `toolrack why fake/bad_schema` says more"), "{ran}");
+    }
+    let ran = rack.run(&["call", "bad_schem"]).ends_with(5);
+    assert!(ran.stderr.contains("there is no tool `bad_schem`"), "{ran}");
 }
 
 #[test]

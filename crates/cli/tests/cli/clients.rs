@@ -3,14 +3,13 @@
 
 use std::{
     fmt,
-    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use serde_json::{Value, json};
 
 use crate::{
-    rack::{Rack, fake, work_file},
+    rack::{Rack, fake, installed, work_file},
     warm::Daemon,
 };
 
@@ -53,15 +52,6 @@ fn run(rack: &Rack, script: &str, args: &[&str]) -> Ended {
     let output = node.arg(modules.join(script)).args(args).stdin(Stdio::null()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
-}
-
-/// Where the variable says, or where `cargo xtask install` puts it.
-#[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
-fn installed(variable: &str, usual: &str) -> PathBuf {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let place = std::env::var_os(variable).map_or_else(|| repository.join(usual), PathBuf::from);
-    assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
-    place
 }
 
 /// The tools of the fake server among those that were listed.

@@ -1,14 +1,9 @@
 //! The dashboard in a real browser: the tests themselves are in `crates/daemon/tests/browser/`, where Node runs them, and
 //! each of their files is one test here, so that it is counted, skipped and timed as all others are.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::PathBuf, process::Command};
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
+use crate::rack::repository;
 
 #[test]
 fn every_file_with_tests_of_the_dashboard_is_run() {
@@ -25,6 +20,7 @@ fn every_file_with_tests_of_the_dashboard_is_run() {
 
 mod needs_browser {
     use super::*;
+    use crate::rack::installed;
 
     #[test]
     fn what_the_scripts_say_of_their_types_is_so() {
@@ -206,13 +202,5 @@ mod needs_browser {
 
     fn packages() -> PathBuf {
         installed("TOOLRACK_TEST_DASHBOARD", ".cache/dashboard/node_modules")
-    }
-
-    /// Where the variable says, or where `cargo xtask install` puts it.
-    #[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
-    fn installed(variable: &str, usual: &str) -> PathBuf {
-        let place = std::env::var_os(variable).map_or_else(|| repository().join(usual), PathBuf::from);
-        assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
-        place
     }
 }

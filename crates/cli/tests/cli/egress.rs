@@ -24,13 +24,19 @@ fn a_hosted_program_refuses_what_is_on_this_machine_and_says_why_and_where() {
     let server = FakeHttp::start::<&str>(&[]);
     let rack = rack(&server, HOSTED);
     let ran = rack.run(&["call", "web/echo", "text=x"]).ends_with(2);
-    for words in ["is not contacted: it is not https", "egress profile `hosted`", "toolrack.toml", "egress.allow"] {
+    for words in [": it is not https", "egress profile `hosted`", "toolrack.toml", "egress.allow"] {
         assert!(ran.stderr.contains(words), "{words}: {ran}");
     }
     let error = rack.run(&["--json", "call", "web/echo", "text=x"]).ends_with(2).error();
     assert_eq!(error["code"], "EGRESS_REFUSED");
+    let login = rack.run(&["login", "web"]).ends_with(2);
+    assert!(
+        login.stderr.contains("cannot sign in to `web` ([HOME]/toolrack/mcp.json): the egress rules refuse "),
+        "{login}"
+    );
+    assert!(login.stderr.contains("add its host to `egress.allow` in [HOME]/toolrack/toolrack.toml"), "{login}");
     let doctor = rack.run(&["doctor"]).ends_with(2);
-    for words in ["egress", "https to public addresses only", "is not contacted", "`egress.allow`"] {
+    for words in ["egress", "https to public addresses only", "the egress rules refuse ", "`egress.allow`"] {
         assert!(doctor.stdout.contains(words), "{words}: {doctor}");
     }
     assert!(!doctor.stdout.contains(" answers in "), "the doctor does not dial it either: {doctor}");
@@ -51,7 +57,7 @@ fn settings_that_cannot_be_understood_let_nothing_out_that_is_not_public() {
     let server = FakeHttp::start::<&str>(&[]);
     for settings in ["egress = \"of course\"\n", "[egress]\nallow = 7\n", "[egress\n"] {
         let ran = rack(&server, settings).run(&["call", "web/echo", "text=x"]).ends_with(2);
-        assert!(ran.stderr.contains("is not contacted"), "{settings}: {ran}");
+        assert!(ran.stderr.contains("the egress rules refuse "), "{settings}: {ran}");
     }
 }
 
@@ -62,7 +68,22 @@ fn a_user_who_chooses_other_servers_does_not_choose_other_rules() {
     let file = rack.home.root().join("toolrack/mcp.json");
     let args = ["--mcp-config", file.to_str().unwrap(), "--strict-mcp-config", "call", "web/echo", "text=x"];
     let ran = rack.run(&args).ends_with(2);
-    assert!(ran.stderr.contains("is not contacted"), "{ran}");
+    assert!(ran.stderr.contains("the egress rules refuse "), "{ran}");
+}
+
+#[test]
+fn a_redirect_that_is_not_followed_is_told_with_its_reason_its_file_and_the_next_step() {
+    for (fault, why, next) in [
+        ("redirect-same=302", "a redirect other than 307 and 308", "put the url to which it redirects into"),
+        ("redirect-cross=https://elsewhere.example/", "another origin", "if you trust that place, put its url into"),
+        ("redirect-loop", "one of more than 10", "the fault is in the server, or in the url in"),
+    ] {
+        let server = FakeHttp::start(&["--fault", fault, "--fault-times", "100"]);
+        let ran = rack(&server, "").run(&["call", "web/echo", "text=x"]);
+        assert!(ran.stderr.contains("on the server web ([HOME]/toolrack/mcp.json)"), "{ran}");
+        assert!(ran.stderr.contains(why), "{ran}");
+        assert!(ran.stderr.contains(&format!("hint: {next} [HOME]/toolrack/mcp.json")), "{ran}");
+    }
 }
 
 /// A proxy that tells what it is asked for, and does none of it.

@@ -91,6 +91,8 @@ mod readme;
 #[cfg(test)]
 mod real_model;
 #[cfg(test)]
+mod recipes;
+#[cfg(test)]
 mod recordings;
 #[cfg(test)]
 mod resize;

@@ -54,6 +54,19 @@ impl Rack {
         self.env("PATH", path)
     }
 
+    /// `npx` starts the pinned packages, by the names under which it would fetch them.
+    pub(crate) fn with_npx(self, node: &Path, modules: &Path) -> Self {
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = -y ] && shift\nname=${{1##*/}}\nshift\nexec '{}' '{}'/mcp-\"$name\" \"$@\"\n",
+            node.display(),
+            modules.join(".bin").display(),
+        );
+        let npx = self.home.write("bin/npx", script);
+        std::fs::set_permissions(npx, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let bin = self.home.root().join("bin");
+        self.with_folder_on_path(&bin)
+    }
+
     /// The command, not yet started.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(env!("CARGO_BIN_EXE_toolrack"));
@@ -223,4 +236,17 @@ pub(crate) fn commands_of_help(rack: &Rack) -> Vec<Vec<String>> {
 /// A file in the working folder of `rack`.
 pub(crate) fn work_file(rack: &Rack, name: &str, content: &str) -> PathBuf {
     rack.home.write(PathBuf::from("work").join(name), content)
+}
+
+/// The folder of the workspace.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// Where the variable says, or where `cargo xtask install` puts it.
+#[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
+pub(crate) fn installed(variable: &str, usual: &str) -> PathBuf {
+    let place = std::env::var_os(variable).map_or_else(|| repository().join(usual), PathBuf::from);
+    assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
+    place
 }

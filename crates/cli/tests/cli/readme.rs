@@ -13,7 +13,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    rack::{Rack, mcp_json, work_file},
+    rack::{Rack, mcp_json, repository, work_file},
     terminal::Terminal,
 };
 
@@ -31,10 +31,6 @@ struct Shown {
 enum Done {
     As(String),
     Skipped(&'static str),
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 /// The commands in the `console` blocks of a page, and what they show.
@@ -122,18 +118,12 @@ fn rack(npx: Option<(&Path, &Path)>) -> Rack {
     };
     let servers = [("fs", server("filesystem", &["."])), ("everything", server("everything", &[]))];
     work_file(&rack, "mcp.json", &mcp_json(&servers));
-    if let Some((node, modules)) = npx {
-        // The pinned packages, by the name under which npx would fetch them.
-        let script = format!(
-            "#!/bin/sh\n[ \"$1\" = -y ] && shift\nname=${{1##*/}}\nshift\nexec '{}' '{}'/mcp-\"$name\" \"$@\"\n",
-            node.display(),
-            modules.join(".bin").display(),
-        );
-        let npx = rack.home.write("bin/npx", script);
-        std::fs::set_permissions(npx, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let rack = rack.with_binary_on_path();
+    match npx {
+        // The pinned packages.
+        Some((node, modules)) => rack.with_npx(node, modules),
+        None => rack,
     }
-    let bin = rack.home.root().join("bin");
-    rack.with_binary_on_path().with_folder_on_path(&bin)
 }
 
 /// Prepares what a block is about, and returns what a shell does to get there.
@@ -245,6 +235,7 @@ fn what_the_pages_do_without_other_programs_goes_as_they_say() {
 
 mod needs_node {
     use super::*;
+    use crate::rack::installed;
 
     #[test]
     fn the_tours_of_the_pages_go_as_they_say() {
@@ -252,14 +243,6 @@ mod needs_node {
         let modules = installed("TOOLRACK_TEST_NODE_MODULES", ".cache/npm/node_modules");
         let done = go_through_all(Some((&node, &modules)), |_| true);
         assert!(done["README.md"] >= 7 && done["start.md"] >= 9 && done["trust.md"] >= 3, "{done:?}");
-    }
-
-    /// Where the variable says, or where `cargo xtask install` puts it.
-    #[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
-    fn installed(variable: &str, usual: &str) -> PathBuf {
-        let place = std::env::var_os(variable).map_or_else(|| repository().join(usual), PathBuf::from);
-        assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
-        place
     }
 }
 

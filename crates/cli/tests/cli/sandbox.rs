@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolrack_testkit::fake_server_path;
 
-use crate::rack::{Rack, mcp_json, work_file};
+use crate::rack::{Rack, installed, mcp_json, work_file};
 
 /// A fake server that first tries things, and says on stderr how they went.
 fn curious(tries: &str, sandbox: &Value) -> Value {
@@ -75,21 +75,11 @@ mod needs_landlock {
 
     mod needs_node {
         use super::*;
-        use std::path::PathBuf;
-
-        /// Where the variable says, or where `cargo xtask install` puts it.
-        #[expect(clippy::disallowed_methods, reason = "how tests are told where programs are")]
-        fn installed(variable: &str, usual: &str) -> PathBuf {
-            let usual = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(usual);
-            let place = std::env::var_os(variable).map_or_else(usual, PathBuf::from);
-            assert!(place.exists(), "{} is not there: run `cargo xtask install`", place.display());
-            place.canonicalize().unwrap()
-        }
 
         #[test]
         fn a_real_server_of_node_works_in_a_sandbox() {
-            let node = installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node");
-            let modules = installed("TOOLRACK_TEST_NODE_MODULES", ".cache/npm/node_modules");
+            let node = installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node").canonicalize().unwrap();
+            let modules = installed("TOOLRACK_TEST_NODE_MODULES", ".cache/npm/node_modules").canonicalize().unwrap();
             let script = modules.join("@modelcontextprotocol/server-everything/dist/index.js");
             let sandbox = json!({ "read": [modules] });
             let direct = json!({ "command": node, "args": [script, "stdio"], "sandbox": sandbox });

@@ -223,6 +223,8 @@ fn only_servers_with_a_url_are_signed_in_to() {
     assert_eq!(refused.error()["code"], "SIGN_IN_NO_PORT", "{refused}");
     let nobody = rack.run(&["login", "guarded", "--json"]).ends_with(4);
     assert_eq!(nobody.error()["code"], "SIGN_IN_UNAVAILABLE", "{nobody}");
+    let message = nobody.error()["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("cannot sign in to `guarded` ([HOME]/toolrack/mcp.json): "), "{nobody}");
 }
 
 /// The program has the key from elsewhere; nothing that is shown or kept has it.

@@ -81,7 +81,7 @@ fn about(error: &LinkError, source: &Source) -> Option<String> {
         LinkError::Unreachable { .. } | LinkError::Http { .. } => {
             format!("check that the server runs and that the url in {source} is right")
         }
-        LinkError::Redirect { .. } => format!("if you trust that place, put its url into {source}"),
+        LinkError::Redirect { next, .. } => format!("{next} {source}"),
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
         LinkError::NoToken { .. } => "call again later; if it stays so, sign in anew".to_owned(),
         LinkError::Helper { .. } => {

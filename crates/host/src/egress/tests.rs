@@ -186,7 +186,7 @@ fn a_refusal_says_which_address_which_profile_where_and_what_to_do() {
     let refused = guard.check(&url("https://token@169.254.169.254/secret?key=1")).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "https://169.254.169.254 is not contacted: that is where clouds keep credentials (egress profile `hosted`, set in \
+        "the egress rules refuse https://169.254.169.254: that is where clouds keep credentials (egress profile `hosted`, set in \
          /etc/toolrack.toml)"
     );
     assert_eq!(refused.hint(), "if you trust it, add its host or network to `egress.allow` in /etc/toolrack.toml");
@@ -318,7 +318,7 @@ fn an_address_without_an_origin_is_not_called_null() {
     let guard = egress.named_by(&Url::parse("https://mcp.example.com/mcp").unwrap());
     let refused = guard.check(&Url::parse("file:///etc/passwd").unwrap()).unwrap_err().to_string();
     assert!(
-        refused.starts_with("an address of the scheme file: is not contacted: it is neither http nor https"),
+        refused.starts_with("the egress rules refuse an address of the scheme `file`: it is neither http nor https"),
         "{refused}"
     );
 }

@@ -198,12 +198,16 @@ pub enum LinkError {
         retry_after: Option<Duration>,
     },
     /// A redirect that is not followed.
-    #[error("the server redirects to {to}, which is not followed: {why}")]
+    #[error("the server redirects (HTTP {status}) to {to}, which is not followed: {why}")]
     Redirect {
+        /// Its status.
+        status: u16,
         /// Origin of the target.
         to: String,
         /// Why it is not followed.
         why: &'static str,
+        /// What to do, in words that go before the file of the entry.
+        next: &'static str,
     },
     /// The server answered with a JSON-RPC error.
     #[error("{0}")]

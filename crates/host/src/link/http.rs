@@ -8,6 +8,7 @@ mod body;
 pub(crate) mod dial;
 mod helper;
 pub(crate) mod legacy_sse;
+mod redirects;
 mod stream;
 
 use std::{
@@ -38,7 +39,7 @@ use self::{
 };
 use crate::{
     catalog::param_headers::encode_header_value,
-    egress::{Egress, Guard, Refused, place},
+    egress::{Egress, Guard, Refused},
     link::{
         bounds::Bounds,
         error::LinkError,
@@ -60,8 +61,6 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// The most redirects to follow, all within one origin.
-const REDIRECTS: usize = 10;
 /// The most answers and cancellations that are posted at once. Others wait.
 const SIDE_POSTS: usize = 16;
 /// The most answers and cancellations that wait to be posted. More are dropped.
@@ -89,7 +88,7 @@ impl Clients {
         }
         let builder = Client::builder()
             .connect_timeout(open_timeout)
-            .redirect(redirect::Policy::custom(follow))
+            .redirect(redirect::Policy::custom(redirects::follow))
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
             .tcp_nodelay(true)
             .pool_max_idle_per_host(64);
@@ -105,18 +104,6 @@ impl Clients {
         });
         Ok(kept(&before).unwrap_or(client))
     }
-}
-
-/// Why a redirect was not followed that alone would have been.
-const TOO_MANY: &str = "there were more than 10 redirects one after the other";
-/// Why any other was not.
-const OTHERS: &str = "only 307 and 308 to the same origin are";
-
-/// Follows 307 and 308 within one origin. Any other redirect would lose the method, or leak headers.
-fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let keeps_method = matches!(attempt.status().as_u16(), 307 | 308);
-    let same_origin = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
-    if keeps_method && same_origin && attempt.previous().len() <= REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
 /// The headers of the session, which change only during the handshake.
@@ -484,12 +471,7 @@ impl Endpoint {
             }),
             code @ (301..=303 | 307 | 308) => {
                 let location = text_header(&response, &header::LOCATION).and_then(|to| response.url().join(&to).ok());
-                let is_followed =
-                    matches!(code, 307 | 308) && location.as_ref().is_some_and(|to| to.origin() == self.url.origin());
-                Err(LinkError::Redirect {
-                    to: location.map_or_else(|| "nowhere".into(), |to| place(&to)),
-                    why: if is_followed { TOO_MANY } else { OTHERS },
-                })
+                Err(redirects::refused(code, location.as_ref(), &self.url))
             }
             code => Err(body::failure(response, code, had_session, &self.inbound).await),
         }

@@ -38,10 +38,11 @@ rows! { sign_ins: Http in [legacy modern] {
 rows! { redirects: Http in [legacy modern] {
     to_another_path: "redirect-same" => answers("written").at_once().in_requests(2);
     to_another_path_for_good: "redirect-same=308" => answers("written").at_once().in_requests(2);
-    that_loses_the_method: "redirect-same=302" => fails("REDIRECT_REFUSED").at_once();
+    that_loses_the_method: "redirect-same=302"
+        => fails("REDIRECT_REFUSED").at_once().saying("(HTTP 302)").saying("loses the method");
     that_loses_the_method_for_good: "redirect-same=301" => fails("REDIRECT_REFUSED").at_once();
     that_see_other: "redirect-same=303" => fails("REDIRECT_REFUSED").at_once();
-    in_a_loop: "redirect-loop --fault-times 100" => fails("REDIRECT_REFUSED").at_once().in_requests(11).for_good();
+    in_a_loop: "redirect-loop --fault-times 100" => fails("REDIRECT_REFUSED").at_once().in_requests(11).saying("more than 10").for_good();
 }}
 
 rows! { bodies: Http in [legacy modern] {
@@ -62,6 +63,7 @@ async fn a_redirect_elsewhere(era: Era) {
     let (code, words) = stage.call("write", json!({})).await.within(AT_ONCE).failure();
     assert_eq!(code, "REDIRECT_REFUSED", "{words}");
     assert!(words.contains(canary.url().trim_end_matches("/canary")), "{words}");
+    assert!(words.contains("another origin than that of its url"), "{words}");
     assert_eq!(stage.call("write", json!({})).await.text(), "written");
     canary.is_untouched();
     stage.fall().await;

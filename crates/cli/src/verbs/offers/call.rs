@@ -190,11 +190,8 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
         Meant::Of { tool, .. } if !tool.is_empty() => tool,
         _ => selector,
     };
-    // A tool that its server lists and that cannot be used was set aside, with a reason.
-    if let Some(why) = named.and_then(|server| set_aside(host, server, tool)) {
-        let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", format!("`{selector}` was set aside: {why}"));
-        let failure = failure.hint(format!("`toolrack why {selector}` says more; the mistake is its server's"));
-        return Failure { server: named.map(ToString::to_string), ..failure.tool(tool) };
+    if let Some(failure) = set_aside(host, selector, meant) {
+        return failure;
     }
     let catalog = host.catalog();
     let of_server = || catalog.tools().filter(|entry| Some(&entry.server) == named);
@@ -214,11 +211,24 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
     Failure { server: named.map(ToString::to_string), ..failure.hint(hint).tool(tool) }
 }
 
-/// Why `tool`, which its server lists, cannot be used.
-fn set_aside(host: &Host, server: &ServerName, tool: &str) -> Option<String> {
-    let status = host.status().into_iter().find(|status| status.name == *server)?;
-    let start = format!("the tool {} cannot be used: ", text::for_line(tool));
-    status.warnings.iter().find_map(|warning| Some(warning.strip_prefix(&start)?.to_owned()))
+/// The failure for a tool that its server lists and that the host has set aside, because it cannot be used.
+fn set_aside(host: &Host, selector: &str, meant: &Meant) -> Option<Failure> {
+    host.status().into_iter().find_map(|status| {
+        let server = &status.name;
+        let as_models_see_it = format!("mcp__{server}__");
+        let tool = match meant {
+            Meant::Of { server: named, tool } if named == server => tool,
+            Meant::Of { .. } => return None,
+            Meant::Name(_) => selector.strip_prefix(&as_models_see_it).unwrap_or(selector),
+        };
+        let tool = text::for_line(tool);
+        let start = format!("the tool {tool} cannot be used: ");
+        let why = status.warnings.iter().find_map(|warning| warning.strip_prefix(&start))?;
+        let message = format!("`{tool}` on the server {server} ({}) was set aside: {why}", status.source);
+        let failure = Failure::new(Exit::Tool, "UNKNOWN_TOOL", message);
+        let failure = failure.hint(format!("`toolrack why {server}/{tool}` says more; the mistake is its server's"));
+        Some(failure.server(server.as_str()).tool(&tool))
+    })
 }
 
 /// The object of `--args`.

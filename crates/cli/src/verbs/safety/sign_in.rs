@@ -45,7 +45,7 @@ pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failur
         let message = format!("the entry of `{}` has an `Authorization` header, which is sent instead", target.name);
         return Err(Failure::config(message).hint("take the header out of the entry").server(target.name.as_str()));
     }
-    let here = Loopback::bind(args.port.unwrap_or(0)).await.map_err(|error| failed(&error.into(), &target.name))?;
+    let here = Loopback::bind(args.port.unwrap_or(0)).await.map_err(|error| failed(SIGN_IN, &error.into(), &target))?;
     let person = Person {
         screen: Arc::clone(&world.screen),
         terminal: world.terminal(),
@@ -55,7 +55,7 @@ pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failur
     };
     let sign_in = world.sign_in();
     let signed = Box::pin(sign_in.login(target.destination(), &args.scope, &person)).await;
-    let signed = signed.map_err(|error| failed(&error, &target.name))?;
+    let signed = signed.map_err(|error| failed(SIGN_IN, &error, &target))?;
     let chosen = args.account.account.as_deref();
     finish(target, &signed, chosen, world).await
 }
@@ -90,7 +90,8 @@ async fn finish(target: Target, signed: &Signed, chosen: Option<&str>, world: &W
 pub(crate) async fn logout(args: LogoutArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
     let target = target(&args.server, &args.account, &loaded, world).await?;
-    let left = world.sign_in().logout(target.destination()).await.map_err(|error| failed(&error, &target.name))?;
+    let left =
+        world.sign_in().logout(target.destination()).await.map_err(|error| failed("sign out of", &error, &target))?;
     let revoked = left.as_ref().map(|revoked| matches!(revoked, Ok(true)));
     if let Some(Err(error)) = &left {
         world.screen.warning(&error.to_string());
@@ -175,17 +176,21 @@ async fn target(name: &str, account: &AccountArg, loaded: &Loaded, world: &World
     Ok(Target { name: name.clone(), url, http, spec })
 }
 
-fn failed(error: &AuthError, server: &ServerName) -> Failure {
-    let message = format!("cannot sign in to `{server}`: {error}");
-    let mut failure = Failure { message, ..unusable(error) }.server(server.as_str());
-    failure.hint = error.hint().map(|hint| text::for_line(hint).into_owned());
+const SIGN_IN: &str = "sign in to";
+
+/// The failure to do this with the server.
+fn failed(what: &str, error: &AuthError, target: &Target) -> Failure {
+    let Target { name, spec, .. } = target;
+    let message = format!("cannot {what} `{name}` ({}): {error}", spec.source);
+    let mut failure = Failure { message, ..unusable(error) }.server(name.as_str());
+    failure.hint = error.hint().map(|hint| text::for_line(&hint).into_owned());
     failure
 }
 
 fn unusable(error: &AuthError) -> Failure {
     let exit = match error {
         AuthError::Unavailable { .. } => Exit::Unreachable,
-        AuthError::Config { .. } => Exit::Usage,
+        AuthError::Config { .. } | AuthError::Egress(_) => Exit::Usage,
         AuthError::Store(_) => Exit::Other,
         _ => Exit::SignIn,
     };

@@ -8,7 +8,7 @@ pub(crate) mod record;
 mod team;
 mod token_file;
 
-use std::{io, os::unix::net::UnixListener, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, os::unix::net::UnixListener, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -279,7 +279,7 @@ fn sign_ins(sign_in: SignIn, secrets: Arc<Interpolate>) -> SignIns {
             let refused = |error: &AuthError| NoSignIn {
                 code: error.code(),
                 message: secrets.conceal(&format!("cannot sign in to `{server}`: {error}")).into_owned(),
-                hint: error.hint().map(str::to_owned),
+                hint: error.hint().map(Cow::into_owned),
             };
             let bad_url = |why: String| refused(&AuthError::Config { why });
             let url = secrets.url(&server, &http).await.map_err(|error| bad_url(error.to_string()))?;

@@ -99,7 +99,7 @@ async fn a_hosted_program_does_not_dial_what_is_not_public() {
     {
         for spec in [ServerSpec::http(&url), sse(&url)] {
             let error = outcome(&egress, spec).await;
-            assert!(error.contains("is not contacted") && error.contains("this machine"), "{url}: {error}");
+            assert!(error.contains("the egress rules refuse ") && error.contains("this machine"), "{url}: {error}");
             assert!(error.contains("egress profile `hosted`, set in /etc/toolrack.toml"), "{url}: {error}");
         }
     }
@@ -123,7 +123,7 @@ async fn a_name_that_changes_its_mind_leads_nowhere_else() {
     let at = |door: &Door| ServerSpec::http(format!("https://mcp.example.com:{}/mcp", door.address.port()));
     // It hangs up instead of speaking TLS: only the dial counts.
     let error = outcome(&egress, at(&trusted)).await;
-    assert!(trusted.opened() > 0 && !error.contains("is not contacted"), "{error}");
+    assert!(trusted.opened() > 0 && !error.contains("the egress rules refuse "), "{error}");
     let error = outcome(&egress, at(&other)).await;
     assert!(error.contains("the name leads to 127.0.0.2"), "{error}");
     let before = trusted.opened();
@@ -142,7 +142,7 @@ async fn rules_that_change_hold_for_the_next_connection() {
     assert!(before > 0, "a person may configure what is on this machine");
     egress.set(hosted(&door, &[]));
     let error = outcome(&egress, spec).await;
-    assert!(error.contains("is not contacted"), "{error}");
+    assert!(error.contains("the egress rules refuse "), "{error}");
     assert_eq!(door.opened(), before);
 }
 
@@ -184,7 +184,10 @@ mod needs_ipv6 {
                 let egress = Egress::new(rules.clone(), Fickle::new(&[&[form]]));
                 for host in [format!("[{form}]"), "mcp.example.com".to_owned()] {
                     let error = outcome(&egress, ServerSpec::http(format!("https://{host}:{port}/mcp"))).await;
-                    assert!(error.contains("is not contacted") && error.contains("this machine"), "{form}: {error}");
+                    assert!(
+                        error.contains("the egress rules refuse ") && error.contains("this machine"),
+                        "{form}: {error}"
+                    );
                 }
             }
         }
@@ -197,7 +200,7 @@ mod needs_ipv6 {
                 let at = format!("http://{host}:{}/mcp", door.address.port());
                 let error = outcome(&local(form), ServerSpec::http(&at)).await;
                 let now = (v4.opened(), v6.opened());
-                assert!(now != dialled && !error.contains("is not contacted"), "{at}: {error}");
+                assert!(now != dialled && !error.contains("the egress rules refuse "), "{at}: {error}");
                 dialled = now;
             }
         }
@@ -215,10 +218,10 @@ mod needs_ipv6 {
         let egress = Egress::new(rules, lookup);
         let spec = ServerSpec::http(format!("https://mcp.example.com:{}/mcp", v6.address.port()));
         let error = outcome(&egress, spec.clone()).await;
-        assert!(v6.opened() > 0 && !error.contains("is not contacted"), "{error}");
+        assert!(v6.opened() > 0 && !error.contains("the egress rules refuse "), "{error}");
         let before = v6.opened();
         let error = outcome(&egress, spec).await;
-        assert!(error.contains("is not contacted"), "the name has changed its mind: {error}");
+        assert!(error.contains("the egress rules refuse "), "the name has changed its mind: {error}");
         assert_eq!(v6.opened(), before);
         if let Ok(v4) = v4 {
             let nobody = futures::FutureExt::now_or_never(v4.accept());

@@ -1,0 +1,78 @@
+//! Which redirects are followed, and what is said of the others.
+
+use reqwest::redirect::{Action, Attempt};
+use url::Url;
+
+use crate::{egress::place, link::error::LinkError};
+
+/// The most redirects to follow, all within one origin.
+const MOST: usize = 10;
+
+/// Follows 307 and 308 within one origin. Any other redirect would lose the method, or leak headers.
+pub(super) fn follow(attempt: Attempt<'_>) -> Action {
+    let same_origin = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let follows = keeps_method(attempt.status().as_u16()) && same_origin && attempt.previous().len() <= MOST;
+    if follows { attempt.follow() } else { attempt.stop() }
+}
+
+fn keeps_method(status: u16) -> bool {
+    matches!(status, 307 | 308)
+}
+
+/// The error for a redirect of `own`, the URL of the entry, that was not followed.
+pub(super) fn refused(status: u16, to: Option<&Url>, own: &Url) -> LinkError {
+    const TRUST: &str = "if you trust that place, put its url into";
+    let (why, next) = match to {
+        None => ("its `Location` names no url", "check the url in"),
+        Some(to) if to.origin() != own.origin() => {
+            ("the headers of the entry may not reach another origin than that of its url", TRUST)
+        }
+        Some(_) if !keeps_method(status) => (
+            "a redirect other than 307 and 308 loses the method and the body",
+            "put the url to which it redirects into",
+        ),
+        Some(_) => ("it is one of more than 10 one after the other", "the fault is in the server, or in the url in"),
+    };
+    LinkError::Redirect { status, to: to.map_or_else(|| "nowhere".into(), place), why, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_redirect_that_is_not_followed_is_told_with_its_own_reason() {
+        let own = Url::parse("https://a.example/mcp").unwrap();
+        for (status, to, words) in [
+            (
+                302,
+                Some("https://a.example/other?key=secret"),
+                "(HTTP 302) to https://a.example, which is not followed: a redirect other than",
+            ),
+            (
+                307,
+                Some("https://a.example/mcp"),
+                "(HTTP 307) to https://a.example, which is not followed: it is one of more than 10",
+            ),
+            (
+                308,
+                Some("https://b.example/secret"),
+                "(HTTP 308) to https://b.example, which is not followed: the headers of",
+            ),
+            // The reason that counts is the one that stays when the status is another.
+            (301, Some("http://a.example/mcp"), "to http://a.example, which is not followed: the headers of"),
+            (
+                301,
+                Some("file:///etc/passwd"),
+                "to an address of the scheme `file`, which is not followed: the headers of",
+            ),
+            (307, None, "to nowhere, which is not followed: its `Location` names no url"),
+        ] {
+            let error = refused(status, to.map(|to| Url::parse(to).unwrap()).as_ref(), &own).to_string();
+            assert!(error.contains(words) && !error.contains("secret"), "{status} {to:?}: {error}");
+        }
+        // The number in the words is that of the code.
+        let looped = refused(307, Some(&own), &own).to_string();
+        assert!(looped.contains(&format!("more than {MOST} one after the other")), "{looped}");
+    }
+}
