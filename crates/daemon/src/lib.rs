@@ -52,3 +52,8 @@ pub use guard::{NoRandom, Token};
 pub use questions::Questions;
 pub use serve::{Admit, Current, Daemon, Options, StartError};
 pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, discovery_name};
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
