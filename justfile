@@ -39,6 +39,10 @@ growth *ARGS:
 dist *ARGS:
     cargo xtask dist {{ARGS}}
 
+# The crates as packages: what is in them, which feature sets build, what a small client needs.
+published:
+    cargo xtask published
+
 # Licences, sources, forbidden dependencies.
 deny:
     cargo xtask deny

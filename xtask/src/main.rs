@@ -21,6 +21,7 @@ mod landlock;
 mod packages;
 mod peers;
 mod proxies;
+mod published;
 mod report;
 mod rig;
 mod run;
@@ -54,6 +55,8 @@ Usage: cargo xtask <COMMAND>
                                  --programs (more than once): packs what was built already
                                  --check: installs each form from registries on this machine, and runs it
                                  --only-build: packs nothing, and keeps the programs in target/dist/built
+  published                      packs each crate for registries and looks into the packages, builds the feature sets, and counts
+                                 the packages of a small client
   deny                           licences, sources and forbidden dependencies (installs cargo-deny if need be)
   help                           this
 ";
@@ -99,6 +102,10 @@ fn main() -> ExitCode {
             Ok(())
         }
         ("dist", rest) => dist::Plan::parse(rest).map(|plan| dist::run(&mut report, &plan)),
+        ("published", []) => {
+            published::run(&mut report);
+            Ok(())
+        }
         ("deny", []) => {
             check::deny(&mut report);
             Ok(())

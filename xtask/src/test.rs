@@ -4,7 +4,9 @@ use crate::peers::{self, Peers};
 use crate::report::{Report, Step};
 use crate::run::{cargo, output, show};
 use crate::tools::NEXTEST;
-use crate::{book, check, embedder, engines, fuzz, ipv6, keychain, landlock, proxies, rig, shells, steady, systemd};
+use crate::{
+    book, check, embedder, engines, fuzz, ipv6, keychain, landlock, proxies, published, rig, shells, steady, systemd,
+};
 
 /// Installs, checks, fuzzes, counts and tests; the tests come last, so that their summary ends the output.
 pub(crate) fn all(report: &mut Report, arguments: &[String]) {
@@ -18,6 +20,7 @@ pub(crate) fn all(report: &mut Report, arguments: &[String]) {
         engines::install(report);
         check::all(report);
         check::deny_where_it_is(report);
+        published::run(report);
         report.step("the guide as a book", book::build);
         fuzz::run(report, &fuzz::Plan::default());
         steady::run(report, &[]);

@@ -36,3 +36,8 @@ pub use message::{Message, Role, ToolCallData};
 pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};
 pub use toolrack_host::Conceal;
 pub use turn::{End, Limits, Turn};
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

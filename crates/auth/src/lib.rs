@@ -56,3 +56,8 @@ pub use login::Signed;
 pub use loopback::Loopback;
 pub use sign_in::{Account, SignIn, SignInBuilder};
 pub use store::{MemoryTokens, TokenKey, TokenLease, TokenStore, TokenStoreError};
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

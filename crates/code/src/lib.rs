@@ -136,6 +136,11 @@ fn member(name: &str) -> String {
     }
 }
 
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -87,3 +87,8 @@ pub use redact::{redact, show};
 pub use settings::{Audit, KeepSessions, Refresh, Role, ServeSettings, Settings, ToolSettings};
 pub use suggest::{abbreviated, closest};
 pub use watch::{Watch, WatchError};
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

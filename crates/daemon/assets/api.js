@@ -1,6 +1,6 @@
 // The control API: the one place that fetches.
 
-import { pathOf } from "./agent.js";
+import { base, pathOf } from "./agent.js";
 import { heardTime } from "./clock.js";
 import { parse } from "./exact.js";
 import { inPlace } from "./slots.js";
@@ -69,6 +69,20 @@ export async function transcript(path, signal) {
     next = more.next;
   }
   return all;
+}
+
+/**
+ * A file of the dashboard itself, as text. It is the same for all users, and needs no token.
+ * @param {string} path below `assets/`
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<string>}
+ */
+export async function file(path, signal) {
+  const response = await fetch(`${base}/assets/${path}`, { signal }).catch((error) => {
+    throw failed(error, signal);
+  });
+  if (response.ok) return response.text();
+  throw new Refusal(response.status, { code: "NO_FILE", message: `the daemon has no file ${path}` });
 }
 
 /** Why there is no answer, unless the caller gave it up. @param {unknown} error @param {AbortSignal} [signal] */

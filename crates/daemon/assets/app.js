@@ -5,6 +5,7 @@ import { Approvals } from "./pages/approvals.js";
 import { Audit } from "./pages/audit.js";
 import { Chat } from "./pages/chat.js";
 import { Config } from "./pages/config.js";
+import { Help } from "./pages/help.js";
 import { Overview } from "./pages/overview.js";
 import { ServerAdd } from "./pages/server-add.js";
 import { ServerEdit } from "./pages/server-edit.js";
@@ -34,6 +35,7 @@ const SECTIONS = [
   { id: "sessions", label: "Sessions" },
   { id: "audit", label: "Audit" },
   { id: "config", label: "Configuration" },
+  { id: "help", label: "Help" },
 ];
 
 /** @param {string} id how many things wait in a section */
@@ -106,6 +108,8 @@ function Page() {
       return html`<${Audit} query=${query} />`;
     case "config":
       return html`<${Config} />`;
+    case "help":
+      return html`<${Help} id=${name} anchor=${rest[0]} query=${query} />`;
     default:
       return html`<${Head} title="There is no such page" about=${html`<a href="#/">To the overview</a>`} />`;
   }

@@ -1,4 +1,4 @@
-// Markdown, as models write it, into a tree of plain values. The library marked reads it; nothing in the tree
+// Markdown, as models and the pages of the guide have it, into a tree of plain values. The library marked reads it; nothing in the tree
 // is markup: the page makes its nodes from it, and HTML stays the text that it was. Pure.
 
 import { webAddress } from "./links.js";
@@ -11,12 +11,14 @@ import { Lexer } from "./vendor/marked.js";
  *   | {type: "link", address: string, spans: Span[]}
  *   | {type: "break"}} Span
  * @typedef {{type: "paragraph", spans: Span[]}
- *   | {type: "heading", level: number, spans: Span[]}
+ *   | {type: "heading", level: number, spans: Span[], anchor?: Anchor}
  *   | {type: "list", ordered: boolean, start: number, items: Block[][]}
  *   | {type: "code", language: string, text: string}
  *   | {type: "quote", blocks: Block[]}
  *   | {type: "table", head: Span[][], rows: Span[][][]}
  *   | {type: "rule"}} Block
+ * @typedef {{id: string, address: string}} Anchor by which a heading is found, and the address of it
+ * @typedef {(written: string) => string | null} Leads where a link of a text leads; null for nowhere
  * @typedef {any} Token a token of marked
  */
 
@@ -58,31 +60,32 @@ class Bounded extends Lexer {
 /**
  * Reads a text. One that is still being written is read as far as it goes: a fence without an end ends with the text.
  * @param {string} text
+ * @param {Leads} [leads] without it, as for all that models write, links lead only into the web
  * @returns {Block[]}
  */
-export const blocksOf = (text) => blocks(new Bounded({ gfm: true }).lex(text));
+export const blocksOf = (text, leads = webAddress) => blocks(new Bounded({ gfm: true }).lex(text), leads);
 
-/** @param {Token[]} tokens @returns {Block[]} */
-const blocks = (tokens) => tokens.flatMap((token) => block(token) ?? []);
+/** @param {Token[]} tokens @param {Leads} leads @returns {Block[]} */
+const blocks = (tokens, leads) => tokens.flatMap((token) => block(token, leads) ?? []);
 
-/** @param {Token} token @returns {Block | null} */
-function block(token) {
+/** @param {Token} token @param {Leads} leads @returns {Block | null} */
+function block(token, leads) {
   switch (token.type) {
     case "space":
     case "def":
       return null;
     case "heading":
-      return { type: "heading", level: token.depth, spans: spans(token.tokens) };
+      return { type: "heading", level: token.depth, spans: spans(token.tokens, leads) };
     case "code":
       return { type: "code", language: token.lang?.trim().split(/\s/, 1)[0] ?? "", text: token.text };
     case "list": {
-      const items = token.items.map((/** @type {Token} */ item) => blocks(item.tokens));
+      const items = token.items.map((/** @type {Token} */ item) => blocks(item.tokens, leads));
       return { type: "list", ordered: token.ordered, start: Number(token.start) || 0, items };
     }
     case "blockquote":
-      return { type: "quote", blocks: blocks(token.tokens) };
+      return { type: "quote", blocks: blocks(token.tokens, leads) };
     case "table": {
-      const row = (/** @type {Token[]} */ cells) => cells.map((cell) => spans(cell.tokens));
+      const row = (/** @type {Token[]} */ cells) => cells.map((cell) => spans(cell.tokens, leads));
       return { type: "table", head: row(token.header), rows: token.rows.map(row) };
     }
     case "hr":
@@ -91,50 +94,51 @@ function block(token) {
       return { type: "paragraph", spans: [{ type: "text", text: token.checked ? "☑" : "☐" }] };
     default:
       // A paragraph, or HTML, which stays text.
-      return { type: "paragraph", spans: token.tokens ? spans(token.tokens) : [plain(token)] };
+      return { type: "paragraph", spans: token.tokens ? spans(token.tokens, leads) : [plain(token)] };
   }
 }
 
 /** @param {Token} token @returns {Span} */
 const plain = (token) => ({ type: "text", text: (token.text ?? token.raw).trimEnd() });
 
-/** @param {Token[]} tokens @returns {Span[]} */
-const spans = (tokens) => tokens.flatMap((token) => span(token));
+/** @param {Token[]} tokens @param {Leads} leads @returns {Span[]} */
+const spans = (tokens, leads) => tokens.flatMap((token) => span(token, leads));
 
 /** @type {Record<string, "strong" | "emphasis" | "struck">} */
 const MARKS = { strong: "strong", em: "emphasis", del: "struck" };
 
-/** @param {Token} token @returns {Span[]} */
-function span(token) {
+/** @param {Token} token @param {Leads} leads @returns {Span[]} */
+function span(token, leads) {
   switch (token.type) {
     case "strong":
     case "em":
     case "del":
-      return [{ type: MARKS[token.type], spans: spans(token.tokens) }];
+      return [{ type: MARKS[token.type], spans: spans(token.tokens, leads) }];
     case "codespan":
       return [{ type: "code", text: token.text }];
     case "br":
       return [{ type: "break" }];
     case "link":
-      return link(token);
+      return link(token, leads);
     case "image":
-      // The page fetches no picture for a model: it is a link, which a user who wants to see it follows.
-      return link({ ...token, tokens: [{ type: "text", text: token.text }] });
+      // The page fetches no picture: it is a link, which a user who wants to see it follows.
+      return link({ ...token, tokens: [{ type: "text", text: token.text }] }, leads);
     case "checkbox":
       return [{ type: "text", text: token.checked ? "☑ " : "☐ " }];
     default:
-      return token.tokens ? spans(token.tokens) : [{ type: "text", text: token.text ?? token.raw }];
+      return token.tokens ? spans(token.tokens, leads) : [{ type: "text", text: token.text ?? token.raw }];
   }
 }
 
 /**
- * Links lead only into the web, and what leads nowhere stays text. A label that is an address itself shows the one that it opens.
+ * What leads nowhere stays text. A label that is an address itself shows the one that it opens.
  * @param {Token} token
+ * @param {Leads} leads
  * @returns {Span[]}
  */
-function link(token) {
-  const address = webAddress(token.href);
+function link(token, leads) {
+  const address = leads(token.href);
   if (!address) return [{ type: "text", text: token.raw }];
   const isAddress = token.text.trim() === "" || /^[a-z]+:\/\/|^www\./i.test(token.text.trim());
-  return [{ type: "link", address, spans: isAddress ? [{ type: "text", text: address }] : spans(token.tokens) }];
+  return [{ type: "link", address, spans: isAddress ? [{ type: "text", text: address }] : spans(token.tokens, leads) }];
 }

@@ -16,7 +16,7 @@ use axum::routing::get;
 use data_encoding::HEXLOWER;
 use rust_embed::EmbeddedFile;
 
-use self::embedded::Assets;
+use self::embedded::{Assets, Guide};
 
 #[cfg_attr(
     debug_assertions,
@@ -27,6 +27,11 @@ mod embedded {
     #[derive(rust_embed::RustEmbed)]
     #[folder = "assets/"]
     pub(super) struct Assets;
+
+    /// The pages of the guide, which the dashboard shows under Help: links to the files below `docs/`.
+    #[derive(rust_embed::RustEmbed)]
+    #[folder = "help/"]
+    pub(super) struct Guide;
 }
 
 /// The Content-Security-Policy: the browser may load the daemon's own files, and pictures and sounds inside results. It
@@ -53,7 +58,7 @@ pub(crate) fn router() -> Router {
 
 /// The file, 304 if the browser has it already, or 404.
 fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
-    let Some(file) = Assets::get(path) else {
+    let Some(file) = file(path) else {
         return with_headers(
             StatusCode::NOT_FOUND,
             "text/plain; charset=utf-8",
@@ -66,6 +71,14 @@ fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
     let (status, body) =
         if is_known { (StatusCode::NOT_MODIFIED, Body::empty()) } else { (StatusCode::OK, file.data.into()) };
     with_headers(status, content_type(path), Some(&tag), body)
+}
+
+/// A file below `assets/`, or a page of the guide as one of `help/`.
+fn file(path: &str) -> Option<EmbeddedFile> {
+    match path.strip_prefix("help/") {
+        Some(page) => Guide::get(page),
+        None => Assets::get(path),
+    }
 }
 
 /// Whether an `If-None-Match` names the tag (RFC 9110, 13.1.2: the comparison is weak).
@@ -97,6 +110,7 @@ fn content_type(path: &str) -> &'static str {
         "html" => "text/html; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
         "css" => "text/css; charset=utf-8",
+        "md" => "text/markdown; charset=utf-8",
         "svg" => "image/svg+xml",
         _ => "text/plain; charset=utf-8",
     }
@@ -110,7 +124,7 @@ mod tests {
     use axum::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH};
     use axum::http::{Response, StatusCode};
 
-    use super::{Assets, COMMON_HEADERS, answer, tag};
+    use super::{Assets, COMMON_HEADERS, Guide, answer, file, tag};
 
     fn text(path: &str) -> String {
         let file = Assets::get(path).unwrap_or_else(|| panic!("{path} is not there"));
@@ -151,6 +165,7 @@ mod tests {
             ("style/base.css", "text/css; charset=utf-8"),
             ("icon.svg", "image/svg+xml"),
             ("vendor/HASHES", "text/plain; charset=utf-8"),
+            ("help/start.md", "text/markdown; charset=utf-8"),
         ];
         for (path, kind) in types {
             let response = asked(path);
@@ -164,7 +179,17 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_the_page() {
-        for path in ["", "missing.js", "../Cargo.toml", "..%2fCargo.toml", "/etc/passwd", "pages"] {
+        for path in [
+            "",
+            "missing.js",
+            "../Cargo.toml",
+            "..%2fCargo.toml",
+            "/etc/passwd",
+            "pages",
+            "help/",
+            "help/missing.md",
+            "help/../app.js",
+        ] {
             let response = asked(path);
             assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
             assert_eq!(response.headers()[CONTENT_TYPE], "text/plain; charset=utf-8", "{path}");
@@ -183,6 +208,17 @@ mod tests {
         assert_eq!(with(tag), StatusCode::NOT_MODIFIED);
         assert_eq!(with(&format!("\"other\", W/{tag}")), StatusCode::NOT_MODIFIED);
         assert_eq!(with("\"other\""), StatusCode::OK);
+    }
+
+    #[test]
+    fn every_page_that_the_summary_lists_is_under_help() {
+        let summary = String::from_utf8(file("help/SUMMARY.md").unwrap().data.into_owned()).unwrap();
+        let links = summary.split("](").skip(1).filter_map(|after| after.split(')').next());
+        let listed: BTreeSet<_> = links.map(|link| link.rsplit('/').next().unwrap_or(link).to_owned()).collect();
+        let there: BTreeSet<_> =
+            Guide::iter().map(|path| path.to_string()).filter(|path| path != "SUMMARY.md").collect();
+        assert!(listed.len() > 10, "the summary lists {listed:?}");
+        assert_eq!(there, listed, "make a link in crates/daemon/help/ to each page of docs/SUMMARY.md");
     }
 
     /// The policy would stop them in the browser; this test finds them first.

@@ -54,3 +54,8 @@ pub use questions::Questions;
 pub use serve::{Admit, Current, Daemon, Options, StartError, Team};
 pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, discovery_name};
 pub use worlds::{MakeWorld, NoWorld, WorldParts};
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -131,3 +131,8 @@ pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
 pub use validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits};
 pub use witness::{Called, Caller, Decision, Evidence, Fact, Over, Way, Witness};
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -138,3 +138,8 @@ impl toolrack_host::Tracer for Tracer {
         Some(baggage.map_or(own.clone(), |(_, baggage)| own.baggage(baggage)))
     }
 }
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -242,5 +242,10 @@ fn sidecar(path: &Path) -> PathBuf {
     name.into()
 }
 
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

@@ -174,3 +174,8 @@ pub fn is_asked() -> bool {
         word == MARKER
     })
 }
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

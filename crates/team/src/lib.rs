@@ -25,3 +25,8 @@ pub use authority::{Authority, Standing, Unavailable};
 pub use file::{BadTeamFile, SignInProvider, TeamFile, Tenant, TrustedIssuer};
 pub use members::{Claims, NotAMember};
 pub use tokens::{NoRandom, Secret};
+
+// Compiles the examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

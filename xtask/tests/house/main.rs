@@ -10,6 +10,7 @@ mod files;
 mod lints;
 mod modules;
 mod pages;
+mod published;
 mod source;
 mod words;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
+use crate::published::published;
 use crate::source::sources;
 use crate::{none_of, root};
 
@@ -32,12 +33,28 @@ fn every_test_that_holds_an_invariant_is_there() {
     none_of(&missing("ARCHITECTURE.md", 15), "ARCHITECTURE.md names tests that are not there:");
 }
 
-/// The pages that people read, and those of the book.
+/// The pages that people read, those of the book, and those that registries show.
 fn pages() -> Vec<PathBuf> {
     let folders = [root(), root().join("docs"), root().join("docs/guide")];
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let files = entries.map(|entry| entry.unwrap().path());
-    files.filter(|file| file.extension().is_some_and(|kind| kind == "md")).collect()
+    let of_crates = published().into_iter().map(|(_, folder)| folder.join("README.md"));
+    files.filter(|file| file.extension().is_some_and(|kind| kind == "md")).chain(of_crates).collect()
+}
+
+/// The beginnings of links to files and folders of this repository, as pages have them that are read elsewhere.
+const OWN: [&str; 2] =
+    ["https://github.com/toolrack/toolrack/blob/main/", "https://github.com/toolrack/toolrack/tree/main/"];
+
+/// The file that a link of a page names, if it is one of this repository.
+fn target(page: &Path, file: &str) -> Option<PathBuf> {
+    let own = OWN.iter().find_map(|own| file.strip_prefix(own));
+    match (own, file) {
+        (Some(own), _) => Some(root().join(own)),
+        (None, file) if file.contains("://") || file.starts_with("mailto:") => None,
+        (None, "") => Some(page.to_path_buf()),
+        (None, file) => Some(page.parent().unwrap().join(file)),
+    }
 }
 
 /// What a page links to, and the anchors of its headings as GitHub and mdBook make them.
@@ -69,14 +86,10 @@ fn every_link_of_a_page_leads_to_a_file_and_to_a_heading() {
         pages().into_iter().map(|page| (page.canonicalize().unwrap(), links_and_anchors(&page))).collect();
     let mut broken = Vec::new();
     for (page, (links, _)) in &known {
-        for link in links.iter().filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+        for link in links {
             let (file, wanted) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() {
-                Some(page.clone())
-            } else {
-                page.parent().unwrap().join(file).canonicalize().ok()
-            };
-            let leads = target.is_some_and(|target| {
+            let Some(target) = target(page, file) else { continue };
+            let leads = target.canonicalize().is_ok_and(|target| {
                 wanted.is_empty() || known.get(&target).is_none_or(|(_, anchors)| anchors.contains(wanted))
             });
             if !leads {

@@ -60,6 +60,11 @@ mod needs_browser {
     }
 
     #[test]
+    fn every_page_of_the_guide_is_read_and_every_link_in_it_leads_somewhere() {
+        tests_of("pure/help");
+    }
+
+    #[test]
     fn turns_are_made_of_their_events() {
         tests_of("pure/turn");
     }
@@ -162,6 +167,11 @@ mod needs_browser {
     #[test]
     fn chat() {
         tests_of("pages/chat");
+    }
+
+    #[test]
+    fn the_guide_under_help() {
+        tests_of("pages/help");
     }
 
     #[test]

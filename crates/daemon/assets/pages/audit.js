@@ -27,6 +27,7 @@ export function Audit({ query }) {
   return html`
     <${Head}
       title="Audit"
+      help="audit"
       about=${html`Each row seals all rows before it. <code>toolrack audit verify</code> tells whether one was changed.`}
     >
       <button type="button" disabled=${loaded.loading} onClick=${loaded.again} data-testid="audit-again">Look again</button>

@@ -43,7 +43,7 @@ export function Chat({ session }) {
   const answers = Boolean(model && (choice.value.model.trim() || model.model));
   const canAsk = state === "idle" && answers;
   return html`
-    <${Head} title="Chat">
+    <${Head} title="Chat" help="chat">
       ${current && html`<a class="button" href=${hashOf(["sessions", current])} data-testid="as-session">In Sessions</a>`}
       ${(turns.length > 0 || error !== null) && html`<button type="button" onClick=${restart} data-testid="new">New conversation</button>`}
     <//>

@@ -16,6 +16,7 @@ export function Config() {
   return html`
     <${Head}
       title="Configuration"
+      help="configuration"
       about="The files that servers come from, the weightiest last. Secrets in them are hidden."
     />
     <${Trouble} error=${loaded.error} again=${loaded.again} />

@@ -28,7 +28,7 @@ export function Overview() {
   if (!now) return html`<${Head} title="Overview" /><${Waiting} />`;
   const waits = asked() + proposed() + strange();
   return html`
-    <${Head} title="Overview" about=${`Toolrack ${now.version}, up for ${duration(now.uptime_s * 1000)}`} />
+    <${Head} title="Overview" help="overview" about=${`Toolrack ${now.version}, up for ${duration(now.uptime_s * 1000)}`} />
     <${NextSteps} />
     <section class="figures" aria-label="Figures" data-testid="figures">
       <${Figure}

@@ -19,7 +19,7 @@ const WAYS = [
 export function ServerAdd({ way, from }) {
   const shown = WAYS.some(({ id }) => id === way) ? way : "form";
   return html`
-    <${Head} title=${from ? `Clone ${from}` : "Add a server"} up=${{ href: "#/servers", label: "Servers" }} />
+    <${Head} title=${from ? `Clone ${from}` : "Add a server"} help="adding servers" up=${{ href: "#/servers", label: "Servers" }} />
     <${Tabs}
       label="Ways to add"
       tabs=${WAYS.map(({ id, label }) => ({ id, label, href: hashOf(["add", id]), current: id === shown }))}

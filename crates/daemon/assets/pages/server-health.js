@@ -3,6 +3,7 @@
 import { post, serverPath } from "../api.js";
 import { html } from "../html.js";
 import { useLoaded } from "../parts/loaded.js";
+import { HelpLink } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
 import { spoken, Waiting } from "../parts/text.js";
 
@@ -12,7 +13,9 @@ export function ServerHealth({ server }) {
   const test = useLoaded(() => post(serverPath(name, "/test")), [name, state]);
   const result = /** @type {Api.TestResult | null} */ (test.data);
   return html`
-    <p class="quiet-text">The way from the entry to the tools, and where it ends.</p>
+    <p class="quiet-text">
+      The way from the entry to the tools, and where it ends. <${HelpLink} about="a server that does not work" />
+    </p>
     <${Trouble} error=${test.error} />
     ${!result && !test.error && html`<${Waiting} />`}
     ${
@@ -40,6 +43,6 @@ export function ServerHealth({ server }) {
       <button type="button" disabled=${test.loading} onClick=${test.again} data-testid="run-test">Check again</button>
       ${state === "pending_trust" && html`<a class="button" href="#/trust">See what it would run</a>`}
     </p>
-    ${state === "needs_auth" && html`<p class="notice warn">It wants a sign-in${server.how ? html`: ${spoken(server.how)}` : "."}</p>`}
+    ${state === "needs_auth" && html`<p class="notice warn">It wants a sign-in${server.how ? html`: ${spoken(server.how)}` : "."} <${HelpLink} about="signing in" /></p>`}
   `;
 }

@@ -16,7 +16,7 @@ export function Servers() {
   const { state } = place.value.query;
   const shown = (all ?? []).filter((server) => !state || server.state === state);
   return html`
-    <${Head} title="Servers">
+    <${Head} title="Servers" help="servers">
       <a class="button" href="#/add/import">Import</a>
       <a class="button" href="#/add/json">Paste JSON</a>
       <a class="button primary" href="#/add/form" data-testid="add">Add a server</a>

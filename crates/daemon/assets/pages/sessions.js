@@ -20,7 +20,7 @@ export function Sessions({ query }) {
   const loaded = useLoaded((signal) => get(`/api/v1/sessions?${search}`, signal), [q, after]);
   const found = /** @type {{sessions: Api.Session[], total: number} | null} */ (loaded.data);
   return html`
-    <${Head} title="Sessions" about=${found && found.total > 0 ? counted(found.total, "conversation") : null} />
+    <${Head} title="Sessions" help="sessions" about=${found && found.total > 0 ? counted(found.total, "conversation") : null} />
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
     ${

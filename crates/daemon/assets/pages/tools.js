@@ -35,6 +35,7 @@ export function Tools({ query }) {
   return html`
     <${Head}
       title="Tools"
+      help="tools"
       about=${overview.value ? `${counted(overview.value.tools, "tool")}, whose definitions cost ${tokens(overview.value.tokens)} tokens` : null}
     />
     <div class="toolbar" role="search">

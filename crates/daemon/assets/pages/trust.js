@@ -19,6 +19,7 @@ export function Trust() {
   return html`
     <${Head}
       title="Trust"
+      help="trust"
       about="What a project's file brings, and a tool that is not what it was, is a proposal: nothing of it runs before you have seen it and agreed."
     />
     ${!known && html`<${Waiting} />`}

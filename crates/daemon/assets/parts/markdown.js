@@ -1,4 +1,4 @@
-// Markdown of a model as nodes. Its text becomes text and its links lead only into the web; a picture is a link, too.
+// Markdown as nodes. Its text becomes text; where its links lead was decided when it was read.
 
 import { Fragment, html, useMemo } from "../html.js";
 import { blocksOf } from "../markdown.js";
@@ -8,9 +8,14 @@ import { Text } from "./text.js";
 /** Headings of an answer stand below those of the page. */
 const BELOW = 2;
 
-/** @param {{text: string}} given */
+/** What a model wrote. @param {{text: string}} given */
 export function Markdown({ text }) {
-  return useMemo(() => html`<div class="markdown" data-testid="markdown">${blocks(blocksOf(text))}</div>`, [text]);
+  return useMemo(() => html`<${Blocks} blocks=${blocksOf(text)} />`, [text]);
+}
+
+/** What was read already. @param {{blocks: import("../markdown.js").Block[]}} given */
+export function Blocks({ blocks: list }) {
+  return html`<div class="markdown" data-testid="markdown">${blocks(list)}</div>`;
 }
 
 /** @param {import("../markdown.js").Block[]} list */
@@ -22,7 +27,7 @@ function Block({ block }) {
     case "paragraph":
       return html`<p>${spans(block.spans)}</p>`;
     case "heading":
-      return html`<${`h${Math.min(6, block.level + BELOW)}`}>${spans(block.spans)}<//>`;
+      return html`<${Heading} block=${block} />`;
     case "code":
       return html`<${Code} language=${block.language} text=${block.text} />`;
     case "list":
@@ -40,6 +45,14 @@ function Block({ block }) {
     case "rule":
       return html`<hr />`;
   }
+}
+
+/** One with an anchor is a heading of the page itself. @param {{block: import("../markdown.js").Block & {type: "heading"}}} given */
+function Heading({ block: { level, spans: inner, anchor } }) {
+  if (!anchor) return html`<${`h${Math.min(6, level + BELOW)}`}>${spans(inner)}<//>`;
+  return html`<${`h${level}`} id=${anchor.id} tabindex="-1"
+    >${spans(inner)}${" "}<a class="anchor" href=${anchor.address} aria-label="Link to this heading">#</a><//
+  >`;
 }
 
 /** @param {import("../markdown.js").Block[][]} list */
@@ -97,6 +110,8 @@ function One({ span }) {
     case "struck":
       return html`<s>${spans(span.spans)}</s>`;
     case "link":
+      // A place of the dashboard opens where the user is.
+      if (span.address.startsWith("#")) return html`<a href=${span.address}>${spans(span.spans)}</a>`;
       return html`<a href=${span.address} title=${span.address} target="_blank" rel="noopener noreferrer"
         >${spans(span.spans)}</a
       >`;

@@ -1,13 +1,14 @@
 // The head of a page.
 
+import { helpAbout } from "../help-links.js";
 import { html, useEffect, useRef } from "../html.js";
 import { moves } from "../router.js";
 
 /**
- * @param {{title: string, children?: unknown, about?: unknown, up?: {href: string, label: string} | null}} given
- *   `children` stand beside the title: what can be done with all of the page
+ * @param {{title: string, children?: unknown, about?: unknown, up?: {href: string, label: string} | null, help?: Topic | null}} given
+ *   `children` stand beside the title: what can be done with all of the page; `help` is what the guide explains of it
  */
-export function Head({ title, children, about, up = null }) {
+export function Head({ title, children, about, up = null, help = null }) {
   const heading = useRef(/** @type {HTMLHeadingElement | null} */ (null));
   // Who came here by a link hears where they are, and goes on from here with the keyboard.
   useEffect(() => {
@@ -20,11 +21,20 @@ export function Head({ title, children, about, up = null }) {
       ${up && html`<p class="up"><a href=${up.href}>‹ ${up.label}</a></p>`}
       <div class="title-row">
         <h1 tabindex="-1" ref=${heading}>${title}</h1>
-        ${children && html`<div class="actions">${children}</div>`}
+        ${(children || help) && html`<div class="actions">${children}${help && html`<${HelpLink} about=${help} />`}</div>`}
       </div>
       ${about && html`<p class="about">${about}</p>`}
     </header>
   `;
+}
+
+/** @typedef {import("../help-links.js").Topic} Topic */
+
+/** The way to what the guide says about something. @param {{about: Topic}} given */
+export function HelpLink({ about }) {
+  return html`<a class="help-link" href=${helpAbout(about)} data-testid="help-link" data-name=${about}
+    >Help<span class="hidden"> with ${about}</span></a
+  >`;
 }
 
 /**

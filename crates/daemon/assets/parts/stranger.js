@@ -7,6 +7,7 @@ import { html } from "../html.js";
 import { refresh } from "../world.js";
 import { Findings } from "./findings.js";
 import { useAction } from "./loaded.js";
+import { HelpLink } from "./page.js";
 import { Trouble } from "./problem.js";
 import { say } from "./say.js";
 
@@ -15,7 +16,9 @@ export function Strangers({ tools }) {
   return html`
     <section class="strangers" data-testid="quarantine">
       <h2>Tools that are not what they were</h2>
-      <p class="quiet-text">No model is offered them and no call of them is made before you have looked.</p>
+      <p class="quiet-text">
+        No model is offered them and no call of them is made before you have looked. <${HelpLink} about="quarantine" />
+      </p>
       ${tools.map((tool) => html`<${Stranger} key=${`${tool.server} ${tool.tool} ${tool.hash}`} stranger=${tool} />`)}
     </section>
   `;

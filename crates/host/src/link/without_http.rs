@@ -29,7 +29,7 @@ fn left_out() -> LinkError {
 
 /// The clients of a host: none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Clients;
+pub(crate) struct Clients {}
 
 /// A wire that cannot be made.
 #[derive(Clone, Debug)]

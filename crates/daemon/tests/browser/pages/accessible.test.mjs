@@ -29,6 +29,11 @@ const PLACES = [
   "#/sessions",
   "#/audit",
   "#/config",
+  "#/help",
+  "#/help?q=audit",
+  "#/help/daemon",
+  "#/help/reference",
+  "#/help/json",
   "#/nowhere",
 ];
 

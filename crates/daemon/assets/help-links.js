@@ -1,0 +1,25 @@
+// Which part of the guide helps where. A test follows each of them.
+
+import { hashOf } from "./router.js";
+
+/** What is explained: the page, and the heading on it. */
+export const HELP = {
+  approvals: ["policy", "approvals"],
+  audit: ["policy", "the-audit-log"],
+  chat: ["agents", "a-turn"],
+  configuration: ["servers", "where-configuration-lives"],
+  overview: ["start"],
+  quarantine: ["trust", "tools-stay-what-you-agreed-to"],
+  "adding servers": ["servers", "dialects"],
+  servers: ["servers"],
+  "a server that does not work": ["troubleshooting"],
+  sessions: ["agents", "chat"],
+  tools: ["policy", "rules"],
+  trust: ["trust", "a-projects-file-is-a-proposal"],
+  "signing in": ["sign-in"],
+};
+
+/** @typedef {keyof typeof HELP} Topic */
+
+/** The place where something is explained. @param {Topic} topic */
+export const helpAbout = (topic) => hashOf(["help", ...HELP[topic]]);
