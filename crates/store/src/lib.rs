@@ -10,7 +10,7 @@
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
 //! - conversations with models ([`Session`]),
 //! - sealed secrets and tokens ([`Vault`]),
-//! - the members of a team, and the hashes of their tokens ([`TeamToken`]).
+//! - the members of a team, the hashes of their tokens ([`TeamToken`]), and what they allowed clients ([`Grant`]).
 //!
 //! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
 //! [`Artifacts`](toolrack_host::Artifacts)).
@@ -112,7 +112,10 @@ pub use sessions::{
     Claim, Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step,
     StoredMessage,
 };
-pub use team::{NewToken, Purpose, TeamToken, TokenHash, TokenOwner, Tokens};
+pub use team::{
+    Code, Grant, NewGrant, NewToken, Purpose, Refresh, RefreshHash, RegisteredClient, TeamToken, TokenHash, TokenOwner,
+    Tokens,
+};
 pub use uuid::Uuid;
 pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};
 

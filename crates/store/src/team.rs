@@ -3,6 +3,8 @@
 //! A token is kept as its hash alone. It stands for a member, and never holds a role or a group of its own, so that a
 //! change of the member counts for each of its tokens at once.
 
+mod front_door;
+
 use chrono::{DateTime, Utc};
 use sha2::{Digest as _, Sha256};
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
@@ -12,6 +14,7 @@ use toolrack_host::{
 };
 use uuid::Uuid;
 
+pub use self::front_door::{Code, Grant, NewGrant, Refresh, RefreshHash, RegisteredClient};
 use crate::{
     Store, StoreError,
     audit::{Entry, append},

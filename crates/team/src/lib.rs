@@ -4,26 +4,64 @@
 //! providers vouch for people. A door makes [`Claims`] from something that was proved, and [`TeamFile::principal`] makes
 //! the [`Principal`](toolrack_host::Principal) from them.
 //!
-//! This crate runs no server and knows no tool.
+//! [`FrontDoor`] signs people in and gives clients tokens, [`Authority`] says for whom these tokens stand, and
+//! [`Issuers`] judges those of others.
+//!
+//! This crate knows no tool, and listens to no address: [`FrontDoor::router`] is for a server.
 //!
 //! ```text
-//!   authority                     for whom a token stands, and until when
+//!     routes                        the addresses of the front door
+//!        │
+//!        ▼
+//!   authorization    sign_in        clients get tokens; people sign in in a browser
+//!        └──────┬──────┘
+//!               ▼
+//!     door ──► clients, provider    what both share; who the clients are; who signs people in
+//!               │          │
+//!               │      issuers      access tokens of trusted issuers, beside `provider`
+//!               ▼          ▼
+//!           signed, remembered, fetch        signed statements and their keys; what others said; requests to them
+//!
+//!   authority                       for whom a token stands, and until when
 //!      │
 //!      ▼
-//!    tokens     members           random text; who belongs to which tenant, with which role
-//!                  │
-//!                  ▼
-//!                file             what the operator of a team writes
+//!    tokens, random    members ◄── claims    random text; who belongs to which tenant, with which role
+//!                         │
+//!                         ▼
+//!                       file        what the operator of a team writes
 //! ```
+//!
+//! Beside them: `page`, `browser` and `parameters` are what is exchanged with browsers, `refusals` the rows of the audit
+//! log about bad input.
 
 mod authority;
+mod authorization;
+mod browser;
+mod claims;
+mod clients;
+mod door;
+mod fetch;
 mod file;
+mod issuers;
 mod members;
+mod page;
+mod parameters;
+mod provider;
+mod random;
+mod refusals;
+mod remembered;
+mod routes;
+mod sign_in;
+mod signed;
 mod tokens;
 
 pub use authority::{Authority, Standing, Unavailable};
+pub use door::{BadFrontDoor, FrontDoor};
+pub use fetch::Unreachable;
 pub use file::{BadTeamFile, SignInProvider, TeamFile, Tenant, TrustedIssuer};
+pub use issuers::{Issuers, Vouched};
 pub use members::{Claims, NotAMember};
+pub use refusals::Refusals;
 pub use tokens::{NoRandom, Secret};
 
 // Compiles the examples of the page that registries show.

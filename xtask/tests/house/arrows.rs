@@ -45,7 +45,10 @@ const OWNED: &[(&str, &[&str])] = &[
     ("clap", &["toolrack"]),
     ("command-fds", &["toolrack-host"]),
     ("jsonc-parser", &["toolrack-config"]),
+    ("jsonwebtoken", &["toolrack-team"]),
+    ("maud", &["toolrack-team"]),
     ("notify", &["toolrack-config"]),
+    ("oauth2", &["toolrack-team"]),
     ("opentelemetry", &["toolrack-otel"]),
     (
         "reqwest",

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_host::{
-    Called, Caller, DefinitionHash, Evidence, Fact, Principal,
+    Called, Caller, DefinitionHash, Evidence, Fact, Principal, Way,
     pins::{PinnedServer, Strange},
     text,
 };
@@ -24,11 +24,12 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 pub struct Entry {
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
     /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; of a team `member_changed`, `member_removed`,
-    /// `token_made`, `token_revoked`; `forgot` for old rows that the store removed, and `lost` for rows that could not
+    /// `token_made`, `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`; `forgot` for old rows that the store removed, and `lost` for rows that could not
     /// be written.
     pub kind: String,
     /// Where it came from: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
-    /// `mcp.sock`.
+    /// `mcp.sock`; for `refused_at_the_door`, the door: `authorize`, `token`, `register`, `revoke`, `sign-in`,
+    /// `mcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
     /// The tenant of the principal that acted. This and the next three are not there for the person of a machine that
@@ -118,6 +119,23 @@ pub struct Entry {
     pub base: Option<String>,
 }
 
+/// Bad input that a door refused.
+#[derive(Clone, Debug, Default)]
+pub struct DoorRefusal<'a> {
+    /// Which door, in one word: `authorize`, `token`, `register`, `sign-in`.
+    pub door: &'a str,
+    /// The stable code of the refusal.
+    pub code: &'a str,
+    /// Why, for people.
+    pub why: &'a str,
+    /// What the client calls itself, or its id. Untrusted.
+    pub client: Option<&'a str>,
+    /// The member in whose name it was tried, where that was proved.
+    pub by: Option<&'a Principal>,
+    /// How many earlier refusals have no row of their own.
+    pub untold: u64,
+}
+
 fn line(from: &str, most: usize) -> Option<String> {
     Some(text::for_line(&text::clip(from, most)).into_owned())
 }
@@ -171,6 +189,24 @@ impl Entry {
     /// The token `id` of `member` was made or revoked.
     pub(crate) fn of_token(kind: &str, by: &Caller, (member, id): (&Principal, &str), label: &str) -> Self {
         Self { token: line(id, MAX_NAME), why: line(label, MAX_WHY), ..Self::of_member(kind, by, member) }
+    }
+
+    /// A member allowed a client to act in their name, or that ended.
+    pub(crate) fn of_grant(kind: &str, by: &Caller, member: &Principal, client: &str) -> Self {
+        Self { client: line(client, MAX_NAME), ..Self::of_member(kind, by, member) }
+    }
+
+    /// A door of a team refused bad input.
+    pub(crate) fn of_door(refusal: &DoorRefusal<'_>) -> Self {
+        let by = refusal.by.map(|member| Caller::of(member.clone(), Way::Daemon)).unwrap_or_default();
+        Self {
+            who: line(refusal.door, MAX_NAME),
+            client: refusal.client.and_then(|client| line(client, MAX_NAME)),
+            code: line(refusal.code, MAX_NAME),
+            why: line(refusal.why, MAX_WHY),
+            count: Some(refusal.untold).filter(|untold| *untold > 0),
+            ..Self::of_kind("refused_at_the_door").by(&by)
+        }
     }
 
     /// A user took back the answer that calls of `tool` always run.

@@ -1,0 +1,438 @@
+//! What the front door of a team remembers: the clients that registered there, what people allowed them, and what it
+//! refused.
+
+use chrono::{TimeDelta, Utc};
+use sqlx::{Sqlite, Transaction};
+use toolrack_host::{Caller, Principal};
+use uuid::Uuid;
+
+use super::{MemberRow, TokenHash, TokenOwner, member};
+use crate::{
+    Store, StoreError,
+    audit::{DoorRefusal, Entry, append},
+    now,
+    rows::from_row,
+};
+
+/// How long a registered client stays that no person has used.
+const UNUSED_CLIENT: TimeDelta = TimeDelta::hours(24);
+/// How long one stays after its last use: longer than any grant.
+const USED_CLIENT: TimeDelta = TimeDelta::days(90);
+/// The most clients that no person has used. The oldest makes room for a new one.
+const MAX_UNUSED_CLIENTS: i64 = 2_000;
+/// The most clients. The one that was not used for the longest time makes room for a new one.
+const MAX_CLIENTS: i64 = 20_000;
+/// How long a code can be exchanged.
+const CODE: TimeDelta = TimeDelta::seconds(60);
+/// How long a code that was not exchanged is remembered, so that a late one is known to be late.
+const LATE_CODE: TimeDelta = TimeDelta::minutes(10);
+/// How long a grant stays without a renewal.
+const IDLE_GRANT: TimeDelta = TimeDelta::days(14);
+/// How long a grant stays at most. Then the person is asked again.
+const GRANT: TimeDelta = TimeDelta::days(60);
+/// The most grants of one member. The oldest makes room for a new one.
+const MAX_GRANTS: i64 = 200;
+
+/// A client that registered itself (RFC 7591). All of it is what the client says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredClient {
+    /// Names it.
+    pub id: String,
+    /// What it calls itself.
+    pub name: String,
+    /// Where it may have people sent back to.
+    pub redirect_uris: Vec<String>,
+}
+
+/// What a person allowed a client, with the code that the client exchanges for tokens.
+#[derive(Clone, Debug)]
+pub struct NewGrant<'a> {
+    /// The person.
+    pub owner: TokenOwner<'a>,
+    /// The client's id.
+    pub client: &'a str,
+    /// What it calls itself.
+    pub client_name: &'a str,
+    /// Where the code goes.
+    pub redirect_uri: &'a str,
+    /// The challenge of PKCE, by S256.
+    pub challenge: &'a str,
+    /// The resource that its tokens open.
+    pub resource: &'a str,
+    /// The scope of its tokens.
+    pub scope: &'a str,
+    /// The hash of the code.
+    pub code: TokenHash,
+}
+
+/// What a person allowed a client.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Grant {
+    /// Names it, and is the family of its access tokens. Opens nothing.
+    pub family: String,
+    /// The person.
+    pub member: Principal,
+    /// The client's id.
+    pub client: String,
+    /// What it calls itself. Untrusted.
+    pub client_name: String,
+    /// Where the code went.
+    pub redirect_uri: String,
+    /// The challenge of PKCE.
+    pub challenge: String,
+    /// The resource that its tokens open.
+    pub resource: String,
+    /// The scope of its tokens.
+    pub scope: String,
+    /// When the person allowed it, in seconds since 1970.
+    pub made_at: i64,
+    /// When the client last got a token.
+    pub renewed_at: Option<i64>,
+    /// When it ends, unless it is renewed.
+    pub ends_at: i64,
+}
+
+/// What a code is worth.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Code {
+    /// It counts, this once.
+    Good(Box<Grant>),
+    /// It counted before: a copy of it may be in the wrong hands.
+    Used(Box<Grant>),
+    /// It is unknown, or too old.
+    Unknown,
+}
+
+/// What a refresh token is worth.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Refresh {
+    /// It counts, and another one takes its place.
+    Good(Box<Grant>),
+    /// It counted before: a copy of it may be in the wrong hands.
+    Used(Box<Grant>),
+    /// It is unknown, or its grant has ended.
+    Unknown,
+}
+
+/// The hashes of a refresh token: of the part that all tokens of a grant share, and of the whole.
+#[derive(Clone, Copy, Debug)]
+pub struct RefreshHash {
+    /// Of the shared part, by which the grant is found.
+    pub handle: TokenHash,
+    /// Of the whole token.
+    pub token: TokenHash,
+}
+
+struct GrantRow {
+    family: String,
+    client: String,
+    client_name: String,
+    redirect_uri: String,
+    challenge: String,
+    resource: String,
+    scope: String,
+    made_at: i64,
+    renewed_at: Option<i64>,
+    ends_at: i64,
+    member: MemberRow,
+}
+
+from_row!(GrantRow {
+    family, client, client_name, redirect_uri, challenge, resource, scope, made_at, renewed_at, ends_at
+} flatten member);
+
+impl GrantRow {
+    fn grant(self) -> Option<Grant> {
+        Some(Grant {
+            family: self.family,
+            member: self.member.principal().ok()?,
+            client: self.client,
+            client_name: self.client_name,
+            redirect_uri: self.redirect_uri,
+            challenge: self.challenge,
+            resource: self.resource,
+            scope: self.scope,
+            made_at: self.made_at,
+            renewed_at: self.renewed_at,
+            ends_at: self.ends_at,
+        })
+    }
+}
+
+const GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirect_uri, g.challenge, g.resource, g.scope, \
+    g.made_at, g.renewed_at, g.ends_at, m.issuer, m.subject, m.kind, m.tenant, m.name, m.groups, m.role \
+    FROM team_grants g JOIN team_members m ON m.issuer = g.issuer AND m.subject = g.subject WHERE ";
+
+fn after(time: TimeDelta) -> i64 {
+    now().saturating_add(time.num_seconds())
+}
+
+impl Store {
+    /// Keeps a client that registered itself. It ends after 24 hours, unless a person allows it something. Of those
+    /// that no person has used, the newest 2,000 are kept; of all, 20,000.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn put_client(&self, client: &RegisteredClient) -> Result<(), StoreError> {
+        let doing = "writing a client of the team";
+        let uris = serde_json::to_string(&client.redirect_uris).unwrap_or_default();
+        let mut transaction = self.begin(doing).await?;
+        make_room(&mut transaction).await.map_err(self.error(doing))?;
+        sqlx::query("INSERT INTO team_clients (id, name, redirect_uris, made_at, ends_at) VALUES (?, ?, ?, ?, ?)")
+            .bind(&client.id)
+            .bind(&client.name)
+            .bind(uris)
+            .bind(now())
+            .bind(after(UNUSED_CLIENT))
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
+
+    /// The client that registered under `id`, unless it has ended.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn registered_client(&self, id: &str) -> Result<Option<RegisteredClient>, StoreError> {
+        let row: Option<(String, String, String)> =
+            sqlx::query_as("SELECT id, name, redirect_uris FROM team_clients WHERE id = ? AND ends_at > ?")
+                .bind(id)
+                .bind(now())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(self.error("reading a client of the team"))?;
+        Ok(row.and_then(|(id, name, uris)| {
+            Some(RegisteredClient { id, name, redirect_uris: serde_json::from_str(&uris).ok()? })
+        }))
+    }
+
+    /// Keeps what a person allowed, and records that in the [audit log](crate::audit), in one transaction. Its code
+    /// counts for 60 seconds. Returns whether there is such a member. The oldest beyond 200 grants of one member end.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn begin_grant(&self, grant: &NewGrant<'_>, by: &Caller) -> Result<bool, StoreError> {
+        let doing = "writing a grant of the team";
+        let mut transaction = self.begin(doing).await?;
+        let Some(member) = member(&mut transaction, grant.owner).await.map_err(self.error(doing))? else {
+            return Ok(false);
+        };
+        insert(&mut transaction, grant).await.map_err(self.error(doing))?;
+        let entry = Entry::of_grant("client_allowed", by, &member, grant.client_name);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(true)
+    }
+
+    /// Takes the code with this hash: it counts only once, whatever the caller does with it then.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn take_code(&self, code: TokenHash) -> Result<Code, StoreError> {
+        let doing = "reading a code of the team";
+        let taken = sqlx::query(
+            "UPDATE team_grants SET code_used_at = ?1 WHERE code = ?2 AND code_used_at IS NULL AND code_ends_at > ?1",
+        )
+        .bind(now())
+        .bind(&code.0[..])
+        .execute(&self.pool)
+        .await
+        .map_err(self.error(doing))?;
+        let grant = self.grant_where("g.code = ?1 AND g.code_used_at IS NOT NULL", &code).await?;
+        Ok(match grant {
+            Some(grant) if taken.rows_affected() > 0 => Code::Good(Box::new(grant)),
+            Some(grant) => Code::Used(Box::new(grant)),
+            None => Code::Unknown,
+        })
+    }
+
+    /// Gives the grant its first refresh token. Returns whether the grant is still there and had none.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn first_refresh(&self, family: &str, new: RefreshHash) -> Result<bool, StoreError> {
+        let set = sqlx::query(
+            "UPDATE team_grants SET handle = ?1, refresh = ?2, renewed_at = ?3, ends_at = min(?4, ends_for_good_at) \
+             WHERE family = ?5 AND handle IS NULL",
+        )
+        .bind(&new.handle.0[..])
+        .bind(&new.token.0[..])
+        .bind(now())
+        .bind(after(IDLE_GRANT))
+        .bind(family)
+        .execute(&self.pool)
+        .await
+        .map_err(self.error("writing a refresh token of the team"))?;
+        Ok(set.rows_affected() > 0)
+    }
+
+    /// The grant of a refresh token, if that is the one that counts; [`Refresh::Used`] if it was once.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn find_refresh(&self, old: RefreshHash) -> Result<Refresh, StoreError> {
+        let Some(grant) = self.grant_where("g.handle = ?1", &old.handle).await? else { return Ok(Refresh::Unknown) };
+        let current: Option<Vec<u8>> = sqlx::query_scalar("SELECT refresh FROM team_grants WHERE family = ?")
+            .bind(&grant.family)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(self.error("reading a refresh token of the team"))?;
+        let is_current = current.is_some_and(|current| current == old.token.0);
+        Ok(if is_current { Refresh::Good(Box::new(grant)) } else { Refresh::Used(Box::new(grant)) })
+    }
+
+    /// Puts the refresh token `new` into the place of `old`, of the same grant. Returns whether `old` was the one that
+    /// counted: of two callers with the same token, one gets `false`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn rotate_refresh(&self, old: RefreshHash, new: TokenHash) -> Result<bool, StoreError> {
+        let set = sqlx::query(
+            "UPDATE team_grants SET refresh = ?1, renewed_at = ?2, ends_at = min(?3, ends_for_good_at) \
+             WHERE handle = ?4 AND refresh = ?5 AND ends_at > ?2",
+        )
+        .bind(&new.0[..])
+        .bind(now())
+        .bind(after(IDLE_GRANT))
+        .bind(&old.handle.0[..])
+        .bind(&old.token.0[..])
+        .execute(&self.pool)
+        .await
+        .map_err(self.error("writing a refresh token of the team"))?;
+        Ok(set.rows_affected() > 0)
+    }
+
+    /// Ends a grant with its refresh token and its access tokens, and records that in the audit log, in one
+    /// transaction. Returns whether there was one.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn end_grant(&self, family: &str, by: &Caller) -> Result<bool, StoreError> {
+        let doing = "ending a grant of the team";
+        let mut transaction = self.begin(doing).await?;
+        let row: Option<GrantRow> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{GRANTS} g.family = ?1")))
+            .bind(family)
+            .fetch_optional(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        let Some(grant) = row.and_then(GrantRow::grant) else { return Ok(false) };
+        sqlx::query("DELETE FROM team_grants WHERE family = ?")
+            .bind(family)
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        let entry = Entry::of_grant("client_ended", by, &grant.member, &grant.client_name);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(true)
+    }
+
+    /// The grants that count: of one member, or of all, the newest first.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn grants(&self, owner: Option<TokenOwner<'_>>) -> Result<Vec<Grant>, StoreError> {
+        let query = format!(
+            "{GRANTS} (?1 IS NULL OR g.issuer = ?1) AND (?2 IS NULL OR g.subject = ?2) AND g.ends_at > ?3 \
+             AND g.handle IS NOT NULL ORDER BY g.made_at DESC, g.family DESC"
+        );
+        let rows: Vec<GrantRow> = sqlx::query_as(sqlx::AssertSqlSafe(query))
+            .bind(owner.map(|owner| owner.issuer))
+            .bind(owner.map(|owner| owner.subject))
+            .bind(now())
+            .fetch_all(&self.pool)
+            .await
+            .map_err(self.error("reading grants of the team"))?;
+        Ok(rows.into_iter().filter_map(GrantRow::grant).collect())
+    }
+
+    /// Records in the audit log that a door refused bad input. The caller bounds how often.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn refused_at_the_door(&self, refusal: &DoorRefusal<'_>) -> Result<(), StoreError> {
+        let doing = "writing what the door refused";
+        let mut transaction = self.begin(doing).await?;
+        let entry = Entry::of_door(refusal);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
+
+    async fn grant_where(&self, condition: &str, hash: &TokenHash) -> Result<Option<Grant>, StoreError> {
+        let row: Option<GrantRow> =
+            sqlx::query_as(sqlx::AssertSqlSafe(format!("{GRANTS} {condition} AND g.ends_at > ?2")))
+                .bind(&hash.0[..])
+                .bind(now())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(self.error("reading a grant of the team"))?;
+        Ok(row.and_then(GrantRow::grant))
+    }
+}
+
+/// Removes the clients that have ended, and the oldest beyond the bounds.
+async fn make_room(transaction: &mut Transaction<'static, Sqlite>) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM team_clients WHERE ends_at <= ?").bind(now()).execute(&mut **transaction).await?;
+    sqlx::query(
+        "DELETE FROM team_clients WHERE used_at IS NULL AND id NOT IN (SELECT id FROM team_clients \
+         WHERE used_at IS NULL ORDER BY made_at DESC, id DESC LIMIT ?)",
+    )
+    .bind(MAX_UNUSED_CLIENTS - 1)
+    .execute(&mut **transaction)
+    .await?;
+    sqlx::query(
+        "DELETE FROM team_clients WHERE id NOT IN (SELECT id FROM team_clients \
+         ORDER BY coalesce(used_at, made_at) DESC, id DESC LIMIT ?)",
+    )
+    .bind(MAX_CLIENTS - 1)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+async fn insert(transaction: &mut Transaction<'static, Sqlite>, grant: &NewGrant<'_>) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM team_grants WHERE ends_at <= ?").bind(now()).execute(&mut **transaction).await?;
+    sqlx::query(
+        "DELETE FROM team_grants WHERE issuer = ?1 AND subject = ?2 AND family NOT IN (SELECT family \
+         FROM team_grants WHERE issuer = ?1 AND subject = ?2 ORDER BY made_at DESC, family DESC LIMIT ?3)",
+    )
+    .bind(grant.owner.issuer)
+    .bind(grant.owner.subject)
+    .bind(MAX_GRANTS - 1)
+    .execute(&mut **transaction)
+    .await?;
+    sqlx::query(
+        "INSERT INTO team_grants (family, issuer, subject, client, client_name, redirect_uri, challenge, resource, \
+         scope, code, code_ends_at, made_at, ends_at, ends_for_good_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(Uuid::now_v7().simple().to_string())
+    .bind(grant.owner.issuer)
+    .bind(grant.owner.subject)
+    .bind(grant.client)
+    .bind(grant.client_name)
+    .bind(grant.redirect_uri)
+    .bind(grant.challenge)
+    .bind(grant.resource)
+    .bind(grant.scope)
+    .bind(&grant.code.0[..])
+    .bind(after(CODE))
+    .bind(now())
+    .bind(after(LATE_CODE))
+    .bind(after(GRANT))
+    .execute(&mut **transaction)
+    .await?;
+    sqlx::query("UPDATE team_clients SET used_at = ?, ends_at = ? WHERE id = ?")
+        .bind(now())
+        .bind(after(USED_CLIENT))
+        .bind(grant.client)
+        .execute(&mut **transaction)
+        .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+use toolrack_host::{Way, principal::Kind};
+
+use super::*;
+use crate::{NewToken, Purpose, Tokens, audit::AuditQuery};
+
+const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
+
+fn by() -> Caller {
+    Caller::local(Way::Daemon)
+}
+
+fn hash(text: &str) -> TokenHash {
+    TokenHash::of(text)
+}
+
+fn refresh(token: &str) -> RefreshHash {
+    RefreshHash { handle: hash("handle"), token: hash(token) }
+}
+
+fn grant(code: &str) -> NewGrant<'static> {
+    NewGrant {
+        owner: ANN,
+        client: "c-1",
+        client_name: "A client",
+        redirect_uri: "http://127.0.0.1/back",
+        challenge: "challenge",
+        resource: "https://tools.example/mcp",
+        scope: "mcp",
+        code: hash(code),
+    }
+}
+
+async fn store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    let ann = Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap();
+    store.put_member(&ann, &by()).await.unwrap();
+    (folder, store)
+}
+
+/// A grant with the refresh token `r-1` and an access token.
+async fn exchanged(store: &Store) -> Grant {
+    assert!(store.begin_grant(&grant("code"), &by()).await.unwrap());
+    let Code::Good(grant) = store.take_code(hash("code")).await.unwrap() else { panic!("the code is good") };
+    assert!(store.first_refresh(&grant.family, refresh("r-1")).await.unwrap());
+    store.keep_token(ANN, &access(&grant), &by()).await.unwrap();
+    *grant
+}
+
+fn access(grant: &Grant) -> NewToken {
+    NewToken {
+        hash: hash(&format!("access of {}", grant.family)),
+        purpose: Purpose::Access,
+        label: grant.client_name.clone(),
+        client: Some(grant.client.clone()),
+        family: Some(grant.family.clone()),
+        ends_at: Utc::now().checked_add_signed(TimeDelta::hours(1)),
+    }
+}
+
+#[tokio::test]
+async fn a_code_counts_once_and_not_late() {
+    let (_folder, store) = store().await;
+    store.begin_grant(&grant("code"), &by()).await.unwrap();
+    let Code::Good(first) = store.take_code(hash("code")).await.unwrap() else { panic!("it counts") };
+    assert_eq!((first.member.subject(), &*first.challenge), ("ann", "challenge"));
+    let Code::Used(again) = store.take_code(hash("code")).await.unwrap() else { panic!("it counted") };
+    assert_eq!(again.family, first.family);
+    assert_eq!(store.take_code(hash("other")).await.unwrap(), Code::Unknown);
+
+    store.begin_grant(&grant("late"), &by()).await.unwrap();
+    sqlx::query("UPDATE team_grants SET code_ends_at = 1").execute(&store.pool).await.unwrap();
+    assert_eq!(store.take_code(hash("late")).await.unwrap(), Code::Unknown);
+}
+
+#[tokio::test]
+async fn of_two_uses_of_one_refresh_token_one_counts_and_the_other_is_known_as_reuse() {
+    let (_folder, store) = store().await;
+    let family = exchanged(&store).await.family;
+    assert!(!store.first_refresh(&family, refresh("r-0")).await.unwrap(), "a grant gets one first token");
+    let Refresh::Good(found) = store.find_refresh(refresh("r-1")).await.unwrap() else { panic!("it counts") };
+    assert_eq!(found.family, family);
+    assert!(store.rotate_refresh(refresh("r-1"), hash("r-2")).await.unwrap());
+    assert!(!store.rotate_refresh(refresh("r-1"), hash("r-3")).await.unwrap());
+    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Used(_)));
+    assert!(matches!(store.find_refresh(refresh("r-2")).await.unwrap(), Refresh::Good(_)));
+    let other = RefreshHash { handle: hash("other"), token: hash("r-2") };
+    assert_eq!(store.find_refresh(other).await.unwrap(), Refresh::Unknown);
+}
+
+#[tokio::test]
+async fn a_grant_and_its_tokens_end_together_whichever_is_revoked() {
+    let (_folder, store) = store().await;
+    let first = exchanged(&store).await;
+    assert_eq!(store.grants(Some(ANN)).await.unwrap().len(), 1);
+    assert!(store.end_grant(&first.family, &by()).await.unwrap());
+    assert!(!store.end_grant(&first.family, &by()).await.unwrap());
+    assert!(store.team_tokens(Tokens::All).await.unwrap().is_empty());
+
+    let second = exchanged(&store).await;
+    let version = store.team_version().await.unwrap();
+    assert_eq!(store.revoke_tokens(Tokens::Family(&second.family), &by()).await.unwrap(), 1);
+    assert_eq!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Unknown);
+    assert!(store.team_version().await.unwrap() > version);
+
+    exchanged(&store).await;
+    store.remove_member(ANN, &by()).await.unwrap();
+    assert!(store.grants(None).await.unwrap().is_empty());
+    assert!(!store.begin_grant(&grant("code"), &by()).await.unwrap(), "there is no such member");
+}
+
+#[tokio::test]
+async fn an_access_token_that_has_ended_leaves_its_grant() {
+    let (_folder, store) = store().await;
+    exchanged(&store).await;
+    sqlx::query("UPDATE team_tokens SET ends_at = 1").execute(&store.pool).await.unwrap();
+    // The next token removes the rows of those that have ended.
+    let other = NewToken { hash: hash("other"), family: None, ..access(&exchanged_row(&store).await) };
+    store.keep_token(ANN, &other, &by()).await.unwrap();
+    assert_eq!(store.team_tokens(Tokens::All).await.unwrap().len(), 1);
+    assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Good(_)));
+}
+
+async fn exchanged_row(store: &Store) -> Grant {
+    store.grants(None).await.unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn a_grant_ends_for_good_whatever_renews_it() {
+    let (_folder, store) = store().await;
+    exchanged(&store).await;
+    sqlx::query("UPDATE team_grants SET ends_for_good_at = ?").bind(now() + 5).execute(&store.pool).await.unwrap();
+    assert!(store.rotate_refresh(refresh("r-1"), hash("r-2")).await.unwrap());
+    let ends: i64 = sqlx::query_scalar("SELECT ends_at FROM team_grants").fetch_one(&store.pool).await.unwrap();
+    assert!(ends <= now() + 5);
+}
+
+#[tokio::test]
+async fn clients_that_no_person_uses_make_room_and_those_in_use_stay() {
+    let (_folder, store) = store().await;
+    let client =
+        |id: String| RegisteredClient { id, name: "A client".to_owned(), redirect_uris: vec!["x:/".to_owned()] };
+    store.put_client(&client("c-1".to_owned())).await.unwrap();
+    store.begin_grant(&grant("code"), &by()).await.unwrap();
+    sqlx::query(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) INSERT INTO team_clients \
+         (id, name, redirect_uris, made_at, ends_at) SELECT 'flood-' || i, '', '[]', i, ? FROM n",
+    )
+    .bind(now() + 60)
+    .execute(&store.pool)
+    .await
+    .unwrap();
+    store.put_client(&client("c-2".to_owned())).await.unwrap();
+    let clients: i64 = sqlx::query_scalar("SELECT count(*) FROM team_clients").fetch_one(&store.pool).await.unwrap();
+    assert_eq!(clients, 2_001, "2,000 that are not used, and the one that is");
+    assert!(store.registered_client("flood-1").await.unwrap().is_none());
+    for id in ["c-1", "c-2", "flood-2"] {
+        assert!(store.registered_client(id).await.unwrap().is_some(), "{id}");
+    }
+    sqlx::query("UPDATE team_clients SET ends_at = 1 WHERE id = 'c-2'").execute(&store.pool).await.unwrap();
+    assert!(store.registered_client("c-2").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_a_door_refused_is_a_row_on_one_line() {
+    let (_folder, store) = store().await;
+    let refusal = DoorRefusal {
+        door: "token",
+        code: "invalid_grant",
+        why: "the code counted\nbefore",
+        client: Some("c-1"),
+        untold: 3,
+        ..DoorRefusal::default()
+    };
+    store.refused_at_the_door(&refusal).await.unwrap();
+    let row = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap().pop().unwrap().entry;
+    assert_eq!((&*row.kind, row.who.as_deref(), row.count), ("refused_at_the_door", Some("token"), Some(3)));
+    assert_eq!((row.code.as_deref(), row.client.as_deref()), (Some("invalid_grant"), Some("c-1")));
+    assert!(!row.why.unwrap().contains('\n'));
+}
+
+#[tokio::test]
+async fn the_file_has_no_code_and_no_refresh_token() {
+    let (folder, store) = store().await;
+    store.begin_grant(&grant("5ecret-code"), &by()).await.unwrap();
+    let Code::Good(grant) = store.take_code(hash("5ecret-code")).await.unwrap() else { panic!("it counts") };
+    store.first_refresh(&grant.family, refresh("5ecret-refresh")).await.unwrap();
+    store.close().await;
+    let bytes = std::fs::read(folder.path().join("toolrack.db")).unwrap();
+    assert!(!bytes.windows(6).any(|window| window == b"5ecret"));
+}

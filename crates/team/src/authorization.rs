@@ -1,0 +1,18 @@
+//! The authorization server: OAuth 2.1 for public clients, with the one resource `/mcp`.
+//!
+//! ```text
+//!   authorize ──► consent ──► request            the person is asked; what is asked for
+//!   token, revoke, register, metadata
+//!        │
+//!        ▼
+//!     failure                                    exact errors
+//! ```
+
+pub(crate) mod authorize;
+mod consent;
+mod failure;
+pub(crate) mod metadata;
+pub(crate) mod register;
+mod request;
+pub(crate) mod revoke;
+pub(crate) mod token;

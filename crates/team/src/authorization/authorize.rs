@@ -1,0 +1,198 @@
+//! `/oauth/authorize`: a client asks for a code, and a person answers (OAuth 2.1, 4.1).
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{RawQuery, State},
+    response::Response,
+};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use toolrack_host::Principal;
+use toolrack_store::{NewGrant, StoreError, TokenHash, TokenOwner, audit::DoorRefusal};
+use url::form_urlencoded;
+
+use super::{
+    consent::{Form, ask},
+    request::{Asked, ReplyTo, Told, Untold, asked, reply_to},
+};
+use crate::{
+    browser::{is_from_here, way_of},
+    door::{FrontDoor, SignedIn, by},
+    page::{notice, see_other},
+    parameters::Parameters,
+    random::random_text,
+};
+
+/// Why no client gets an answer yet.
+enum Stop {
+    /// A person is told.
+    Untold(Untold),
+    /// A person must sign in first.
+    SignIn,
+    /// The client is told, because a person is there.
+    Told(Told, Principal),
+}
+
+impl From<Untold> for Stop {
+    fn from(untold: Untold) -> Self {
+        Self::Untold(untold)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the front door of the team cannot use the database");
+        let why = "the server cannot use its database: try again later".to_owned();
+        Self::Untold(Untold { code: "server_error", why, is_ours: true })
+    }
+}
+
+fn wrong(code: &'static str, why: &str) -> Stop {
+    Stop::Untold(Untold { code, why: why.to_owned(), is_ours: false })
+}
+
+/// `GET /oauth/authorize`: shows a person who asks for what.
+///
+/// What is wrong is shown as a page, unless the client has proved to be one that may have an answer there *and* a person
+/// has signed in, so that this address redirects no one by itself (RFC 9700, 4.11.2).
+pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
+    let query = query.0.unwrap_or_default();
+    match read(&door, &headers, &query).await {
+        Ok((asked, person)) => ask(&asked, &person, &Form::now(&query), door.issuer()),
+        Err(stop) => stopped(&door, stop, &query).await,
+    }
+}
+
+/// `POST /oauth/authorize`: what the person answered.
+pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
+    let form = std::str::from_utf8(&body).ok().and_then(Parameters::read).unwrap_or_default();
+    match answered(&door, &headers, &form).await {
+        Ok(answer) => answer,
+        Err(stop) => stopped(&door, stop, form.get("request").unwrap_or_default()).await,
+    }
+}
+
+/// What is asked for, and who is there to be asked.
+async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(Asked, SignedIn), Stop> {
+    let Some(parameters) = Parameters::read(query) else {
+        return Err(wrong("invalid_request", "the request is longer than 16 KiB"));
+    };
+    // No request is made to another program for a person who has not signed in.
+    let known = reply_to(&door.clients, &parameters, false).await?;
+    let Some(person) = door.signed_in(headers).await? else { return Err(Stop::SignIn) };
+    let to = match known {
+        Some(to) => Some(to),
+        None => reply_to(&door.clients, &parameters, true).await?,
+    };
+    let Some(to) = to else { return Err(wrong("invalid_client", "there is no such client")) };
+    match asked(to, &parameters, &door.resource()) {
+        Ok(asked) => Ok((asked, person)),
+        Err(told) => Err(Stop::Told(told, person.member)),
+    }
+}
+
+async fn answered(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> Result<Response, Stop> {
+    if !is_from_here(headers, &door.team.url) {
+        return Err(wrong("cross_site", "the answer did not come from the page of this server"));
+    }
+    let query = form.get("request").unwrap_or_default();
+    let (asked, person) = read(door, headers, query).await?;
+    let sent = Form { query, ends: form.get("ends").and_then(|ends| ends.parse().ok()).unwrap_or_default() };
+    if !sent.is_sealed_by(form.get("seal").unwrap_or_default(), &asked, &person) {
+        let why = "the answer does not belong to a page that was shown in this browser within the last 30 minutes, \
+            or the client has changed meanwhile";
+        return Err(wrong("wrong_seal", why));
+    }
+    if form.get("answer") != Some("allow") {
+        let told = Told { to: asked.to, code: "access_denied", why: "the person refused" };
+        return Ok(tell(door, &told));
+    }
+    allow(door, &asked, &person).await
+}
+
+/// Gives the client its code.
+async fn allow(door: &FrontDoor, asked: &Asked, person: &SignedIn) -> Result<Response, Stop> {
+    let code = match random_text::<32>("") {
+        Ok(code) => code,
+        Err(error) => return Err(Untold { code: "server_error", why: error.to_string(), is_ours: true }.into()),
+    };
+    let (member, client) = (&person.member, &asked.to.client);
+    let grant = NewGrant {
+        owner: TokenOwner { issuer: member.issuer(), subject: member.subject() },
+        client: &client.id,
+        client_name: &client.name,
+        redirect_uri: &asked.to.redirect_uri,
+        challenge: &asked.challenge,
+        resource: &door.resource(),
+        scope: &asked.scope,
+        code: TokenHash::of(&code),
+    };
+    if !door.store.begin_grant(&grant, &by(member, Some(&client.name))).await? {
+        return Err(Stop::SignIn);
+    }
+    Ok(see_other(&reply(door, &asked.to, &[("code", &code)])))
+}
+
+/// What a browser gets instead of the page or the code.
+async fn stopped(door: &FrontDoor, stop: Stop, query: &str) -> Response {
+    match stop {
+        Stop::SignIn => {
+            let Some(way) = way_of(&door.team.url, &format!("/oauth/authorize?{query}")) else {
+                let why = "the request of the client is too long, or has characters that no address has".to_owned();
+                return shown(door, Untold { code: "invalid_request", why, is_ours: false }).await;
+            };
+            let to: String = form_urlencoded::byte_serialize(way.as_bytes()).collect();
+            see_other(&format!("/sign-in?to={to}"))
+        }
+        Stop::Untold(untold) => shown(door, untold).await,
+        Stop::Told(told, member) => {
+            let refusal = DoorRefusal {
+                door: "authorize",
+                code: told.code,
+                why: told.why,
+                client: Some(&told.to.client.name),
+                by: Some(&member),
+                ..DoorRefusal::default()
+            };
+            door.refusals.record(refusal).await;
+            tell(door, &told)
+        }
+    }
+}
+
+/// A page that says what is wrong.
+async fn shown(door: &FrontDoor, untold: Untold) -> Response {
+    let status = match untold.code {
+        _ if untold.is_ours => StatusCode::INTERNAL_SERVER_ERROR,
+        "cross_site" | "wrong_seal" => StatusCode::FORBIDDEN,
+        "temporarily_unavailable" => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    if !untold.is_ours {
+        let refusal = DoorRefusal { door: "authorize", code: untold.code, why: &untold.why, ..DoorRefusal::default() };
+        door.refusals.record(refusal).await;
+    }
+    let code = format!("{}: {}.", untold.code, untold.why);
+    let next = "No client got anything. Begin again from the client that sent you here; if that does not help, tell \
+        the operator of this team what you read above.";
+    notice(status, "This client cannot be connected", &[&code, next])
+}
+
+/// Sends the browser to the client with an error (RFC 6749, 4.1.2.1).
+fn tell(door: &FrontDoor, told: &Told) -> Response {
+    see_other(&reply(door, &told.to, &[("error", told.code), ("error_description", told.why)]))
+}
+
+/// The address of the client with an answer, the state that it sent, and who answers (RFC 9207). The address itself stays
+/// byte by byte as the client wrote it.
+fn reply(door: &FrontDoor, to: &ReplyTo, answer: &[(&str, &str)]) -> String {
+    let mut pairs = form_urlencoded::Serializer::new(String::new());
+    pairs.extend_pairs(answer);
+    if let Some(state) = &to.state {
+        pairs.append_pair("state", state);
+    }
+    pairs.append_pair("iss", door.issuer());
+    let mark = if to.redirect_uri.contains('?') { '&' } else { '?' };
+    format!("{}{mark}{}", to.redirect_uri, pairs.finish())
+}

@@ -1,0 +1,99 @@
+//! Refusals of the endpoints for clients, with the exact codes of OAuth (RFC 6749, 5.2; RFC 7591, 3.2.2; RFC 8707, 2).
+
+use axum::{
+    Json,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use serde_json::json;
+use toolrack_host::Principal;
+use toolrack_store::{StoreError, audit::DoorRefusal};
+
+use super::metadata::for_clients;
+use crate::{door::FrontDoor, tokens::NoRandom};
+
+/// Why a client gets an error.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    code: &'static str,
+    why: String,
+    client: Option<String>,
+    by: Option<Principal>,
+    /// Whether this is bad input, and not trouble of this program.
+    is_refusal: bool,
+}
+
+impl Failure {
+    /// Bad input.
+    pub(super) fn new(code: &'static str, why: impl Into<String>) -> Self {
+        let status = match code {
+            "invalid_client" => StatusCode::UNAUTHORIZED,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self { status, code, why: why.into(), client: None, by: None, is_refusal: true }
+    }
+
+    /// Too many requests.
+    pub(super) fn too_many(why: impl Into<String>) -> Self {
+        Self { status: StatusCode::TOO_MANY_REQUESTS, ..Self::new("temporarily_unavailable", why) }
+    }
+
+    /// Whose mistake it is, for the audit log.
+    pub(super) fn of_client(self, client: Option<&str>) -> Self {
+        Self { client: client.map(ToOwned::to_owned), ..self }
+    }
+
+    /// In whose name the client acts.
+    pub(super) fn of_member(self, member: &Principal) -> Self {
+        Self { by: Some(member.clone()), ..self }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the front door of the team cannot use the database");
+        let why = "the server cannot use its database: try again later";
+        Self { status: StatusCode::INTERNAL_SERVER_ERROR, is_refusal: false, ..Self::new("server_error", why) }
+    }
+}
+
+impl From<NoRandom> for Failure {
+    fn from(error: NoRandom) -> Self {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Self { status, is_refusal: false, ..Self::new("server_error", error.to_string()) }
+    }
+}
+
+/// The answer to a client: what it asked for, or an error, which the audit log gets as well.
+pub(super) async fn answer(door: &FrontDoor, at: &str, result: Result<Response, Failure>) -> Response {
+    let failure = match result {
+        Ok(answer) => return for_clients(answer),
+        Err(failure) => failure,
+    };
+    if failure.is_refusal {
+        let refusal = DoorRefusal {
+            door: at,
+            code: failure.code,
+            why: &failure.why,
+            client: failure.client.as_deref(),
+            by: failure.by.as_ref(),
+            ..DoorRefusal::default()
+        };
+        door.refusals.record(refusal).await;
+    }
+    let body = json!({ "error": failure.code, "error_description": description(&failure.why) });
+    let mut answer = (failure.status, Json(body)).into_response();
+    if failure.status == StatusCode::TOO_MANY_REQUESTS {
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
+    }
+    if failure.code == "invalid_client" {
+        answer.headers_mut().insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
+    }
+    for_clients(answer)
+}
+
+/// What may stand in an `error_description`: printable ASCII without `"` and `\` (RFC 6749, 5.2).
+pub(super) fn description(why: &str) -> String {
+    why.chars().map(|c| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\') { c } else { '\'' }).collect()
+}

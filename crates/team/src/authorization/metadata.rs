@@ -1,0 +1,81 @@
+//! What clients read first: the metadata of the resource (RFC 9728) and of the authorization server (RFC 8414).
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use http::{
+    HeaderName, HeaderValue, StatusCode,
+    header::{
+        ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+        ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS,
+    },
+};
+use serde_json::json;
+
+use crate::door::{FrontDoor, SCOPE};
+
+/// `GET /.well-known/oauth-protected-resource` and `…/mcp`.
+pub(crate) async fn resource(State(door): State<Arc<FrontDoor>>) -> Response {
+    for_clients(
+        Json(json!({
+            "resource": door.resource(),
+            "authorization_servers": [door.issuer()],
+            "scopes_supported": [SCOPE],
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Toolrack",
+        }))
+        .into_response(),
+    )
+}
+
+/// `GET /.well-known/oauth-authorization-server`.
+pub(crate) async fn server(State(door): State<Arc<FrontDoor>>) -> Response {
+    for_clients(
+        Json(json!({
+            "issuer": door.issuer(),
+            "authorization_endpoint": door.place("oauth/authorize"),
+            "token_endpoint": door.place("oauth/token"),
+            "registration_endpoint": door.place("oauth/register"),
+            "revocation_endpoint": door.place("oauth/revoke"),
+            "scopes_supported": [SCOPE],
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "token_endpoint_auth_methods_supported": ["none"],
+            "revocation_endpoint_auth_methods_supported": ["none"],
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": true,
+            "client_id_metadata_document_supported": true,
+        }))
+        .into_response(),
+    )
+}
+
+/// `OPTIONS` of what clients in web pages use. No cookie counts there, so any page may ask.
+pub(crate) async fn preflight() -> Response {
+    let mut answer = StatusCode::NO_CONTENT.into_response();
+    let headers = answer.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+    let allowed = HeaderValue::from_static("authorization, content-type, mcp-protocol-version");
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("3600"));
+    for_clients(answer)
+}
+
+/// Headers of every answer to a client: any page may read it, and no cache keeps it.
+pub(super) fn for_clients(mut answer: Response) -> Response {
+    let fixed: [(HeaderName, &str); 4] = [
+        (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("pragma"), "no-cache"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    for (name, value) in fixed {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}

@@ -1,0 +1,87 @@
+//! Clients register themselves (RFC 7591), within bounds: public clients, a few addresses, and none stays that no person
+//! uses.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+use toolrack_store::RegisteredClient;
+
+use super::failure::{Failure, answer};
+use crate::{
+    clients::{MAX_REDIRECT_URIS, check_redirect_uri, shown_name},
+    door::{FrontDoor, SCOPE},
+    random::random_text,
+};
+
+/// The most bytes of a registration.
+const MAX_BYTES: usize = 16 * 1024;
+
+/// What a client says of itself. Members that are not known are left out (RFC 7591, 2).
+#[derive(Deserialize)]
+struct Registration {
+    #[serde(default)]
+    redirect_uris: Vec<String>,
+    client_name: Option<String>,
+    grant_types: Option<Vec<String>>,
+    response_types: Option<Vec<String>>,
+}
+
+/// `POST /oauth/register`.
+pub(crate) async fn register(State(door): State<Arc<FrontDoor>>, body: Bytes) -> Response {
+    answer(&door, "register", registered(&door, &body).await).await
+}
+
+async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> {
+    door.registrations.check().map_err(|_| Failure::too_many("too many clients register at once"))?;
+    let wrong = |why: &str| Failure::new("invalid_client_metadata", why);
+    if body.len() > MAX_BYTES {
+        return Err(wrong("the registration is longer than 16 KiB"));
+    }
+    let asked: Registration =
+        serde_json::from_slice(body).map_err(|_| wrong("the registration is no JSON with the members of RFC 7591"))?;
+    let name = shown_name(asked.client_name.as_deref());
+    check(&asked).map_err(|failure| failure.of_client(Some(&name)))?;
+    let client =
+        RegisteredClient { id: random_text::<16>("trc_")?.to_string(), name, redirect_uris: asked.redirect_uris };
+    door.store.put_client(&client).await?;
+    let body = json!({
+        "client_id": client.id,
+        "client_id_issued_at": chrono::Utc::now().timestamp(),
+        "client_name": client.name,
+        "redirect_uris": client.redirect_uris,
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "scope": SCOPE,
+    });
+    Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// A client that wants to prove itself with a secret gets none: it is told in the answer, as RFC 7591 (3.2.1) allows.
+fn check(asked: &Registration) -> Result<(), Failure> {
+    let wrong_uri = |why: String| Err(Failure::new("invalid_redirect_uri", why));
+    if asked.redirect_uris.is_empty() {
+        return wrong_uri("a client needs an address for answers in redirect_uris".to_owned());
+    }
+    if asked.redirect_uris.len() > MAX_REDIRECT_URIS {
+        return wrong_uri(format!("a client has at most {MAX_REDIRECT_URIS} addresses for answers"));
+    }
+    if let Some(why) = asked.redirect_uris.iter().find_map(|uri| check_redirect_uri(uri).err()) {
+        return wrong_uri(why.to_owned());
+    }
+    let lacks =
+        |list: &Option<Vec<String>>, word: &str| list.as_ref().is_some_and(|all| !all.iter().any(|one| one == word));
+    if lacks(&asked.grant_types, "authorization_code") || lacks(&asked.response_types, "code") {
+        let why = "only the grant authorization_code with the response type code is served here";
+        return Err(Failure::new("invalid_client_metadata", why));
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! What a client asks for with `/oauth/authorize`, and what is wrong with that.
+
+use std::sync::Arc;
+
+use crate::{
+    clients::{Client, Clients, NoClient},
+    door::SCOPE,
+    parameters::Parameters,
+};
+
+/// The most bytes of `state`.
+const MAX_STATE: usize = 2 * 1024;
+/// Characters of a challenge of PKCE: 256 bits in base64url (RFC 7636, 4.2).
+const CHALLENGE: usize = 43;
+
+/// Where answers go, once the client has proved to be one that may have them there.
+#[derive(Clone, Debug)]
+pub(super) struct ReplyTo {
+    pub(super) client: Arc<Client>,
+    pub(super) redirect_uri: String,
+    pub(super) state: Option<String>,
+}
+
+/// A request that a person can be asked about.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) to: ReplyTo,
+    pub(super) scope: String,
+    pub(super) challenge: String,
+}
+
+/// Why a person is told instead of the client: it is not known that the client may have an answer.
+#[derive(Debug)]
+pub(super) struct Untold {
+    pub(super) code: &'static str,
+    pub(super) why: String,
+    /// Whether this is trouble of this program, and not bad input.
+    pub(super) is_ours: bool,
+}
+
+/// Why the client is told.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) to: ReplyTo,
+    pub(super) code: &'static str,
+    pub(super) why: &'static str,
+}
+
+fn untold(code: &'static str, why: impl Into<String>) -> Untold {
+    Untold { code, why: why.into(), is_ours: false }
+}
+
+impl From<NoClient> for Untold {
+    fn from(error: NoClient) -> Self {
+        let why = error.to_string();
+        match error {
+            NoClient::Unknown => untold("invalid_client", why),
+            NoClient::Document(_) => untold("invalid_client_metadata", why),
+            NoClient::Busy => untold("temporarily_unavailable", why),
+            NoClient::Store(_) => Untold { is_ours: true, ..untold("server_error", why) },
+        }
+    }
+}
+
+/// Whether the client may have its answer where it wants. `may_fetch` says whether its document may be fetched; without
+/// that, `Ok(None)` says that it would have to be.
+pub(super) async fn reply_to(
+    clients: &Clients,
+    parameters: &Parameters,
+    may_fetch: bool,
+) -> Result<Option<ReplyTo>, Untold> {
+    if let Some(repeated @ ("client_id" | "redirect_uri" | "state")) = parameters.repeated() {
+        return Err(untold("invalid_request", format!("the parameter {repeated} is there twice")));
+    }
+    let Some(id) = parameters.get("client_id") else {
+        return Err(untold("invalid_request", "the parameter client_id is missing"));
+    };
+    let client = if may_fetch { Some(clients.find(id).await?) } else { clients.find_here(id).await? };
+    let Some(client) = client else { return Ok(None) };
+    let Some(redirect_uri) = client.redirect_uri(parameters.get("redirect_uri")) else {
+        let why = "the parameter redirect_uri is not an address of this client";
+        return Err(untold("invalid_redirect_uri", why));
+    };
+    let state = parameters.get("state").map(ToOwned::to_owned);
+    if state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
+        return Err(untold("invalid_request", "the parameter state is longer than 2 KiB"));
+    }
+    Ok(Some(ReplyTo { client, redirect_uri, state }))
+}
+
+/// What the client asks for. Only codes with PKCE by S256 are given, for this resource.
+pub(super) fn asked(to: ReplyTo, parameters: &Parameters, resource: &str) -> Result<Asked, Told> {
+    match check(parameters, resource) {
+        Ok((scope, challenge)) => Ok(Asked { to, scope, challenge }),
+        Err((code, why)) => Err(Told { to, code, why }),
+    }
+}
+
+fn check(parameters: &Parameters, resource: &str) -> Result<(String, String), (&'static str, &'static str)> {
+    if parameters.repeated().is_some() {
+        return Err(("invalid_request", "a parameter is there twice"));
+    }
+    for (name, code) in [("request", "request_not_supported"), ("request_uri", "request_uri_not_supported")] {
+        if parameters.get(name).is_some() {
+            return Err((code, "requests as signed objects are not served here"));
+        }
+    }
+    match parameters.get("response_type") {
+        Some("code") => {}
+        Some(_) => return Err(("unsupported_response_type", "only the response type code is served here")),
+        None => return Err(("invalid_request", "the parameter response_type is missing")),
+    }
+    if parameters.get("response_mode").is_some_and(|mode| mode != "query") {
+        return Err(("invalid_request", "only the response mode query is served here"));
+    }
+    let Some(challenge) = parameters.get("code_challenge") else {
+        return Err(("invalid_request", "the parameter code_challenge is missing: PKCE is required"));
+    };
+    // Without a method, `plain` is meant (RFC 7636, 4.3).
+    if parameters.get("code_challenge_method") != Some("S256") {
+        return Err(("invalid_request", "the parameter code_challenge_method must be S256"));
+    }
+    let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if challenge.len() != CHALLENGE || !challenge.bytes().all(is_base64url) {
+        return Err(("invalid_request", "the parameter code_challenge is not that of S256"));
+    }
+    if parameters.all("resource").any(|asked| asked != resource) {
+        return Err(("invalid_target", "the parameter resource names another resource than this server's /mcp"));
+    }
+    Ok((scope(parameters.get("scope"))?, challenge.to_owned()))
+}
+
+/// The scope that is given: the only one there is. Clients may ask for others beside it, and are told in the answer that
+/// they did not get them (RFC 6749, 3.3).
+pub(super) fn scope(asked: Option<&str>) -> Result<String, (&'static str, &'static str)> {
+    match asked {
+        Some(asked) if !asked.split(' ').any(|scope| scope == SCOPE) => {
+            Err(("invalid_scope", "the only scope that is given here is mcp"))
+        }
+        _ => Ok(SCOPE.to_owned()),
+    }
+}

@@ -1,0 +1,66 @@
+//! `POST /oauth/revoke`: a client gives its tokens back (RFC 7009). With one of them, its whole grant ends.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use toolrack_host::Principal;
+use toolrack_store::{Purpose, Refresh, TokenHash, Tokens};
+
+use super::{
+    failure::{Failure, answer},
+    token::{form, required},
+};
+use crate::{
+    door::{FrontDoor, by},
+    random::RefreshToken,
+    tokens::looks_like_one,
+};
+
+/// `POST /oauth/revoke`. A token that is unknown is revoked already (RFC 7009, 2.2).
+pub(crate) async fn revoke(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
+    answer(&door, "revoke", revoked(&door, &headers, &body).await).await
+}
+
+/// The grant of a token.
+struct Found {
+    family: String,
+    client: String,
+    member: Principal,
+}
+
+async fn revoked(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
+    let form = form(headers, body)?;
+    let token = required(&form, "token")?;
+    let Some(found) = find(door, token).await? else { return Ok(StatusCode::OK.into_response()) };
+    if form.get("client_id").is_some_and(|client| client != found.client) {
+        let failure = Failure::new("invalid_client", "the token was given to another client");
+        return Err(failure.of_client(form.get("client_id")).of_member(&found.member));
+    }
+    let by = by(&found.member, Some(&found.client));
+    door.store.end_grant(&found.family, &by).await?;
+    door.store.revoke_tokens(Tokens::Family(&found.family), &by).await?;
+    Ok(StatusCode::OK.into_response())
+}
+
+async fn find(door: &FrontDoor, token: &str) -> Result<Option<Found>, Failure> {
+    if let Some(refresh) = RefreshToken::read(token) {
+        return Ok(match door.store.find_refresh(refresh.hash()).await? {
+            Refresh::Good(grant) | Refresh::Used(grant) => {
+                Some(Found { family: grant.family, client: grant.client, member: grant.member })
+            }
+            _ => None,
+        });
+    }
+    if !looks_like_one(token) {
+        return Ok(None);
+    }
+    let token = door.store.team_token(TokenHash::of(token)).await?.filter(|token| token.purpose == Purpose::Access);
+    Ok(token.and_then(|token| {
+        Some(Found { family: token.family?, client: token.client.unwrap_or_default(), member: token.member })
+    }))
+}

@@ -1,0 +1,198 @@
+//! `POST /oauth/token`: a code becomes tokens, and a refresh token becomes new ones (OAuth 2.1, 4.1.3 and 4.3).
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use chrono::{TimeDelta, Utc};
+use http::{
+    HeaderMap,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+use toolrack_store::{Code, Grant, NewToken, Purpose, Refresh, TokenHash, TokenOwner, Tokens};
+
+use super::{
+    failure::{Failure, answer},
+    request::scope,
+};
+use crate::{
+    door::{FrontDoor, by},
+    parameters::Parameters,
+    random::RefreshToken,
+    tokens::Secret,
+};
+
+/// How long an access token counts.
+const ACCESS_TIME: TimeDelta = TimeDelta::hours(1);
+/// The most access tokens of one grant that count at once. A client that renews faster waits.
+const MAX_ACCESS: usize = 8;
+/// Bytes of a verifier of PKCE (RFC 7636, 4.1).
+const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
+
+/// `POST /oauth/token`.
+pub(crate) async fn token(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
+    answer(&door, "token", given(&door, &headers, &body).await).await
+}
+
+async fn given(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Failure> {
+    let form = form(headers, body)?;
+    let client = required(&form, "client_id")?;
+    let given = match form.get("grant_type") {
+        Some("authorization_code") => by_code(door, &form, client).await,
+        Some("refresh_token") => by_refresh(door, &form, client).await,
+        Some(_) => Err(Failure::new("unsupported_grant_type", "only codes and refresh tokens are served here")),
+        None => Err(Failure::new("invalid_request", "the parameter grant_type is missing")),
+    };
+    given.map_err(|failure| failure.of_client(Some(client)))
+}
+
+/// The parameters of a public client, each at most once.
+pub(super) fn form(headers: &HeaderMap, body: &[u8]) -> Result<Parameters, Failure> {
+    let wrong = |why: &str| Failure::new("invalid_request", why);
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Err(wrong("the request must be application/x-www-form-urlencoded"));
+    }
+    if headers.contains_key(AUTHORIZATION) {
+        let why = "only public clients are served here: send client_id as a parameter, without a secret";
+        return Err(Failure::new("invalid_client", why));
+    }
+    let text = std::str::from_utf8(body).map_err(|_| wrong("the request is not UTF-8"))?;
+    let form = Parameters::read(text).ok_or_else(|| wrong("the request is longer than 16 KiB"))?;
+    if let Some(repeated) = form.repeated() {
+        return Err(wrong(&format!("the parameter {} is there twice", toolrack_host::text::for_line(repeated))));
+    }
+    Ok(form)
+}
+
+pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, Failure> {
+    form.get(name).ok_or_else(|| Failure::new("invalid_request", format!("the parameter {name} is missing")))
+}
+
+/// Exchanges a code. One that does not belong to this request was perhaps stolen: it and all that came of it end.
+async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
+    let (code, redirect_uri) = (required(form, "code")?, required(form, "redirect_uri")?);
+    let verifier = required(form, "code_verifier")?;
+    check_resource(door, form)?;
+    let wrong = match door.store.take_code(TokenHash::of(code)).await? {
+        Code::Good(grant) => match mismatch(&grant, client, redirect_uri, verifier) {
+            None => {
+                let refresh = RefreshToken::first()?;
+                let tokens = access(door, &grant, &refresh).await?;
+                let is_first = door.store.first_refresh(&grant.family, refresh.hash()).await?;
+                if is_first {
+                    return Ok(tokens);
+                }
+                (grant, "the grant ended meanwhile")
+            }
+            Some(why) => (grant, why),
+        },
+        Code::Used(grant) => (grant, "the code was used before: all tokens that came of it are revoked"),
+        _ => return Err(Failure::new("invalid_grant", "there is no such code, or it is older than 60 seconds")),
+    };
+    end(door, &wrong.0, wrong.1).await
+}
+
+/// What of a code does not belong to the request.
+fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> Option<&'static str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
+    if grant.client != client {
+        Some("the code was given to another client")
+    } else if grant.redirect_uri != redirect_uri {
+        Some("the code was sent to another redirect_uri")
+    } else if !VERIFIER.contains(&verifier.len()) || !verifier.bytes().all(is_plain) {
+        Some("the code_verifier has not 43 to 128 characters of those that PKCE allows")
+    } else if !bool::from(challenge.as_bytes().ct_eq(grant.challenge.as_bytes())) {
+        Some("the code_verifier does not belong to the code")
+    } else {
+        None
+    }
+}
+
+/// Exchanges a refresh token for the next one. One that was used before is in two hands, of which one is the wrong one:
+/// the grant ends (OAuth 2.1, 4.3.1). That holds for a client that tries again because it lost an answer, too, because
+/// it cannot be told from a thief.
+async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
+    let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
+    let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
+    check_resource(door, form)?;
+    scope(form.get("scope")).map_err(|(code, why)| Failure::new(code, why))?;
+    let grant = match door.store.find_refresh(old.hash()).await? {
+        Refresh::Good(grant) if grant.client == client => grant,
+        Refresh::Good(grant) => return end(door, &grant, "the refresh token was given to another client").await,
+        Refresh::Used(grant) => return end(door, &grant, REUSED).await,
+        _ => return Err(unknown()),
+    };
+    if door.team.tenant(grant.member.tenant()).is_none() {
+        return end(door, &grant, "the tenant of this member is no longer one of the team").await;
+    }
+    if door.store.team_tokens(Tokens::Family(&grant.family)).await?.len() >= MAX_ACCESS {
+        let why = "this client renews its tokens too often: the ones that it has count for up to an hour";
+        return Err(Failure::too_many(why).of_member(&grant.member));
+    }
+    let next = old.next()?;
+    if !door.store.rotate_refresh(old.hash(), next.hash().token).await? {
+        return end(door, &grant, REUSED).await;
+    }
+    let tokens = access(door, &grant, &next).await?;
+    // The other user of the same token may have ended the grant meanwhile, before the access token was there.
+    match door.store.find_refresh(next.hash()).await? {
+        Refresh::Good(_) => Ok(tokens),
+        _ => end(door, &grant, "the grant ended meanwhile").await,
+    }
+}
+
+const REUSED: &str = "the refresh token was used before: all tokens of its grant are revoked";
+
+/// Ends a grant that is perhaps in the wrong hands.
+async fn end(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
+    let by = by(&grant.member, Some(&grant.client_name));
+    door.store.end_grant(&grant.family, &by).await?;
+    door.store.revoke_tokens(Tokens::Family(&grant.family), &by).await?;
+    Err(Failure::new("invalid_grant", why).of_member(&grant.member))
+}
+
+/// The only resource is this team's (RFC 8707, 2.2). A client that names none means it.
+fn check_resource(door: &FrontDoor, form: &Parameters) -> Result<(), Failure> {
+    let resource = door.resource();
+    if form.all("resource").all(|asked| asked == resource) {
+        return Ok(());
+    }
+    Err(Failure::new("invalid_target", "the parameter resource names another resource than this server's /mcp"))
+}
+
+/// Makes an access token, and the answer with it.
+async fn access(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Result<Response, Failure> {
+    let secret = Secret::new(Purpose::Access)?;
+    let token = NewToken {
+        hash: secret.hash(),
+        purpose: Purpose::Access,
+        label: grant.client_name.clone(),
+        client: Some(grant.client.clone()),
+        family: Some(grant.family.clone()),
+        ends_at: Utc::now().checked_add_signed(ACCESS_TIME),
+    };
+    let owner = TokenOwner { issuer: grant.member.issuer(), subject: grant.member.subject() };
+    let kept = door.store.keep_token(owner, &token, &by(&grant.member, Some(&grant.client_name))).await?;
+    if kept.is_none() {
+        return Err(Failure::new("invalid_grant", "this member is no longer one of the team").of_member(&grant.member));
+    }
+    let body = json!({
+        "access_token": secret.reveal(),
+        "token_type": "Bearer",
+        "expires_in": ACCESS_TIME.num_seconds(),
+        "refresh_token": refresh.reveal(),
+        "scope": grant.scope,
+    });
+    Ok(Json(body).into_response())
+}

@@ -1,0 +1,151 @@
+//! What is exchanged with a browser: cookies, and where a page may lead.
+
+use http::{
+    HeaderMap, HeaderValue,
+    header::{COOKIE, ORIGIN},
+};
+use url::Url;
+
+/// The most bytes of an address of this origin to which a browser is sent after its sign-in.
+pub(crate) const MAX_WAY: usize = 4 * 1024;
+
+/// The cookies of one origin.
+#[derive(Clone, Debug)]
+pub(crate) struct Cookies {
+    /// Whether the origin has TLS. Without it, which is only on this machine, browsers take no `__Host-` cookie.
+    has_tls: bool,
+}
+
+impl Cookies {
+    pub(crate) fn of(url: &Url) -> Self {
+        Self { has_tls: url.scheme() == "https" }
+    }
+
+    /// The name of the cookie with the session of a browser.
+    pub(crate) fn session(&self) -> &'static str {
+        if self.has_tls { "__Host-toolrack" } else { "toolrack" }
+    }
+
+    /// The name of the cookie that ties a sign-in to the browser in which it began.
+    pub(crate) fn sign_in(&self) -> &'static str {
+        if self.has_tls { "__Host-toolrack-sign-in" } else { "toolrack-sign-in" }
+    }
+
+    /// The cookie `name`, for so many seconds; with none it is removed. No script reads it, and no other site sends it
+    /// with anything but a visit.
+    pub(crate) fn set(&self, name: &str, value: &str, seconds: i64) -> Option<HeaderValue> {
+        let secure = if self.has_tls { "; Secure" } else { "" };
+        let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+        HeaderValue::from_str(&text).ok()
+    }
+}
+
+/// The value of the cookie `name`. Two different ones are none, because one of them is not from here.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut values = pairs.filter(|(own, _)| *own == name).map(|(_, value)| value);
+    let first = values.next()?;
+    values.all(|other| other == first).then_some(first)
+}
+
+/// Whether a form comes from a page of this origin, as far as the browser says. Programs that are no browsers say
+/// nothing; they have no cookies of a person either.
+pub(crate) fn is_from_here(headers: &HeaderMap, url: &Url) -> bool {
+    let says = |name: &str, expected: &str| headers.get(name).is_none_or(|value| value == expected);
+    says(ORIGIN.as_str(), &url.origin().ascii_serialization()) && says("sec-fetch-site", "same-origin")
+}
+
+/// The path and query of an address of this origin; `None` if it leads elsewhere, or to the sign-in itself.
+pub(crate) fn way_of(url: &Url, to: &str) -> Option<String> {
+    let is_plain = to.len() <= MAX_WAY && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if !is_plain || !to.starts_with('/') || to.starts_with("//") {
+        return None;
+    }
+    let target = url.join(to).ok().filter(|target| target.origin() == url.origin())?;
+    if target.path().starts_with("//") || target.path().starts_with("/sign-") {
+        return None;
+    }
+    Some(target[url::Position::BeforePath..url::Position::AfterQuery].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url() -> Url {
+        "https://tools.example".parse().unwrap()
+    }
+
+    #[test]
+    fn a_browser_is_sent_only_to_this_origin() {
+        for (to, way) in [
+            ("/", "/"),
+            ("/a/b?c=d", "/a/b?c=d"),
+            ("/a/../b", "/b"),
+            ("/?to=https://evil.example", "/?to=https://evil.example"),
+        ] {
+            assert_eq!(way_of(&url(), to).as_deref(), Some(way), "{to}");
+        }
+        for to in [
+            "",
+            "a",
+            "//evil.example",
+            "///evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "/a\\b",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            " /a",
+            "/a b",
+            "/.//evil.example",
+            "/..//evil.example",
+            "/sign-in?to=/",
+            "/x/../sign-out",
+            &format!("/{}", "a".repeat(MAX_WAY)),
+        ] {
+            assert_eq!(way_of(&url(), to), None, "{to:?}");
+        }
+    }
+
+    #[test]
+    fn cookies_are_bound_to_the_host_where_there_is_tls() {
+        let cookies = Cookies::of(&url());
+        let cookie = cookies.set(cookies.session(), "x", 9).unwrap();
+        assert_eq!(cookie, "__Host-toolrack=x; Path=/; Max-Age=9; HttpOnly; SameSite=Lax; Secure");
+        let local = Cookies::of(&"http://127.0.0.1:4000".parse().unwrap());
+        assert_eq!(
+            local.set(local.session(), "x", 9).unwrap(),
+            "toolrack=x; Path=/; Max-Age=9; HttpOnly; SameSite=Lax"
+        );
+    }
+
+    #[test]
+    fn two_different_cookies_of_one_name_are_none() {
+        let read = |line: &str| {
+            let headers = HeaderMap::from_iter([(COOKIE, line.parse().unwrap())]);
+            cookie(&headers, "toolrack").map(ToOwned::to_owned)
+        };
+        assert_eq!(read("a=b; toolrack=x;c=d").as_deref(), Some("x"));
+        assert_eq!(read("toolrack=x; toolrack=x").as_deref(), Some("x"));
+        assert_eq!(read("toolrack=x; toolrack=y"), None);
+        assert_eq!(read("xtoolrack=x"), None);
+    }
+
+    #[test]
+    fn a_form_of_another_page_is_not_from_here() {
+        let from = |name: &'static str, value: &str| {
+            is_from_here(&HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]), &url())
+        };
+        assert!(from("origin", "https://tools.example") && from("sec-fetch-site", "same-origin"));
+        for origin in
+            ["null", "http://tools.example", "https://tools.example:8443", "https://tools.example.evil.example"]
+        {
+            assert!(!from("origin", origin), "{origin}");
+        }
+        assert!(!from("sec-fetch-site", "cross-site") && !from("sec-fetch-site", "same-site"));
+    }
+}

@@ -1,0 +1,198 @@
+//! OAuth clients, of two kinds: those that registered themselves (RFC 7591), and those whose id is the address of a
+//! document that describes them (Client ID Metadata Documents).
+//!
+//! All that is known of a client is what it says of itself. What a person can trust is the host to which its answers go.
+
+mod redirect_uri;
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::time::Instant;
+use toolrack_host::{egress::Egress, text};
+use toolrack_store::{RegisteredClient, Store, StoreError};
+use url::Url;
+
+pub(crate) use self::redirect_uri::{Target, check as check_redirect_uri, target};
+use crate::fetch::{Http, Unreachable};
+
+/// The most redirect addresses of one client.
+pub(crate) const MAX_REDIRECT_URIS: usize = 10;
+/// The most bytes of the name of a client; a longer one is cut.
+const MAX_NAME: usize = 80;
+/// The most bytes of the document of a client, and of its address.
+const MAX_DOCUMENT: usize = 64 * 1024;
+const MAX_ID: usize = 1024;
+/// How long a document counts.
+const DOCUMENT_TIME: Duration = Duration::from_secs(10 * 60);
+/// The most documents that are remembered.
+const MAX_DOCUMENTS: usize = 256;
+/// Documents fetched in a minute, and at once.
+const DOCUMENTS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
+
+/// A client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Client {
+    pub(crate) id: String,
+    /// What it calls itself, on one line. Untrusted.
+    pub(crate) name: String,
+    redirect_uris: Vec<String>,
+}
+
+/// Why there is no such client.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoClient {
+    /// None registered under this id, or its registration has ended.
+    #[error(
+        "no client is registered under this id; it may have been removed because it was never used: remove what the client remembers of this server, and connect again"
+    )]
+    Unknown,
+    /// The document proves nothing.
+    #[error("the document that describes this client cannot be used: {0}")]
+    Document(String),
+    /// Too many different documents at once.
+    #[error("too many clients are looked up at once: try again in a minute")]
+    Busy,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<Unreachable> for NoClient {
+    fn from(error: Unreachable) -> Self {
+        Self::Document(error.to_string())
+    }
+}
+
+impl Client {
+    /// The address for the answer: the one that was asked for, if it is one of the client's; without a wish, the client's
+    /// only one. For an address of this machine, the port may differ (RFC 8252, 7.3).
+    pub(crate) fn redirect_uri(&self, asked: Option<&str>) -> Option<String> {
+        match asked {
+            Some(asked) => {
+                self.redirect_uris.iter().any(|own| redirect_uri::covers(own, asked)).then(|| asked.to_owned())
+            }
+            None => match &self.redirect_uris[..] {
+                [only] => Some(only.clone()),
+                _ => None,
+            },
+        }
+    }
+
+    /// The host that publishes its document, if it has one.
+    pub(crate) fn published_by(&self) -> Option<String> {
+        document_url(&self.id).and_then(|url| url.host_str().map(ToOwned::to_owned))
+    }
+}
+
+impl From<RegisteredClient> for Client {
+    fn from(client: RegisteredClient) -> Self {
+        Self { id: client.id, name: client.name, redirect_uris: client.redirect_uris }
+    }
+}
+
+/// The name of a client as it is shown: on one line, without characters that hide or reorder text.
+pub(crate) fn shown_name(name: Option<&str>) -> String {
+    let name = text::for_line(&text::clip(name.unwrap_or_default().trim(), MAX_NAME)).into_owned();
+    if name.is_empty() { "a client without a name".to_owned() } else { name }
+}
+
+/// Whether an id is the address of a document: https, with a path, without user, fragment and dots in the path. Over http
+/// only where the team itself is on this machine.
+fn document_url(id: &str) -> Option<Url> {
+    if id.len() > MAX_ID {
+        return None;
+    }
+    let url: Url = id.parse().ok()?;
+    let is_plain =
+        url.as_str() == id && url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    (matches!(url.scheme(), "https" | "http") && is_plain && url.path().len() > 1).then_some(url)
+}
+
+/// The document of a client. Members that are not known are of no interest.
+#[derive(Deserialize)]
+struct Document {
+    client_id: String,
+    client_name: Option<String>,
+    redirect_uris: Vec<String>,
+    token_endpoint_auth_method: Option<String>,
+}
+
+/// Finds clients.
+pub(crate) struct Clients {
+    store: Store,
+    http: Http,
+    is_local: bool,
+    /// The documents of a short time ago, the newest last.
+    documents: Mutex<Vec<(Instant, Arc<Client>)>>,
+    limit: DefaultDirectRateLimiter,
+}
+
+impl Clients {
+    /// Clients of the team at `url`. Documents come from public addresses alone, unless the team is on this machine.
+    pub(crate) fn new(store: Store, url: &Url, egress: &Egress) -> reqwest::Result<Self> {
+        Ok(Self {
+            store,
+            http: Http::new(egress.named_by(url), MAX_DOCUMENT)?,
+            is_local: url.scheme() == "http",
+            documents: Mutex::default(),
+            limit: RateLimiter::direct(Quota::per_minute(DOCUMENTS_PER_MINUTE)),
+        })
+    }
+
+    /// The client, if it can be found without a request to another program: `Ok(None)` for one whose document is not
+    /// known.
+    pub(crate) async fn find_here(&self, id: &str) -> Result<Option<Arc<Client>>, NoClient> {
+        if self.document_place(id).is_some() {
+            return Ok(self.remembered(id));
+        }
+        let found = if id.len() > MAX_ID { None } else { self.store.registered_client(id).await? };
+        found.map(|client| Some(Arc::new(client.into()))).ok_or(NoClient::Unknown)
+    }
+
+    /// The client. Its document is fetched, if that is not known.
+    pub(crate) async fn find(&self, id: &str) -> Result<Arc<Client>, NoClient> {
+        if let Some(client) = self.find_here(id).await? {
+            return Ok(client);
+        }
+        let Some(place) = self.document_place(id) else { return Err(NoClient::Unknown) };
+        self.limit.check().map_err(|_| NoClient::Busy)?;
+        let client = Arc::new(read(self.http.json(&place).await?, id)?);
+        let mut documents = self.documents.lock();
+        documents.retain(|(at, other)| at.elapsed() < DOCUMENT_TIME && other.id != id);
+        let surplus = (documents.len() + 1).saturating_sub(MAX_DOCUMENTS);
+        documents.drain(..surplus);
+        documents.push((Instant::now(), Arc::clone(&client)));
+        Ok(client)
+    }
+
+    fn document_place(&self, id: &str) -> Option<Url> {
+        document_url(id).filter(|url| url.scheme() == "https" || self.is_local)
+    }
+
+    fn remembered(&self, id: &str) -> Option<Arc<Client>> {
+        let documents = self.documents.lock();
+        let found = documents.iter().find(|(at, client)| client.id == id && at.elapsed() < DOCUMENT_TIME);
+        found.map(|(_, client)| Arc::clone(client))
+    }
+}
+
+/// Checks the document at the address `id`.
+fn read(document: Document, id: &str) -> Result<Client, NoClient> {
+    let wrong = |why: &str| Err(NoClient::Document(why.to_owned()));
+    if document.client_id != id {
+        return wrong("it describes a client with another address");
+    }
+    if document.token_endpoint_auth_method.is_some_and(|method| method != "none") {
+        return wrong("its client wants to prove itself, and only public clients (`none`) are served here");
+    }
+    if document.redirect_uris.is_empty() || document.redirect_uris.len() > MAX_REDIRECT_URIS {
+        return Err(NoClient::Document(format!("it has none or more than {MAX_REDIRECT_URIS} addresses for answers")));
+    }
+    if let Some(why) = document.redirect_uris.iter().find_map(|uri| check_redirect_uri(uri).err()) {
+        return wrong(why);
+    }
+    let name = shown_name(document.client_name.as_deref());
+    Ok(Client { id: document.client_id, name, redirect_uris: document.redirect_uris })
+}

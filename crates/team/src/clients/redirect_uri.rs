@@ -1,0 +1,166 @@
+//! Where the answer for a client may go (OAuth 2.1, 2.3; RFC 8252, 7 and 8).
+
+use url::{Host, Url};
+
+/// The most bytes of an address.
+const MAX_URI: usize = 1024;
+
+/// Schemes of programs that people use and that are no reversed domain names, which RFC 8252 (7.1) asks for.
+const KNOWN_SCHEMES: &[&str] = &[
+    "claude",
+    "cursor",
+    "code-oss",
+    "goose",
+    "raycast",
+    "vscode",
+    "vscode-insiders",
+    "vscodium",
+    "warp",
+    "windsurf",
+    "zed",
+];
+
+/// What an address leads to, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A web site.
+    Site(String),
+    /// A program on the person's own machine.
+    ThisMachine,
+    /// The program that has registered this scheme.
+    Program(String),
+}
+
+/// Whether a client may have its answers there: https, http on this machine, or the scheme of a program.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check(uri: &str) -> Result<(), &'static str> {
+    if uri.len() > MAX_URI {
+        return Err("an address for answers is longer than 1024 bytes");
+    }
+    // Only what may stand in a header and in a page as it is.
+    if !uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
+        return Err("an address for answers has characters that no address has");
+    }
+    let Ok(url) = uri.parse::<Url>() else { return Err("an address for answers is none") };
+    if uri.contains('#') {
+        return Err("an address for answers has a fragment");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("an address for answers has a user");
+    }
+    match url.scheme() {
+        "https" if url.has_host() => Ok(()),
+        "http" if is_here(&url) => Ok(()),
+        "https" | "http" => Err("an address for answers is neither https nor on the person's own machine"),
+        scheme if scheme.contains('.') || KNOWN_SCHEMES.contains(&scheme) => Ok(()),
+        _ => Err("an address for answers has a scheme that is no reversed domain name, as `com.example.app`"),
+    }
+}
+
+fn is_here(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address == std::net::Ipv4Addr::LOCALHOST,
+        Some(Host::Ipv6(address)) => address == std::net::Ipv6Addr::LOCALHOST,
+        None => false,
+    }
+}
+
+/// Whether `asked` is the address `own` of a client: byte by byte, but for the port on the person's own machine, which
+/// a program gets from its system (RFC 8252, 7.3).
+pub(super) fn covers(own: &str, asked: &str) -> bool {
+    if own == asked {
+        return true;
+    }
+    let (Ok(mut one), Ok(mut other)) = (own.parse::<Url>(), asked.parse::<Url>()) else { return false };
+    let are_local = one.scheme() == "http" && other.scheme() == "http" && is_here(&one) && is_here(&other);
+    if !are_local || check(asked).is_err() {
+        return false;
+    }
+    let is_reset = one.set_port(None).is_ok() && other.set_port(None).is_ok();
+    is_reset && one == other
+}
+
+/// What an address leads to.
+pub(crate) fn target(uri: &str) -> Target {
+    match uri.parse::<Url>() {
+        Ok(url) if url.scheme() == "http" && is_here(&url) => Target::ThisMachine,
+        Ok(url) if url.scheme() == "https" => {
+            let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+            Target::Site(url.host_str().unwrap_or_default().to_owned() + &port)
+        }
+        Ok(url) => Target::Program(url.scheme().to_owned()),
+        Err(_) => Target::Program(String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_go_to_https_to_this_machine_and_to_programs() {
+        for uri in [
+            "https://claude.ai/api/mcp/auth_callback",
+            "https://client.example:8443/back?a=b",
+            "http://127.0.0.1:4000/callback",
+            "http://localhost/callback",
+            "http://[::1]:4000/",
+            "com.example.app:/back",
+            "cursor://anysphere.cursor-retrieval/oauth/callback",
+        ] {
+            assert_eq!(check(uri), Ok(()), "{uri}");
+        }
+        for uri in [
+            "",
+            "/back",
+            "http://client.example/back",
+            "http://127.0.0.2/",
+            "http://127.0.0.1.evil.example/",
+            "http://localhost.evil.example/",
+            "http://user@127.0.0.1/",
+            "https://user:word@client.example/",
+            "https://client.example/#x",
+            "https://client.example/#",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "vbscript:x",
+            "about:blank",
+            "blob:https://x.example/1",
+            "app:/back",
+            "https://client.example/a b",
+            "https://client.example/\r\nSet-Cookie:x",
+            "https://",
+            "https://client.example/\"><script>",
+            "https://client.exämple/",
+            &format!("https://client.example/{}", "a".repeat(1024)),
+        ] {
+            assert!(check(uri).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn only_the_port_on_this_machine_may_differ() {
+        assert!(covers("http://127.0.0.1/back", "http://127.0.0.1:4000/back"));
+        assert!(covers("http://localhost:1/back?x=1", "http://localhost:2/back?x=1"));
+        assert!(covers("http://[::1]/", "http://[::1]:9/"));
+        for (own, asked) in [
+            ("https://client.example/back", "https://client.example:8443/back"),
+            ("https://client.example/back", "https://client.example/back/"),
+            ("https://client.example/back", "https://client.example/back?x=1"),
+            ("https://client.example/back", "https://client.example/other/../back"),
+            ("https://client.example/back", "https://CLIENT.example/back"),
+            ("http://127.0.0.1/back", "http://localhost/back"),
+            ("http://127.0.0.1/back", "http://127.0.0.1:4000/other"),
+            ("http://127.0.0.1/back", "http://127.0.0.1:4000/back#x"),
+            ("http://127.0.0.1/back", "http://evil.example@127.0.0.1:4000/back"),
+            ("http://127.0.0.1/back", "http://127.0.0.1.evil.example/back"),
+            ("com.example.app:/back", "com.example.app:/other"),
+        ] {
+            assert!(!covers(own, asked), "{own} {asked}");
+        }
+    }
+}

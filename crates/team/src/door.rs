@@ -1,0 +1,168 @@
+//! The parts that all addresses of the front door share.
+
+use std::{fmt, num::NonZeroU32, sync::Arc};
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use http::HeaderMap;
+use oauth2::RedirectUrl;
+use toolrack_host::{Caller, Principal, Way, egress::Egress};
+use toolrack_store::{Purpose, Store, StoreError, TeamToken, TokenHash};
+use zeroize::Zeroizing;
+
+use crate::{
+    browser::{Cookies, cookie},
+    clients::Clients,
+    file::TeamFile,
+    provider::Provider,
+    refusals::Refusals,
+    tokens::looks_like_one,
+};
+
+/// Registrations of clients in a minute, and at once.
+const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
+
+/// Why there is no front door.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadFrontDoor {
+    /// Requests to the provider cannot be made.
+    #[error("no request can be made: {0}")]
+    Http(#[from] reqwest::Error),
+    /// The address of the team has none below it.
+    #[error("the address of the team cannot be used: {0}")]
+    Url(#[from] url::ParseError),
+}
+
+/// The front door of a team: signs people in with its OpenID Connect provider, and gives OAuth clients tokens with
+/// which they act in the name of a person who agreed.
+///
+/// It is an OAuth 2.1 authorization server for one resource, the team's `/mcp`, and for public clients alone. Its tokens
+/// are random, and the [`Store`] keeps only their hashes; [`Authority`](crate::Authority) says for whom they stand.
+///
+/// Every refusal of bad input is a row `refused_at_the_door` of the audit log, within [bounds](Refusals).
+pub struct FrontDoor {
+    pub(crate) team: Arc<TeamFile>,
+    pub(crate) store: Store,
+    pub(crate) cookies: Cookies,
+    pub(crate) provider: Option<Provider>,
+    pub(crate) clients: Clients,
+    pub(crate) refusals: Arc<Refusals>,
+    /// How many clients may register.
+    pub(crate) registrations: DefaultDirectRateLimiter,
+}
+
+impl fmt::Debug for FrontDoor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrontDoor").field("url", &self.team.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+/// A person in a browser.
+pub(crate) struct SignedIn {
+    /// The secret in the cookie.
+    pub(crate) cookie: Zeroizing<String>,
+    pub(crate) member: Principal,
+}
+
+impl FrontDoor {
+    /// The front door of `team`. `client_secret` is what the placeholder in
+    /// [`SignInProvider::client_secret`](crate::SignInProvider) stands for. Requests go where a program on a user's own
+    /// machine may send them; see [`Self::within`] for other rules.
+    ///
+    /// Nothing is sent before the first person signs in.
+    ///
+    /// # Errors
+    /// [`BadFrontDoor`]
+    pub fn new(team: Arc<TeamFile>, client_secret: Option<String>, store: Store) -> Result<Arc<Self>, BadFrontDoor> {
+        Self::within(team, client_secret, store, &Egress::default())
+    }
+
+    /// As [`Self::new`], with an operator's rules about where requests may go.
+    ///
+    /// # Errors
+    /// [`BadFrontDoor`]
+    pub fn within(
+        team: Arc<TeamFile>,
+        client_secret: Option<String>,
+        store: Store,
+        egress: &Egress,
+    ) -> Result<Arc<Self>, BadFrontDoor> {
+        let back = RedirectUrl::from_url(team.url.join("sign-in/back")?);
+        let provider = team.sign_in.clone().map(|config| Provider::new(config, client_secret, back, egress));
+        Ok(Arc::new(Self {
+            cookies: Cookies::of(&team.url),
+            provider: provider.transpose()?,
+            clients: Clients::new(store.clone(), &team.url, egress)?,
+            refusals: Arc::new(Refusals::new(store.clone())),
+            registrations: RateLimiter::direct(Quota::per_minute(REGISTRATIONS_PER_MINUTE)),
+            store,
+            team,
+        }))
+    }
+
+    /// The name of the cookie with the session of a browser, whose value is a token of [`Purpose::Browser`]:
+    /// `__Host-toolrack`, or `toolrack` where the team is on this machine and has no TLS.
+    #[must_use]
+    pub fn session_cookie(&self) -> &'static str {
+        self.cookies.session()
+    }
+
+    /// The value of the session cookie in these headers. Two different ones are none.
+    #[must_use]
+    pub fn session_in<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        cookie(headers, self.cookies.session())
+    }
+
+    /// The value of `WWW-Authenticate` for a request to the MCP endpoint without a token that counts (RFC 9728, 5.1;
+    /// RFC 6750, 3). `is_wrong` says whether there was one.
+    #[must_use]
+    pub fn challenge(&self, is_wrong: bool) -> String {
+        let error = if is_wrong { "error=\"invalid_token\", " } else { "" };
+        let metadata = self.place(".well-known/oauth-protected-resource/mcp");
+        format!("Bearer {error}resource_metadata=\"{metadata}\", scope=\"{SCOPE}\"")
+    }
+
+    /// Where refusals of other doors of the team can be recorded, within the same bounds.
+    #[must_use]
+    pub fn refusals(&self) -> &Arc<Refusals> {
+        &self.refusals
+    }
+
+    /// The issuer of the tokens (RFC 8414): the address of the team, without a slash behind it.
+    pub(crate) fn issuer(&self) -> &str {
+        self.team.url.as_str().trim_end_matches('/')
+    }
+
+    /// The resource that the tokens open (RFC 8707).
+    pub(crate) fn resource(&self) -> String {
+        self.place("mcp")
+    }
+
+    /// An address of the team.
+    pub(crate) fn place(&self, path: &str) -> String {
+        format!("{}/{path}", self.issuer())
+    }
+
+    /// Who is signed in in the browser that sent these headers.
+    pub(crate) async fn signed_in(&self, headers: &HeaderMap) -> Result<Option<SignedIn>, StoreError> {
+        let Some(cookie) = self.session_in(headers).filter(|cookie| looks_like_one(cookie)) else { return Ok(None) };
+        let token = self.store.team_token(TokenHash::of(cookie)).await?;
+        let is_of_browser =
+            |token: &TeamToken| token.purpose == Purpose::Browser && self.team.tenant(token.member.tenant()).is_some();
+        Ok(token
+            .filter(is_of_browser)
+            .map(|token| SignedIn { cookie: Zeroizing::new(cookie.to_owned()), member: token.member }))
+    }
+}
+
+/// The one scope: to use the tools of the team in the name of a person.
+pub(crate) const SCOPE: &str = "mcp";
+
+/// The caller for the audit log: a member, in a browser or through a client.
+pub(crate) fn by(member: &Principal, client: Option<&str>) -> Caller {
+    let caller = Caller::of(member.clone(), Way::Daemon);
+    match client {
+        Some(client) => caller.client(client),
+        None => caller,
+    }
+}

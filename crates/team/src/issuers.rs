@@ -1,0 +1,202 @@
+//! Access tokens of issuers that the team trusts: signed statements (RFC 9068).
+
+use std::{fmt, sync::Arc};
+
+use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
+use serde::Deserialize;
+use toolrack_host::{Principal, egress::Egress, principal::Kind, text};
+use toolrack_store::audit::DoorRefusal;
+use url::Url;
+
+use crate::{
+    claims::{Places, claims},
+    fetch::{Http, Unreachable},
+    file::{TeamFile, TrustedIssuer},
+    members::NotAMember,
+    refusals::Refusals,
+    remembered::Remembered,
+    signed::{self, Expected, Keys, LEEWAY, Said, Unproved, ends_at, is_issuer, text_of},
+};
+
+/// The most bytes of an answer of an issuer.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Claims that only ID tokens and logout tokens have.
+const NOT_OF_ACCESS: [&str; 5] = ["nonce", "at_hash", "c_hash", "s_hash", "events"];
+/// Claims of which access tokens have one (RFC 9068, 2.2; `scp` and `azp` are what others call them).
+const OF_ACCESS: [&str; 3] = ["scope", "scp", "client_id"];
+
+/// The issuers that a team trusts.
+pub struct Issuers {
+    team: Arc<TeamFile>,
+    known: Vec<Issuer>,
+    refusals: Arc<Refusals>,
+}
+
+struct Issuer {
+    config: TrustedIssuer,
+    audience: String,
+    keys: Keys,
+}
+
+impl fmt::Debug for Issuers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.known.iter().map(|issuer| issuer.config.issuer.as_str())).finish()
+    }
+}
+
+/// Whom a signed token stands for, and until when.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Vouched {
+    /// The person or service.
+    pub principal: Principal,
+    /// When the token ends, with a minute for clocks that differ.
+    pub ends_at: DateTime<Utc>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    issuer: String,
+    jwks_uri: Url,
+}
+
+impl Issuers {
+    /// The trusted issuers of `team`. Their keys are fetched when the first token needs them, where `egress` allows it.
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn new(team: Arc<TeamFile>, egress: &Egress, refusals: Arc<Refusals>) -> Result<Self, reqwest::Error> {
+        let issuer = |config: &TrustedIssuer| {
+            let http = Http::new(egress.configured(), MAX_BYTES)?;
+            let audience = config.audience.clone();
+            let audience = audience.unwrap_or_else(|| format!("{}/mcp", team.url.as_str().trim_end_matches('/')));
+            Ok(Issuer { config: config.clone(), audience, keys: keys(http, config, egress) })
+        };
+        let known = team.issuers.iter().map(issuer).collect::<Result<_, reqwest::Error>>()?;
+        Ok(Self { team, known, refusals })
+    }
+
+    /// Whom `token` stands for. `None` if it proves nothing: what it lacks is a row of the audit log, and no caller learns
+    /// it. A text that is no signed statement at all is `None` without a row.
+    ///
+    /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
+    /// team's `/mcp` (or the configured audience) in `aud`, and `iss`, `sub` and `exp`. `exp`, `nbf` and `iat` may be off
+    /// by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: that
+    /// counts only with a claim of access tokens (`scope`, `scp` or `client_id`), and with none of an ID token or a
+    /// logout token. It stands for a service if its subject is its client (RFC 9068, 5), and else for a person.
+    ///
+    /// Keys are remembered for an hour, and fetched again for an unknown one, but not within 30 s of the last time.
+    ///
+    /// # Errors
+    /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is not known whether the token proves
+    /// anything. Keys that were fetched within a day go on to count.
+    pub async fn verify(&self, token: &str) -> Result<Option<Vouched>, Unreachable> {
+        let Some(claimed) = claimed_issuer(token) else { return Ok(None) };
+        let Some(issuer) = self.known.iter().find(|issuer| is_issuer(&issuer.config.issuer, &claimed)) else {
+            self.refuse("unknown_issuer", "no issuer that this team trusts made the token", &claimed).await;
+            return Ok(None);
+        };
+        match self.vouched(issuer, token).await {
+            Ok(vouched) => Ok(Some(vouched)),
+            Err(Unproved::Unreachable(error)) => Err(error),
+            Err(Unproved::Forged(why)) => {
+                self.refuse("invalid_token", &why, &claimed).await;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn vouched(&self, issuer: &Issuer, token: &str) -> Result<Vouched, Unproved> {
+        let config = &issuer.config;
+        let types = ["at+jwt", "jwt", ""];
+        let expected = Expected { issuer: &config.issuer, audience: &issuer.audience, types: &types };
+        let (said, kind) = signed::read(token, &issuer.keys, expected).await?;
+        if kind != "at+jwt" && !is_of_access(&said) {
+            return Err(Unproved::forged("it is no access token"));
+        }
+        let places =
+            Places { issuer: &config.issuer, groups: &config.groups_claim, tenant: config.tenant_claim.as_deref() };
+        let client = text_of(&said, "client_id");
+        let is_service = client.is_some() && client == text_of(&said, "sub");
+        let kind = if is_service { Kind::Service } else { Kind::Person };
+        let among = |tenant: &str| config.tenants.contains(tenant);
+        let principal = self.team.principal(kind, &claims(&said, places), Some(&among)).map_err(told)?;
+        let ends_at =
+            ends_at(&said).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
+        let ends_at = ends_at.ok_or_else(|| Unproved::forged("its end is no time"))?;
+        Ok(Vouched { principal, ends_at })
+    }
+
+    async fn refuse(&self, code: &str, why: &str, issuer: &str) {
+        let issuer = text::for_line(&text::clip(issuer, 200)).into_owned();
+        let why = format!("a token of {issuer}: {why}");
+        self.refusals.record(DoorRefusal { door: "mcp", code, why: &why, ..DoorRefusal::default() }).await;
+    }
+}
+
+fn told(error: NotAMember) -> Unproved {
+    Unproved::forged(match error {
+        NotAMember::NoTenant => "it belongs to no tenant for which its issuer may vouch".to_owned(),
+        other => other.to_string(),
+    })
+}
+
+/// Whether a token without a type of its own is one for access.
+fn is_of_access(said: &Said) -> bool {
+    OF_ACCESS.iter().any(|claim| said.contains_key(*claim))
+        && !NOT_OF_ACCESS.iter().any(|claim| said.contains_key(*claim))
+}
+
+/// Who a token says has made it, which nothing proves yet; `None` for a text that is no signed statement.
+fn claimed_issuer(token: &str) -> Option<String> {
+    if token.len() > signed::MAX_BYTES || token.split('.').count() != 3 {
+        return None;
+    }
+    let said: Said = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
+    text_of(&said, "iss").map(ToOwned::to_owned)
+}
+
+/// The keys at the configured address, or at the one in the issuer's metadata (RFC 8414, or OpenID Connect Discovery).
+fn keys(http: Http, config: &TrustedIssuer, egress: &Egress) -> Keys {
+    if let Some(place) = config.jwks_uri.clone() {
+        return Keys::at(http, move || futures::future::ready(Ok(place.clone())).boxed());
+    }
+    let metadata = Arc::new(discovery(http.clone(), config.issuer.clone(), egress.clone()));
+    Keys::at(http, move || {
+        let metadata = Arc::clone(&metadata);
+        async move { Ok(metadata.get().await?.jwks_uri.clone()) }.boxed()
+    })
+}
+
+fn discovery(http: Http, issuer: Url, egress: Egress) -> Remembered<Metadata> {
+    Remembered::new(move || {
+        let (http, issuer, egress) = (http.clone(), issuer.clone(), egress.clone());
+        async move {
+            let metadata = first_of(&http, &issuer).await?;
+            if !is_issuer(&issuer, &metadata.issuer) {
+                return Err(Unreachable::new(&issuer, "says in its metadata that it is another issuer"));
+            }
+            let guard = egress.configured();
+            guard
+                .check_for_secrets(&metadata.jwks_uri, &issuer)
+                .map_err(|refused| Unreachable::new(&issuer, format!("names an address: {refused}")))?;
+            Ok(Arc::new(metadata))
+        }
+        .boxed()
+    })
+}
+
+/// The metadata of an authorization server, or else of an OpenID provider.
+async fn first_of(http: &Http, issuer: &Url) -> Result<Metadata, Unreachable> {
+    let path = issuer.path().trim_end_matches('/');
+    // RFC 8414 (3.1) puts its word before the path of the issuer, OpenID Connect behind it.
+    let mut place = issuer.clone();
+    place.set_path(&format!("/.well-known/oauth-authorization-server{path}"));
+    if let Ok(metadata) = http.json(&place).await {
+        return Ok(metadata);
+    }
+    place.set_path(&format!("{path}/.well-known/openid-configuration"));
+    http.json(&place).await
+}

@@ -1,0 +1,75 @@
+//! Random text that is kept by its hash alone: codes, refresh tokens, names of clients.
+
+use data_encoding::HEXLOWER;
+use rand::{TryRngCore as _, rngs::OsRng};
+use toolrack_store::{RefreshHash, TokenHash};
+use zeroize::Zeroizing;
+
+use crate::tokens::NoRandom;
+
+/// What a refresh token begins with.
+const REFRESH: &str = "trr_";
+/// Digits of the part of a refresh token that all tokens of one grant share.
+const HANDLE_DIGITS: usize = 32;
+/// Digits of a refresh token.
+const REFRESH_DIGITS: usize = HANDLE_DIGITS + 64;
+
+/// `prefix`, and so many random bytes in hexadecimal digits.
+pub(crate) fn random_text<const BYTES: usize>(prefix: &str) -> Result<Zeroizing<String>, NoRandom> {
+    let mut bytes = Zeroizing::new([0; BYTES]);
+    OsRng.try_fill_bytes(&mut *bytes).map_err(|_| NoRandom)?;
+    Ok(Zeroizing::new(prefix.to_owned() + &HEXLOWER.encode(&*bytes)))
+}
+
+/// A refresh token: a handle by which its grant is found, even when the token counts no more, and 256 random bits.
+pub(crate) struct RefreshToken(Zeroizing<String>);
+
+impl RefreshToken {
+    /// The first one of a grant.
+    pub(crate) fn first() -> Result<Self, NoRandom> {
+        let handle = random_text::<{ HANDLE_DIGITS / 2 }>(REFRESH)?;
+        Ok(Self(random_text::<32>(&handle)?))
+    }
+
+    /// The next one of the same grant.
+    pub(crate) fn next(&self) -> Result<Self, NoRandom> {
+        Ok(Self(random_text::<32>(self.handle())?))
+    }
+
+    /// Reads a token; `None` if it has another form.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(REFRESH)?;
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
+        (digits.len() == REFRESH_DIGITS && is_hex).then(|| Self(Zeroizing::new(text.to_owned())))
+    }
+
+    /// The token itself.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What is kept of it.
+    pub(crate) fn hash(&self) -> RefreshHash {
+        RefreshHash { handle: TokenHash::of(self.handle()), token: TokenHash::of(&self.0) }
+    }
+
+    fn handle(&self) -> &str {
+        &self.0[..REFRESH.len() + HANDLE_DIGITS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_one_grant_share_their_handle_and_nothing_else() {
+        let first = RefreshToken::first().unwrap();
+        let next = RefreshToken::read(first.reveal()).unwrap().next().unwrap();
+        assert!(first.hash().handle == next.hash().handle && first.hash().token != next.hash().token);
+        assert!(first.hash().handle != RefreshToken::first().unwrap().hash().handle);
+        for other in ["", "trr_", &first.reveal()[1..], &format!("{}0", first.reveal()), &"trr_é".repeat(20)] {
+            assert!(RefreshToken::read(other).is_none(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Bad input that a door refused: a row of the audit log each, within bounds.
+
+use std::{
+    num::NonZeroU32,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use toolrack_store::{Store, audit::DoorRefusal};
+
+/// Rows for each minute, and at once. A flood cannot fill the log, and the next row says how many have none.
+const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
+
+/// Writes refusals of a team's doors into the audit log: at most 60 at once, and then one in a second.
+#[derive(Debug)]
+pub struct Refusals {
+    store: Store,
+    limit: DefaultDirectRateLimiter,
+    untold: AtomicU64,
+}
+
+impl Refusals {
+    /// Writes into `store`.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        let limit = RateLimiter::direct(Quota::per_minute(ROWS_PER_MINUTE));
+        Self { store, limit, untold: AtomicU64::new(0) }
+    }
+
+    /// Records a refusal, with the number of those before it that have no row, or counts it. A database that fails is
+    /// reported to the program's own log, because the refusal stands in any case.
+    pub async fn record(&self, refusal: DoorRefusal<'_>) {
+        if self.limit.check().is_err() {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let untold = self.untold.swap(0, Ordering::Relaxed);
+        if let Err(error) = self.store.refused_at_the_door(&DoorRefusal { untold, ..refusal }).await {
+            self.untold.fetch_add(untold.saturating_add(1), Ordering::Relaxed);
+            tracing::warn!(%error, "a refusal at the door of the team is not in the audit log");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolrack_store::audit::AuditQuery;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_flood_of_bad_input_does_not_fill_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+        let refusals = Refusals::new(store.clone());
+        for _ in 0..500 {
+            refusals.record(DoorRefusal { door: "token", code: "invalid_grant", ..DoorRefusal::default() }).await;
+        }
+        let rows = store.audit(&AuditQuery { limit: 999, ..AuditQuery::default() }).await.unwrap().len();
+        // A slow machine may let some more in, one for each second.
+        assert!((60..120).contains(&rows), "{rows}");
+    }
+}

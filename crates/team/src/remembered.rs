@@ -1,0 +1,189 @@
+//! What another program said, for as long as that counts: fetched when needed, by one request for all who wait.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::fetch::Unreachable;
+
+/// After this time it is fetched again.
+const FRESH: Duration = Duration::from_secs(60 * 60);
+/// For so long it counts where it cannot be fetched again.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The pause between two requests, whatever callers want.
+const PAUSE: Duration = Duration::from_secs(30);
+
+type Fetched<T> = Result<Arc<T>, Unreachable>;
+type Fetch<T> = Shared<BoxFuture<'static, Fetched<T>>>;
+
+/// Fetches a `T`, and remembers it.
+pub(crate) struct Remembered<T> {
+    fetch: Box<dyn Fn() -> BoxFuture<'static, Fetched<T>> + Send + Sync>,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    known: Option<(Arc<T>, Instant)>,
+    /// When the last request began, and how it failed if it did.
+    tried: Option<(Instant, Option<Unreachable>)>,
+    under_way: Option<Fetch<T>>,
+}
+
+impl<T: Send + Sync + 'static> Remembered<T> {
+    pub(crate) fn new(fetch: impl Fn() -> BoxFuture<'static, Fetched<T>> + Send + Sync + 'static) -> Self {
+        Self { fetch: Box::new(fetch), state: Mutex::new(State { known: None, tried: None, under_way: None }) }
+    }
+
+    /// What is known, which is at most an hour old, or at most a day where the other program cannot be reached. After a
+    /// failure, the next request is made no earlier than 30 s after the last.
+    ///
+    /// # Errors
+    /// [`Unreachable`] when nothing is known.
+    pub(crate) async fn get(&self) -> Fetched<T> {
+        let known = self.known_within(FRESH);
+        match known {
+            Some(known) => Ok(known),
+            None => self.fetched().await,
+        }
+    }
+
+    /// Something newer than `known`, in which a caller did not find what it looked for. `None` if it was fetched less
+    /// than 30 s ago.
+    ///
+    /// # Errors
+    /// [`Unreachable`]
+    pub(crate) async fn newer_than(&self, known: &Arc<T>) -> Result<Option<Arc<T>>, Unreachable> {
+        let is_same = |other: &Arc<T>| Arc::ptr_eq(other, known);
+        if let Some(other) = self.known_within(STALE).filter(|other| !is_same(other)) {
+            return Ok(Some(other));
+        }
+        Ok(Some(self.fetched().await?).filter(|other| !is_same(other)))
+    }
+
+    fn known_within(&self, age: Duration) -> Option<Arc<T>> {
+        let state = self.state.lock();
+        state.known.as_ref().filter(|(_, at)| at.elapsed() < age).map(|(known, _)| Arc::clone(known))
+    }
+
+    /// Waits for the request that is under way, or makes one, unless there was one a short time ago.
+    async fn fetched(&self) -> Fetched<T> {
+        let Some(fetch) = self.begin() else { return self.last() };
+        let fetched = fetch.clone().await;
+        {
+            let mut state = self.state.lock();
+            // Each of those who waited comes here, and the first writes it down.
+            if state.under_way.as_ref().is_some_and(|under_way| under_way.ptr_eq(&fetch)) {
+                state.under_way = None;
+                match &fetched {
+                    Ok(known) => state.known = Some((Arc::clone(known), Instant::now())),
+                    Err(error) => state.tried = state.tried.take().map(|(at, _)| (at, Some(error.clone()))),
+                }
+            }
+        }
+        fetched.or_else(|error| self.known_within(STALE).ok_or(error))
+    }
+
+    fn begin(&self) -> Option<Fetch<T>> {
+        let mut state = self.state.lock();
+        if let Some(under_way) = &state.under_way {
+            return Some(under_way.clone());
+        }
+        if state.tried.as_ref().is_some_and(|(at, _)| at.elapsed() < PAUSE) {
+            return None;
+        }
+        let fetch = (self.fetch)().shared();
+        state.tried = Some((Instant::now(), None));
+        state.under_way = Some(fetch.clone());
+        Some(fetch)
+    }
+
+    /// What the last request brought.
+    fn last(&self) -> Fetched<T> {
+        if let Some(known) = self.known_within(STALE) {
+            return Ok(known);
+        }
+        let state = self.state.lock();
+        let error = state.tried.as_ref().and_then(|(_, error)| error.clone());
+        Err(error.unwrap_or_else(Unreachable::lately))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// Counts its requests; each takes a second, and fails while `fails` is not zero.
+    fn counted(fails: &Arc<AtomicUsize>) -> (Arc<AtomicUsize>, Remembered<usize>) {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (fails, counts) = (Arc::clone(fails), Arc::clone(&requests));
+        let fetch = move || {
+            let number = counts.fetch_add(1, Ordering::SeqCst);
+            let fails = fails.load(Ordering::SeqCst) > 0;
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if fails { Err(Unreachable::lately()) } else { Ok(Arc::new(number)) }
+            }
+            .boxed()
+        };
+        (requests, Remembered::new(fetch))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_share_one_request_and_what_is_known_needs_none() {
+        let (requests, remembered) = counted(&Arc::default());
+        let (one, other) = tokio::join!(remembered.get(), remembered.get());
+        assert_eq!((*one.unwrap(), *other.unwrap()), (0, 0));
+        remembered.get().await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+        advance(FRESH).await;
+        assert_eq!(*remembered.get().await.unwrap(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_who_look_for_something_newer_cause_no_flood() {
+        let (requests, remembered) = counted(&Arc::default());
+        let known = remembered.get().await.unwrap();
+        for _ in 0..9 {
+            assert_eq!(remembered.newer_than(&known).await.unwrap(), None);
+        }
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+        advance(PAUSE).await;
+        assert_eq!(remembered.newer_than(&known).await.unwrap().as_deref(), Some(&1));
+        assert_eq!(remembered.newer_than(&known).await.unwrap().as_deref(), Some(&1), "that is newer");
+        assert_eq!(requests.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_is_down_is_asked_again_later_and_what_it_said_counts_for_a_day() {
+        let fails = Arc::new(AtomicUsize::new(1));
+        let (requests, remembered) = counted(&fails);
+        assert!(remembered.get().await.is_err() && remembered.get().await.is_err());
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+        advance(PAUSE).await;
+        fails.store(0, Ordering::SeqCst);
+        assert_eq!(*remembered.get().await.unwrap(), 1);
+        fails.store(1, Ordering::SeqCst);
+        advance(FRESH).await;
+        assert_eq!(*remembered.get().await.unwrap(), 1, "what it said an hour ago");
+        advance(STALE).await;
+        assert!(remembered.get().await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_gives_up_stops_no_other() {
+        let (requests, remembered) = counted(&Arc::default());
+        let given_up = tokio::time::timeout(Duration::from_millis(100), remembered.get()).await;
+        assert!(given_up.is_err());
+        assert_eq!(*remembered.get().await.unwrap(), 0);
+        assert_eq!(requests.load(Ordering::SeqCst), 1);
+    }
+}

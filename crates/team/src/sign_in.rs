@@ -1,0 +1,282 @@
+//! People sign in in the browser, at the team's OpenID Connect provider: a code with PKCE, a nonce, and a state that is
+//! tied to the browser.
+
+mod attempts;
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{RawQuery, State},
+    response::Response,
+};
+use bytes::Bytes;
+use chrono::{TimeDelta, Utc};
+use http::{
+    HeaderMap, StatusCode,
+    header::{SET_COOKIE, USER_AGENT},
+};
+use toolrack_host::{Principal, principal::Kind, text};
+use toolrack_store::{NewToken, Purpose, StoreError, TokenHash, TokenOwner, Tokens, audit::DoorRefusal};
+use url::form_urlencoded;
+
+use self::attempts::{Browser, Way};
+use crate::{
+    browser::{cookie, is_from_here, way_of},
+    door::{FrontDoor, by},
+    fetch::Unreachable,
+    members::NotAMember,
+    page::{notice, see_other},
+    parameters::Parameters,
+    provider::{NotSignedIn, Provider},
+    tokens::{NoRandom, Secret, looks_like_one},
+};
+
+/// How long the session of a browser counts.
+const SESSION: TimeDelta = TimeDelta::hours(12);
+/// How long a person may take at the provider.
+const SIGN_IN_TIME: TimeDelta = TimeDelta::minutes(10);
+/// The most browsers in which one person is signed in. The oldest makes room for a new one.
+const MAX_SESSIONS: usize = 50;
+/// The most bytes of what a browser calls itself.
+const MAX_LABEL: usize = 120;
+
+/// Why a person is not signed in.
+enum Stop {
+    /// The team has no provider.
+    NoProvider,
+    /// Bad input, with a stable code.
+    Refused(&'static str, String),
+    /// The provider is down, or does not do what it should.
+    Unreachable(Unreachable),
+    /// The person belongs to no tenant, or to several.
+    Stranger(NotAMember, String),
+    /// Trouble of this program.
+    Ours(String),
+}
+
+impl From<Unreachable> for Stop {
+    fn from(error: Unreachable) -> Self {
+        Self::Unreachable(error)
+    }
+}
+
+impl From<NotSignedIn> for Stop {
+    fn from(error: NotSignedIn) -> Self {
+        match error {
+            NotSignedIn::Unreachable(error) => Self::Unreachable(error),
+            NotSignedIn::Refused(why) => Self::Refused("sign_in_refused", why),
+        }
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the front door of the team cannot use the database");
+        Self::Ours("the server cannot use its database".to_owned())
+    }
+}
+
+impl From<NoRandom> for Stop {
+    fn from(error: NoRandom) -> Self {
+        Self::Ours(error.to_string())
+    }
+}
+
+/// `GET /sign-in?to=PATH`: sends the browser to the provider. `to` is where it goes afterwards, a path of this origin;
+/// `again` asks the provider to let the person choose another account.
+pub(crate) async fn begin(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
+    match sent(&door, &headers, &query.0.unwrap_or_default()).await {
+        Ok(answer) => answer,
+        Err(stop) => stopped(&door, stop).await,
+    }
+}
+
+async fn sent(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
+    let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
+    let parameters = read(query)?;
+    let to = parameters.get("to").unwrap_or("/");
+    let Some(to) = way_of(&door.team.url, to) else {
+        let why = "the address to go on to after the sign-in is none of this server".to_owned();
+        return Err(Stop::Refused("open_redirect", why));
+    };
+    let browser = Browser::of(cookie(headers, door.cookies.sign_in()))?;
+    let attempt = browser.begin(&to)?;
+    let page = provider.page(&attempt, parameters.get("again").is_some()).await?;
+    let mut answer = see_other(page.as_str());
+    set_cookie(door, &mut answer, door.cookies.sign_in(), browser.reveal(), SIGN_IN_TIME);
+    Ok(answer)
+}
+
+/// `GET /sign-in/back`: the browser comes back from the provider, with a code.
+pub(crate) async fn back(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
+    match signed_in(&door, &headers, &query.0.unwrap_or_default()).await {
+        Ok(answer) => answer,
+        Err(stop) => stopped(&door, stop).await,
+    }
+}
+
+async fn signed_in(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<Response, Stop> {
+    let provider = door.provider.as_ref().ok_or(Stop::NoProvider)?;
+    let parameters = read(query)?;
+    let way = began_here(door, headers, &parameters)?;
+    if !provider.sent(parameters.get("iss")).await? {
+        let why = "the answer comes from another provider than the one to which the browser was sent".to_owned();
+        return Err(Stop::Refused("wrong_issuer", why));
+    }
+    if let Some(error) = parameters.get("error") {
+        let more = parameters.get("error_description").unwrap_or_default();
+        let why = format!("the provider says: {error} {more}");
+        let why = text::for_line(&text::clip(why.trim(), 300)).into_owned();
+        return Err(Stop::Refused("sign_in_refused", why));
+    }
+    let Some(code) = parameters.get("code") else {
+        return Err(Stop::Refused("invalid_request", "the provider sent neither a code nor an error".to_owned()));
+    };
+    let claims = provider.person(code.to_owned(), &way.attempt).await?;
+    let member = door.team.principal(Kind::Person, &claims, None).map_err(|error| {
+        let who = claims.verified_email.as_deref().or(claims.name.as_deref()).unwrap_or(&claims.subject);
+        Stop::Stranger(error, text::for_line(&text::clip(who, 200)).into_owned())
+    })?;
+    let session = keep(door, headers, &member).await?;
+    let mut answer = see_other(&way.to);
+    set_cookie(door, &mut answer, door.cookies.session(), session.reveal(), SESSION);
+    Ok(answer)
+}
+
+/// The sign-in that began in this browser and comes back here. One that began in another browser could sign the person
+/// in as someone else.
+fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) -> Result<Way, Stop> {
+    let refused = |why: &str| Stop::Refused("wrong_browser", why.to_owned());
+    let state = parameters.get("state").ok_or_else(|| refused("the answer of the provider has no state"))?;
+    let cookie = cookie(headers, door.cookies.sign_in());
+    let browser = cookie.and_then(Browser::read).ok_or_else(|| {
+        refused(
+            "this sign-in did not begin in this browser, or more than ten minutes ago, or the browser keeps no cookies",
+        )
+    })?;
+    let way = browser.came_back(state).ok_or_else(|| refused("this sign-in did not begin in this browser"))?;
+    match way_of(&door.team.url, &way.to) {
+        Some(to) => Ok(Way { to, ..way }),
+        None => Err(refused("this sign-in leads to no address of this server")),
+    }
+}
+
+/// Writes down the member as the provider tells of it now, and begins a new session, which takes the place of the one that
+/// the browser had.
+async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
+    let by = by(member, None);
+    door.store.put_member(member, &by).await?;
+    let session = Secret::new(Purpose::Browser)?;
+    let browser = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("a browser");
+    let token = NewToken {
+        hash: session.hash(),
+        purpose: Purpose::Browser,
+        label: text::for_line(&text::clip(browser, MAX_LABEL)).into_owned(),
+        client: None,
+        family: None,
+        ends_at: Utc::now().checked_add_signed(SESSION),
+    };
+    let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
+    if door.store.keep_token(owner, &token, &by).await?.is_none() {
+        return Err(Stop::Ours("this person was removed from the team a moment ago".to_owned()));
+    }
+    end_session(door, headers, member).await?;
+    let mut sessions = door.store.team_tokens(Tokens::Of(owner)).await?;
+    sessions.retain(|token| token.purpose == Purpose::Browser);
+    let surplus = sessions.len().saturating_sub(MAX_SESSIONS);
+    for token in sessions.iter().take(surplus) {
+        door.store.revoke_tokens(Tokens::Id(&token.id), &by).await?;
+    }
+    Ok(session)
+}
+
+/// Ends the session that the browser has, if any.
+async fn end_session(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<(), StoreError> {
+    if let Some(old) = door.session_in(headers).filter(|old| looks_like_one(old)) {
+        let old = TokenHash::of(old);
+        // A cookie holds the secret of a browser and of nothing else; another token stays what it is.
+        if door.store.team_token(old).await?.is_some_and(|token| token.purpose == Purpose::Browser) {
+            door.store.revoke_tokens(Tokens::Hash(old), &by(member, None)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// `POST /sign-out`: ends the session of the browser. With `to`, another person may sign in and then goes there.
+pub(crate) async fn sign_out(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
+    match signed_out(&door, &headers, &body).await {
+        Ok(answer) => answer,
+        Err(stop) => stopped(&door, stop).await,
+    }
+}
+
+async fn signed_out(door: &FrontDoor, headers: &HeaderMap, body: &[u8]) -> Result<Response, Stop> {
+    if !is_from_here(headers, &door.team.url) {
+        return Err(Stop::Refused("cross_site", "the form did not come from a page of this server".to_owned()));
+    }
+    if let Some(person) = door.signed_in(headers).await? {
+        end_session(door, headers, &person.member).await?;
+    }
+    let form = read(std::str::from_utf8(body).unwrap_or_default())?;
+    let mut answer = match form.get("to").and_then(|to| way_of(&door.team.url, to)) {
+        Some(to) => {
+            let to: String = form_urlencoded::byte_serialize(to.as_bytes()).collect();
+            see_other(&format!("/sign-in?again=1&to={to}"))
+        }
+        None => see_other("/"),
+    };
+    set_cookie(door, &mut answer, door.cookies.session(), "", TimeDelta::zero());
+    Ok(answer)
+}
+
+fn read(text: &str) -> Result<Parameters, Stop> {
+    let wrong = |why: &str| Stop::Refused("invalid_request", why.to_owned());
+    let parameters = Parameters::read(text).ok_or_else(|| wrong("the request is longer than 16 KiB"))?;
+    match parameters.repeated() {
+        Some(_) => Err(wrong("a parameter is there twice")),
+        None => Ok(parameters),
+    }
+}
+
+fn set_cookie(door: &FrontDoor, answer: &mut Response, name: &str, value: &str, time: TimeDelta) {
+    if let Some(cookie) = door.cookies.set(name, value, time.num_seconds()) {
+        answer.headers_mut().append(SET_COOKIE, cookie);
+    }
+}
+
+/// A page that says why the person is not signed in, and what to do. No session ends by it.
+async fn stopped(door: &FrontDoor, stop: Stop) -> Response {
+    let again = "Nothing has changed. To try again, begin from the page or the program that sent you here.";
+    let record = |code, why| DoorRefusal { door: "sign-in", code, why, ..DoorRefusal::default() };
+    match stop {
+        Stop::Refused(code, why) => {
+            door.refusals.record(record(code, &why)).await;
+            let status = if code == "cross_site" { StatusCode::FORBIDDEN } else { StatusCode::BAD_REQUEST };
+            notice(status, "You are not signed in", &[&format!("{why}."), again])
+        }
+        Stop::Stranger(error, who) => {
+            let why = format!("{who}: {error}");
+            door.refusals.record(record("not_a_member", &why)).await;
+            let issuer = door.provider.as_ref().map(Provider::issuer).map_or("the provider", |issuer| issuer.as_str());
+            let who = format!("You signed in at {issuer} as {who}, but {error}.");
+            let ask =
+                format!("Ask the operator of {} to add you to one tenant, and then sign in again.", door.issuer());
+            notice(StatusCode::FORBIDDEN, "You are not a member", &[&who, &ask])
+        }
+        Stop::Unreachable(error) => {
+            tracing::warn!(%error, "the provider that signs people in cannot be used");
+            let why = format!("The provider that signs people in cannot be used: {error}.");
+            let next = "Try again in a minute. Sessions and clients that stand go on. If this stays, tell the operator \
+                of this team what you read above.";
+            notice(StatusCode::SERVICE_UNAVAILABLE, "You are not signed in", &[&why, next])
+        }
+        Stop::NoProvider => {
+            let why = "This team has no provider that signs people in: its operator can name one in `[sign_in]` of the \
+                team file. Until then, use a token.";
+            notice(StatusCode::NOT_FOUND, "No one can sign in here", &[why])
+        }
+        Stop::Ours(why) => {
+            notice(StatusCode::INTERNAL_SERVER_ERROR, "You are not signed in", &[&format!("{why}."), again])
+        }
+    }
+}

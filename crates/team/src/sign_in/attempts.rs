@@ -1,0 +1,116 @@
+//! Sign-ins that are under way. The server keeps nothing of them, so that no flood of them can push others out: the
+//! browser has a secret in a cookie, from which the state, the nonce and the verifier of each sign-in are derived.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use data_encoding::HEXLOWER;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+use crate::{provider::Attempt, random::random_text, tokens::NoRandom};
+
+/// Digits of the secret.
+const DIGITS: usize = 64;
+
+/// The secret of a browser.
+pub(super) struct Browser(Zeroizing<String>);
+
+/// A sign-in that came back to the browser in which it began.
+pub(super) struct Way {
+    pub(super) attempt: Attempt,
+    /// Where the browser goes now.
+    pub(super) to: String,
+}
+
+impl Browser {
+    /// The browser with this cookie; without one that can be a secret, a new one. Sign-ins in several of its tabs
+    /// share it.
+    pub(super) fn of(cookie: Option<&str>) -> Result<Self, NoRandom> {
+        match cookie.and_then(Self::read) {
+            Some(browser) => Ok(browser),
+            None => random_text::<{ DIGITS / 2 }>("").map(Self),
+        }
+    }
+
+    pub(super) fn read(cookie: &str) -> Option<Self> {
+        let is_hex = cookie.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
+        (cookie.len() == DIGITS && is_hex).then(|| Self(Zeroizing::new(cookie.to_owned())))
+    }
+
+    /// The secret itself.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Begins a sign-in after which the browser goes to `to`.
+    pub(super) fn begin(&self, to: &str) -> Result<Attempt, NoRandom> {
+        let number = random_text::<16>("")?;
+        Ok(self.attempt(&number, to))
+    }
+
+    /// The sign-in with this state, if it began in this browser.
+    pub(super) fn came_back(&self, state: &str) -> Option<Way> {
+        let mut parts = state.split('.');
+        let (number, to, _) = (parts.next()?, parts.next()?, parts.next()?);
+        let to = String::from_utf8(URL_SAFE_NO_PAD.decode(to).ok()?).ok()?;
+        let attempt = self.attempt(number, &to);
+        bool::from(attempt.state.as_bytes().ct_eq(state.as_bytes())).then_some(Way { attempt, to })
+    }
+
+    fn attempt(&self, number: &str, to: &str) -> Attempt {
+        let seal = HEXLOWER.encode(&self.derived("state", number, to));
+        Attempt {
+            state: format!("{number}.{}.{seal}", URL_SAFE_NO_PAD.encode(to)),
+            nonce: HEXLOWER.encode(&self.derived("nonce", number, to)),
+            verifier: URL_SAFE_NO_PAD.encode(self.derived("verifier", number, to)),
+        }
+    }
+
+    fn derived(&self, purpose: &str, number: &str, to: &str) -> [u8; 32] {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else {
+            // HMAC takes keys of every length.
+            return [0; 32];
+        };
+        for part in [purpose, number, to] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        }
+        mac.finalize().into_bytes().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_in_comes_back_only_to_its_own_browser_and_unchanged() {
+        let (browser, other) = (Browser::of(None).unwrap(), Browser::of(None).unwrap());
+        let attempt = browser.begin("/servers?a=b").unwrap();
+        let way = browser.came_back(&attempt.state).unwrap();
+        assert_eq!((&*way.to, &way.attempt.nonce), ("/servers?a=b", &attempt.nonce));
+        assert_eq!(way.attempt.verifier, attempt.verifier);
+        assert!((43..=128).contains(&attempt.verifier.len()));
+        assert!(other.came_back(&attempt.state).is_none());
+
+        let (number, rest) = attempt.state.split_once('.').unwrap();
+        let (_, seal) = rest.split_once('.').unwrap();
+        let elsewhere = format!("{number}.{}.{seal}", URL_SAFE_NO_PAD.encode("/elsewhere"));
+        for state in ["", ".", "..", &elsewhere, &format!("{}.", attempt.state), &attempt.state.to_uppercase()] {
+            assert!(browser.came_back(state).is_none(), "{state}");
+        }
+        // Two tabs of one browser.
+        let second = Browser::of(Some(browser.reveal())).unwrap().begin("/").unwrap();
+        assert!(browser.came_back(&second.state).is_some() && second.nonce != attempt.nonce);
+    }
+
+    #[test]
+    fn a_cookie_that_is_no_secret_is_replaced() {
+        let short = "ab".repeat(31);
+        for cookie in [None, Some(""), Some(&*short), Some(&*"é".repeat(32))] {
+            assert_eq!(Browser::of(cookie).unwrap().reveal().len(), DIGITS);
+            assert_ne!(Some(Browser::of(cookie).unwrap().reveal()), cookie);
+        }
+    }
+}

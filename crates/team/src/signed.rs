@@ -1,0 +1,213 @@
+//! Signed statements (JWT, RFC 7519) of providers, and the keys that prove them (RFC 7517).
+
+use std::{collections::HashSet, sync::Arc};
+
+use futures::FutureExt as _;
+use jsonwebtoken::{
+    Algorithm, DecodingKey, Validation, decode, decode_header,
+    errors::ErrorKind,
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use toolrack_host::text;
+use url::Url;
+
+use crate::{
+    fetch::{Http, Unreachable},
+    remembered::Remembered,
+};
+
+/// The most bytes of a statement.
+pub(crate) const MAX_BYTES: usize = 16 * 1024;
+/// The most keys of one provider.
+const MAX_KEYS: usize = 100;
+/// How far the clocks of this machine and of a provider may differ, in seconds.
+pub(crate) const LEEWAY: u64 = 60;
+
+/// What a statement says.
+pub(crate) type Said = Map<String, Value>;
+
+/// Why a statement proves nothing. Safe to print.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unproved {
+    #[error("{0}")]
+    Forged(String),
+    #[error("{0}")]
+    Unreachable(#[from] Unreachable),
+}
+
+impl Unproved {
+    pub(crate) fn forged(why: impl Into<String>) -> Self {
+        Self::Forged(why.into())
+    }
+}
+
+/// The keys of a provider.
+pub(crate) struct Keys(Remembered<Vec<Jwk>>);
+
+impl Keys {
+    /// The keys at the address that `place` finds, each time they are fetched.
+    pub(crate) fn at(
+        http: Http,
+        place: impl Fn() -> futures::future::BoxFuture<'static, Result<Url, Unreachable>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Remembered::new(move || {
+            let (http, place) = (http.clone(), place());
+            async move { Ok(Arc::new(read_keys(http.json::<KeySet>(&place.await?).await?))) }.boxed()
+        }))
+    }
+
+    /// The key that signed a statement with this header. Fetches the keys anew for an unknown one, within bounds.
+    async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Result<Option<Jwk>, Unreachable> {
+        let known = self.0.get().await?;
+        if let Some(key) = find(&known, kid, algorithm) {
+            return Ok(Some(key));
+        }
+        let newer = self.0.newer_than(&known).await?;
+        Ok(newer.and_then(|newer| find(&newer, kid, algorithm)))
+    }
+}
+
+#[derive(Deserialize)]
+struct KeySet {
+    keys: Vec<Value>,
+}
+
+/// The keys that can prove something. Those of kinds that this version does not know are left out.
+fn read_keys(set: KeySet) -> Vec<Jwk> {
+    set.keys.into_iter().take(MAX_KEYS).filter_map(|key| serde_json::from_value(key).ok()).collect()
+}
+
+/// The key with this id for this algorithm. Without an id, the only key for the algorithm.
+fn find(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
+    let mut fitting = keys.iter().filter(|key| allows(key, algorithm));
+    match kid {
+        Some(kid) => fitting.find(|key| key.common.key_id.as_deref() == Some(kid)).cloned(),
+        None => fitting.next().filter(|_| fitting.next().is_none()).cloned(),
+    }
+}
+
+/// Whether a key may prove a signature of this algorithm. The key decides, and never the statement: it names its
+/// algorithm itself, or has a kind that leaves no doubt. Keys that are shared secrets prove nothing.
+fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
+    let signs = key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
+    let verifies = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
+    let named = key.common.key_algorithm.is_none_or(|own| own.to_string() == format!("{algorithm:?}"));
+    let of_kind = match &key.algorithm {
+        AlgorithmParameters::RSA(_) => matches!(
+            algorithm,
+            Algorithm::RS256
+                | Algorithm::RS384
+                | Algorithm::RS512
+                | Algorithm::PS256
+                | Algorithm::PS384
+                | Algorithm::PS512
+        ),
+        AlgorithmParameters::EllipticCurve(parameters) => match parameters.curve {
+            EllipticCurve::P256 => algorithm == Algorithm::ES256,
+            EllipticCurve::P384 => algorithm == Algorithm::ES384,
+            _ => false,
+        },
+        AlgorithmParameters::OctetKeyPair(parameters) => {
+            parameters.curve == EllipticCurve::Ed25519 && algorithm == Algorithm::EdDSA
+        }
+        _ => false,
+    };
+    signs && verifies && named && of_kind
+}
+
+/// What a statement must say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    /// Who says it.
+    pub(crate) issuer: &'a Url,
+    /// For whom.
+    pub(crate) audience: &'a str,
+    /// The types that it may have (RFC 8725, 3.11), without `application/` and in small letters; empty for none.
+    pub(crate) types: &'a [&'a str],
+}
+
+/// Whether `issuer` is the URL of a provider, as it writes it. `https://login.example` and the same with a slash behind
+/// it are one URL.
+pub(crate) fn is_issuer(url: &Url, issuer: &str) -> bool {
+    issuer == url.as_str() || (url.path() == "/" && issuer == bare(url))
+}
+
+/// The URL of a provider as principals have it: without a slash behind the host.
+pub(crate) fn bare(url: &Url) -> &str {
+    if url.path() == "/" { url.as_str().trim_end_matches('/') } else { url.as_str() }
+}
+
+/// Reads a statement that the provider with these keys signed.
+///
+/// Accepts only asymmetric signatures, of an algorithm that the key itself allows; refuses headers with `crit`, because
+/// none is known (RFC 7515, 4.1.11). `iss`, `aud`, `exp` and `sub` must be there; `exp`, `nbf` and `iat` may be off by
+/// 60 s.
+pub(crate) async fn read(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<(Said, String), Unproved> {
+    if token.len() > MAX_BYTES {
+        return Err(Unproved::forged(format!("it is longer than {MAX_BYTES} bytes")));
+    }
+    let header = decode_header(token).map_err(|error| Unproved::forged(why(error.kind())))?;
+    if header.crit.is_some() {
+        return Err(Unproved::forged("its header has `crit`, which is not known here"));
+    }
+    let kind = header.typ.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let kind = kind.strip_prefix("application/").unwrap_or(&kind).to_owned();
+    if !expected.types.contains(&&*kind) {
+        return Err(Unproved::forged(format!("its type is `{}`", text::for_line(&text::clip(&kind, 64)))));
+    }
+    let found = keys.find(header.kid.as_deref(), header.alg).await?;
+    let Some(key) = found else {
+        return Err(Unproved::forged(format!("its issuer has no such key for {:?}", header.alg)));
+    };
+    let key = DecodingKey::from_jwk(&key).map_err(|error| Unproved::forged(why(error.kind())))?;
+    let said = decode::<Said>(token, &key, &rules(header.alg, expected));
+    let said = said.map_err(|error| Unproved::forged(why(error.kind())))?.claims;
+    check_times(&said)?;
+    Ok((said, kind))
+}
+
+fn rules(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
+    let mut rules = Validation::new(algorithm);
+    rules.leeway = LEEWAY;
+    rules.validate_nbf = true;
+    rules.required_spec_claims = ["exp", "iss", "aud", "sub"].map(str::to_owned).into();
+    rules.aud = Some(HashSet::from([expected.audience.to_owned()]));
+    let mut issuers = HashSet::from([bare(expected.issuer).to_owned()]);
+    issuers.insert(expected.issuer.as_str().to_owned());
+    rules.iss = Some(issuers);
+    rules
+}
+
+/// A statement from the future proves nothing.
+fn check_times(said: &Said) -> Result<(), Unproved> {
+    let Some(at) = said.get("iat") else { return Ok(()) };
+    let latest = chrono::Utc::now().timestamp().saturating_add(LEEWAY.cast_signed());
+    let is_past = at.as_f64().is_some_and(|at| at <= latest as f64);
+    if is_past { Ok(()) } else { Err(Unproved::forged("it was made in the future")) }
+}
+
+fn why(kind: &ErrorKind) -> String {
+    match kind {
+        ErrorKind::ExpiredSignature => "it has ended".to_owned(),
+        ErrorKind::ImmatureSignature => "it does not count yet".to_owned(),
+        ErrorKind::InvalidAudience => "it is for another audience".to_owned(),
+        ErrorKind::InvalidIssuer => "it is of another issuer".to_owned(),
+        ErrorKind::InvalidSignature => "its signature is wrong".to_owned(),
+        ErrorKind::MissingRequiredClaim(claim) => format!("it has no `{claim}`"),
+        _ => "it is no signed statement that can be read here".to_owned(),
+    }
+}
+
+/// When a statement ends, in seconds since 1970.
+pub(crate) fn ends_at(said: &Said) -> Option<i64> {
+    let at = said.get("exp")?;
+    // A number with a fraction is a NumericDate, too (RFC 7519, 2).
+    at.as_i64().or_else(|| at.as_f64().map(|at| at as i64))
+}
+
+/// The text of a claim.
+pub(crate) fn text_of<'a>(said: &'a Said, claim: &str) -> Option<&'a str> {
+    said.get(claim)?.as_str().filter(|text| !text.is_empty())
+}

@@ -1,0 +1,177 @@
+//! What clients ask for, and what is refused before a person is asked.
+
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::{
+    browser::{Browser, parameter},
+    stage::{BACK, Stage},
+};
+
+#[tokio::test]
+async fn a_client_finds_its_way_from_the_resource_to_the_tokens() {
+    let stage = Stage::new().await;
+    let origin = stage.url.as_str().trim_end_matches('/');
+    let mut client = Browser::new();
+    for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
+        let answer = client.get(&stage.at(path)).await;
+        assert_eq!((answer.status.as_u16(), answer.header("access-control-allow-origin")), (200, "*"));
+        assert_eq!(answer.json()["resource"], stage.resource());
+        assert_eq!(answer.json()["authorization_servers"], json!([origin]));
+    }
+    let challenge = stage.door.challenge(true);
+    assert!(challenge.contains(&format!("resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\"")));
+    assert!(challenge.starts_with("Bearer error=\"invalid_token\""));
+
+    let server = client.get(&stage.at("/.well-known/oauth-authorization-server")).await.json();
+    assert_eq!(server["issuer"], origin);
+    assert_eq!(server["code_challenge_methods_supported"], json!(["S256"]));
+    assert_eq!(server["client_id_metadata_document_supported"], true);
+    for endpoint in ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"] {
+        let place: Url = server[endpoint].as_str().unwrap().parse().unwrap();
+        assert_eq!(place.origin(), stage.url.origin(), "{endpoint}");
+        assert_ne!(client.get(&place).await.status, 404, "{endpoint}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_asks_for_a_secret_is_told_that_it_gets_none() {
+    let stage = Stage::new().await;
+    let asked = json!({
+        "client_name": "A client", "redirect_uris": [BACK], "token_endpoint_auth_method": "client_secret_basic",
+        "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"], "unknown": { "a": 1 },
+    });
+    let answer = Browser::new().post_json(&stage.at("/oauth/register"), &asked).await;
+    assert_eq!(answer.status, 201);
+    let client = answer.json();
+    assert_eq!((&client["token_endpoint_auth_method"], &client["redirect_uris"]), (&json!("none"), &json!([BACK])));
+    assert_eq!(client["client_secret"], Value::Null);
+}
+
+#[tokio::test]
+async fn registrations_beyond_the_bounds_are_refused_exactly() {
+    let stage = Stage::new().await;
+    let register = stage.at("/oauth/register");
+    let many: Vec<_> = (0..11).map(|number| format!("https://client.example/{number}")).collect();
+    for (asked, error) in [
+        (json!({}), "invalid_redirect_uri"),
+        (json!({ "redirect_uris": [] }), "invalid_redirect_uri"),
+        (json!({ "redirect_uris": many }), "invalid_redirect_uri"),
+        (json!({ "redirect_uris": ["http://client.example/back"] }), "invalid_redirect_uri"),
+        (json!({ "redirect_uris": [BACK, "javascript:alert(1)"] }), "invalid_redirect_uri"),
+        (json!({ "redirect_uris": ["https://client.example/#x"] }), "invalid_redirect_uri"),
+        (json!({ "redirect_uris": [BACK], "grant_types": ["client_credentials"] }), "invalid_client_metadata"),
+        (json!({ "redirect_uris": [BACK], "response_types": ["token"] }), "invalid_client_metadata"),
+        (json!({ "redirect_uris": "x" }), "invalid_client_metadata"),
+        (json!({ "redirect_uris": [BACK], "client_name": "x".repeat(20_000) }), "invalid_client_metadata"),
+    ] {
+        let answer = Browser::new().post_json(&register, &asked).await;
+        assert_eq!((answer.status.as_u16(), &*answer.error()), (400, error), "{asked}");
+    }
+    assert_eq!(stage.refusals().await.len(), 10);
+    let huge = json!({ "redirect_uris": [BACK], "client_name": "x".repeat(100_000) });
+    assert_eq!(Browser::new().post_json(&register, &huge).await.status, 413);
+}
+
+#[tokio::test]
+async fn a_flood_of_registrations_is_told_to_wait() {
+    let stage = Stage::new().await;
+    let mut flood = Browser::new();
+    for number in 0..1_000 {
+        let answer = flood.post_json(&stage.at("/oauth/register"), &json!({ "redirect_uris": [BACK] })).await;
+        if answer.status == 429 {
+            assert!(number >= 100, "a busy team is no flood: {number}");
+            assert!(!answer.header("retry-after").is_empty());
+            return;
+        }
+    }
+    panic!("1,000 clients registered at once");
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_could_go_astray_is_shown_and_never_redirected() {
+    let stage = Stage::new().await;
+    let client = stage.client().await;
+    for (at, changed) in [
+        ("invalid_client", ("client_id", "trc_unknown")),
+        ("invalid_client", ("client_id", "x\u{0}y")),
+        ("invalid_request", ("client_id", "")),
+        ("invalid_redirect_uri", ("redirect_uri", "https://evil.example/back")),
+        ("invalid_redirect_uri", ("redirect_uri", "http://127.0.0.1:4999/other")),
+        ("invalid_redirect_uri", ("redirect_uri", "http://127.0.0.1:4999/back?here=1&more=2")),
+        ("invalid_redirect_uri", ("redirect_uri", "http://127.0.0.1:4999/back?here=1#x")),
+        ("invalid_redirect_uri", ("redirect_uri", "http://127.0.0.1:4999@evil.example/back?here=1")),
+        ("invalid_request", ("state", &*"x".repeat(3_000))),
+        ("invalid_request", ("more", &*"x".repeat(17_000))),
+    ] {
+        let url = stage.authorize(&client, &[changed]);
+        for mut browser in [Browser::new(), stage.ann().await] {
+            let answer = browser.get(&url).await;
+            assert_eq!((answer.status.as_u16(), answer.location()), (400, None), "{changed:?}");
+            assert!(answer.body.contains(at), "{changed:?}: {}", answer.body);
+        }
+    }
+    for twice in ["client_id", "redirect_uri", "state"] {
+        let mut url = stage.authorize(&client, &[]);
+        url.query_pairs_mut().append_pair(twice, BACK);
+        let answer = stage.ann().await.get(&url).await;
+        assert_eq!((answer.status.as_u16(), answer.location()), (400, None), "{twice}");
+    }
+    assert!(stage.refusals().await.iter().all(|(door, _)| door == "authorize"));
+}
+
+#[tokio::test]
+async fn what_is_wrong_besides_is_told_to_the_client_once_a_person_has_signed_in() {
+    let stage = Stage::new().await;
+    let client = stage.client().await;
+    let cases = [
+        ("unsupported_response_type", ("response_type", "token")),
+        ("invalid_request", ("response_type", "")),
+        ("invalid_request", ("response_mode", "fragment")),
+        ("invalid_request", ("code_challenge", "")),
+        ("invalid_request", ("code_challenge", "short")),
+        ("invalid_request", ("code_challenge_method", "plain")),
+        ("invalid_request", ("code_challenge_method", "")),
+        ("invalid_scope", ("scope", "admin")),
+        ("invalid_target", ("resource", "https://other.example/mcp")),
+        ("request_not_supported", ("request", "e30.e30.")),
+        ("request_uri_not_supported", ("request_uri", "https://evil.example/")),
+    ];
+    for (error, changed) in cases {
+        let url = stage.authorize(&client, &[changed]);
+        // A browser without a session is not sent to a client, whatever the client asks for.
+        let anonymous = Browser::new().get(&url).await.location().unwrap();
+        assert_eq!((anonymous.path(), anonymous.origin()), ("/sign-in", stage.url.origin()), "{changed:?}");
+
+        let answer = stage.ann().await.get(&url).await;
+        let to = answer.location().unwrap();
+        assert!(answer.status == 303 && to.as_str().starts_with(&format!("{BACK}&")), "{to}");
+        assert_eq!(parameter(&to, "error").as_deref(), Some(error), "{changed:?}");
+        assert_eq!(parameter(&to, "state").as_deref(), Some("the state"));
+        assert_eq!(parameter(&to, "iss").as_deref(), Some(stage.url.as_str().trim_end_matches('/')));
+        assert_eq!(parameter(&to, "code"), None);
+    }
+    assert_eq!(stage.refusals().await.len(), cases.len());
+}
+
+#[tokio::test]
+async fn a_person_who_must_sign_in_first_comes_back_to_the_same_request() {
+    let stage = Stage::new().await;
+    let client = stage.client().await;
+    let url = stage.authorize(&client, &[]);
+    let to = Browser::new().get(&url).await.location().unwrap();
+    let back = parameter(&to, "to").unwrap();
+    assert_eq!(stage.at(&back), url);
+    assert_eq!(stage.ann().await.get(&stage.at(&back)).await.status, 200);
+}
+
+#[tokio::test]
+async fn programs_on_the_persons_machine_may_choose_their_port() {
+    let stage = Stage::new().await;
+    let client = stage.client_called("A client", "http://127.0.0.1/back").await;
+    let url = stage.authorize(&client, &[("redirect_uri", "http://127.0.0.1:51234/back")]);
+    let mut ann = stage.ann().await;
+    let page = ann.get(&url).await;
+    let to = stage.allow(&mut ann, &page).await.location().unwrap();
+    assert!(to.as_str().starts_with("http://127.0.0.1:51234/back?code="), "{to}");
+}
