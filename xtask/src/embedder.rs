@@ -1,5 +1,5 @@
-//! `embedder/`, a program that embeds the host and has an `rmcp` of its own: a workspace of its own, because one lock
-//! file has only one `rmcp` 3.
+//! `embedder/`, a program that embeds the host and uses its own `rmcp`. It is a separate workspace, because a lock file
+//! can have only one `rmcp` 3.
 
 use std::env;
 
@@ -12,7 +12,8 @@ pub(crate) fn formatted() -> Step {
     show(&mut cargo(["fmt", "--manifest-path", MANIFEST, "--check"]))
 }
 
-/// Builds it, in the target folder of the workspace, and runs its test. Only CI insists that its lock file is committed.
+/// Builds the program in the target folder of the workspace, and runs its test. Only CI insists that its lock file is
+/// committed.
 pub(crate) fn tests() -> Step {
     let mut command = cargo(["test", "--manifest-path", MANIFEST, "--target-dir", "target", "--quiet"]);
     if env::var_os("CI").is_some() {

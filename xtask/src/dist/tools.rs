@@ -11,7 +11,7 @@ pub(crate) fn npm() -> Npm {
     Npm { list: pinned_versions(), folder: root().join(".cache/dist/npm"), programs: &[], oldest_node: 22 }
 }
 
-/// The packages from PyPI, in a virtual environment of their own.
+/// Returns the packages from PyPI, in a virtual environment of their own.
 pub(crate) fn python() -> Python {
     Python { list: pinned_versions().join("requirements.txt"), venv: root().join(".cache/dist/venv"), oldest_minor: 11 }
 }

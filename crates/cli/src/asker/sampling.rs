@@ -163,11 +163,11 @@ pub(super) mod tests {
         let (terminal, model) = lent(&["y"]);
         let answer = terminal.sample(server(), request("canary \u{e0041}capital?")).await.unwrap();
         assert_eq!((&answer["content"]["text"], &answer["model"]), (&json!("Paris"), &json!("mock/script")));
-        assert_eq!(model.asked()[0].messages[0].content, "*** capital?");
+        assert_eq!(model.requests()[0].messages[0].content, "*** capital?");
         for no in [vec!["n"], vec![""], vec![], vec!["what?"]] {
             let (terminal, model) = lent(&no);
             let refused = terminal.sample(server(), request("capital?")).await.unwrap_err().to_string();
-            assert!(refused.contains("refused") && model.asked().is_empty(), "{no:?}: {refused}");
+            assert!(refused.contains("refused") && model.requests().is_empty(), "{no:?}: {refused}");
         }
     }
 
@@ -178,7 +178,7 @@ pub(super) mod tests {
         let (terminal, model) = lent(&["y"]);
         let image = json!({"messages": [{"role": "user", "content": {"type": "image", "data": "AAAA"}}]});
         let refused = terminal.sample(server(), image).await.unwrap_err().to_string();
-        assert!(refused.contains("pictures") && model.asked().is_empty(), "{refused}");
+        assert!(refused.contains("pictures") && model.requests().is_empty(), "{refused}");
     }
 
     #[test]

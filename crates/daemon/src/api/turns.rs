@@ -15,7 +15,9 @@ use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream}
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolrack_agent::{Agent, AgentError, Delta, End, Front, Held, Message, NotKept, Role, TextKind, Turn, TurnEvent};
+use toolrack_agent::{
+    Agent, AgentError, Delta, End, Front, Message, NotKept, Role, SecretBuffer, TextKind, Turn, TurnEvent,
+};
 use toolrack_config::Refresh;
 use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Principal, Selection, ServerName, Way};
 use toolrack_store::{
@@ -227,7 +229,7 @@ struct Live {
     /// What the reader has not taken yet.
     waiting: VecDeque<(&'static str, Value)>,
     /// What the model said and is not sent yet: a secret could begin in it.
-    held: Held,
+    secret_buffer: SecretBuffer,
     /// The answer until now.
     answer: String,
     has_session: bool,
@@ -235,9 +237,9 @@ struct Live {
 
 impl Live {
     fn new(world: Arc<World>, host: Host, journal: Journal, sender: mpsc::Sender<Event>) -> Self {
-        let (waiting, held, answer) = (VecDeque::new(), Held::default(), String::new());
+        let (waiting, secret_buffer, answer) = (VecDeque::new(), SecretBuffer::default(), String::new());
         let claim = None;
-        let mut live = Self { world, host, journal, claim, sender, waiting, held, answer, has_session: false };
+        let mut live = Self { world, host, journal, claim, sender, waiting, secret_buffer, answer, has_session: false };
         live.send_session();
         live
     }
@@ -252,14 +254,14 @@ impl Live {
     /// Sends as much of what the model said as surely holds no part of a secret.
     fn send_piece(&mut self, words: TextKind, piece: &str) {
         let secrets = Arc::clone(&self.world.secrets);
-        for (words, text) in self.held.push(words, piece, |text| secrets.safe_len(text)) {
+        for (words, text) in self.secret_buffer.push(words, piece, |text| secrets.safe_len(text)) {
             self.send_words(words, &text);
         }
     }
 
-    /// Sends what was held back: nothing follows it.
+    /// Sends the text that was held back, at the end of the stream.
     fn send_rest(&mut self) {
-        if let Some((words, text)) = self.held.take() {
+        if let Some((words, text)) = self.secret_buffer.take() {
             self.send_words(words, &text);
         }
     }

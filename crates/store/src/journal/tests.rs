@@ -187,7 +187,7 @@ async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on(
             { "call": {} }, { "call": { "with": { "id": "2" } } }, { "call": { "with": { "thoughtSignature": "s" } } },
         ] },
     });
-    turn.model_said(Reply::new(serde_json::from_value(answer).unwrap()));
+    turn.model_answered(Reply::new(serde_json::from_value(answer).unwrap()));
     journal.keep(&turn).await.unwrap();
 
     let session = store.session(journal.id().unwrap()).await.unwrap();
