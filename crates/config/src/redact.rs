@@ -269,7 +269,7 @@ mod tests {
         }
         assert_eq!(redact(&spec)["oauth"], json!({ "client_id": "id", "client_secret": "***" }));
         if let Transport::Http(http) = &mut spec.transport {
-            let kept = |text: &str| toolrack_host::spec::KeptText { text: Some(text.into()), file: None };
+            let kept = |text: &str| toolrack_host::spec::TextOrFile { text: Some(text.into()), file: None };
             (http.oauth.private_key, http.oauth.assertion) = (kept("canary"), kept("canary"));
             http.oauth.idp = Some(toolrack_host::spec::IdentityProvider {
                 token_url: "https://idp/token?key=canary".into(),

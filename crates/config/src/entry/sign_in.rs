@@ -1,6 +1,6 @@
 //! The settings of an entry for signing in.
 
-use toolrack_host::spec::{Grant, IdentityProvider, KeptText, OAuth};
+use toolrack_host::spec::{Grant, IdentityProvider, OAuth, TextOrFile};
 
 use super::{
     fields::{Field, Fields, Item},
@@ -72,7 +72,7 @@ fn unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
 
 /// The field that the grant requires and the entry lacks.
 fn missing(oauth: &OAuth) -> Option<&'static str> {
-    let is_double = |kept: &KeptText| kept.text.is_some() && kept.file.is_some();
+    let is_double = |kept: &TextOrFile| kept.text.is_some() && kept.file.is_some();
     if is_double(&oauth.private_key) || is_double(&oauth.assertion) {
         return Some("`oauth.private_key` and `oauth.assertion` are a text or a file: leave one out");
     }
@@ -99,8 +99,8 @@ fn missing(oauth: &OAuth) -> Option<&'static str> {
 }
 
 /// A text, or the file that holds it.
-fn kept(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> KeptText {
-    KeptText { text: text(fields, name), file: text(fields, file) }
+fn kept(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> TextOrFile {
+    TextOrFile { text: text(fields, name), file: text(fields, file) }
 }
 
 fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {

@@ -4,7 +4,7 @@ use std::{fs::File, io::Read as _, path::Path};
 
 use toolrack_host::{
     ResolveError,
-    spec::{IdentityProvider, KeptText, OAuth},
+    spec::{IdentityProvider, OAuth, TextOrFile},
 };
 
 use super::{Bare, Interpolate, Values};
@@ -78,7 +78,7 @@ impl Filled<'_> {
         })
     }
 
-    fn kept(&self, name: &str, kept: &KeptText) -> Result<KeptText, ResolveError> {
+    fn kept(&self, name: &str, kept: &TextOrFile) -> Result<TextOrFile, ResolveError> {
         let name_of_file = format!("{name}_file");
         let text = match (&kept.text, &kept.file) {
             (Some(text), _) => Some(self.text(name, text)?),
@@ -90,7 +90,7 @@ impl Filled<'_> {
             }
             (None, None) => None,
         };
-        Ok(KeptText { text, file: None })
+        Ok(TextOrFile { text, file: None })
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let environment = Environment::new([("DIR", folder.path())]);
         let interpolate = Interpolate::new(environment, Unset::Error);
         let file = |file: &str| OAuth {
-            private_key: KeptText { text: None, file: Some(file.to_owned()) },
+            private_key: TextOrFile { text: None, file: Some(file.to_owned()) },
             ..OAuth::default()
         };
         let resolve = |path: &str| interpolate.client(&file(path)).now_or_never().unwrap();
