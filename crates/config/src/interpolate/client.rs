@@ -11,10 +11,10 @@ use super::{Bare, Interpolate, Values};
 
 /// The longest key or assertion, in bytes.
 const MAX_FILE: u64 = 64 * 1024;
-/// Lines of a key that are concealed on their own, too: at least so long.
+/// The shortest line of a key that is concealed on its own.
 const MIN_LINE: usize = 16;
 
-/// Every text that may hold placeholders, with the name of its field.
+/// Returns every text that may hold placeholders, with the name of its field.
 pub(super) fn texts(oauth: &OAuth) -> Vec<(&'static str, &str)> {
     let idp = oauth.idp.as_ref();
     let fields = [
