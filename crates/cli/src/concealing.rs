@@ -1,5 +1,5 @@
-//! Hides the secrets that servers were given in what is stored of their output: a server can repeat one in a result
-//! that is kept as a file, or in the description of a tool.
+//! Hides the secrets that servers received in their stored output: a server can repeat one in a result that is stored
+//! as a file, or in the description of a tool.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -73,7 +73,7 @@ impl<T: Memory> Memory for Concealing<T> {
     }
 }
 
-/// Definitions are kept without secrets; their hashes are those of what came.
+/// Definitions are stored without secrets; their hashes are those of the unchanged definitions.
 impl<T: Pins> Pins for Concealing<T> {
     fn recall<'a>(
         &'a self,

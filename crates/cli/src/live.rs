@@ -89,7 +89,7 @@ enum Out {
     Piece(String),
     /// A line about the turn, on stderr.
     Line(String),
-    /// A line about something else, which waits until it interrupts neither the answer nor a question.
+    /// A line of another source, which waits until it interrupts neither the answer nor a question.
     News(String),
     /// The progress line.
     Status(StatusLine),
@@ -98,7 +98,7 @@ enum Out {
     Flush(oneshot::Sender<()>),
 }
 
-/// Shows lines about something else while a turn goes on.
+/// Shows lines of other sources during a turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Beside(mpsc::UnboundedSender<Out>);
 
@@ -160,7 +160,7 @@ impl Live {
         self.stop_storing_on_error(kept)
     }
 
-    /// If storing failed, goes on without storing the conversation.
+    /// If storing failed, continues without storing the conversation.
     ///
     /// # Errors
     /// When another process has continued the conversation, so that the rest of this turn no longer fits it.
@@ -178,7 +178,7 @@ impl Live {
     }
 
     fn put(&self, out: Out) {
-        // The printing task is gone only when stdout cannot be written, which is reported at the end.
+        // The printing task has ended only if stdout cannot be written, which is reported at the end.
         let _ = self.out.send(out);
     }
 

@@ -13,7 +13,7 @@ use crate::{
     render::{Tone, paint},
 };
 
-/// The model that answers servers once the user has said yes.
+/// The model that answers servers after the user has agreed.
 #[derive(Clone)]
 pub(crate) struct Sampler {
     /// The name of the model, for the user.
@@ -45,7 +45,7 @@ impl Sampler {
         Self { name: chosen.model.name().to_owned(), source, conceal }
     }
 
-    /// The model that `wishes` name; `None` where they name none.
+    /// Creates a sampler with the model that `wishes` name; `None` if they name none.
     pub(crate) fn configured(wishes: Wishes, model_context: ModelContext, conceal: Conceal) -> Option<Self> {
         let name = wishes.name()?;
         Some(Self { name, source: Source::Configured(Box::new((wishes, model_context))), conceal })
@@ -76,7 +76,7 @@ impl Sampler {
 }
 
 impl Terminal {
-    /// Shows the user what a server asks the model, and after a yes lets the model answer.
+    /// Shows the user the server's request to the model, and lets the model answer if the user agrees.
     pub(super) async fn answer_by_model(&self, server: ServerName, request: Value) -> Result<Value, AskRefused> {
         let sampler = self.sampler.load_full().ok_or_else(|| AskRefused::new("no model is there to answer"))?;
         let asked = sampler.read(request)?;

@@ -96,7 +96,7 @@ pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Res
     cancelled(world.under_way.cancel(Work::Turn, &id))
 }
 
-/// Opens the conversation once no other turn works on it: calls of a turn that is under way would look interrupted.
+/// Opens the conversation once no other turn is running in it: calls of a running turn would look interrupted.
 async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Journal, Option<Claim>, Opened), ApiError> {
     let busy = |error: StoreError| match error {
         StoreError::SessionBusy { .. } => ApiError::new(StatusCode::CONFLICT, "SESSION_BUSY", error.to_string())
@@ -116,7 +116,7 @@ async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Jour
     Ok((journal, Some(claim), opened))
 }
 
-/// Hides the secrets that servers have been given when it is called.
+/// Returns a function that hides the secrets that servers have received at the time of each call.
 fn concealer(world: &World) -> Conceal {
     let secrets = Arc::clone(&world.secrets);
     Arc::new(move |text| secrets.conceal(text).into_owned())
@@ -134,7 +134,7 @@ fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiErr
     Ok(Turn::new(messages, chosen.limits))
 }
 
-/// The tools that were asked for.
+/// Returns the requested tools.
 fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Selection, ApiError> {
     let mut selection = Selection::all();
     if let Some(servers) = servers {
@@ -188,7 +188,7 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
         ended => ended,
     };
     live.send_rest();
-    // A client that gets the last event may begin the next turn at once.
+    // A client that gets the last event may begin the next turn immediately.
     live.claim = None;
     match ended {
         Ok(end) => {
@@ -226,9 +226,9 @@ struct Live {
     /// Keeps other turns out of the conversation meanwhile.
     claim: Option<Claim>,
     sender: mpsc::Sender<Event>,
-    /// What the reader has not taken yet.
+    /// The events that the reader has not received yet.
     waiting: VecDeque<(&'static str, Value)>,
-    /// What the model said and is not sent yet: a secret could begin in it.
+    /// Text of the model that is not sent yet, because a secret could begin in it.
     secret_buffer: SecretBuffer,
     /// The answer until now.
     answer: String,
@@ -251,7 +251,7 @@ impl Live {
         }
     }
 
-    /// Sends as much of what the model said as surely holds no part of a secret.
+    /// Sends the part of the model's text that certainly contains no part of a secret.
     fn send_piece(&mut self, words: TextKind, piece: &str) {
         let secrets = Arc::clone(&self.world.secrets);
         for (words, text) in self.secret_buffer.push(words, piece, |text| secrets.safe_len(text)) {
@@ -292,7 +292,7 @@ impl Live {
         }
     }
 
-    /// Waits until the reader has taken everything.
+    /// Waits until the reader has received all events.
     async fn flush(mut self) {
         while let Some((name, data)) = self.waiting.pop_front() {
             if self.sender.send(event(name, &data)).await.is_err() {

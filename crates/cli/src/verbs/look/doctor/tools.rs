@@ -7,7 +7,7 @@ use super::render::Check;
 /// Findings that are shown; further ones are counted.
 const MOST: usize = 30;
 
-/// Tools in quarantine, and what was found in the definitions of all.
+/// Returns the checks of tools in quarantine, and of the findings in all definitions.
 pub(super) fn checks(host: &Host) -> Vec<Check> {
     let mut checks = Vec::new();
     for status in host.status() {
