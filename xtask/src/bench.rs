@@ -1,4 +1,4 @@
-//! The benchmark of `bench/`: Toolrack beside other clients and command lines, which are listed in `bench/peers/`.
+//! Runs the benchmark of `bench/`: Toolrack beside other clients and command lines, which `bench/peers/` lists.
 
 use crate::packages::{Npm, Python};
 use crate::report::{Report, Step};
@@ -27,7 +27,7 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     }
 }
 
-/// The clients that tests use too, and the programs that measure with them.
+/// Returns the clients that tests use too, and the programs that measure with them.
 fn npm() -> Npm {
     Npm { programs: PROGRAMS, ..peers::clients() }
 }

@@ -1,4 +1,4 @@
-//! The guide as a book that a browser shows and searches without a network.
+//! Builds the guide as a book that a browser can show and search offline.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use crate::report::{Step, Stop};
 use crate::run::root;
 use crate::tools::MDBOOK;
 
-/// Builds the book; what mdBook warns about is an error.
+/// Builds the book; a warning of mdBook is an error.
 pub(crate) fn build() -> Step {
     let mut build = MDBOOK.installed()?;
     build.arg("build").arg(root()).stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! Checks that run no code.
+//! Static checks.
 
 use std::env;
 
@@ -8,7 +8,7 @@ use crate::rig;
 use crate::run::{cargo, show};
 use crate::tools::DENY;
 
-/// Formatting, lints and documentation.
+/// Checks formatting, lints and documentation.
 pub(crate) fn all(report: &mut Report) {
     report.step("format", || {
         show(&mut cargo(["fmt", "--all", "--check"]))?;
@@ -26,13 +26,13 @@ pub(crate) fn all(report: &mut Report) {
     });
 }
 
-/// Licences, sources and forbidden dependencies. Installs cargo-deny if it is missing.
+/// Checks licences, sources and forbidden dependencies. Installs cargo-deny if it is missing.
 pub(crate) fn deny(report: &mut Report) {
     report.step("dependencies", || judge(DENY.installed()?));
     report.step("advisories", || advisories(DENY.installed()?));
 }
 
-/// The same, as a part of all tests: where cargo-deny is missing, only CI takes the minutes to build it.
+/// Runs [`deny`] as a part of all tests. If cargo-deny is missing, only CI builds it, because that takes minutes.
 pub(crate) fn deny_where_it_is(report: &mut Report) {
     report.step("dependencies", || match DENY.found() {
         Some(command) => judge(command),
@@ -45,7 +45,8 @@ pub(crate) fn deny_where_it_is(report: &mut Report) {
     });
 }
 
-/// Known vulnerabilities in our dependencies. Without their database, which no registry has, the step is skipped.
+/// Checks our dependencies for known vulnerabilities. The step is skipped without the database of vulnerabilities,
+/// which no registry has.
 fn advisories(mut deny: std::process::Command) -> Step {
     let output = deny.args(["--locked", "--all-features", "check", "advisories"]).output();
     let output = output.map_err(|error| Stop::Failed(format!("cargo-deny cannot run: {error}")))?;

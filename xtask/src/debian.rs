@@ -1,5 +1,4 @@
-//! Installs programs from Debian's packages where that disturbs no user: as root, which has its machine to itself in a
-//! container, and everywhere in CI.
+//! Installs programs from Debian's packages, where that disturbs no user: as root, as in a container, and in CI.
 
 use std::env;
 use std::process::Command;
@@ -7,8 +6,8 @@ use std::process::Command;
 use crate::report::{Step, Stop};
 use crate::run::{output, program, show};
 
-/// Installs the missing programs, each from the package of its name, if this is a Debian and we may. A package without
-/// a program of its name is always missing: ask for it only where it is.
+/// Installs the missing programs, each from the package of its name, if this is a Debian and [`apt`] may install. A
+/// package without a program of the same name always counts as missing.
 ///
 /// # Errors
 /// Skipped, with the reason, when they cannot be installed: a machine without access to Debian can still run the rest.
@@ -28,12 +27,12 @@ pub(crate) fn install(programs: &[&str]) -> Step {
         })
 }
 
-/// Whether a program is on the path and runs.
+/// Returns whether a program is on the path and runs.
 pub(crate) fn is_there(name: &str) -> bool {
     output(program(name).arg("--version")).is_some()
 }
 
-/// Debian's installer, if we may use it.
+/// Returns Debian's installer; `None` on another system, or without the right to install.
 fn apt() -> Option<Command> {
     let mut apt = if output(program("id").arg("-u"))?.trim() == "0" {
         program("apt-get")

@@ -46,7 +46,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     let Some((staged, released)) = made else { return };
     report.step("archives and installer", || archives(&staged, &released));
     report.step("symbols of glibc 2.17 at most", || check_glibc(&staged));
-    let mut forms = check::Made::default();
+    let mut forms = check::Packages::default();
     report.step("packages for npm", || {
         forms.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
         Ok(())
@@ -96,7 +96,7 @@ fn stage(plan: &Plan) -> Result<(Vec<Staged>, Released), Stop> {
     Ok((all, released))
 }
 
-/// The folder of the programs that run on this machine: only they can write the manual and the completions.
+/// Returns the folder of the programs that run on this machine: only they can write the manual and the completions.
 fn runnable_folder(built: &[(&'static Target, PathBuf)]) -> Result<PathBuf, Stop> {
     let here = target::here()?;
     let folder = built.iter().find(|(target, _)| *target == here).map(|(_, folder)| folder.clone());
@@ -122,7 +122,7 @@ fn check_glibc(staged: &[Staged]) -> Step {
         .try_for_each(|path| needed::only_old_symbols(&path))
 }
 
-/// Builds the programs, and copies them to `target/dist/built`, from where the release workflow takes them to the
+/// Builds the programs, and copies them to `target/dist/built`, from where the release workflow copies them to the
 /// machine that packs.
 fn copy_built(plan: &Plan) -> Step {
     for (target, folder) in plan.built()? {

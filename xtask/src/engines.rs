@@ -1,4 +1,4 @@
-//! Engines of containers: Podman, from Debian's package, and Docker's client where it is installed.
+//! Container engines: Podman, from Debian's package, and Docker's client if it is installed.
 
 use std::fs;
 use std::io;
@@ -9,22 +9,23 @@ use crate::debian::{self, is_there};
 use crate::report::Report;
 use crate::run::{output, program, root};
 
-/// Podman, a runtime that works inside of most sandboxes, and the init of its containers.
+/// Podman, a runtime that works inside most sandboxes, and the init of its containers.
 const PODMAN: &[&str] = &["podman", "runc", "catatonit"];
 
-/// Installs Podman if it is missing, this is a Debian, and we may.
+/// Installs Podman if it is missing and `debian` may install packages.
 pub(crate) fn install(report: &mut Report) {
     report.step("podman from Debian", || debian::install(PODMAN));
 }
 
-/// The test modules that cannot run here, and why.
+/// Returns the test modules that cannot run here, and why.
 pub(crate) fn missing<'a>() -> impl Iterator<Item = (&'static str, &'a str)> {
     let podman = podman_does_not_run().map(|why| ("needs_podman", why));
     let docker = (!is_there("docker")).then_some(("needs_docker", "there is no `docker` on the path"));
     podman.into_iter().chain(docker)
 }
 
-/// Why Podman does not run; its needs differ so much from one machine to the next that only a container tells.
+/// Returns the reason why Podman does not run. Its requirements differ so much between machines that this starts a
+/// container.
 pub(crate) fn podman_does_not_run() -> Option<&'static str> {
     if !PODMAN.iter().all(|name| is_there(name)) {
         return Some("podman, runc or catatonit is not there (`cargo xtask install`, as root on Debian)");
@@ -38,7 +39,7 @@ pub(crate) fn podman_does_not_run() -> Option<&'static str> {
     (!runs).then_some("podman is there, and runs no container on this machine")
 }
 
-/// Runs `true` in a container, as the tests run servers.
+/// Runs `true` in a container with the options of the tests.
 fn tries(folder: &Path) -> Option<()> {
     let files = folder.join("files");
     let linked = output(program("ldd").arg("/bin/true"))?;
@@ -53,7 +54,7 @@ fn tries(folder: &Path) -> Option<()> {
     output(podman.arg("--rootfs").arg(&files).arg("/bin/true")).map(drop)
 }
 
-/// Podman, as it works inside of most sandboxes, with all that it keeps in `folder`.
+/// Returns a command of Podman that works inside most sandboxes, with all its data in `folder`.
 ///
 /// # Errors
 /// When its settings cannot be written.

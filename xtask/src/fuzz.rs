@@ -1,7 +1,7 @@
 //! Short runs of the fuzz targets in `fuzz/`, on the stable toolchain and without cargo-fuzz.
 //!
-//! The instrumentation is LLVM's, which every rustc carries; only the address sanitizer is nightly's, and code that forbids
-//! `unsafe` can do without. For long runs with it: `cargo +nightly fuzz run TARGET`.
+//! It uses LLVM's instrumentation, which every rustc has. Only the address sanitizer needs nightly; code that forbids
+//! `unsafe` does not need it. For long runs with it: `cargo +nightly fuzz run TARGET`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ const FLAGS: &str = "--cfg fuzzing -Ccodegen-units=1 -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
 
-/// How many inputs a target gets when no time is given. Such a run begins with the same number and the same seeds each
-/// time and ends after as many inputs, fast machine or slow: a gate has to say the same of the same tree. A run by the
-/// clock looks at new inputs.
+/// The number of inputs for each target if no time is given. Such a run uses the same random seed and the same inputs
+/// each time, however fast the machine is, so that CI gives the same result for the same tree. A run with a time limit
+/// tries new inputs.
 const RUNS: u32 = 100_000;
 
-/// After how many seconds a slow target has done enough inputs.
+/// The seconds after which a slow target may stop before it has had all inputs.
 const PATIENCE: u32 = 30;
 
-/// What to fuzz, and how long.
+/// The options of `cargo xtask fuzz`.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     target: Option<String>,
@@ -36,7 +36,7 @@ impl Plan {
     /// Reads `[TARGET [INPUT]] [--seconds N]`.
     ///
     /// # Errors
-    /// The arguments that cannot be understood.
+    /// Names the invalid argument.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut plan = Self::default();
         let mut arguments = arguments.iter();
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// The targets: one file each.
+/// Returns the targets: one file each.
 fn targets() -> Vec<String> {
     let files = fs::read_dir(root().join("fuzz/fuzz_targets")).into_iter().flatten().flatten();
     let name = |file: fs::DirEntry| Some(file.path().file_stem()?.to_str()?.to_owned());
@@ -93,16 +93,18 @@ fn build() -> Result<PathBuf, Stop> {
     let version = output(program("rustc").arg("-vV")).unwrap_or_default();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
     lock()?;
-    // With a target named, even if it is the host, build scripts and macros are built without the flags.
+    // With an explicit target, even the host, cargo builds build scripts and macros without the flags.
     let mut cargo = cargo(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
     cargo.args(["--target", host, "--target-dir", "target/fuzz"]);
     show(cargo.env("RUSTFLAGS", FLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
     Ok(root().join("target/fuzz").join(host).join("release"))
 }
 
-/// Locks the targets to the versions of the workspace; cargo adds the fuzzer's, which its manifest fixes.
+/// Locks the targets to the versions of the workspace; cargo adds the fuzzer's dependencies, whose versions its
+/// manifest fixes.
 ///
-/// Only when the workspace's have changed, since cargo asks the registry each time that it adds a package.
+/// Runs only when the workspace's lock file has changed, because cargo asks the registry each time that it adds a
+/// package.
 fn lock() -> Step {
     let (ours, theirs, seen) = (root().join("Cargo.lock"), root().join("fuzz/Cargo.lock"), root().join("target/fuzz"));
     fs::create_dir_all(&seen).map_err(failed("make", &seen))?;
@@ -119,7 +121,7 @@ fn lock() -> Step {
 /// Looks for an input that makes the target panic.
 fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     let fuzz = root().join("fuzz");
-    // What it learns stays for the next time; what it finds is kept where `cargo fuzz` would keep it.
+    // Keep the learned inputs for the next run, and the found ones where `cargo fuzz` keeps them.
     let (corpus, artifacts) = (fuzz.join("corpus").join(target), fuzz.join("artifacts").join(target));
     for folder in [&corpus, &artifacts] {
         fs::create_dir_all(folder).map_err(failed("make", folder))?;
@@ -127,7 +129,7 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     let log = root().join("target/fuzz").join(format!("{target}.log"));
     let output = fs::File::create(&log).map_err(failed("write", &log))?;
     let mut command = program(folder.join(target));
-    // It writes what it learns into the first folder.
+    // The fuzzer writes learned inputs into the first folder.
     match seconds {
         Some(seconds) => command.arg(corpus).arg(format!("-max_total_time={seconds}")),
         None => command.arg(emptied(target)?).args([
@@ -145,7 +147,7 @@ fn search(folder: &Path, target: &str, seconds: Option<u32>) -> Step {
     judge(command.stdout(Stdio::null()).stderr(output), &log, target)
 }
 
-/// An empty folder for what a run learns and no later run uses.
+/// Returns an empty folder for learned inputs that no later run uses.
 fn emptied(target: &str) -> Result<PathBuf, Stop> {
     let folder = root().join("target/fuzz/learned").join(target);
     if folder.exists() {

@@ -1,4 +1,4 @@
-//! Checks whether the cost of a server, a tool, a call or a day grows with the number of them.
+//! Checks whether a server, a tool, a call or a day costs more when there are more of them.
 
 use crate::report::{Report, Step};
 use crate::run::{cargo, program, root, show};

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, TcpListener};
 
-/// The test module that cannot run here, and why.
+/// Returns the test module that cannot run here, and the reason.
 pub(crate) fn missing() -> Option<(&'static str, &'static str)> {
     let why = "there is no IPv6 at `::1`";
     TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err().then_some(("needs_ipv6", why))

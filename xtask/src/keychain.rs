@@ -1,4 +1,4 @@
-//! The keychain in which tests keep a key: GNOME's, from Debian's packages.
+//! GNOME's keychain, from Debian's packages, for tests that store a key in it.
 
 use std::env;
 
@@ -9,13 +9,13 @@ use crate::report::Report;
 const PROGRAMS: &[(&str, &str)] =
     &[("dbus-run-session", "dbus"), ("gnome-keyring-daemon", "gnome-keyring"), ("secret-tool", "libsecret-tools")];
 
-/// Installs the missing programs, if this is a Debian and we may.
+/// Installs the missing programs, if `debian` may install packages.
 pub(crate) fn install(report: &mut Report) {
     let packages: Vec<_> = PROGRAMS.iter().filter(|(name, _)| !is_there(name)).map(|(_, package)| *package).collect();
     report.step("a keychain from Debian", || debian::install(&packages));
 }
 
-/// The test module that cannot run here, and why.
+/// Returns the test module that cannot run here, and the reason.
 pub(crate) fn missing() -> Option<(&'static str, &'static str)> {
     let why = "GNOME's keychain is not there (`cargo xtask install`, as root on Debian)";
     PROGRAMS.iter().any(|(name, _)| !is_there(name)).then_some(("needs_keychain", why))

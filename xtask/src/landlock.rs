@@ -1,11 +1,11 @@
-//! Landlock, which confines servers: a part of Linux that may be too old, or switched off.
+//! Landlock, the part of Linux that confines servers, which may be too old or disabled.
 
 use std::fs;
 
-/// The first Linux with everything that the tests use: 6.12.
+/// The oldest Linux with every feature that the tests use: 6.12.
 const ENOUGH: (u32, u32) = (6, 12);
 
-/// The test modules that cannot run here, and why.
+/// Returns the test modules that cannot run here, and the reason.
 pub(crate) fn missing() -> Option<(&'static str, &'static str)> {
     (!is_there()).then_some(("needs_landlock", "this system has no Landlock of Linux 6.12 or newer"))
 }
@@ -14,7 +14,7 @@ fn is_there() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     let is_new = numbers.next().zip(numbers.next()).is_some_and(|version| version >= ENOUGH);
-    // Where it cannot be read, nothing says that it is off.
+    // If the list cannot be read, Landlock may still be enabled.
     let modules = fs::read_to_string("/sys/kernel/security/lsm").ok();
     is_new && modules.is_none_or(|modules| modules.contains("landlock"))
 }

@@ -1,4 +1,4 @@
-//! The chores of this workspace, in Rust, so that they run wherever it builds: `cargo xtask help`.
+//! The tasks of this workspace, written in Rust so that they run wherever it builds: `cargo xtask help`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks to its terminal")]
 

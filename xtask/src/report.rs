@@ -1,18 +1,18 @@
-//! The steps that ran, their outcomes, and what was left out and why: nothing is left out silently.
+//! The steps that ran, their outcomes, and each skipped part with its reason.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Why a step did not succeed.
+/// The reason why a step did not succeed.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It could not run here. This is reported and counted, and is no failure.
+    /// The step cannot run here. It is reported and counted, but is no failure.
     Skipped(String),
-    /// It failed.
+    /// The step failed.
     Failed(String),
 }
 
-/// The outcome of a step: done, or why not.
+/// The outcome of a step: success, or the reason why not.
 pub(crate) type Step = Result<(), Stop>;
 
 /// The steps so far, in their order.
@@ -21,7 +21,7 @@ pub(crate) struct Report {
     passed: usize,
     skipped: Vec<String>,
     failed: Vec<String>,
-    told: bool,
+    has_printed: bool,
 }
 
 impl Report {
@@ -49,7 +49,7 @@ impl Report {
 
     /// Runs the last step, whose own output comes last: first prints the summary of those before it.
     pub(crate) fn last_step(&mut self, name: &str, step: impl FnOnce() -> Step) {
-        self.tell();
+        self.print_summary();
         println!("── {name}");
         match step() {
             Ok(()) => self.passed += 1,
@@ -59,8 +59,8 @@ impl Report {
     }
 
     /// Prints the summary so far, if there are any steps.
-    fn tell(&mut self) {
-        self.told = true;
+    fn print_summary(&mut self) {
+        self.has_printed = true;
         if self.passed + self.failed.len() + self.skipped.len() == 0 {
             return;
         }
@@ -71,10 +71,10 @@ impl Report {
         println!();
     }
 
-    /// Whether all steps succeeded; prints the summary if it was not printed yet.
+    /// Prints the summary if it was not printed yet, and returns whether all steps succeeded.
     pub(crate) fn finish(mut self) -> ExitCode {
-        if !self.told {
-            self.tell();
+        if !self.has_printed {
+            self.print_summary();
         }
         if self.failed.is_empty() {
             return ExitCode::SUCCESS;

@@ -1,5 +1,5 @@
-//! `rig/`, the bridge to Rig: a workspace of its own, separated when only rig-core wanted `serde_json`'s maps in
-//! insertion order.
+//! `rig/`, the bridge to Rig: a separate workspace, made when only rig-core needed `serde_json`'s maps in insertion
+//! order.
 
 use std::env;
 use std::process::Command;
@@ -7,7 +7,8 @@ use std::process::Command;
 use crate::report::Step;
 use crate::run::{cargo, show};
 
-/// Builds in the target folder of the workspace: crates that do not depend on `serde_json` are built only once.
+/// Builds the bridge in the target folder of the workspace: crates that do not depend on `serde_json` are built only
+/// once.
 ///
 /// When the dependencies of the workspace have changed, cargo changes `rig/Cargo.lock` too; only CI insists that this
 /// was committed.
@@ -32,12 +33,12 @@ pub(crate) fn documentation() -> Step {
     show(bridge(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Rig's own agent, for the benchmark.
+/// Builds the program that runs Rig's own agent, for the benchmark.
 pub(crate) fn agent() -> Step {
     show(&mut bridge(["build", "--release", "--example", "rounds"]))
 }
 
-/// Its tests, those in its documentation too, and its example.
+/// Runs the tests of the bridge, including those in its documentation, and its example.
 pub(crate) fn tests() -> Step {
     show(bridge(["test"]).arg("--quiet"))
 }

@@ -1,4 +1,4 @@
-//! Runs other programs: never with our standard input, and never by way of a shell.
+//! Runs other programs: without our standard input, and without a shell.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,28 +7,28 @@ use std::{env, fs};
 
 use crate::report::{Step, Stop};
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub(crate) fn root() -> PathBuf {
-    // Cargo says where this crate is now; where it was built is only the second best, since folders are moved.
+    // Cargo knows where this crate is now; the folder of the build is the second choice, because folders are moved.
     let here = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     here.parent().map_or(here.clone(), Path::to_path_buf)
 }
 
-/// A program, to be run in the root of the workspace.
+/// Returns the command of a program, with the root of the workspace as its working folder.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root()).stdin(Stdio::null());
     command
 }
 
-/// The cargo that runs us.
+/// Returns a command of the cargo that runs this program.
 pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Command {
     let mut command = program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
     command
 }
 
-/// Runs a program, its output shown.
+/// Runs a program and shows its output.
 pub(crate) fn show(command: &mut Command) -> Step {
     println!("   {}", line(command));
     let status = command.status().map_err(|error| Stop::Failed(format!("{} cannot run: {error}", line(command))))?;
@@ -41,11 +41,11 @@ pub(crate) fn output(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a program that shows nothing, and returns its standard output.
+/// Runs a program without showing its output, and returns its standard output.
 ///
 /// # Errors
-/// When it cannot run or fails, with what it said.
-pub(crate) fn told(command: &mut Command) -> Result<String, Stop> {
+/// When it cannot run or fails, with its standard error.
+pub(crate) fn capture(command: &mut Command) -> Result<String, Stop> {
     let output = command.output().map_err(|error| Stop::Failed(format!("{} cannot run: {error}", line(command))))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -55,7 +55,7 @@ pub(crate) fn told(command: &mut Command) -> Result<String, Stop> {
     Err(Stop::Failed(format!("`{}` ended with {}: {said}", line(command), output.status)))
 }
 
-/// The command as one would type it in the root of the workspace.
+/// Returns the command as one would type it in the root of the workspace.
 fn line(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let root = format!("{}/", root().display());
@@ -63,12 +63,12 @@ fn line(command: &Command) -> String {
     std::iter::once(name.to_string_lossy().into_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The content of a file; empty if there is none.
+/// Returns the content of a file; empty if there is none.
 pub(crate) fn content(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Makes an error of the file at `path`: `what` could not be done with it.
+/// Returns an error for the file at `path`: the action `what` failed.
 pub(crate) fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Stop {
     let text = format!("cannot {what} {}", path.display());
     move |error| Stop::Failed(format!("{text}: {error}"))

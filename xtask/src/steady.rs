@@ -1,10 +1,11 @@
-//! Figures that do not depend on how busy the machine is, held against those of `bench/accepted.toml`.
+//! Compares figures that do not depend on how busy the machine is with those of `bench/accepted.toml`.
 
 use crate::debian;
 use crate::report::{Report, Step};
 use crate::run::{cargo, program, root, show};
 
-/// Counts and judges. Without valgrind, which is installed where possible, instructions are reported as left out.
+/// Counts the figures and compares them. Installs valgrind if possible; without it, the instructions are reported as
+/// skipped.
 ///
 /// `arguments` may be `--accept WHY`, which accepts the changes for this reason.
 pub(crate) fn run(report: &mut Report, arguments: &[String]) {
@@ -20,7 +21,8 @@ pub(crate) fn run(report: &mut Report, arguments: &[String]) {
     }
 }
 
-/// Counts again before it fails: the cost of other work on the machine goes away, the cost of the code does not.
+/// Compares the figures, and counts again before it fails: the cost of other work on the machine then goes away, the
+/// cost of the code does not.
 fn judge(arguments: &[String]) -> Step {
     let count = || {
         let mut steady = program(root().join("target/steady/bench-steady"));

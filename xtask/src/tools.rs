@@ -1,4 +1,4 @@
-//! Tools that cargo installs: used where they are installed, and built into `.cache/tools` where they are not.
+//! Tools that cargo installs: used if they are installed, otherwise built into `.cache/tools`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use crate::run::{cargo, output, program, root, show};
 /// A program that cargo installs.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    /// The package, and the program that it brings.
+    /// The package, and the name of its program.
     name: &'static str,
-    /// What stands behind `cargo`, for a cargo subcommand.
+    /// The word after `cargo`, for a cargo subcommand.
     subcommand: Option<&'static str>,
     /// The features to build in place of the package's defaults.
     features: Option<&'static str>,
@@ -35,11 +35,11 @@ pub(crate) const NEXTEST: Tool = Tool {
 pub(crate) const DENY: Tool =
     Tool { name: "cargo-deny", subcommand: Some("deny"), features: None, version: "0.20.2", oldest: (0, 18, 0) };
 
-/// What makes a book of the guide. Without its server, which takes as long again to build.
+/// Builds the guide as a book. Built without its server, which would double the time of the build.
 pub(crate) const MDBOOK: Tool =
     Tool { name: "mdbook", subcommand: None, features: Some("search"), version: "0.5.4", oldest: (0, 5, 0) };
 
-/// Writes into each program which crates it was built from.
+/// Embeds the list of crates into each program.
 pub(crate) const AUDITABLE: Tool = Tool {
     name: "cargo-auditable",
     subcommand: Some("auditable"),
@@ -48,7 +48,7 @@ pub(crate) const AUDITABLE: Tool = Tool {
     oldest: (0, 6, 0),
 };
 
-/// Lists the crates of a program, for others to read.
+/// Writes the list of a program's crates for other tools.
 pub(crate) const CYCLONEDX: Tool = Tool {
     name: "cargo-cyclonedx",
     subcommand: Some("cyclonedx"),
@@ -58,14 +58,14 @@ pub(crate) const CYCLONEDX: Tool = Tool {
 };
 
 impl Tool {
-    /// The tool, if it is there and new enough.
+    /// Returns the tool, if it is installed and new enough.
     pub(crate) fn found(&self) -> Option<Command> {
         let cargo = env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from);
         let usual = self.subcommand.map_or_else(|| self.name.into(), |_| cargo);
         [usual, self.own()].into_iter().find(|place| self.is_new_enough(place)).map(|place| self.command(&place))
     }
 
-    /// The tool, installed if need be. Builds it from source, which takes minutes.
+    /// Returns the tool, and installs it if necessary. It is built from source, which takes minutes.
     ///
     /// # Errors
     /// Cargo's error of the installation.
@@ -81,7 +81,7 @@ impl Tool {
         self.found().ok_or_else(|| Stop::Failed(format!("{package} was installed, but does not run")))
     }
 
-    /// The path that [`installed`](Self::installed) builds.
+    /// Returns the path that [`installed`](Self::installed) builds.
     fn own(&self) -> PathBuf {
         root().join(".cache/tools/bin").join(self.name)
     }
@@ -91,7 +91,7 @@ impl Tool {
         said.and_then(|said| version(&said)).is_some_and(|version| version >= self.oldest)
     }
 
-    /// Cargo hands a subcommand its own name as the first argument, and so do we where we call it directly.
+    /// Cargo gives a subcommand its name as the first argument; a direct call has to do the same.
     fn command(&self, place: &Path) -> Command {
         let mut command = program(place);
         command.args(self.subcommand);
@@ -99,7 +99,7 @@ impl Tool {
     }
 }
 
-/// The first three numbers in a program's own version text.
+/// Returns the first three numbers in a program's own version text.
 fn version(said: &str) -> Option<(u64, u64, u64)> {
     let mut words = said.split_whitespace().map(|word| word.trim_start_matches('v'));
     let word = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
@@ -107,7 +107,7 @@ fn version(said: &str) -> Option<(u64, u64, u64)> {
     Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }
 
-/// The major version of a Node.
+/// Returns the major version of a Node.
 pub(crate) fn node_major(node: &Path) -> Option<u64> {
     version(&output(program(node).arg("--version"))?).map(|(major, ..)| major)
 }

@@ -1,9 +1,9 @@
-//! A turn whose calls wait for approval: one runs without a question, one is let through, one is let through with other
-//! arguments, one is refused, and the model gets the result of each.
+//! A turn with four kinds of calls: one needs no approval, one is approved, one is approved with changed arguments, and
+//! one is refused. The model gets the result of each.
 //!
 //! `cargo run -p toolrack-agent --example approvals`
 //!
-//! Model and server are those of the tests, so that this runs without a key and without a network.
+//! The model and the server are those of the tests, so the example needs no key and no network.
 
 #![expect(clippy::print_stdout, reason = "a program of its own, for people to read")]
 
@@ -19,7 +19,8 @@ use toolrack_host::{
 };
 use toolrack_testkit::fake_server_path;
 
-/// Keeps a secret. Instead of this policy, a user could be asked: the clocks of the call stand still meanwhile.
+/// Refuses calls that could reveal a secret. A program could ask a user here; the time-outs of the call pause
+/// meanwhile.
 struct Careful;
 
 impl Asker for Careful {
@@ -46,7 +47,8 @@ impl Asker for Careful {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Deny wins over confirm, and confirm over allow; what no rule speaks of is asked.
+    // A deny rule wins over a confirm rule, and a confirm rule over an allow rule. Calls that match no rule need
+    // approval.
     let rules = Policy::default().allow("demo/add".parse()?);
     let host = Host::builder().gate(Arc::new(rules)).build();
     let spec = ServerSpec::stdio(fake_server_path().to_string_lossy(), ["stdio"]);

@@ -1,9 +1,9 @@
-//! One turn: a model asks for a tool of an MCP server, gets its result and answers, and the program prints each event.
+//! One turn: a model asks for a tool of an MCP server, gets its result and answers. The program prints each event.
 //!
 //! `cargo run -p toolrack-agent --example ask`
 //!
-//! Model and server are those of the tests, so that this runs without a key and without a network. A real model comes
-//! from `toolrack_agent::model::ModelSettings`, and a server is any command or URL.
+//! The model and the server are those of the tests, so the example needs no key and no network. Use
+//! `toolrack_agent::model::ModelSettings` for a real model, and any command or URL for a server.
 
 #![expect(clippy::print_stdout, reason = "a program of its own, for people to read")]
 
@@ -17,14 +17,14 @@ use toolrack_agent::{
 use toolrack_host::{Desired, Host, ServerName, ServerSpec, text};
 use toolrack_testkit::fake_server_path;
 
-/// Prints what happens. A front that keeps conversations implements `keep` too.
+/// Prints each event. A front that stores conversations also implements `keep`.
 struct Printed;
 
 impl Front for Printed {
     fn happened(&mut self, event: TurnEvent<'_>) {
         match event {
             TurnEvent::Asked { round } => println!("round {round}"),
-            // What models and servers say is foreign text: a terminal gets it without its control characters.
+            // Text of models and servers is untrusted: remove its control characters before a terminal prints it.
             TurnEvent::Delta(Delta::Text(piece)) => println!("  says {}", text::for_line(piece)),
             TurnEvent::CallBegins(call) => println!("  calls {} {}", text::for_line(&call.name), call.input),
             TurnEvent::CallEnds { text, is_error, took, .. } => {
@@ -39,7 +39,7 @@ impl Front for Printed {
     }
 }
 
-/// Adds by means of a tool.
+/// Returns a model that calls the tool `add` to add two numbers.
 fn model() -> Arc<dyn Model> {
     let model = Scripted::new().with_tool_call_response("mcp__demo__add", json!({"a": 17, "b": 25}));
     Arc::new(model.say("17 and 25 are 42."))

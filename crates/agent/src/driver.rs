@@ -29,15 +29,15 @@ pub struct Agent {
     pub model: Arc<dyn Model>,
     /// The host that has the tools.
     pub host: Host,
-    /// The tools that the model is shown, and may call. Default: all.
+    /// The tools that requests offer to the model, and that it may call. Default: all.
     pub selection: Arc<Selection>,
-    /// The tools that the model is not shown, but may find by searching and then call. Default: none.
+    /// The tools that requests do not offer, but that the model may find by searching and then call. Default: none.
     pub findable: Option<Arc<Selection>>,
     /// Answers the gate's questions before a call, and those of servers during one. Default: the asker of the host.
     pub asker: Option<SharedAsker>,
     /// The caller that gate, asker and audit log see. Default: a model, in a turn of a conversation.
     pub caller: Caller,
-    /// Hides in the results of tools what no model may see, such as secrets that servers repeat. Default: nothing.
+    /// Hides in the results of tools text that no model may see, such as secrets that servers repeat. Default: nothing.
     pub conceal: Option<Conceal>,
     /// The system prompt. The rules about tools are [added](SAFETY).
     pub system: Option<String>,
@@ -47,8 +47,8 @@ pub struct Agent {
     pub temperature: Option<f64>,
     /// See [`Request::extra_body`].
     pub extra_body: Map<String, Value>,
-    /// Whether each request offers the tools of that moment, and not those of the beginning of the turn. The calls of
-    /// an answer always use the tools that its request offered. Default `false`, which keeps a provider's prompt cache
+    /// Whether each request offers the current tools instead of those at the beginning of the turn. The calls of an
+    /// answer always use the tools that its request offered. Default `false`, which keeps a provider's prompt cache
     /// warm.
     pub renews_tools: bool,
     /// How many calls of one answer run at once. Default 8.
@@ -78,7 +78,8 @@ pub enum TurnEvent<'a> {
     Delta(&'a Delta),
     /// The model's whole answer.
     Answered(&'a Reply),
-    /// The model does not support tools: the agent asks again without any, and offers none for the rest of the turn.
+    /// The model does not support tools: the agent asks again without any, and offers no tools for the rest of the
+    /// turn.
     WithoutTools {
         /// The provider's words.
         why: &'a str,
@@ -107,9 +108,9 @@ pub enum TurnEvent<'a> {
     },
 }
 
-/// Watches a turn, stores its steps and decides its questions.
+/// Shows a turn, stores its steps and answers its questions.
 pub trait Front: Send {
-    /// An event happened. Must not block.
+    /// Handles an event. Must not block.
     fn happened(&mut self, event: TurnEvent<'_>);
 
     /// Stores what a step has added, before the next step begins. Since the last call, that is at most one message, or
@@ -125,9 +126,9 @@ pub trait Front: Send {
         Box::pin(async { Answer::Stop })
     }
 
-    /// Resolves when the user cancels the running calls. The turn goes on, and the model learns that they were
+    /// Resolves when the user cancels the running calls. The turn continues, and the model learns that they were
     /// cancelled. Default: never.
-    fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
+    fn calls_cancelled(&mut self) -> BoxFuture<'static, ()> {
         Box::pin(futures::future::pending())
     }
 }
@@ -148,14 +149,14 @@ pub struct NotKept {
     pub why: String,
 }
 
-/// Why a turn was interrupted. The [`Turn`] can be continued from where it is.
+/// The reason why a turn was interrupted. The [`Turn`] can be continued from where it is.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
     /// The model did not answer.
     #[error("{error}")]
     Model {
-        /// Why.
+        /// The model's error.
         error: Box<ModelError>,
         /// The part of its answer that had arrived.
         partial: String,
@@ -166,7 +167,7 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// The provider's words, if the model does not support tools.
+    /// Returns the provider's words, if the model does not support tools.
     fn refuses_tools(&self) -> Option<&str> {
         match self {
             Self::Model { error, .. } => error.kind.refuses_tools(),
@@ -182,7 +183,7 @@ impl From<NotKept> for AgentError {
 }
 
 impl Agent {
-    /// An agent with all tools of `host`.
+    /// Creates an agent with all tools of `host`.
     #[must_use]
     pub fn new(model: Arc<dyn Model>, host: Host) -> Self {
         Self {
@@ -235,7 +236,7 @@ impl Agent {
                     match self.ask(turn.messages(), tools.as_deref(), front).instrument(span).await {
                         Ok(reply) => {
                             front.happened(TurnEvent::Answered(&reply));
-                            turn.model_said(reply);
+                            turn.model_answered(reply);
                         }
                         Err(error) => match error.refuses_tools().filter(|_| tools.is_some()) {
                             Some(why) => {
@@ -258,7 +259,7 @@ impl Agent {
         }
     }
 
-    /// The system prompt: the agent's own, and the rules about tools.
+    /// Returns the system prompt: the agent's own, and the rules about tools.
     fn preamble(&self, tools: Option<&ToolBlock>) -> Option<String> {
         let safety = tools.map(|_| SAFETY);
         let parts: Vec<&str> = self.system.as_deref().into_iter().chain(safety).collect();

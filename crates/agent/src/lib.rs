@@ -20,20 +20,20 @@
 //!     ▼
 //!    message               the parts of a conversation
 //!
-//!    held                  for programs that show a stream: holds back what may begin a secret
+//!    secret_buffer         for programs that show a stream: holds back text that may begin a secret
 //! ```
 
 mod driver;
-mod held;
 pub mod message;
 pub mod model;
 pub mod sampling;
+mod secret_buffer;
 pub mod turn;
 
 pub use driver::{Agent, AgentError, Front, NotKept, SAFETY, TurnEvent, Unseen};
-pub use held::{Held, TextKind};
 pub use message::{Message, Role, ToolCallData};
 pub use model::{Delta, Model, ModelError, Reply, Request, Stop, Usage};
+pub use secret_buffer::{SecretBuffer, TextKind};
 pub use toolrack_host::Conceal;
 pub use turn::{End, Limits, Turn};
 

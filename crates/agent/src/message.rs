@@ -58,7 +58,7 @@ fn is_false(flag: &bool) -> bool {
 }
 
 impl Message {
-    /// A message of text.
+    /// Creates a message of text.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self {
             role,
@@ -71,12 +71,12 @@ impl Message {
         }
     }
 
-    /// The result of the call `id`.
+    /// Creates the result of the call `id`.
     pub fn tool_result(id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { tool_call_id: Some(id.into()), ..Self::new(Role::Tool, content) }
     }
 
-    /// The error of the call `id`.
+    /// Creates the error of the call `id`.
     pub fn tool_error(id: impl Into<String>, content: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::tool_result(id, content) }
     }
@@ -91,11 +91,11 @@ impl Message {
     /// Adds those of `parts` that are not text: `content` has the text of a result already.
     #[must_use]
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = Content>) -> Self {
-        self.parts = parts.into_iter().filter(|part| !is_said(part)).collect();
+        self.parts = parts.into_iter().filter(|part| !is_in_text(part)).collect();
         self
     }
 
-    /// A copy to store, in which `conceal` has hidden secrets in the text and in the arguments of calls.
+    /// Returns a copy to store, in which `conceal` has hidden secrets in the text and in the arguments of calls.
     ///
     /// The names of tools stay, because a provider would refuse others. So do the pieces that it has signed and the
     /// blocks that only it understands, because it wants those back unchanged.
@@ -111,7 +111,7 @@ impl Message {
         kept
     }
 
-    /// The calls that a model wants made; empty if there are none.
+    /// Returns the calls that a model wants made; empty if there are none.
     #[must_use]
     pub fn calls(&self) -> &[ToolCallData] {
         self.tool_calls.as_deref().unwrap_or_default()
@@ -134,13 +134,13 @@ pub struct ToolCallData {
 }
 
 impl ToolCallData {
-    /// A call with these arguments.
+    /// Creates a call with these arguments.
     pub fn new(id: impl Into<String>, name: impl Into<String>, input: Map<String, Value>) -> Self {
         Self { id: id.into(), name: name.into(), input: Value::Object(input), raw_arguments: None }
     }
 
-    /// A call whose arguments came as text. An empty text and `null` mean no arguments; any other text that is no JSON
-    /// object becomes [`raw_arguments`](Self::raw_arguments).
+    /// Creates a call whose arguments came as text. An empty text and `null` mean no arguments; any other text that is
+    /// no JSON object becomes [`raw_arguments`](Self::raw_arguments).
     pub fn from_text(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
         let input = match arguments.trim() {
             "" | "null" => Some(Value::Object(Map::new())),
@@ -156,7 +156,7 @@ impl ToolCallData {
         self.raw_arguments = self.raw_arguments.take().map(|written| conceal(&written));
     }
 
-    /// The arguments; `None` if the model wrote no JSON object.
+    /// Returns the arguments; `None` if the model wrote no JSON object.
     #[must_use]
     pub fn arguments(&self) -> Option<&Map<String, Value>> {
         self.input.as_object()
@@ -217,13 +217,13 @@ fn concealed_pieces(text: &str, blocks: &mut [Block], conceal: &dyn Fn(&str) -> 
     is_whole.then_some(concealed)
 }
 
-/// Whether the members beside a piece contain a signature of its provider.
+/// Returns whether the members beside a piece contain a signature of its provider.
 fn is_signed(with: &Map<String, Value>) -> bool {
     with.keys().any(|name| name.to_ascii_lowercase().ends_with("signature"))
 }
 
-/// Whether the text of a result contains all of `part`.
-pub(crate) fn is_said(part: &Content) -> bool {
+/// Returns whether the text of a result contains all of `part`.
+pub(crate) fn is_in_text(part: &Content) -> bool {
     match part {
         Content::Text { .. } | Content::ResourceLink { .. } => true,
         Content::Resource { resource } => resource.blob.is_none(),

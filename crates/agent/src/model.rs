@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 use toolrack_host::ToolBlock;
 
 pub use error::{ModelError, ModelErrorKind};
-pub use scripted::{AskedModel, BadScript, Scripted};
+pub use scripted::{BadScript, RecordedRequest, Scripted};
 pub use settings::{Bounds, Key, ModelSettings, Price};
 pub use toolrack_host::Wire;
 
@@ -37,13 +37,13 @@ use crate::message::Message;
 
 /// A model that answers. Cheap to share: `Arc<dyn Model>`.
 pub trait Model: Send + Sync + fmt::Debug {
-    /// Its name for people: `provider/name`.
+    /// Returns its name for people: `provider/name`.
     fn name(&self) -> &str;
 
-    /// The wire format in which the tools of a request must be written.
+    /// Returns the wire format in which the tools of a request must be written.
     fn wire(&self) -> Wire;
 
-    /// How many tokens fit into it, input and output together, if known.
+    /// Returns how many tokens fit into it, input and output together, if known.
     fn context_tokens(&self) -> Option<u64>;
 
     /// Returns the whole answer at once.
@@ -53,7 +53,7 @@ pub trait Model: Send + Sync + fmt::Debug {
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>>;
 
     /// Streams the answer. The last item is [`Delta::Done`] with all of it, or an error; after either the stream has
-    /// ended. The stream never takes anything back: a model retries a request only before the first byte of an answer.
+    /// ended. A streamed delta is final: a model retries a request only before the first byte of an answer.
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>>;
 }
 
@@ -79,7 +79,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request with these messages and nothing else.
+    /// Creates a request with these messages and nothing else.
     #[must_use]
     pub fn new(messages: &'a [Message]) -> Self {
         Self { messages, ..Self::default() }
@@ -92,7 +92,7 @@ impl<'a> Request<'a> {
 pub enum Delta {
     /// No answer came, and the model will send the request again after a wait.
     Retry {
-        /// How long it is.
+        /// The length of the wait.
         after: std::time::Duration,
         /// The reason, safe to print.
         why: String,
@@ -104,7 +104,7 @@ pub enum Delta {
     Thinking(String),
     /// A call begins. Its arguments follow, perhaps interleaved with those of other calls.
     ToolCallBegin {
-        /// Which call of the answer, from 0.
+        /// The index of the call in the answer, from 0.
         index: usize,
         /// Its id, the same as in the answer at the end.
         id: String,
@@ -113,7 +113,7 @@ pub enum Delta {
     },
     /// The next piece of the JSON text of a call's arguments.
     ToolCallArguments {
-        /// Which call of the answer.
+        /// The index of the call in the answer.
         index: usize,
         /// The piece.
         fragment: String,
@@ -130,7 +130,7 @@ pub enum Delta {
 pub struct Reply {
     /// The model's message, ready to be appended to the conversation.
     pub message: Message,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     pub stop: Stop,
     /// Its usage; all zero if the provider did not report any.
     pub usage: Usage,
@@ -139,7 +139,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A complete answer, without any usage.
+    /// Creates a complete answer, without any usage.
     #[must_use]
     pub fn new(message: Message) -> Self {
         let stop = if message.calls().is_empty() { Stop::End } else { Stop::ToolCalls };
@@ -147,7 +147,7 @@ impl Reply {
     }
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -156,11 +156,12 @@ pub enum Stop {
     End,
     /// The model waits for the results of its calls.
     ToolCalls,
-    /// The answer reached the most tokens, or the context is full: it is cut, perhaps within the arguments of a call.
+    /// The answer reached its token limit or filled the context. It is incomplete, perhaps within the arguments of a
+    /// call.
     Length,
     /// The model or a filter of its provider refused. The text is the refusal, if the provider sent one.
     Refusal,
-    /// Another reason, in the provider's word, safe to print.
+    /// Another reason, as the provider named it, safe to print.
     Other(String),
 }
 

@@ -32,7 +32,7 @@ impl Sampling {
     /// Reads the parameters that a server sent.
     ///
     /// # Errors
-    /// In words for the server, if `params` hold something other than text, or more than [`MOST_BYTES`] or
+    /// An error for the server, if `params` hold something other than text, or more than [`MOST_BYTES`] or
     /// [`MOST_MESSAGES`].
     pub fn read(params: &Value) -> Result<Self, AskRefused> {
         let messages = params["messages"].as_array().filter(|messages| !messages.is_empty());
@@ -65,32 +65,32 @@ impl Sampling {
         Self { max_tokens: self.max_tokens.min(tokens), ..self }
     }
 
-    /// The conversation: texts of a user and of a model.
+    /// Returns the conversation: texts of a user and of a model.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The system prompt, if the server sent one.
+    /// Returns the system prompt, if the server sent one.
     #[must_use]
     pub fn system(&self) -> Option<&str> {
         self.system.as_deref()
     }
 
-    /// The most tokens of the answer.
+    /// Returns the most tokens of the answer.
     #[must_use]
     pub fn max_tokens(&self) -> u32 {
         self.max_tokens
     }
 
-    /// The sampling temperature, if the server sent one.
+    /// Returns the sampling temperature, if the server sent one.
     #[must_use]
     pub fn temperature(&self) -> Option<f64> {
         self.temperature
     }
 
-    /// The stop sequences. Not every provider supports them, so [`answer`](Self::answer) cuts the complete answer
-    /// before the first one.
+    /// Returns the stop sequences. Not every provider supports them, so [`answer`](Self::answer) cuts the complete
+    /// answer before the first one.
     #[must_use]
     pub fn stops(&self) -> &[String] {
         &self.stops
@@ -180,7 +180,7 @@ mod tests {
         let expected =
             json!({"role": "assistant", "content": content, "model": "mock/script", "stopReason": "endTurn"});
         assert_eq!(answer, expected);
-        let [heard] = model.asked().try_into().unwrap();
+        let [heard] = model.requests().try_into().unwrap();
         let texts: Vec<_> = heard.messages.iter().map(|message| (message.role, message.content.as_str())).collect();
         assert_eq!(texts, [(Role::User, "hello"), (Role::Assistant, "hi"), (Role::User, "who?")]);
         assert_eq!((heard.system.as_deref(), heard.tools.is_none()), (Some("Be short."), true));

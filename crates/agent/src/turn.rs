@@ -7,7 +7,7 @@
 //!
 //! let mut turn = Turn::new(vec![Message::new(Role::User, "hello")], Limits::default());
 //! assert!(matches!(turn.next(), Next::CallModel));
-//! turn.model_said(Reply::new(Message::new(Role::Assistant, "hello to you")));
+//! turn.model_answered(Reply::new(Message::new(Role::Assistant, "hello to you")));
 //! assert!(matches!(turn.next(), Next::Done(_)));
 //! ```
 //!
@@ -38,8 +38,8 @@ pub struct Limits {
     pub tokens: Option<u64>,
     /// The most US dollars of all answers together, if the prices are known. Default: no limit.
     pub cost: Option<f64>,
-    /// How often the turn makes the same call with the same arguments. Beyond that, it tells the model instead that
-    /// nothing will change, and after twice as many attempts it ends. Default 3.
+    /// How often the turn makes the same call with the same arguments. Further calls are not made: the model reads that
+    /// the result will not change, and after twice as many attempts the turn ends. Default 3.
     pub repeats: u32,
 }
 
@@ -52,9 +52,9 @@ impl Default for Limits {
 /// The next step of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next<'a> {
-    /// Ask the model with all messages, then call [`Turn::model_said`].
+    /// Ask the model with all messages, then call [`Turn::model_answered`].
     CallModel,
-    /// Make the calls that have no result yet, in any order or at once, and call [`Turn::tool_said`] for each.
+    /// Make the calls that have no result yet, in any order or at once, and call [`Turn::tool_finished`] for each.
     CallTools(&'a [Pending]),
     /// Ask the user, then call [`Turn::answered`].
     Ask(&'a Question),
@@ -69,15 +69,15 @@ pub struct Pending {
     pub call: ToolCallData,
     /// Its result, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<ToolSaid>,
-    /// Whether the call was sent. Not stored, because after a crash any call without a result may have run.
+    pub result: Option<ToolResult>,
+    /// Whether the call was sent. Not serialized, because after a crash any call without a result may have run.
     #[serde(skip)]
     pub sending: Sending,
 }
 
 /// The result of a call, for the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolSaid {
+pub struct ToolResult {
     /// The text.
     pub text: String,
     /// Whether the call failed; the text then says how.
@@ -88,8 +88,8 @@ pub struct ToolSaid {
     pub parts: Vec<Content>,
 }
 
-impl ToolSaid {
-    /// An error, with its text.
+impl ToolResult {
+    /// Creates an error, with its text.
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, parts: Vec::new() }
     }
@@ -105,14 +105,14 @@ impl ToolSaid {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Question {
-    /// The turn has reached a limit, but the model has more to do: may it go on as far again?
+    /// The turn has reached a limit, but the model has more to do: may it continue for as long again?
     GoOn(End),
 }
 
 /// The answer to a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Go on, as far again.
+    /// Continue for as long again.
     GoOn,
     /// End the turn here.
     Stop,
@@ -147,7 +147,7 @@ pub enum End {
 pub struct State {
     step: Step,
     rounds: u32,
-    /// How often the user let the turn go on beyond its limits.
+    /// How often the user let the turn continue beyond its limits.
     extensions: u32,
     usage: Usage,
     cost: Option<f64>,
@@ -165,16 +165,16 @@ enum Step {
 }
 
 impl State {
-    /// A copy to store, in which `conceal` has hidden secrets in the arguments and results of calls. That is safe,
-    /// because a resumed turn makes none of these calls again.
+    /// Returns a copy to store, in which `conceal` has hidden secrets in the arguments and results of calls. That is
+    /// safe, because a resumed turn makes none of these calls again.
     #[must_use]
     pub fn concealed(&self, conceal: &dyn Fn(&str) -> String) -> Self {
         let mut kept = self.clone();
         if let Step::Tools(pending) = &mut kept.step {
             for open in pending {
                 open.call.conceal(conceal);
-                if let Some(said) = &mut open.result {
-                    said.text = conceal(&said.text);
+                if let Some(result) = &mut open.result {
+                    result.text = conceal(&result.text);
                 }
             }
         }
@@ -191,7 +191,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A turn that begins with these messages, the last of which is the user's.
+    /// Creates a turn that begins with these messages, the last of which is the user's.
     #[must_use]
     pub fn new(messages: Vec<Message>, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state: State::default() };
@@ -199,13 +199,13 @@ impl Turn {
         turn
     }
 
-    /// Resumes a stored turn. Calls without a result get the result that they may have run.
+    /// Resumes a stored turn. A call without a result gets one that says that the call may have run.
     #[must_use]
     pub fn resume(messages: Vec<Message>, state: State, limits: Limits) -> Self {
         let mut turn = Self { messages, limits, state };
         if let Step::Tools(pending) = &mut turn.state.step {
             for open in pending.iter_mut().filter(|open| open.result.is_none()) {
-                open.result = Some(ToolSaid::error(INTERRUPTED));
+                open.result = Some(ToolResult::error(INTERRUPTED));
             }
             turn.append_results();
         } else {
@@ -214,7 +214,7 @@ impl Turn {
         turn
     }
 
-    /// The next step.
+    /// Returns the next step.
     #[must_use]
     pub fn next(&self) -> Next<'_> {
         match &self.state.step {
@@ -225,8 +225,8 @@ impl Turn {
         }
     }
 
-    /// All messages: those with which the turn began, and those since. While calls run, the last message is the
-    /// model's; all their results are appended together, in the order of the calls.
+    /// Returns all messages: those with which the turn began, and the newer ones. While calls run, the last message is
+    /// the model's; all their results are appended together, in the order of the calls.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
@@ -238,32 +238,32 @@ impl Turn {
         self.messages
     }
 
-    /// The state, to store beside the messages.
+    /// Returns the state, to store beside the messages.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// How many answers the model has given in this turn.
+    /// Returns how many answers the model has given in this turn.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.state.rounds
     }
 
-    /// The usage of all answers of this turn.
+    /// Returns the usage of all answers of this turn.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.state.usage
     }
 
-    /// The cost of these answers in US dollars, as far as prices are known.
+    /// Returns the cost of these answers in US dollars, as far as prices are known.
     #[must_use]
     pub fn cost(&self) -> Option<f64> {
         self.state.cost
     }
 
     /// Takes the model's answer. Ignored unless the next step is [`Next::CallModel`].
-    pub fn model_said(&mut self, reply: Reply) {
+    pub fn model_answered(&mut self, reply: Reply) {
         if self.state.step != Step::Model {
             return;
         }
@@ -292,11 +292,11 @@ impl Turn {
     }
 
     /// Takes the result of a call. Ignored for a call that is not open.
-    pub fn tool_said(&mut self, id: &str, said: ToolSaid) {
+    pub fn tool_finished(&mut self, id: &str, result: ToolResult) {
         if let Step::Tools(pending) = &mut self.state.step {
             let open = pending.iter_mut().find(|open| open.call.id == id && open.result.is_none());
             if let Some(open) = open {
-                open.result = Some(said);
+                open.result = Some(result);
             }
             self.append_results();
         }
@@ -316,27 +316,26 @@ impl Turn {
         };
     }
 
-    /// Gives up the calls without a result. Returns each with the text that tells the model whether it may have run.
-    pub fn give_calls_up(&mut self) -> Vec<(ToolCallData, &'static str)> {
+    /// Abandons the calls without a result. Returns each with the text that tells the model whether it may have run.
+    pub fn abandon_calls(&mut self) -> Vec<(ToolCallData, &'static str)> {
         let Step::Tools(pending) = &mut self.state.step else {
             return Vec::new();
         };
         let mut given_up = Vec::new();
         for open in pending.iter_mut().filter(|open| open.result.is_none()) {
             let text = if open.sending.give_up() { CANCELLED } else { NOT_RUN };
-            open.result = Some(ToolSaid::error(text));
+            open.result = Some(ToolResult::error(text));
             given_up.push((open.call.clone(), text));
         }
         self.append_results();
         given_up
     }
 
-    /// Ends the turn where it is, and leaves a history that can be continued. `partial` is what an interrupted answer
-    /// contained so far.
+    /// Ends the turn now, and leaves a history that can be continued. `partial` is the text of an interrupted answer.
     pub fn cancel(&mut self, partial: &str) {
         match &mut self.state.step {
             Step::Done(_) => return,
-            Step::Tools(_) => drop(self.give_calls_up()),
+            Step::Tools(_) => drop(self.abandon_calls()),
             Step::Model if !partial.trim().is_empty() => self.messages.push(Message::new(Role::Assistant, partial)),
             Step::Model | Step::Ask(_) => {}
         }
@@ -344,15 +343,15 @@ impl Turn {
     }
 
     /// Counts a call, and returns the result that it gets instead if it is broken or was repeated too often.
-    fn rejection(&mut self, call: &ToolCallData) -> Option<ToolSaid> {
+    fn rejection(&mut self, call: &ToolCallData) -> Option<ToolResult> {
         if call.arguments().is_none() {
-            return Some(ToolSaid::error(
+            return Some(ToolResult::error(
                 "the call was not made: its arguments are not a complete JSON object; write the call again",
             ));
         }
         let times = self.state.repeats.count(call);
         (times > self.limits.repeats).then(|| {
-            ToolSaid::error(format!(
+            ToolResult::error(format!(
                 "the call was not made: it was made {} times with these arguments, and once more will change nothing; go \
                  on with what is known, or do something else",
                 self.limits.repeats
@@ -369,7 +368,7 @@ impl Turn {
             return;
         }
         for Pending { call, result, .. } in std::mem::take(pending) {
-            self.messages.extend(result.map(|said| said.into_message(&call.id)));
+            self.messages.extend(result.map(|result| result.into_message(&call.id)));
         }
         self.state.step = match self.reached_limit() {
             Some(End::Repeating) => Step::Done(End::Repeating),
@@ -378,7 +377,7 @@ impl Turn {
         };
     }
 
-    /// The limit that the turn has reached, if any.
+    /// Returns the limit that the turn has reached, if any.
     fn reached_limit(&self) -> Option<End> {
         let State { rounds, extensions, usage, cost, repeats, .. } = &self.state;
         let Limits { rounds: most_rounds, tokens, cost: most_cost, repeats: most_repeats } = self.limits;
@@ -402,7 +401,8 @@ impl Turn {
         let Some(at) = self.messages.iter().rposition(|message| message.role == Role::Assistant) else {
             return;
         };
-        let answered = |id: &str| self.messages[at + 1..].iter().any(|said| said.tool_call_id.as_deref() == Some(id));
+        let answered =
+            |id: &str| self.messages[at + 1..].iter().any(|message| message.tool_call_id.as_deref() == Some(id));
         let open: Vec<Message> = (self.messages[at].calls().iter())
             .filter(|call| !answered(&call.id))
             .map(|call| Message::tool_error(&call.id, why))

@@ -7,7 +7,7 @@ use url::Url;
 
 /// Shows a page of an authorization server to the user, and returns the URL to which the server redirects.
 pub trait Browser: Send + Sync {
-    /// The redirect URI; the same until [`Self::visit`] has returned.
+    /// Returns the redirect URI; the same until [`Self::visit`] has returned.
     fn redirect_uri(&self) -> String;
 
     /// Shows `page`, which is http or https, and waits for the URL that the browser was sent back to. Bounded in time.
@@ -17,7 +17,7 @@ pub trait Browser: Send + Sync {
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>>;
 }
 
-/// Why the browser did not come back.
+/// The reason why the browser was not redirected back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrowserError {
@@ -26,22 +26,22 @@ pub enum BrowserError {
     Port {
         /// The requested port; 0 is any.
         port: u16,
-        /// What the system said.
+        /// The system's error message.
         why: String,
     },
     /// The browser did not come back in time.
     #[error("the browser did not come back within {} minutes", .after.as_secs() / 60)]
     TimedOut {
-        /// How long was waited.
+        /// The time-out.
         after: Duration,
     },
-    /// The user gave up.
+    /// The user cancelled the sign-in.
     #[error("the sign-in was given up")]
     GivenUp,
 }
 
 impl BrowserError {
-    /// A stable code for programs.
+    /// Returns a stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

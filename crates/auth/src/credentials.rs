@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::{clock::now, dpop::ProofKey, error::AuthError};
 
-/// A token is renewed this long before it expires, or in the last fifth of a shorter life.
+/// The time before expiry at which a token is renewed. A token with a shorter life is renewed in its last fifth.
 const AHEAD: u64 = 60;
 /// The longest token that is accepted, because it has to fit into a header.
 const TOKEN_BYTES: usize = 16 * 1024;
 
-/// Everything that is needed to stay signed in with one issuer.
+/// The credentials to stay signed in with one issuer.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Credentials {
-    /// The authorization server. Nothing in here is ever sent to another.
+    /// The authorization server. The credentials are never sent to another one.
     pub(crate) issuer: String,
-    /// The resource of the tokens (RFC 8707), as the authorization server was told.
+    /// The resource of the tokens (RFC 8707), as it was sent to the authorization server.
     pub(crate) resource: String,
     pub(crate) client: Client,
     /// `None` when the server has ended the sign-in; the client registration stays valid.
@@ -35,7 +35,7 @@ pub(crate) struct Credentials {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Client {
     pub(crate) id: String,
-    /// The secret of a dynamically registered client; that of a configured one is not kept.
+    /// The secret of a dynamically registered client; the secret of a configured client is not stored.
     pub(crate) secret: Option<String>,
     pub(crate) redirect_uri: String,
     /// Whether this is a dynamic registration, which is valid only for `redirect_uri`.
@@ -56,7 +56,7 @@ pub(crate) struct Tokens {
 
 impl Credentials {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        // Bytes of another version or damaged bytes count as not signed in.
+        // Bytes that are damaged, or of another version, count as not signed in.
         serde_json::from_slice(bytes).ok()
     }
 
@@ -75,7 +75,7 @@ impl Credentials {
         Some(value)
     }
 
-    /// All secrets in the credentials.
+    /// Returns all secrets in the credentials.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         let tokens = self.tokens.iter().flat_map(|tokens| [Some(&tokens.access), tokens.refresh.as_ref()]);
         let texts = tokens.chain([self.client.secret.as_ref()]).flatten().map(String::as_str);
@@ -126,7 +126,7 @@ impl Tokens {
         })
     }
 
-    /// Whether to renew the token now: before it expires if there is a refresh token, otherwise after.
+    /// Returns whether to renew the token now: before it expires if there is a refresh token, otherwise after.
     pub(crate) fn is_stale(&self, now: u64) -> bool {
         if self.refresh.is_some() { self.expires_soon(now) } else { self.has_expired(now) }
     }

@@ -1,4 +1,4 @@
-//! Tokens that are bound to a key (RFC 9449): a stolen token is worth nothing without the key.
+//! Tokens that are bound to a key (RFC 9449): a stolen token is useless without the key.
 //!
 //! Each request carries a proof that its sender has the key: a JWT for the method, the URL and the token of this
 //! request, which is valid once. A server can demand a nonce in it.
@@ -25,8 +25,8 @@ use crate::{
 /// The longest nonce that is accepted, because every request repeats it in a header.
 const NONCE_BYTES: usize = 1024;
 
-/// The key that the tokens of one sign-in are bound to: P-256, since every server that knows DPoP takes ES256. It is
-/// kept beside them, as PKCS#8 in base64.
+/// The key that the tokens of one sign-in are bound to: P-256, because every server with DPoP accepts ES256. It is
+/// stored beside them, as PKCS#8 in base64.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct ProofKey(Arc<Pair>);
@@ -70,7 +70,7 @@ impl ProofKey {
         Self::try_from(kept).map_err(|_| failed())
     }
 
-    /// The key as it is stored: a secret.
+    /// Returns the key as it is stored: a secret.
     pub(crate) fn secret(&self) -> &str {
         &self.0.kept
     }
@@ -80,15 +80,15 @@ impl ProofKey {
         json!({ "crv": "P-256", "kty": "EC", "x": x, "y": y })
     }
 
-    /// The thumbprint of the key (RFC 7638): the hash of its members in alphabetical order.
+    /// Returns the thumbprint of the key (RFC 7638): the hash of its members in alphabetical order.
     pub(crate) fn thumbprint(&self) -> String {
         let [x, y] = &self.0.point;
         let members = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
         URL_SAFE_NO_PAD.encode(digest(&SHA256, members.as_bytes()))
     }
 
-    /// The value of the `DPoP` header for one request (RFC 9449, 4.2). `token` is the access token of the request,
-    /// `nonce` the one that the server demands.
+    /// Returns the value of the `DPoP` header for one request (RFC 9449, 4.2). `token` is the access token of the
+    /// request, `nonce` the one that the server demands.
     pub(crate) fn proof(
         &self,
         method: &str,
@@ -112,7 +112,7 @@ impl ProofKey {
     }
 }
 
-/// The URL for a proof: without query and fragment (RFC 9449, 4.2), and without the user in it.
+/// Returns the URL for a proof: without query and fragment (RFC 9449, 4.2), and without the user in it.
 fn target(url: &Url) -> String {
     crate::store::resource(url).into()
 }
@@ -122,7 +122,7 @@ fn target(url: &Url) -> String {
 pub(crate) struct Nonce(String);
 
 impl Nonce {
-    /// The value of a `DPoP-Nonce` header, if it can be one (RFC 9449, 8.1) and is not absurdly long.
+    /// Returns the value of a `DPoP-Nonce` header, if it can be one (RFC 9449, 8.1) and is not absurdly long.
     pub(crate) fn of(value: &HeaderValue) -> Option<Self> {
         let value = value.to_str().ok()?;
         let fits = value.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e));

@@ -102,7 +102,7 @@ impl AuthorizationServer {
         self.endpoint("token endpoint", &self.metadata.token_endpoint)
     }
 
-    /// Adds to all later token requests a client assertion, if `oauth` has a private key, and a DPoP proof, if there is
+    /// Adds a client assertion to all later token requests, if `oauth` has a private key, and a DPoP proof, if there is
     /// a `proof` key.
     pub(crate) fn sign_with(&self, oauth: &OAuth, proof: Option<ProofKey>) -> Result<(), AuthError> {
         let assertion = ClientAssertion::of(oauth, &self.issuer, &self.metadata)?;
@@ -110,13 +110,13 @@ impl AuthorizationServer {
         Ok(())
     }
 
-    /// Whether the MCP server takes only tokens that are bound to a key (`dpop_bound_access_tokens_required`, RFC 9728,
-    /// 2).
+    /// Returns whether the MCP server accepts only tokens that are bound to a key (`dpop_bound_access_tokens_required`,
+    /// RFC 9728, 2).
     pub(crate) fn wants_bound(&self) -> bool {
         self.wire.wants_bound()
     }
 
-    /// A new key to bind tokens to, if the entry or the server wants DPoP.
+    /// Returns a new key to bind tokens to, if the entry or the server wants DPoP.
     pub(crate) fn key(&self, oauth: &OAuth) -> Result<Option<ProofKey>, AuthError> {
         (oauth.dpop || self.wants_bound()).then(ProofKey::generate).transpose()
     }
@@ -129,8 +129,8 @@ impl AuthorizationServer {
     }
 
     /// Prepares the page on which the user signs in. It requests `scopes`, or the scopes that the server names if
-    /// `scopes` is empty. The client registered in `before`, the stored credentials, is used again if the issuer is the
-    /// same.
+    /// `scopes` is empty. If the issuer of the stored credentials `before` is the same, their registered client is used
+    /// again.
     pub(crate) async fn ask(
         mut self,
         oauth: &OAuth,
@@ -164,8 +164,8 @@ impl AuthorizationServer {
         Ok(AuthorizationRequest { found: self, client, scopes, resource, key, page })
     }
 
-    /// The scopes to request, in MCP's order of preference: `wanted`, or those of the challenge, or those of the
-    /// resource's metadata. `offline_access` is added if the server supports it.
+    /// Returns the scopes to request, in MCP's order of preference: `wanted`, or those of the challenge, or those of
+    /// the resource's metadata. `offline_access` is added if the server supports it.
     async fn scopes(&self, wanted: &[String]) -> Vec<String> {
         if wanted.is_empty() {
             return self.manager.select_initial_scopes(&[]).await;
@@ -175,8 +175,8 @@ impl AuthorizationServer {
         union(wanted, &stays)
     }
 
-    /// The client to sign in with: the configured one, one with a metadata document, the one that an earlier sign-in
-    /// registered, or a newly registered one.
+    /// Returns the client to sign in with: the configured one, one with a metadata document, the one that an earlier
+    /// sign-in registered, or a newly registered one.
     async fn client(
         &mut self,
         oauth: &OAuth,
@@ -233,7 +233,7 @@ impl AuthorizationServer {
 }
 
 impl AuthorizationRequest {
-    /// Takes the URL that the browser was sent back to, and exchanges its code for tokens.
+    /// Exchanges the code in `back`, the URL that the browser was redirected to, for tokens.
     pub(crate) async fn answered(self, back: &Url, secret: Option<&str>) -> Result<Credentials, AuthError> {
         let answer = Answer::of(back)?;
         self.check_issuer(&answer)?;
@@ -283,7 +283,7 @@ impl AuthorizationRequest {
     }
 }
 
-/// The query of the URL that a browser was sent back to.
+/// The query of the URL that a browser was redirected to.
 #[derive(Default)]
 struct Answer {
     code: Option<String>,
@@ -415,8 +415,8 @@ fn token_error(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) ->
 /// `rmcp`'s message for a request without a response, from which it drops the cause.
 const UNANSWERED: &str = "Request failed";
 
-/// The text of the error with its innermost cause, escaped and without `secrets`. `unanswered` is why the last request
-/// got no response.
+/// Returns the text of the error with its innermost cause, escaped and without `secrets`. `unanswered` is the reason
+/// why the last request got no response.
 fn message(error: &RmcpError, secrets: &[&str], unanswered: Option<&str>) -> String {
     let mut message = error.to_string();
     if let Some(start) = message.strip_suffix(UNANSWERED) {

@@ -1,4 +1,4 @@
-//! Why signing in did not work.
+//! Errors of signing in.
 
 use std::borrow::Cow;
 
@@ -9,36 +9,36 @@ use crate::{browser::BrowserError, store::TokenStoreError};
 /// The longest foreign text inside an error.
 const QUOTE_BYTES: usize = 300;
 
-/// Signing in, or staying signed in, did not work.
+/// An error of signing in, or of staying signed in.
 ///
 /// `Display` is one safe line without secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// The way to sign in to this server cannot be found.
+    /// The authorization server of this server cannot be discovered.
     #[error("how to sign in there cannot be found out: {why}")]
     Discovery {
-        /// What is wrong, escaped.
+        /// The problem, escaped.
         why: String,
     },
-    /// The authorization server does not say that it supports PKCE with S256, which MCP demands.
+    /// The authorization server does not declare support for PKCE with S256, which MCP demands.
     #[error("its authorization server does not offer PKCE with S256, without which a code could be stolen")]
     NoPkce,
     /// An address that must not be used.
     #[error("its {what} is not used: {why}")]
     Unsafe {
-        /// Which one: `authorization endpoint`, …
+        /// The kind of address: `authorization endpoint`, …
         what: &'static str,
-        /// Why not, escaped.
+        /// The reason, escaped.
         why: String,
     },
-    /// The server takes only tokens that are bound to a key, and the entry does not ask for one.
+    /// The server accepts only tokens that are bound to a key, and the entry does not ask for such tokens.
     #[error("the server takes only tokens that are bound to a key (DPoP): set `oauth.dpop` to true in its entry")]
     NotBound,
     /// There is no client to sign in with, and none can be registered.
     #[error("this program is no client of its authorization server: {why}")]
     NoClient {
-        /// What is wrong, escaped.
+        /// The problem, escaped.
         why: String,
     },
     /// The user or the authorization server refused.
@@ -49,18 +49,18 @@ pub enum AuthError {
         /// Its `error_description`, escaped.
         description: String,
     },
-    /// The browser came back with a URL that is no answer to this sign-in.
+    /// The browser was redirected to a URL that does not belong to this sign-in.
     #[error("the answer of the browser cannot be used: {why}")]
     Callback {
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// The answer came from another authorization server than the one that was asked.
+    /// The answer came from another authorization server than the expected one.
     #[error("the answer is from the issuer `{received}`, asked was `{expected}`; nothing was sent to either")]
     WrongIssuer {
-        /// The one that was asked, escaped.
+        /// The issuer that was asked, escaped.
         expected: String,
-        /// The one that answered, escaped; empty if it did not name itself, but had promised to.
+        /// The issuer that answered, escaped; empty if it did not name itself although its metadata promises that.
         received: String,
     },
     /// The authorization server issued no token.
@@ -75,13 +75,13 @@ pub enum AuthError {
     /// The authorization server cannot be reached, or fails; a later try may work.
     #[error("{why}")]
     Unavailable {
-        /// What went wrong, escaped.
+        /// The problem, escaped.
         why: String,
     },
     /// The rules of egress do not let a request out.
     #[error("{0}")]
     Egress(Box<Refused>),
-    /// The browser did not come back.
+    /// The browser was not redirected back.
     #[error("{0}")]
     Browser(BrowserError),
     /// Tokens cannot be stored or read.
@@ -90,7 +90,7 @@ pub enum AuthError {
     /// The entry cannot be used.
     #[error("{why}")]
     Config {
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }
@@ -107,7 +107,7 @@ impl std::fmt::Display for Described<'_> {
 }
 
 impl AuthError {
-    /// A stable code for programs.
+    /// Returns a stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -129,7 +129,7 @@ impl AuthError {
         }
     }
 
-    /// What the user can do about it, where the error itself does not say so.
+    /// Returns the next step for the user, if the error itself does not name it.
     #[must_use]
     pub fn hint(&self) -> Option<Cow<'static, str>> {
         let hint = match self {

@@ -100,7 +100,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Whether a server accepts client secrets only in the form (`client_secret_post`).
+/// Returns whether a server accepts client secrets only in the form (`client_secret_post`).
 pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported").and_then(Value::as_array);
     let takes = |name: &str| methods.is_some_and(|methods| methods.iter().any(|method| method.as_str() == Some(name)));
@@ -108,7 +108,8 @@ pub(crate) fn takes_secrets_in_forms(metadata: &AuthorizationMetadata) -> bool {
 }
 
 impl AuthorizationServer {
-    /// Gets a token with the grant of `oauth`, for these scopes, or for those that the server names if there are none.
+    /// Gets a token with the grant of `oauth`, for these scopes; if there are none, for the scopes that the server
+    /// names.
     pub(crate) async fn without_a_person(
         self,
         oauth: &OAuth,
@@ -169,7 +170,8 @@ impl AuthorizationServer {
             .with("scope", scopes.join(" "))
             .with("subject_token", assertion)
             .with("subject_token_type", ID_TOKEN);
-        // The client at the identity provider is another one than at the authorization server, whose secret stays out.
+        // The client at the identity provider differs from the one at the authorization server, whose secret must not
+        // be sent here.
         (form.client, form.secret) = (client_id.as_deref(), client_secret.as_deref());
         form.secrets.extend(client_secret.as_deref());
         let answer = form.send(&wire, &endpoint, "the identity provider").await?;

@@ -54,8 +54,8 @@ impl SigningKey {
         })
     }
 
-    /// The algorithm (RFC 7518, 3.1; RFC 8037) to sign with, among those that the server has `offered`; `None` if the
-    /// server lists no algorithms.
+    /// Returns the algorithm (RFC 7518, 3.1; RFC 8037) to sign with, among those that the server has `offered`; `None`
+    /// if the server lists no algorithms.
     fn algorithm(&self, offered: Option<&[Value]>) -> Result<&'static str, AuthError> {
         let known: &[&'static str] = match self {
             Self::P256(_) => &["ES256"],
@@ -86,8 +86,8 @@ impl SigningKey {
         })
     }
 
-    /// The client assertion for the authorization server `audience` (RFC 7523, 2.2 and 3). `offered` are the algorithms
-    /// that the server takes.
+    /// Returns the client assertion for the authorization server `audience` (RFC 7523, 2.2 and 3). `offered` are the
+    /// algorithms that the server accepts.
     pub(crate) fn assertion(
         &self,
         claims: &AssertionClaims<'_>,
@@ -115,7 +115,7 @@ pub(crate) struct AssertionClaims<'a> {
     pub(crate) key_id: Option<&'a str>,
 }
 
-/// A JWT in its compact form (RFC 7515, 7.1).
+/// Returns a JWT in its compact form (RFC 7515, 7.1).
 pub(crate) fn compact(
     header: &Value,
     claims: &Value,
@@ -131,7 +131,7 @@ pub(crate) fn compact(
     Ok(token)
 }
 
-/// A unique id: 128 random bits.
+/// Returns a unique id: 128 random bits.
 pub(crate) fn unique() -> Result<String, AuthError> {
     let mut bytes = [0; 16];
     let filled = rand::fill(&mut bytes);

@@ -2,14 +2,14 @@
 //!
 //! [`SignIn`] is the [`Authorizer`](toolrack_host::Authorizer) of a host: it signs requests, renews tokens before they
 //! expire, and answers a server's challenge. A user signs in with [`SignIn::login`], which shows a page in a
-//! [`Browser`] and waits for the redirect; [`SignIn::logout`] revokes and forgets.
+//! [`Browser`] and waits for the redirect; [`SignIn::logout`] revokes and deletes the tokens.
 //!
 //! On the wire it follows the authorization chapter of MCP: a 401 names the server's metadata (RFC 9728), which names
 //! an authorization server (RFC 8414 or OpenID Connect discovery); the client is the configured one, a Client ID
 //! Metadata Document or one registered on the spot (RFC 7591); and the code flow has PKCE, a resource indicator (RFC
-//! 8707) and the issuer check (RFC 9207). `rmcp` speaks all that; this crate owns the rest: the one HTTP client with
-//! its bounds, the addresses that metadata may point to, what is stored and under which key, which of several tasks
-//! refreshes, and the words.
+//! 8707) and the issuer check (RFC 9207). `rmcp` implements that protocol. This crate owns the rest: the one HTTP
+//! client with its bounds, the addresses that metadata may point to, the stored credentials and their keys, the choice
+//! of the task that refreshes, and the error messages.
 //!
 //! ```text
 //! host ──► authorizer ─────────┐      login ◄── the user
@@ -17,7 +17,7 @@
 //!              ▼            sign_in ◄───┘ └──► browser ◄── loopback
 //!          challenge         │    │
 //!                            ▼    ▼
-//!                          slot  store            what is known of a sign-in; what is kept of it
+//!                          slot  store            the state of a sign-in; the stored tokens
 //!
 //! authorizer, login ──► engine ──► grant          with a user; without one
 //!                          │         │
@@ -28,7 +28,7 @@
 //! ```
 //!
 //! This crate touches no files, no environment, no database and no terminal: a [`TokenStore`] keeps the tokens. No
-//! token, code or secret stands in an error, a `Debug` or a log line of this crate. (`rmcp` logs codes at `debug`: a
+//! token, code or secret appears in an error, a `Debug` or a log line of this crate. (`rmcp` logs codes at `debug`: a
 //! program that writes logs should have `rmcp` at `warn`.)
 
 mod authorizer;

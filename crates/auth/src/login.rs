@@ -1,4 +1,4 @@
-//! Signing in and out, as a user does it.
+//! Sign-in and sign-out by a user.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     sign_in::{AuthContext, Inner, SignIn},
 };
 
-/// A sign-in that worked. Untrusted: the server chooses the issuer and the scopes.
+/// A successful sign-in. Untrusted: the server chooses the issuer and the scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signed {
@@ -22,7 +22,7 @@ pub struct Signed {
     pub issuer: String,
     /// The granted scopes.
     pub scopes: Vec<String>,
-    /// When the access token ends, in seconds since 1970; `None` if that is not known.
+    /// The expiry of the access token, in seconds since 1970; `None` if it is not known.
     pub expires: Option<u64>,
     /// Whether it can be renewed without the user.
     pub renewable: bool,
@@ -42,7 +42,7 @@ impl Signed {
 
 impl SignIn {
     /// Signs in to a server, whether or not the user is signed in already. Requests `scopes`, or, if there are none,
-    /// the scopes of the entry or of the server. A grant that needs no person shows no page.
+    /// the scopes of the entry or of the server. A grant that needs no user shows no page.
     ///
     /// # Errors
     /// [`AuthError`]; an earlier sign-in stays.
@@ -88,9 +88,9 @@ impl SignIn {
     }
 }
 
-/// What a sign-in starts from.
+/// The inputs of a sign-in.
 pub(crate) struct Wanted<'a> {
-    /// The scopes to request; empty for those that the server names.
+    /// The scopes to request; empty to request the scopes that the server names.
     pub(crate) scopes: &'a [String],
     /// The challenge of the refused request.
     pub(crate) challenge: Option<&'a str>,
@@ -99,7 +99,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Inner {
-    /// Shows the page on which the user signs in, and keeps the tokens.
+    /// Shows the page on which the user signs in, and stores the tokens.
     pub(crate) async fn signed(
         self: &Arc<Self>,
         name: &ServerName,
@@ -119,7 +119,7 @@ impl Inner {
         signed.await
     }
 
-    /// Signs in with a grant that needs no user, and keeps the tokens.
+    /// Signs in with a grant that needs no user, and stores the tokens.
     pub(crate) async fn by_itself(
         self: &Arc<Self>,
         name: &ServerName,
@@ -179,7 +179,7 @@ impl Inner {
         Ok((asked, back))
     }
 
-    /// Exchanges the code that the browser came back with for tokens, and keeps them.
+    /// Exchanges the code of the redirect for tokens, and stores them.
     async fn exchange_code(
         &self,
         context: &AuthContext,
@@ -193,7 +193,7 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Forgets the tokens, and revokes them where the server can.
+    /// Deletes the tokens, and revokes them if the server supports that.
     async fn revoke_and_delete(&self, context: &AuthContext) -> Result<Option<Result<bool, AuthError>>, AuthError> {
         let AuthContext { oauth, slot, server, .. } = context;
         // Holds the lease, so that no other process renews the tokens meanwhile and stores them again.

@@ -20,7 +20,7 @@ const REQUEST_TIME: Duration = Duration::from_secs(10);
 /// The most connections at once; further ones wait.
 const CONNECTIONS: usize = 16;
 
-/// An address on 127.0.0.1 that a browser can be sent back to, for one sign-in.
+/// An address on 127.0.0.1 to which a browser is redirected, for one sign-in.
 #[derive(Debug)]
 pub struct Loopback {
     listener: TcpListener,
@@ -39,17 +39,17 @@ impl Loopback {
         Ok(Self { listener, port })
     }
 
-    /// `http://127.0.0.1:PORT/callback`.
+    /// Returns `http://127.0.0.1:PORT/callback`.
     #[must_use]
     pub fn redirect_uri(&self) -> String {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
     /// Waits at most `longest` for the redirect that belongs to `page`. Refuses a request with another `state` or
-    /// another `Host`, and goes on waiting.
+    /// another `Host`, and continues to wait.
     ///
     /// # Errors
-    /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system takes the port away.
+    /// [`BrowserError::TimedOut`], and [`BrowserError::Port`] when the system closes the port.
     pub async fn wait(&self, page: &Url, longest: Duration) -> Result<Url, BrowserError> {
         let state = page.query_pairs().find(|(name, _)| name == "state").map(|(_, value)| value.into_owned());
         let redirect = timeout(longest, self.accept_redirect(state.as_deref())).await;
@@ -102,7 +102,7 @@ impl Loopback {
         Ok(back)
     }
 
-    /// The URL of a request, if it is the redirect of this sign-in.
+    /// Returns the URL of a request, if it is the redirect of this sign-in.
     fn redirect_in(&self, head: &str, state: Option<&str>) -> Option<Url> {
         let mut lines = head.lines();
         let mut request = lines.next()?.split(' ');

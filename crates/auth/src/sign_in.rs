@@ -1,4 +1,5 @@
-//! [`SignIn`], and what its parts share: the slots, the store and its leases, and the work that must not stop.
+//! [`SignIn`], and the state that its parts share: the slots, the store and its leases, and the work that must not be
+//! interrupted.
 
 mod builder;
 
@@ -23,13 +24,13 @@ use crate::{
     wire::Wires,
 };
 
-/// How long a lease lasts at most; longer than any work under one.
+/// The longest life of a lease, which exceeds any work under it.
 const LEASE: Duration = Duration::from_secs(120);
 /// How long to wait for another process's refresh.
 const LEASE_WAIT: Duration = Duration::from_secs(60);
-/// The most time for work that must not stop in the middle: the wait for the lease, and the work under it.
+/// The time-out of work that must not be interrupted: the wait for the lease, and the work under it.
 const LONGEST: Duration = Duration::from_secs(LEASE_WAIT.as_secs() + LEASE.as_secs());
-/// How long a program that ends waits for that work.
+/// The time for which an ending program waits for that work.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
 /// Makes the line that tells the user how to sign in to this server, with these scopes if there are any.
@@ -39,8 +40,9 @@ type SecretListener = dyn Fn(&str) + Send + Sync;
 
 /// Signs the requests of a host in. Cheap to clone.
 ///
-/// It renews a token before it expires, and once when a server refuses it. Of several tasks and processes that want to,
-/// one does, and the others use its result. Without a [`Browser`] it asks no user: a server that wants one reports so.
+/// It renews a token before it expires, and once when a server refuses it. If several tasks and processes need the same
+/// renewal, one performs it, and the others use its result. Without a [`Browser`] it asks no user: a server that
+/// requires a sign-in reports that.
 #[derive(Clone)]
 pub struct SignIn(pub(crate) Arc<Inner>);
 
@@ -54,14 +56,14 @@ pub(crate) struct Inner {
     hears: Box<SecretListener>,
     witness: Option<Arc<dyn Witness>>,
     pub(crate) wires: Wires,
-    /// One for each server and account that was ever used; no more than are configured.
+    /// One slot for each server and account that was used; at most as many as are configured.
     slots: Mutex<HashMap<TokenKey, Arc<Slot>>>,
     /// Work that runs to its end even if the task that waits for it is dropped. Closed from the start, because
     /// `TaskTracker::wait` returns only on a closed tracker.
     under_way: TaskTracker,
 }
 
-/// What one sign-in or renewal needs: the server, its configuration and its slot.
+/// The data of one sign-in or renewal: the server, its configuration and its slot.
 #[derive(Clone)]
 pub(crate) struct AuthContext {
     pub(crate) oauth: OAuth,
@@ -95,7 +97,7 @@ pub struct Account {
     pub issuer: String,
     /// The granted scopes.
     pub scopes: Vec<String>,
-    /// When the access token ends, in seconds since 1970; `None` if that is not known.
+    /// The expiry of the access token, in seconds since 1970; `None` if it is not known.
     pub expires: Option<u64>,
     /// Whether it can be renewed without the user.
     pub renewable: bool,
@@ -104,7 +106,7 @@ pub struct Account {
 }
 
 impl SignIn {
-    /// Every sign-in of this tenant and user.
+    /// Returns every sign-in of this tenant and user.
     ///
     /// # Errors
     /// [`AuthError::Store`] when they cannot be read.
@@ -128,9 +130,9 @@ impl SignIn {
         Ok(accounts)
     }
 
-    /// Waits until no renewal, sign-in or sign-out is at a point where it must not stop, at most for five seconds: for
-    /// the end of a program, after its hosts have ended. A renewal outlives the request that began it, because the
-    /// server may have spent the old refresh token already.
+    /// Waits at most five seconds until no renewal, sign-in or sign-out is at a point where it must not be interrupted.
+    /// A program calls this at its end, after its hosts have ended. A renewal outlives the request that began it,
+    /// because the server may have invalidated the old refresh token already.
     pub async fn settled(&self) {
         if timeout(SHUTDOWN_WAIT, self.0.under_way.wait()).await.is_err() {
             tracing::warn!("a sign-in is under way while the program ends: the user may have to sign in again");
@@ -163,7 +165,7 @@ impl Inner {
         Ok(kept)
     }
 
-    /// Keeps new credentials, under the lease.
+    /// Stores new credentials, under the lease.
     pub(crate) async fn save(
         &self,
         slot: &Slot,
@@ -185,9 +187,8 @@ impl Inner {
         Ok(saved?)
     }
 
-    /// Spawns `work`, which runs to its end even if no task waits for it any more. If it stopped in the middle, a new
-    /// token could get lost with its response, and a lease that is not released would block every process until it
-    /// expires.
+    /// Spawns `work`, which runs to its end even if no task waits for it any more. If it were interrupted, a new token
+    /// could get lost with its response, and a lease that is not released would block every process until it expires.
     pub(crate) fn to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, AuthError>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What this process knows of one sign-in.
+//! The state of one sign-in in this process.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) type Turn = Option<Arc<OwnedSemaphorePermit>>;
 
 #[derive(Default)]
 enum Known {
-    /// The store was not read yet.
+    /// The store has not been read yet.
     #[default]
     Unknown,
     Nothing,
@@ -42,7 +42,7 @@ impl Slot {
         self.known.store(Arc::new(usable.map_or(Known::Nothing, Known::Something)));
     }
 
-    /// The credentials that are known, however old they are.
+    /// Returns the known credentials, even expired ones.
     pub(crate) fn known(&self) -> Option<Arc<Credentials>> {
         match &**self.known.load() {
             Known::Something(credentials) => Some(Arc::clone(credentials)),
@@ -50,7 +50,7 @@ impl Slot {
         }
     }
 
-    /// The answer that needs neither the store nor a renewal; `None` if it needs one of them.
+    /// Returns the credentials, if they need neither the store nor a renewal; otherwise `None`.
     pub(crate) fn at_hand(&self) -> Option<Option<Arc<Credentials>>> {
         match &**self.known.load() {
             Known::Unknown => None,

@@ -1,4 +1,4 @@
-//! Where tokens are kept.
+//! Storage of tokens.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,8 +10,8 @@ use url::Url;
 
 /// The key of credentials: everything that must be the same for a token to be used.
 ///
-/// The issuer stands with the credentials, not here: a server can move to another one, and the credentials of the first
-/// are then dropped, never used with the second.
+/// The issuer is a part of the credentials, not of the key: a server can move to another issuer, and the credentials of
+/// the first are then dropped, never used with the second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TokenKey {
     /// The tenant of a hosted program, or a user's profile; empty for the only one.
@@ -20,25 +20,25 @@ pub struct TokenKey {
     pub user: String,
     /// The MCP server: its URL up to the path, without query and fragment.
     pub resource: String,
-    /// Which of several accounts; empty for the one without a name.
+    /// The name of the account; empty for the account without a name.
     pub account: String,
 }
 
 impl TokenKey {
-    /// The key for the server at `url`, without a tenant, user or account.
+    /// Creates the key for the server at `url`, without a tenant, user or account.
     #[must_use]
     pub fn of(url: &Url) -> Self {
         let (tenant, user, account) = Default::default();
         Self { tenant, user, resource: resource(url).into(), account }
     }
 
-    /// One text for the whole key, for stores that have texts for keys. Different keys have different texts.
+    /// Returns one text for the whole key, for stores whose keys are texts. Different keys have different texts.
     #[must_use]
     pub fn to_text(&self) -> String {
         serde_json::json!([self.tenant, self.user, self.resource, self.account]).to_string()
     }
 
-    /// The key of a text that [`Self::to_text`] wrote.
+    /// Parses a text that [`Self::to_text`] wrote.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let (tenant, user, resource, account) = serde_json::from_str(text).ok()?;
@@ -46,7 +46,7 @@ impl TokenKey {
     }
 }
 
-/// A server's URL as its identity: without query, user and fragment, which may hold secrets.
+/// Returns a server's URL as its identity: without query, user and fragment, which may hold secrets.
 pub(crate) fn resource(url: &Url) -> Url {
     let mut resource = url.clone();
     resource.set_query(None);
@@ -61,22 +61,22 @@ pub(crate) fn resource(url: &Url) -> Url {
 ///
 /// The bytes are secrets: an implementation keeps them where only their owner reads them, and prints them nowhere.
 pub trait TokenStore: Send + Sync {
-    /// The credentials under `key`.
+    /// Returns the credentials under `key`.
     ///
     /// # Errors
     /// [`TokenStoreError`] when it cannot be read.
     fn load<'a>(&'a self, key: &'a TokenKey) -> BoxFuture<'a, Result<Option<Vec<u8>>, TokenStoreError>>;
 
-    /// All keys.
+    /// Returns all keys.
     ///
     /// # Errors
     /// [`TokenStoreError`] when they cannot be read.
     fn keys(&self) -> BoxFuture<'_, Result<Vec<TokenKey>, TokenStoreError>>;
 
     /// Waits until no other task, in any process, has the lease of `key`, and takes it. A refresh token is good for one
-    /// use: the process that renews has the lease meanwhile, and only its holder changes what is kept. It ends with
-    /// [`TokenLease::release`], and by itself after `longest`, so that a process that dies blocks no other. The caller
-    /// bounds the wait.
+    /// use: the process that renews it holds the lease meanwhile, and only the holder changes the stored credentials.
+    /// The lease ends with [`TokenLease::release`] or after `longest`, so that a process that dies blocks no other. The
+    /// caller bounds the wait.
     ///
     /// # Errors
     /// [`TokenStoreError`] when the store fails.
@@ -111,12 +111,12 @@ pub trait TokenLease: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct TokenStoreError {
-    /// What went wrong, without a secret.
+    /// The reason, without a secret.
     pub why: String,
 }
 
 impl TokenStoreError {
-    /// `why` holds no secret.
+    /// Creates the error; `why` must not contain a secret.
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into() }
     }
@@ -130,7 +130,7 @@ pub struct MemoryTokens(Arc<Entries>);
 #[derive(Default)]
 struct Entries(Mutex<BTreeMap<TokenKey, StoredEntry>>);
 
-/// What is kept under one key.
+/// The value stored under one key.
 struct StoredEntry {
     credentials: Option<Vec<u8>>,
     /// The holder of the lease has its permit.

@@ -1,5 +1,5 @@
-//! What this crate adds to the requests that `rmcp` sends to a token endpoint: a client assertion (`private_key_jwt`)
-//! in place of a secret, and a DPoP proof.
+//! Extends the requests that `rmcp` sends to a token endpoint: adds a client assertion (`private_key_jwt`) in place of
+//! a secret, and a DPoP proof.
 
 use http::{HeaderName, Method, Request, Response, header};
 use rmcp::transport::auth::AuthorizationMetadata;
@@ -27,7 +27,7 @@ pub(crate) struct ClientAssertion {
 }
 
 impl ClientAssertion {
-    /// For the authorization server `issuer` only; `None` when `oauth` has no private key.
+    /// Creates the assertions for the authorization server `issuer` only; `None` when `oauth` has no private key.
     pub(crate) fn of(oauth: &OAuth, issuer: &str, metadata: &AuthorizationMetadata) -> Result<Option<Self>, AuthError> {
         let (Some(pem), Some(client)) = (&oauth.private_key.text, &oauth.client_id) else {
             return Ok(None);
@@ -86,14 +86,14 @@ impl RequestSigner {
         Ok(authenticated)
     }
 
-    /// The nonce of a response, if this endpoint gets proofs.
+    /// Returns the nonce of a response, if this endpoint gets proofs.
     pub(crate) fn nonce_in(&self, answer: &Response<Vec<u8>>) -> Option<Nonce> {
         self.proof.as_ref()?;
         answer.headers().get(NONCE).and_then(Nonce::of)
     }
 }
 
-/// Whether the server asks to repeat the request with its nonce (RFC 9449, 8).
+/// Returns whether the server asks to repeat the request with its nonce (RFC 9449, 8).
 pub(crate) fn wants_nonce(answer: &Response<Vec<u8>>) -> bool {
     let error: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     matches!(answer.status().as_u16(), 400 | 401) && error["error"] == "use_dpop_nonce"

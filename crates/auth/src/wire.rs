@@ -28,7 +28,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 const REQUEST_TIME: Duration = Duration::from_secs(20);
 /// The most bytes of a response body.
 const BODY_BYTES: usize = 256 * 1024;
-/// The most requests of one operation, so that hostile metadata cannot send Toolrack around without end.
+/// The most requests of one operation, so that hostile metadata cannot cause endless requests.
 const REQUESTS: u32 = 32;
 
 /// One pooled client for each set of allowed addresses, made when first needed. The addresses in a server's metadata
@@ -44,7 +44,7 @@ impl Wires {
         Self { egress, clients: ArcSwap::default() }
     }
 
-    /// The wire of one operation for the server at `url`.
+    /// Returns the wire of one operation for the server at `url`.
     pub(crate) fn to(&self, url: &Url) -> Result<Arc<Wire>, AuthError> {
         let guard = self.egress.named_by(url);
         let known = self.clients.load().get(&guard).cloned();
@@ -52,8 +52,8 @@ impl Wires {
         Ok(Arc::new(Wire { client, guard, signer: OnceLock::new(), seen: Seen::default() }))
     }
 
-    /// A new client for these addresses. Two operations that need one at the same moment make two, and the second
-    /// replaces the first in the map.
+    /// Returns a new client for these addresses. Two operations that need one at the same moment make two, and the
+    /// second replaces the first in the map.
     fn connect(&self, guard: &Guard) -> Result<Client, AuthError> {
         let builder = Client::builder()
             .connect_timeout(CONNECT_TIME)
@@ -78,21 +78,21 @@ impl Wires {
 pub(crate) struct Wire {
     client: Client,
     pub(crate) guard: Guard,
-    /// What to add to requests to the token endpoint, once that is known.
+    /// Signs the requests to the token endpoint, once it is known.
     signer: OnceLock<RequestSigner>,
     seen: Seen,
 }
 
-/// What the requests of this operation have shown so far.
+/// Observations from the requests of this operation.
 #[derive(Debug, Default)]
 struct Seen {
     /// How many requests were sent.
     requests: AtomicU32,
-    /// Whether the metadata of a resource said that its tokens must be bound to a key. `rmcp` does not keep that.
+    /// Whether the metadata of a resource requires tokens that are bound to a key. `rmcp` does not keep that field.
     wants_bound: AtomicBool,
     /// The nonce that the token endpoint wants in proofs.
     nonce: ArcSwapOption<Nonce>,
-    /// Why the last request got no response. `rmcp` drops the cause from some of its errors.
+    /// The reason why the last request got no response. `rmcp` drops the cause from some of its errors.
     unanswered: ArcSwapOption<String>,
 }
 
@@ -106,7 +106,7 @@ impl Seen {
     }
 }
 
-/// Why a request to an authorization server got no response.
+/// The reason why a request to an authorization server got no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("{0}")]
@@ -121,7 +121,7 @@ pub(crate) enum WireError {
     Unsigned(AuthError),
 }
 
-/// The most telling cause, without a URL, which may hold a secret.
+/// Returns the innermost cause, without a URL, which may hold a secret.
 fn innermost(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return match error.is_connect() {
@@ -139,23 +139,23 @@ impl Wire {
         let _ = self.signer.set(signer);
     }
 
-    /// What to add to requests to the token endpoint.
+    /// Returns the signer of requests to the token endpoint.
     pub(crate) fn signer(&self) -> Option<&RequestSigner> {
         self.signer.get()
     }
 
-    /// Whether any fetched metadata says that its resource wants bound tokens. This counts also metadata that `rmcp`
+    /// Returns whether any fetched metadata requires bound tokens for its resource. This includes metadata that `rmcp`
     /// refuses later, because a bound token does no harm.
     pub(crate) fn wants_bound(&self) -> bool {
         self.seen.wants_bound.load(Ordering::Relaxed)
     }
 
-    /// Why the last request got no response; `None` when it got one.
+    /// Returns the reason why the last request got no response; `None` when it got one.
     pub(crate) fn unanswered(&self) -> Option<String> {
         self.seen.unanswered.load().as_deref().cloned()
     }
 
-    /// As [`Self::send`], and remembers the reason if there is no response.
+    /// Sends the request as [`Self::send`] does, and stores the reason if there is no response.
     async fn send_and_note(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>, WireError> {
         let place = Url::parse(&request.uri().to_string()).map(|url| url.origin().ascii_serialization());
         let answer = self.send(request).await;
@@ -212,7 +212,7 @@ impl Wire {
     }
 }
 
-/// Whether this is the metadata of a resource that accepts only bound tokens (RFC 9728, 2).
+/// Returns whether this is the metadata of a resource that accepts only bound tokens (RFC 9728, 2).
 fn requires_bound_tokens(body: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Metadata {

@@ -1,4 +1,4 @@
-//! From `name=value` on a command line to the JSON arguments of a tool.
+//! Converts `name=value` on a command line into the JSON arguments of a tool.
 //!
 //! A shell knows only text, so the tool's input schema decides what the text means: `n=5` is the number 5 if the schema
 //! wants a number, and the string "5" if it wants a string. `n:=5` is JSON.
@@ -17,7 +17,7 @@ pub(crate) use self::{
     slips::{as_call, unnamed},
 };
 
-/// How deep `$ref`, `anyOf` and the like are followed while a value is read.
+/// How deep `$ref`, `anyOf` and similar keywords are followed while a value is read.
 const MAX_DEPTH: usize = 16;
 /// The most places of a schema that one command visits. A schema is untrusted, and a few lines of `anyOf` and `$ref`
 /// can expand to 2^60 places. Beyond the limit, the schema counts as empty.
@@ -150,14 +150,14 @@ pub(crate) fn fit(
 struct Expected<'a> {
     /// The whole input schema, which `$ref` points into.
     root: &'a Value,
-    /// The part for this place; `None` where the schema says nothing.
+    /// The part of the schema for this place; `None` if there is none.
     here: Option<&'a Value>,
     /// How many more places may be visited.
     left: &'a Cell<usize>,
 }
 
 impl BadArguments {
-    /// What was probably meant.
+    /// Returns the probable meaning, as a hint.
     pub(crate) fn hint(&self) -> Option<String> {
         let Self::NoEquals { word } = self else { return None };
         let (name, value) = word.split_once(':').filter(|(name, value)| is_name(name) && !value.starts_with("//"))?;

@@ -85,7 +85,7 @@ impl Terminal {
         Ok(Self { answers: Answers::of(global)?, ..self })
     }
 
-    /// The failure of the first form that the given answers did not fit.
+    /// Returns the failure of the first form that the given answers did not match.
     pub(crate) fn unanswered(&self) -> Option<Failure> {
         self.answers.as_ref()?.failure()
     }
@@ -200,7 +200,7 @@ impl Terminal {
         Elicited::Cancel
     }
 
-    /// The values of all fields; `before` are those of the last time. `None` at the end of input (Ctrl-D).
+    /// The values of all fields; `before` are the values of the previous attempt. `None` at the end of input (Ctrl-D).
     async fn fill_in_fields(&self, fields: &[Field], before: &Map<String, Value>) -> Option<Map<String, Value>> {
         let mut answers = Map::new();
         for field in fields {
@@ -211,7 +211,7 @@ impl Terminal {
         Some(answers)
     }
 
-    /// Whether the user sends the form. Enter, the key of the fields before, is no answer; `None` at the end of input
+    /// Whether the user sends the form. Enter, which confirms the fields, is no answer; `None` at the end of input
     /// (Ctrl-D).
     async fn sends(&self, server: &ServerName) -> Option<Sends> {
         for _ in 0..MAX_TRIES {
@@ -228,7 +228,7 @@ impl Terminal {
         None
     }
 
-    /// The answers that were given beforehand; `None` where the user at the terminal gives them.
+    /// Returns the answers from the options; `None` if the user at the terminal gives them.
     fn given_answers(&self, server: &ServerName, fields: &[Field]) -> Option<Elicited> {
         let answers = self.answers.as_ref()?;
         match answers.to(fields) {
@@ -352,7 +352,7 @@ fn asks(server: &ServerName, message: &str) -> String {
     format!("{head} {}", text::for_terminal(message))
 }
 
-/// The whole URL with its host highlighted, and warnings about it; `None` when it is no URL.
+/// Returns the whole URL with its host highlighted, and warnings about it; `None` when it is no URL.
 fn url_page(server: &ServerName, message: &str, url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let host = &url[Position::BeforeHost..Position::AfterHost];

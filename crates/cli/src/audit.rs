@@ -1,4 +1,4 @@
-//! Keeps what is called, connected and decided in the store, for `toolrack audit`.
+//! Records calls, connections and decisions in the store, for `toolrack audit`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Audited {
     /// `None` without a database.
     log: Option<Arc<AuditLog>>,
-    /// The agent of every event that names no other.
+    /// The agent of events that name no other.
     agent: Option<String>,
     writing: TaskTracker,
 }
@@ -44,8 +44,7 @@ impl Audited {
         }
     }
 
-    /// The witness of what happens in the name of `agent`, or of this world where none is named; `None` without a
-    /// database.
+    /// Returns the witness of the events of `agent`, or of this world if there is none; `None` without a database.
     pub(crate) fn witness(&self, agent: Option<&str>) -> Option<Arc<dyn Witness>> {
         let log = self.log.as_ref()?;
         Some(match agent.or(self.agent.as_deref()) {

@@ -74,7 +74,7 @@ pub(crate) async fn run(
     };
     let alone = |args_text| Ok(Borrowed::Alone(args_text));
     let hello = match &args_text {
-        // The command itself reports what is wrong with it.
+        // The command itself reports its mistake.
         Some(Err(_)) => None,
         Some(Ok(text)) => Hello::of(words, environment, screen.terminal(), Some(text.clone())),
         None => Hello::of(words, environment, screen.terminal(), None),
@@ -200,13 +200,13 @@ async fn show(
                 }
                 (number, line) = typed(&mut shown.typed) => {
                     shown.typed = None;
-                    // An error means that the daemon is gone, which the next read reports.
+                    // An error means that the daemon has ended, which the next read reports.
                     let _ = send(to, &ToDaemon::Line(number, line)).await;
                 }
                 message = next_message(&mut messages, stopped) => match message {
                     Ok(Some(message)) => tokio::select! {
                         biased;
-                        // Stdout may be blocked. Exits anyway; the daemon notices that this process is gone.
+                        // Stdout may be blocked. Exit anyway; the daemon notices that this process has ended.
                         exit = stop.requested() => return Ok(Ended::Done(exit)),
                         taken = shown.take(message) => if let Some(end) = taken? {
                             return Ok(end);
@@ -225,7 +225,7 @@ async fn show(
     }
 }
 
-/// Reads the daemon's messages into `inbox`. It is a future of its own that runs until the end, because dropping a read
+/// Reads the daemon's messages into `inbox`. It is a separate future that runs until the end, because dropping a read
 /// would lose a part of a message.
 async fn read_messages(mut from: BufReader<OwnedReadHalf>, inbox: mpsc::Sender<Received>) {
     loop {
@@ -255,7 +255,7 @@ fn connection_lost(why: &str, screen: &Screen) -> Failure {
 /// The open question: its number, and the line that the user types.
 type Typed<'a> = Option<(u32, Pin<Box<dyn Future<Output = Option<String>> + 'a>>)>;
 
-/// Waits for the line that answers the open question; without one, for ever.
+/// Waits for the line that answers the open question; forever if there is none.
 async fn typed(question: &mut Typed<'_>) -> (u32, Option<String>) {
     match question {
         Some((number, line)) => (*number, line.await),
@@ -267,7 +267,7 @@ struct Shown<'a> {
     screen: &'a Screen,
     lines: &'a OwnLines,
     typed: Typed<'a>,
-    /// Keys come at once while this lives.
+    /// While this exists, keys are delivered immediately.
     keys: Option<KeyMode>,
     /// The binary content received so far.
     bytes: Vec<u8>,

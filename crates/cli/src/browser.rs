@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Most lines that are read in search of an address.
 const MAX_TRIES: usize = 20;
 
-/// Shows a page and waits until the browser comes back to this machine, or its address to the terminal.
+/// Shows a page and waits until the browser is redirected to this machine, or the user pastes its address at the
+/// terminal.
 #[derive(Debug)]
 pub(crate) struct Person {
     pub(crate) screen: Arc<Screen>,
@@ -91,7 +92,7 @@ impl Browser for Visitor {
 }
 
 impl Person {
-    /// The address that the user types; pending for ever when none is typed.
+    /// Waits for the address that the user types; forever if there is none.
     async fn pasted(&self) -> Url {
         for _ in 0..MAX_TRIES {
             let Some(line) = self.terminal.line().await else {

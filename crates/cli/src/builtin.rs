@@ -66,7 +66,7 @@ pub(crate) struct Builtin {
 }
 
 impl Builtin {
-    /// A server that shows what is below `folder` and nothing else.
+    /// Creates a server that shows only the files below `folder`.
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { fence: Arc::new(Fence::new(folder)) }
     }

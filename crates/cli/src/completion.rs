@@ -1,13 +1,13 @@
-//! What a shell offers when TAB is pressed.
+//! Completion in shells, when TAB is pressed.
 //!
-//! [`script`](crate::verbs::itself::script) is what a shell runs once; it makes the shell call this very program on each
-//! TAB, with the words so far and [`VARIABLE`] set. The program then answers from what it knows without connecting to
-//! anything ([`known`]): commands, options, the servers of the configuration, and the tools that a server had when it was
-//! last connected ([`notebook`](crate::notebook)).
+//! [`script`](crate::verbs::itself::script) is what a shell runs once; it makes the shell call this very program on
+//! each TAB, with the words so far and [`VARIABLE`] set. The program then answers without connecting to a server, from
+//! local data ([`known`]): commands, options, the servers of the configuration, and the tools that a server had when it
+//! was last connected ([`notebook`](crate::notebook)).
 //!
-//! Nothing here starts a server, uses the network or changes a file. On any error there is nothing to offer: an error
-//! message does not belong in the middle of a line. A shell puts what it is offered into a command line, so only words
-//! are offered that every shell takes as they are ([`is_plain`](crate::notebook::is_plain)).
+//! This module starts no server, uses no network and changes no file. After any error there are no completions: an
+//! error message does not belong in the middle of a line. A shell inserts the completions into a command line, so only
+//! words are offered that need no quotes in any shell ([`is_plain`](crate::notebook::is_plain)).
 
 mod known;
 mod offer;
@@ -51,7 +51,7 @@ pub(crate) fn answer_if_asked(words: &[OsString], environment: &Environment) -> 
     let mut answer = Vec::new();
     let shell = name.to_str().and_then(|name| Shell::from_str(name, false).ok());
     if let (Some(shell), Ok(folder)) = (shell, std::env::current_dir()) {
-        // On an error there is nothing to offer: the reason has no place on the line.
+        // After an error there are no completions: the reason has no place on the line.
         let _ = answer_to(shell, words, (environment, &folder), &mut answer);
     }
     let mut stdout = io::stdout().lock();
@@ -127,7 +127,7 @@ fn read(before: &[OsString]) -> (Global, Option<(Offered, String)>) {
     (Global::from_arg_matches(matches).unwrap_or_default(), selector)
 }
 
-/// The word as the program would get it, where a shell hands it over as it was typed.
+/// Returns the word as the program would get it, for a shell that passes it as it was typed.
 fn unquoted(shell: Shell, word: &OsStr) -> OsString {
     let is_raw = matches!(shell, Shell::Bash | Shell::Zsh);
     let split = word.to_str().filter(|_| is_raw).and_then(|word| shell_words::split(word).ok());

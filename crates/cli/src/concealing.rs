@@ -1,5 +1,5 @@
-//! Hides the secrets that servers were given in what is stored of their output: a server can repeat one in a result
-//! that is kept as a file, or in the description of a tool.
+//! Hides the secrets that servers received in their stored output: a server can repeat one in a result that is stored
+//! as a file, or in the description of a tool.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use toolrack_config::Interpolate;
 use toolrack_host::{
     Artifacts, KeepError, Memory, Pins, ServerName,
-    pins::{PinnedServer, PinsUnreadable, Recalled, Seen},
+    pins::{PinnedServer, PinsUnreadable, Seen, StoredPins},
     spec::Era,
 };
 
@@ -73,13 +73,13 @@ impl<T: Memory> Memory for Concealing<T> {
     }
 }
 
-/// Definitions are kept without secrets; their hashes are those of what came.
+/// Definitions are stored without secrets; their hashes are those of the unchanged definitions.
 impl<T: Pins> Pins for Concealing<T> {
     fn recall<'a>(
         &'a self,
         server: &'a PinnedServer,
         list: &'a [u8; 32],
-    ) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>> {
+    ) -> BoxFuture<'a, Result<StoredPins, PinsUnreadable>> {
         self.inner.recall(server, list)
     }
 
@@ -89,7 +89,7 @@ impl<T: Pins> Pins for Concealing<T> {
 
     fn saw<'a>(&'a self, server: &'a PinnedServer, mut seen: Seen) -> BoxFuture<'a, ()> {
         let new = seen.new.iter_mut().map(|(_, definition)| definition);
-        for definition in new.chain(seen.strange.iter_mut().map(|strange| &mut strange.definition)) {
+        for definition in new.chain(seen.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition)) {
             if let Cow::Owned(hidden) = self.secrets.conceal(&definition.text) {
                 definition.text = hidden;
             }

@@ -22,7 +22,7 @@ pub(crate) struct Editor {
     folder: PathBuf,
 }
 
-/// What came of an edit.
+/// The outcome of an edit.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Edited {
     Text(String),
@@ -49,7 +49,7 @@ impl Editor {
         Self { command: None, folder: PathBuf::new() }
     }
 
-    /// Opens `text` in the editor and returns what is in the file when the editor ends.
+    /// Opens `text` in the editor and returns the content of the file when the editor ends.
     pub(crate) async fn edit(&self, text: &str) -> Edited {
         let Some(command) = &self.command else {
             return Edited::NoEditor;
@@ -63,7 +63,7 @@ impl Editor {
     async fn run(&self, command: &str, text: &str) -> Result<String, String> {
         let words = shell_words::split(command).map_err(|_| "a quote is not closed".to_owned())?;
         let (program, args) = words.split_first().ok_or("it has no words")?;
-        // Only the user can read the file, and it is removed however this ends.
+        // Only the user can read the file, and it is removed in every case.
         let file = tempfile::Builder::new().prefix("toolrack-").suffix(".json").tempfile_in(&self.folder);
         let mut file = file.map_err(|error| format!("no file in {}: {}", self.folder.display(), in_words(&error)))?;
         file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(|error| in_words(&error))?;
@@ -77,7 +77,7 @@ impl Editor {
         if !status.success() {
             return Err(format!("it ended with {status}"));
         }
-        // Some editors put a new file in the place of the old one.
+        // Some editors replace the file.
         let size = std::fs::metadata(file.path()).map_err(|error| in_words(&error))?.len();
         if size > MAX as u64 {
             return Err("the text is larger than 1 MiB".to_owned());

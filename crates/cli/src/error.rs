@@ -1,4 +1,4 @@
-//! What went wrong, for a person and for a program, and the exit code that goes with it.
+//! Failures, for users and for programs, with their exit codes.
 
 use std::{error::Error, fmt::Write, io, process::ExitCode};
 
@@ -10,7 +10,7 @@ use toolrack_host::{CallError, CallErrorKind, LinkError, State, text};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok = 0,
-    /// Anything that has no number of its own.
+    /// Any failure without its own number.
     Other = 1,
     /// Wrong usage, or a configuration that cannot be used.
     Usage = 2,
@@ -80,20 +80,20 @@ impl From<CallErrorKind> for Exit {
 
 /// One failure, complete: nothing needs to be added to show it.
 ///
-/// Texts in it may hold what servers and files say; they are made safe when they are shown.
+/// Its texts may contain untrusted text of servers and files; they are made safe when they are shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Failure {
     #[serde(skip)]
     pub(crate) exit: Exit,
     /// A stable word for programs.
     pub(crate) code: &'static str,
-    /// What failed, where, and why; in lower case, without a full stop.
+    /// The failure, its place, and the reason; in lower case, without a full stop.
     pub(crate) message: String,
     /// The next step.
     pub(crate) hint: Option<String>,
     pub(crate) server: Option<String>,
     pub(crate) tool: Option<Box<str>>,
-    /// The `code` and `data` of the server's JSON-RPC error, as they came. For programs only.
+    /// The `code` and `data` of the server's JSON-RPC error, unchanged. For programs only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rpc: Option<Box<Rpc>>,
 }
@@ -110,7 +110,7 @@ impl Failure {
         Self { exit, code, message: message.into(), hint: None, server: None, tool: None, rpc: None }
     }
 
-    /// A mistake in what was typed.
+    /// Creates the failure for a mistake on the command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, "USAGE", message)
     }
@@ -148,7 +148,7 @@ impl Failure {
         self
     }
 
-    /// Hints at what was meant, where a name is near; `otherwise` where none is.
+    /// Adds a hint with the similar name `near`; `otherwise` if there is none.
     pub(crate) fn meant(self, near: Option<&str>, otherwise: &str) -> Self {
         self.hint(near.map_or_else(|| otherwise.to_owned(), |near| format!("did you mean `{near}`?")))
     }
@@ -192,7 +192,7 @@ pub(crate) fn out_of_quarantine(tool: &str) -> String {
     format!("`{}`, then `{}` if it may be used like that", words("diff"), words("approve"))
 }
 
-/// What the system said, without its number, for a message that names the file itself.
+/// Returns the system's error message, without its number, for a message that names the file itself.
 pub(crate) fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),

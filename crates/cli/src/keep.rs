@@ -74,7 +74,7 @@ impl LogKeeper {
         self.sources.clone()
     }
 
-    /// Writes what has been said until now, and ends. Waits at most a second.
+    /// Writes the messages so far, and ends. Waits at most a second.
     pub(crate) async fn close(&self) {
         let _ = self.end.send(true);
         if tokio::time::timeout(PATIENCE, self.writing.wait()).await.is_err() {

@@ -1,4 +1,4 @@
-//! The server through which a model reads what was too long for it.
+//! The server through which a model reads results that were too long for it.
 
 use rmcp::{
     ErrorData, ServerHandler,

@@ -1,9 +1,9 @@
-//! What the two processes tell each other when a running daemon lends its servers to a command.
+//! The messages between the two processes when a running daemon lends its servers to a command.
 //!
-//! The daemon (the lender, which `serve` has) runs the same verb that the process that was typed (the
-//! [borrower](crate::borrower)) would run, on servers that are connected already. What the verb prints and asks goes
-//! through the borrower, which is only its terminal: so there is one way to do a thing and one way to show it, and the
-//! output does not tell which process did it.
+//! The daemon (the lender, a part of `serve`) runs the same verb that the command's own process (the
+//! [borrower](crate::borrower)) would run, on servers that are connected already. The output and the questions of the
+//! verb go through the borrower, which is only its terminal: so both processes use the same code, and the output is the
+//! same.
 //!
 //! ```text
 //! toolrack call …  (the borrower)                  toolrack serve  (the lender)
@@ -80,7 +80,7 @@ pub(crate) struct Hello {
     /// Its variables, except those that are not text.
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) terminal: FarTerminal,
-    /// What `--args` stands for, where it was read from a file or from stdin.
+    /// The text of `--args`, if it was read from a file or from stdin.
     pub(crate) args_text: Option<String>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) enum ToDaemon {
     Go,
     /// What was typed after [`ToCommand::Ask`] of this number; `None` at the end of input.
     Line(u32, Option<String>),
-    /// A signal came; this is its exit code.
+    /// A signal arrived; this is its exit code.
     Stop(u8),
     /// Asks for the status. Sent instead of a greeting.
     Status,
@@ -153,7 +153,7 @@ pub(crate) enum ToCommand {
     AskKey(u32),
     /// Asks for this text as the user changes it in an editor: the line is an [`Edited`](crate::editor::Edited) as JSON.
     Edit(u32, String),
-    /// The line is no longer wanted.
+    /// The line is no longer needed.
     Unask,
     /// What was typed before now answers no question.
     Forget,
@@ -210,7 +210,7 @@ pub(crate) async fn misfits(data: &Path, terminal: FarTerminal) -> Option<Vec<St
 /// Reads a message; `None` at the end. Must not be dropped half way.
 ///
 /// # Errors
-/// When the connection breaks, or what comes is no message.
+/// When the connection breaks, or the bytes are no message.
 pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
     from: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<T>> {
@@ -223,7 +223,7 @@ pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
     }
     let mut body = Vec::new();
-    // The buffer grows with what comes, not with what was announced.
+    // The buffer grows with the received bytes, not with the announced length.
     from.take(length as u64).read_to_end(&mut body).await?;
     serde_json::from_slice(&body).map(Some).map_err(io::Error::from)
 }

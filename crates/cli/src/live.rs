@@ -13,7 +13,9 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
 };
-use toolrack_agent::{Agent, Delta, End, Front, Held, NotKept, TextKind, ToolCallData, Turn, TurnEvent, turn::Next};
+use toolrack_agent::{
+    Agent, Delta, End, Front, NotKept, SecretBuffer, TextKind, ToolCallData, Turn, TurnEvent, turn::Next,
+};
 use toolrack_host::{CallError, Catalog, ScriptCall, text};
 use toolrack_store::{
     Spent, StoreError,
@@ -52,7 +54,7 @@ pub(crate) struct Live {
     journal: Journal,
     shown: Shown,
     /// Text of the model that may end inside a secret, and so cannot be shown yet.
-    held: Held,
+    secret_buffer: SecretBuffer,
     /// Text of an answer that is not complete yet.
     partial: String,
     brake: Arc<Brake>,
@@ -87,7 +89,7 @@ enum Out {
     Piece(String),
     /// A line about the turn, on stderr.
     Line(String),
-    /// A line about something else, which waits until it interrupts neither the answer nor a question.
+    /// A line of another source, which waits until it interrupts neither the answer nor a question.
     News(String),
     /// The progress line.
     Status(StatusLine),
@@ -96,7 +98,7 @@ enum Out {
     Flush(oneshot::Sender<()>),
 }
 
-/// Shows lines about something else while a turn goes on.
+/// Shows lines of other sources during a turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Beside(mpsc::UnboundedSender<Out>);
 
@@ -134,8 +136,8 @@ impl Live {
         let mut printing = JoinSet::new();
         printing.spawn(TurnPrinter::new(Arc::clone(&screen)).print(receiver));
         let (calls, running, unasked) = (Vec::new(), Running::default(), Vec::new());
-        let (held, partial, brake) = (Held::default(), String::new(), Arc::default());
-        Self { screen, catalog, journal, shown, held, partial, brake, calls, running, unasked, out, printing }
+        let (secret_buffer, partial, brake) = (SecretBuffer::default(), String::new(), Arc::default());
+        Self { screen, catalog, journal, shown, secret_buffer, partial, brake, calls, running, unasked, out, printing }
     }
 
     /// The [`Brake`] that ends this turn, or its calls, early.
@@ -158,7 +160,7 @@ impl Live {
         self.stop_storing_on_error(kept)
     }
 
-    /// If storing failed, goes on without storing the conversation.
+    /// If storing failed, continues without storing the conversation.
     ///
     /// # Errors
     /// When another process has continued the conversation, so that the rest of this turn no longer fits it.
@@ -176,7 +178,7 @@ impl Live {
     }
 
     fn put(&self, out: Out) {
-        // The printing task is gone only when stdout cannot be written, which is reported at the end.
+        // The printing task has ended only if stdout cannot be written, which is reported at the end.
         let _ = self.out.send(out);
     }
 
@@ -215,14 +217,14 @@ impl Live {
             return;
         }
         let screen = &self.screen;
-        for (kind, words) in self.held.push(kind, piece, |text| screen.safe_len(text)) {
+        for (kind, words) in self.secret_buffer.push(kind, piece, |text| screen.safe_len(text)) {
             self.show(kind, words);
         }
     }
 
     /// Shows the text that was held back, at its end.
     fn show_rest(&mut self) {
-        if let Some((kind, words)) = self.held.take() {
+        if let Some((kind, words)) = self.secret_buffer.take() {
             self.show(kind, words);
         }
     }
@@ -363,7 +365,7 @@ impl Front for Live {
         })
     }
 
-    fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
+    fn calls_cancelled(&mut self) -> BoxFuture<'static, ()> {
         self.brake.calls()
     }
 }

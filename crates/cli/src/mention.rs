@@ -32,10 +32,10 @@ pub(crate) struct Composed {
 }
 
 impl Sources<'_> {
-    /// Reads the resources that `typed` names, and adds what is in them, and after it `more`.
+    /// Reads the resources that `typed` names, and appends their contents, and then `more`.
     ///
     /// # Errors
-    /// When one of them cannot be read: nothing is to be sent then.
+    /// When one of them cannot be read; the message must then not be sent.
     pub(crate) async fn compose(&self, typed: &str, more: Option<&str>) -> Result<Composed, Failure> {
         let mentions = find::mentions(typed, self.servers);
         if mentions.len() > MOST {

@@ -232,7 +232,7 @@ async fn only_model_at(url: &str) -> Result<Selector, Failure> {
     }
 }
 
-/// The failure where there is no model: nothing is used that the user did not ask for.
+/// Returns the failure if there is no model: a model that the user did not choose is never used.
 fn none(running: &[LocalServer]) -> Failure {
     let keys: Vec<_> = PROVIDERS.iter().filter(|known| known.default_model.is_some()).collect();
     let names: Vec<_> = keys.iter().filter_map(|known| known.key_variable).take(3).collect();

@@ -20,8 +20,8 @@ pub(crate) fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Checks that `file` can be written, as far as that is known without writing: the user should hear of a missing folder
-/// before a tool is called and its result has no place to go.
+/// Checks that `file` can be written, as far as possible without writing: the user should know of a missing folder
+/// before a tool is called and its result cannot be stored.
 ///
 /// # Errors
 /// When `file` is a folder, or its parent is not one.
@@ -39,8 +39,8 @@ pub(crate) fn check(file: &Path) -> Result<(), Failure> {
     kind.map_or(Ok(()), |kind| Err(not_written(file, &kind.into())))
 }
 
-/// Writes `content` into `file`, in place of what it holds. A file appears whole or not at all; an existing one keeps
-/// its permissions, and a new one gets `mode`. Anything but a plain file, such as a pipe or a device, is written to and
+/// Writes `content` into `file`, in place of what it holds. The file is replaced atomically; an existing one keeps its
+/// permissions, and a new one gets `mode`. Anything but a plain file, such as a pipe or a device, is written to and
 /// stays what it is.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub(crate) async fn write_for_owner(file: PathBuf, content: Vec<u8>) -> Result<(
             // A device or a pipe would be replaced by a file.
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // A link stands for the file behind it.
+        // Replace the target of a link.
         let to = fs::canonicalize(&to).unwrap_or(to);
         let mut options = AtomicWriteFile::options();
         #[cfg(unix)]
@@ -84,7 +84,7 @@ fn write_now(file: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if fs::metadata(file).is_ok_and(|about| !about.is_file()) {
         return File::options().write(true).open(file)?.write_all(content);
     }
-    // A link stands for the file behind it.
+    // Check the target of a link.
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     let mut options = AtomicWriteFile::options();
     #[cfg(unix)]

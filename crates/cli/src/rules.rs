@@ -8,8 +8,8 @@ use toolrack_host::{
     policy::{Effect, Rule},
 };
 
-/// A policy that changes. The user's last word counts: a tool that is allowed now is no longer denied by the same
-/// words, and the other way round. Rules in a file are changed there.
+/// A policy that changes. The user's last decision is used: an allow rule removes an earlier deny rule with the same
+/// pattern, and vice versa. Rules in a file are changed there.
 #[derive(Debug)]
 pub(crate) struct LiveRules(ArcSwap<Policy>);
 

@@ -112,11 +112,11 @@ fn start(
         .build()
         .map_err(|error| Failure::new(Exit::Other, "INTERNAL", format!("cannot start: {error}")))?;
     let result = match cli.verb {
-        // It uses nothing outside the program, so it works where nothing else does: in a package's build.
+        // It uses no resources outside of the program, so it works everywhere, also in a package's build.
         Verb::Itself(verb) => runtime.block_on(verbs::itself::run(verb, &words, screen)),
         _ => runtime.block_on(to_the_end(cli, words, environment, screen, tracer)),
     };
-    // A thread that waits for the terminal would block an orderly shutdown for ever.
+    // A thread that waits for the terminal would block an orderly shutdown forever.
     runtime.shutdown_background();
     result
 }
@@ -158,7 +158,7 @@ async fn to_the_end(
         exit = ended(&mut stop, hears) => Ok(exit),
         result = Box::pin(cli.verb.run(&words, &world)) => result,
     };
-    // A form that was not answered as was said is the reason of all that followed.
+    // A form that the given answers did not match is the reason of all later failures.
     let result = world.terminal().unanswered().map_or(result, Err);
     screen.settle();
     if let Err(failure) = &result {
@@ -182,7 +182,7 @@ async fn to_the_end(
             }
             Ok(()) => Ok(exit),
         },
-        // A user who presses Ctrl-C again does not want to wait; the supervisors end what is left.
+        // A user who presses Ctrl-C again does not want to wait; the supervisors end the remaining processes.
         again = stop.requested() => Ok(again),
     }
 }

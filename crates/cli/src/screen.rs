@@ -1,4 +1,4 @@
-//! Where output goes: data to stdout, messages to stderr.
+//! Output: data on stdout, messages on stderr.
 
 mod device;
 
@@ -41,7 +41,7 @@ pub(crate) struct Screen {
     interactive: bool,
     status: Mutex<Status>,
     asking: Mutex<Asking>,
-    /// Knows the secrets that servers were given, and hides them in everything that is printed.
+    /// Knows the secrets that servers received, and hides them in all output.
     secrets: OnceLock<Arc<Interpolate>>,
 }
 
@@ -173,7 +173,7 @@ impl Screen {
         self.device.has_colour(Stream::Err)
     }
 
-    /// Prints a page for people, with a line end; on a terminal, no line is wider than it. Empty text prints nothing.
+    /// Prints a page for users, with a line end; on a terminal, no line is wider than it. Empty text prints nothing.
     ///
     /// # Errors
     /// As [`Self::verbatim`].
@@ -283,7 +283,7 @@ impl Screen {
         }
     }
 
-    /// Lines for the person at the terminal; safe to print as they are.
+    /// Prints lines for the user at the terminal; they must be safe to print.
     pub(crate) fn say(&self, lines: &str) {
         let look = Look { width: self.device.columns(Stream::Err), ..self.look };
         self.to_stderr(&format!("{}\n", look.fit(&self.concealed(lines))));
@@ -371,8 +371,8 @@ impl Screen {
         self.status.lock()
     }
 
-    /// What is wrong with a configuration file: several lines, safe to print as they are. Dropped by `--quiet` unless
-    /// something was lost.
+    /// Prints a problem of a configuration file: several lines, safe to print. Dropped by `--quiet` unless it is an
+    /// error.
     pub(crate) fn problem(&self, problem: &Problem) {
         if problem.is_error() || !self.quiet {
             self.say(&problem.to_string());

@@ -1,4 +1,4 @@
-//! Stored secrets, and where the key to them is.
+//! Stored secrets, and the place of their key.
 //!
 //! If `TOOLRACK_SECRET_KEY` is set, it is the key: 32 bytes as 64 hex digits or as base64, or a passphrase of at least
 //! 12 characters. Otherwise the file `secret.key` beside the database either contains the key, or names the id under

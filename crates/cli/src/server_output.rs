@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct ServerOutput(Mutex<Option<(oneshot::Sender<()>, JoinSet<()>)>>);
 
 impl ServerOutput {
-    /// Begins to show what the servers say that `shows` wants.
+    /// Begins to show the messages of the servers that `shows` selects.
     pub(crate) fn start(
         mut events: broadcast::Receiver<Event>,
         screen: Arc<Screen>,
@@ -34,7 +34,7 @@ impl ServerOutput {
                 };
                 match event {
                     Ok(event) => tell(&event, &screen, &shows),
-                    // A flood: the log of the server has what is missing here.
+                    // There were too many messages: the log of the server has the missing ones.
                     Err(broadcast::error::RecvError::Lagged(lost)) => {
                         screen.detail(&format!("{lost} events were too many to be shown"));
                     }
@@ -48,7 +48,7 @@ impl ServerOutput {
         Self(Mutex::new(Some((end, telling))))
     }
 
-    /// Shows what has been said until now, and ends.
+    /// Shows the messages so far, and ends.
     pub(crate) async fn close(&self) {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((end, mut telling)) = running {

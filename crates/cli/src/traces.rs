@@ -1,5 +1,5 @@
-//! Traces of calls for an OpenTelemetry collector: where the feature `otel` is built in, and the environment says where
-//! one is. Elsewhere there are none, and the trace context of a caller is passed on to servers as it came.
+//! Traces of calls for an OpenTelemetry collector, if the feature `otel` is built in and the environment names a
+//! collector. Otherwise there are none, and the trace context of a caller is forwarded to servers unchanged.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Starts what `environment` asks for; a mistake in it is returned as the second part, and is no reason to do
-    /// nothing.
+    /// Starts the tracing that `environment` requests; a mistake in it is returned as the second part, and does not
+    /// prevent the rest.
     #[cfg(feature = "otel")]
     pub(crate) fn begin(environment: &Environment) -> (Self, Option<String>) {
         let is_set = |name: &&str| environment.get(name).is_some_and(|value| !value.is_empty());

@@ -27,7 +27,7 @@ const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
 /// How many lines of a stack trace the model sees.
 const MAX_STACK_LINES: usize = 4;
 
-/// What the language offers a script: `Date` is its only clock; there are no files and no modules.
+/// The features of the language that a script may use: `Date` is its only clock, and there are no files and no modules.
 type Language = (
     intrinsic::Date,
     intrinsic::Eval,
@@ -41,7 +41,7 @@ type Language = (
     intrinsic::WeakRef,
 );
 
-/// A request of a script to the host.
+/// A script's request to the host.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// Pairs the request with its answer; the script counts from 1.
@@ -64,8 +64,8 @@ pub(crate) struct Answer {
     pub(crate) result: Result<String, ScriptCallError>,
 }
 
-/// Runs `code` until it and every call that it began have ended. Returns an error, in words for the model, if the
-/// script fails before that; `seen` collects the output.
+/// Runs `code` until it and every call that it began have ended. Returns an error for the model if the script fails
+/// before that; `seen` collects the output.
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
@@ -89,12 +89,12 @@ pub(crate) fn run(
     })
 }
 
-/// The error of a script that computed for too long, in words for the model.
+/// Returns the error, for the model, of a script that computed for too long.
 pub(crate) fn too_long(bounds: Bounds) -> String {
     format!("the script was ended: it computed for more than {} s", bounds.compute.as_secs_f32())
 }
 
-/// Why a script failed.
+/// The reason why a script failed.
 enum Failure {
     Threw(String),
     OutOfMemory,

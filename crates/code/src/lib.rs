@@ -1,8 +1,8 @@
 //! Scripts of models, run in a sandbox.
 //!
 //! [`QuickJs`] is the [`Interpreter`] for a server that [`Host::scripts`](toolrack_host::Host::scripts) makes:
-//! JavaScript that calls tools as functions, several at once where it wants, and shows the model only what it prints. A
-//! script has the language and its tools: no files, no network, no modules, no timers, no other thread.
+//! JavaScript that calls tools as functions, several at once if the script wants, and shows the model only the script's
+//! output. A script has the language and its tools: no files, no network, no modules, no timers, no other thread.
 //!
 //! ```text
 //!   QuickJs           the Interpreter; its bounds, and the manual for the model

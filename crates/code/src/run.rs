@@ -33,8 +33,8 @@ async fn run_on_thread(
     if let Err(full) = lost.room().await {
         return Some(full);
     }
-    // Room for every request that a script may make, so that it never waits to send one; but for one answer only, so
-    // that answers do not pile up while it computes.
+    // The request channel has room for every request that a script may make, so that the script never waits to send
+    // one. The answer channel has room for one, so that answers do not pile up while the script computes.
     let (ask, mut asked) = mpsc::channel(bounds.calls.get());
     let (answer, answers) = mpsc::channel(1);
     let (end, mut thread) = oneshot::channel();
@@ -43,17 +43,17 @@ async fn run_on_thread(
         let seen = Arc::clone(seen);
         move || {
             let error = engine::run(&code, bounds, ask, answers, seen);
-            // Before the end is reported: a caller that then starts another script finds this thread uncounted.
+            // Do this before the end is reported: a caller that then starts another script finds this thread uncounted.
             drop(running);
             let _ = end.send(error);
         }
     };
-    // Not a blocking thread of tokio: a runtime that shuts down waits for those, and the process with it.
+    // Not a blocking thread of tokio: a runtime that shuts down waits for those, and the process waits with it.
     if let Err(error) = thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES).spawn(script) {
         return Some(format!("the script was not run: there is no thread for it: {error}"));
     }
     let calls = futures::stream::poll_fn(|context| asked.poll_recv(context))
-        // Each in a task of its own, so that a call ends and frees its locks even while the script takes no answer.
+        // Run each call in its own task, so that it ends and frees its locks even while the script takes no answer.
         .map(|asked| owned(perform(tools.clone(), asked)))
         .buffer_unordered(bounds.parallel.get())
         .for_each(|made| async {

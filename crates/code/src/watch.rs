@@ -22,10 +22,10 @@ use tokio::{
 const GRACE: Duration = Duration::from_millis(250);
 /// With this many abandoned threads, no script is run.
 const MAX_ABANDONED: usize = 4;
-/// How long a new script waits for one of them to end. Most end at once, because their callers only cancelled them.
+/// How long a new script waits for one of them to end. Most end immediately, because their callers only cancelled them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the thread of a script shares with the task that waits for it.
+/// The state that the thread of a script shares with the task that waits for it.
 #[derive(Debug)]
 pub(crate) struct Seen {
     stopped: AtomicBool,
@@ -83,7 +83,7 @@ impl Seen {
 pub(crate) struct Lost(watch::Sender<usize>);
 
 impl Lost {
-    /// Waits up to a second while too many threads are abandoned; then fails, in words for the model.
+    /// Waits up to a second while too many threads are abandoned; then fails with an error for the model.
     pub(crate) async fn room(&self) -> Result<(), String> {
         match timeout(PATIENCE, self.0.subscribe().wait_for(|lost| *lost < MAX_ABANDONED)).await {
             Ok(_) => Ok(()),

@@ -1,9 +1,9 @@
-//! Puts Toolrack into the files of other programs, and takes it out again.
+//! Adds Toolrack to the files of other programs, and removes it again.
 //!
-//! A [`Place`] is where one program has its servers. [`connect()`] and [`undo()`] compute a [`Change`] of it, which can
-//! be shown as a diff. [`Change::write`] writes exactly that change, or nothing if another program has written the file
-//! meanwhile. Toolrack remembers the few bytes that it replaced. As long as the file has not changed since, an undo
-//! restores it byte for byte; after that, an undo only removes the entry.
+//! A [`Place`] is the file of one program, and the part of it that lists the servers. [`connect()`] and [`undo()`]
+//! compute a [`Change`] of it, which can be shown as a diff. [`Change::write`] writes exactly that change, or nothing
+//! if another program has written the file meanwhile. Toolrack stores the few bytes that it replaced. As long as the
+//! file has not changed since, an undo restores it byte for byte; after that, an undo only removes the entry.
 
 mod memory;
 mod place;
@@ -29,24 +29,24 @@ use memory::Memory;
 pub use place::{Place, is_installed};
 pub use words::{Reach, TOKEN_VARIABLE};
 
-/// What is configured under a name in a [`Place`].
+/// The state of a name in a [`Place`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing.
+    /// The name is free.
     Free,
-    /// Toolrack's gateway.
+    /// The name belongs to Toolrack's gateway.
     Ours,
-    /// Another server.
+    /// The name belongs to another server.
     Taken,
 }
 
-/// Why a program was not connected or disconnected. Its file is unchanged.
+/// The reason why a program was not connected or disconnected. Its file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The home folder is not known.
+    /// The home folder is unknown.
     #[error("no home folder is known, so the file of {0} is not: set `HOME`")]
     NoHome(Client),
-    /// The program reads no file of a project.
+    /// The program reads no files of projects.
     #[error("{0} has no file for one project: leave `--project` out")]
     NoProject(Client),
     /// The program's format cannot express this endpoint.
@@ -56,7 +56,7 @@ pub enum ConnectError {
     NoHttp {
         /// The program.
         client: Client,
-        /// What is in the way.
+        /// The obstacle.
         why: &'static str,
     },
     /// Another server has the name.
@@ -75,13 +75,13 @@ pub enum ConnectError {
         /// The name.
         name: String,
     },
-    /// The user, or a program that looks after the file, does not want it to be written.
+    /// The file is write-protected.
     #[error("{} is write-protected: add the entry by hand, or `chmod u+w` it first", for_line(&path.display().to_string()))]
     WriteProtected {
         /// The file.
         path: PathBuf,
     },
-    /// Another program wrote the file after the change was worked out.
+    /// Another program wrote the file after the change was computed.
     #[error("{} was changed by another program meanwhile, and was left as it is: try again", for_line(&path.display().to_string()))]
     Changed {
         /// The file.
@@ -90,9 +90,9 @@ pub enum ConnectError {
     /// The previous content cannot be stored for an undo.
     #[error("cannot keep what an undo needs in {}: {kind}; the file of the program is unchanged", for_line(&path.display().to_string()), kind = source.kind())]
     NotKept {
-        /// Where it was to be kept.
+        /// The place of the stored content.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -104,17 +104,17 @@ pub enum ConnectError {
 /// A change that is computed but not written yet.
 pub struct Change {
     plan: Plan,
-    /// Whether an undo restores the previous bytes. `true` for a connection.
+    /// Whether an undo restores the previous bytes; `true` for a connection.
     is_exact: bool,
-    /// What to remember for an undo once the change is written; `None` to forget it.
+    /// The data to store for an undo once the change is written; `None` to delete it.
     memory: Option<Memory>,
-    /// The file in which that is remembered.
+    /// The file for that data.
     kept: PathBuf,
     /// The folders to remove together with the file.
     folders: Vec<PathBuf>,
 }
 
-// The texts may hold secrets.
+// Prints no texts, which may contain secrets.
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change")
@@ -125,37 +125,37 @@ impl fmt::Debug for Change {
 }
 
 impl Change {
-    /// The file, with symbolic links followed.
+    /// Returns the file, with symbolic links followed.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.plan.path
     }
 
-    /// The change as a unified diff, with secrets hidden; empty where nothing changes.
+    /// Returns the change as a unified diff, with secrets hidden; empty if nothing changes.
     #[must_use]
     pub fn diff(&self) -> String {
         self.plan.diff()
     }
 
-    /// Whether the file is as it should be already.
+    /// Returns whether the file needs no change.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.plan.before == self.plan.after
     }
 
-    /// Whether the change creates the file.
+    /// Returns whether the change creates the file.
     #[must_use]
     pub fn creates(&self) -> bool {
         self.plan.before.is_none() && self.plan.after.is_some()
     }
 
-    /// Whether the change removes the file.
+    /// Returns whether the change removes the file.
     #[must_use]
     pub fn removes(&self) -> bool {
         self.plan.before.is_some() && self.plan.after.is_none()
     }
 
-    /// Whether an undo restores exactly the bytes that the file had before the connection.
+    /// Returns whether an undo restores exactly the bytes that the file had before the connection.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_exact
@@ -165,7 +165,7 @@ impl Change {
     ///
     /// # Errors
     /// [`ConnectError::Changed`] if the file has changed since the change was computed, and any error of writing. The
-    /// file is then as it was.
+    /// file is then unchanged.
     pub fn write(&self) -> Result<(), ConnectError> {
         if self.is_nothing() {
             return Ok(());
@@ -174,8 +174,8 @@ impl Change {
         if path.metadata().is_ok_and(|file| file.permissions().readonly()) {
             return Err(ConnectError::WriteProtected { path });
         }
-        // Stores the undo before it writes the file: an unused undo does no harm, a file without one cannot be
-        // restored.
+        // Store the data for the undo before writing the file: unused data does no harm, but a file without it cannot
+        // be restored.
         let before = || match &self.memory {
             Some(memory) => memory.keep(&self.kept),
             None => Ok(()),
@@ -186,7 +186,7 @@ impl Change {
         if self.memory.is_none() {
             memory::forget(&self.kept);
         }
-        // Removes the innermost folder first. A folder that has other files stays.
+        // Remove the innermost folder first. A folder with other files stays.
         for folder in &self.folders {
             if std::fs::remove_dir(folder).is_err() {
                 break;
@@ -196,7 +196,7 @@ impl Change {
     }
 }
 
-/// What is configured in `place` under `name`.
+/// Returns the state of `name` in `place`.
 ///
 /// # Errors
 /// When its file cannot be read.
@@ -208,7 +208,7 @@ pub fn standing(place: &Place, name: &str) -> Result<Standing, ConnectError> {
     })
 }
 
-/// The names under which `place` has Toolrack's gateway.
+/// Returns the names of Toolrack's gateway in `place`.
 ///
 /// # Errors
 /// When its file cannot be read.
@@ -218,8 +218,8 @@ pub fn names(place: &Place) -> Result<Vec<String>, ConnectError> {
 }
 
 /// Computes the change that adds Toolrack's gateway to `place` as the server `name`. If `place` has an entry of
-/// Toolrack already, the change updates it and keeps the fields that the user has added. [`Change::write`] stores what
-/// an undo needs in the folder `memories`.
+/// Toolrack already, the change updates it and keeps the fields that the user has added. [`Change::write`] stores the
+/// data for an undo in the folder `memories`.
 ///
 /// # Errors
 /// [`ConnectError`]
@@ -241,7 +241,7 @@ pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Res
         elsewhere::plan(&place.path, &place.spot, name, Deed::Put(&wanted))?
     };
     let kept = memory::place(memories, place.client, &plan.path, name);
-    // If Toolrack was connected before, an undo has to restore the state before that first connection.
+    // If Toolrack was connected before, an undo must restore the state before the first connection.
     let former = Memory::read(&kept).filter(|memory| plan.before.as_deref().is_some_and(|now| memory.fits(now)));
     let memory = match former {
         Some(former) => former.followed_by(&plan),
@@ -274,7 +274,7 @@ pub fn undo(place: &Place, name: &str, memories: &Path) -> Result<Change, Connec
     }
 }
 
-/// The folders above `path` that do not exist, innermost first.
+/// Returns the folders above `path` that do not exist, innermost first.
 fn missing_folders(path: &Path) -> Vec<PathBuf> {
     path.ancestors().skip(1).take_while(|folder| !folder.exists()).map(Path::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! The dialects of configuration files: where in each the servers stand.
+//! The dialects of configuration files, which list servers at different places.
 //!
 //! | file | servers |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | Codex | `[mcp_servers.name]` in TOML |
 //! | `toolrack.toml` | `[[defaults.mcp]]` with `name = …`, and `[[agents.mcp]]` below `[[agents]]` with `id = …` |
 //!
-//! JSON may have comments and trailing commas. An entry means the same everywhere (see [`crate::entry`]), but for one
-//! field: in `.gemini/settings.json`, `url` is an address of SSE.
+//! JSON may have comments and trailing commas. An entry has the same meaning everywhere (see [`crate::entry`]), except
+//! for one field: in `.gemini/settings.json`, `url` is an address of SSE.
 
 pub(crate) mod json;
 pub(crate) mod toml;
@@ -23,7 +23,7 @@ use crate::{
     problem::Problem,
 };
 
-/// The servers of one file, in its order, and the problems around them.
+/// The servers of one file, in the order of the file, and the problems outside of them.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     pub(crate) raw: Vec<Member>,
@@ -31,22 +31,22 @@ pub(crate) struct Servers {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// The servers that one agent has beside the shared ones, or instead of them.
+/// The servers of one agent, in addition to the shared ones or instead of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
     pub(crate) id: String,
     pub(crate) raw: Vec<Member>,
 }
 
-/// Finds the servers of `document`. The name of the file says whether it is TOML; everything else is JSON.
+/// Finds the servers of `document`. The name of the file determines whether it is TOML; any other file is JSON.
 ///
 /// # Errors
-/// The file cannot be parsed, or holds something else where its servers should be.
+/// The file cannot be parsed, or has something else in the place of its servers.
 pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     if document.path.as_deref().is_some_and(is_toml) { toml::servers(document) } else { json::servers(document) }
 }
 
-/// The value of `document`; `None` when there is nothing in it but comments.
+/// Parses `document`; `None` when it has only comments.
 ///
 /// # Errors
 /// The file cannot be parsed.
@@ -54,12 +54,12 @@ pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
     if document.path.as_deref().is_some_and(is_toml) { toml::parse(document).map(Some) } else { json::parse(document) }
 }
 
-/// Whether the name of the file says that it is TOML.
+/// Returns whether the name of the file is one of a TOML file.
 pub(crate) fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
 }
 
-/// The message of a parser, in the form of ours.
+/// Returns a parser's message in our form, which begins in lower case.
 fn lower_first(message: &str) -> String {
     let mut chars = message.chars();
     match chars.next() {

@@ -17,21 +17,21 @@ use crate::problem::{Problem, Snippet};
 use lines::{Line, Lines};
 pub(crate) use masked::masked;
 
-/// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; a device or a log is not one.
+/// The largest file that is read: 4 MiB. Configurations are a thousand times smaller; devices and logs are refused.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The widest part of a line that is shown around a mark, in characters.
 const MAX_SHOWN: usize = 66;
 
-/// How much of a long line is shown before the mark, in characters.
+/// The most characters of a long line before the mark.
 const SHOWN_BEFORE: usize = 30;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Which kinds of file may be read.
+/// The kinds of file that may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Regular files only: opening a pipe that a repository brings would block the reader.
+    /// Regular files only: opening a pipe in a repository would block the reader.
     Regular,
     /// Any file that the user named, such as the pipe of `<(command)`.
     Any,
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) path: Option<PathBuf>,
-    /// Without the byte order mark.
+    /// The text without the byte order mark.
     pub(crate) text: String,
     /// Whether the file began with a byte order mark.
     pub(crate) marked: bool,
@@ -87,13 +87,13 @@ impl Document {
         }
     }
 
-    /// The whole file again, byte order mark and all, with `text` as its text.
+    /// Returns the whole content of the file with `text` as its text, including the byte order mark.
     pub(crate) fn with_text(&self, text: &str) -> String {
         let mark = if self.marked { BYTE_ORDER_MARK.encode_utf8(&mut [0; 3]).to_owned() } else { String::new() };
         mark + text
     }
 
-    /// `problem`, placed at `at` in this file.
+    /// Returns `problem` with the position `at` in this file.
     pub(crate) fn locate(&self, mut problem: Problem, at: Range<usize>) -> Problem {
         problem.path.clone_from(&self.path);
         (problem.line, problem.column) = self.place(at.start);
@@ -101,7 +101,7 @@ impl Document {
         problem
     }
 
-    /// The line of the byte `at`, from 1, when this is a file.
+    /// Returns the line of the byte `at`, from 1, if this is a file.
     pub(crate) fn line_of(&self, at: usize) -> Option<usize> {
         self.path.as_ref()?;
         Some(self.lines.number(&self.text, self.floor(at)))
@@ -124,13 +124,13 @@ impl Document {
         })
     }
 
-    /// `at`, moved back onto a character boundary inside the text.
+    /// Returns `at`, moved back to a character boundary inside the text.
     fn floor(&self, at: usize) -> usize {
         self.text.floor_char_boundary(at)
     }
 }
 
-/// The snippet of `line` that points at `marked` characters behind the first `from`.
+/// Returns the snippet of `line` that marks `marked` characters after the first `from`.
 fn snippet(line: &Line, from: usize, marked: usize) -> Snippet {
     let masked = &line.masked;
     let skip = if masked.len() > MAX_SHOWN { from.saturating_sub(SHOWN_BEFORE) } else { 0 };

@@ -1,12 +1,13 @@
-//! Changes one entry of a configuration file and nothing else in it.
+//! Changes one entry of a configuration file, and no other part of it.
 //!
-//! An edit is a splice: the text before and after the entry is copied byte for byte, with its comments, its unknown
-//! keys, its indentation and its line ends. (jsonc-parser's own editor rewrites the lines around a change, and
-//! toml_edit's the line ends of the whole file.) Before anything is written, the new text is read again, and an edit
-//! after which another entry reads differently is refused.
+//! An edit is a splice: the text before and after the entry is copied byte for byte, with its comments, unknown keys,
+//! indentation and line ends. (jsonc-parser's own editor rewrites the lines around a change, and toml_edit the line
+//! ends of the whole file.) Before a file is written, the new text is parsed again, and an edit is refused if it would
+//! change another entry.
 //!
-//! A lock on the file's folder keeps two processes apart, and the file is replaced in one step, so that neither a crash
-//! nor a reader ever sees half of it. New files are for their owner only (0600): they often hold tokens.
+//! A lock on the file's folder excludes other Toolrack processes, and the file is replaced in one step, so that neither
+//! a crash nor a reader ever sees half of it. New files are readable only by their owner (0600), because they often
+//! contain tokens.
 
 mod diff;
 pub(crate) mod elsewhere;
@@ -48,29 +49,29 @@ pub use revise::{Revision, revise};
 pub struct Options {
     /// Replace an entry of the same name, instead of refusing.
     pub replace: bool,
-    /// Work out the change and write nothing.
+    /// Compute the change without writing it.
     pub dry_run: bool,
 }
 
-/// What an edit did, or would do.
+/// The result of an edit, or of a dry run.
 #[derive(Clone, Debug)]
 pub struct Edited {
     /// The file, with symbolic links followed.
     pub path: PathBuf,
-    /// Whether the file was made.
+    /// Whether the file was created.
     pub created: bool,
     /// The change in the form of a unified diff, with secrets hidden. Empty when nothing changed.
     pub diff: String,
     /// Warnings about a new entry.
     pub warnings: Vec<Problem>,
-    /// The [hash](crate::Entry::hash) of the entry before the edit; `None` where there was none.
+    /// The [hash](crate::Entry::hash) of the entry before the edit; `None` if there was none.
     pub before: Option<String>,
     /// The hash of the entry after the edit. An agreement to run the entry must be for this hash, so that it does not
-    /// cover what another process has written since.
+    /// cover later changes by another process.
     pub after: Option<String>,
 }
 
-/// Why a file was not edited. The file is unchanged.
+/// The reason why a file was not edited. The file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The entry has errors in it.
@@ -123,7 +124,7 @@ pub enum EditError {
         /// The file.
         path: PathBuf,
     },
-    /// The file cannot be read as it is.
+    /// The file cannot be parsed.
     #[error("{0}")]
     Unreadable(Box<Problem>),
     /// The file belongs to another program, whose format cannot express a part of the entry.
@@ -157,11 +158,11 @@ pub enum EditError {
     /// The operating system refused.
     #[error("cannot {doing} {}: {kind}; check that the folder exists and can be written", shown_path(path), kind = source.kind())]
     Io {
-        /// What was attempted.
+        /// The attempted operation.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -186,14 +187,14 @@ fn shown_path(path: &Path) -> String {
     for_line(&path.display().to_string()).into_owned()
 }
 
-/// Adds the entry `name` to the file at `path`, creating it and its folders when there is none.
+/// Adds the entry `name` to the file at `path`, creating it and its folders when it does not exist.
 ///
 /// In the file of another program, it writes the entry in that program's format; if that format cannot express the
-/// entry, it returns an error. It also refuses an entry with `***`, which is a hidden secret and no value. Blocks up to
-/// 5 s while another process edits the file.
+/// entry, it returns an error. It also refuses an entry with `***`, which marks a hidden secret and is no value. Blocks
+/// up to 5 s while another process edits the file.
 ///
 /// # Errors
-/// [`EditError`]; the file is then as it was.
+/// [`EditError`]; the file is then unchanged.
 pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Edited, EditError> {
     hidden::refuse(name, entry)?;
     let warnings = check(name, entry)?;
@@ -210,10 +211,10 @@ pub fn add(path: &Path, name: &str, entry: &Json, options: Options) -> Result<Ed
 /// Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
-/// [`EditError`]; the file is then as it was.
+/// [`EditError`]; the file is then unchanged.
 pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditError> {
     if !path.exists() {
-        // Without this check, taking the lock would create the folder.
+        // Without this check, the lock would create the folder.
         return Err(EditError::Missing { name: name.to_owned(), path: path.to_owned(), near: None });
     }
     change(path, name, options.dry_run, |file| match file.find(name)? {
@@ -222,17 +223,17 @@ pub fn remove(path: &Path, name: &str, options: Options) -> Result<Edited, EditE
     })
 }
 
-/// Switches the entry `name` on or off. Where the file has no such entry, it adds a lone `enabled`, which switches the
-/// entry of a weaker layer.
+/// Enables or disables the entry `name`. If the file has no such entry, adds one with only `enabled`, which switches
+/// the entry of a weaker layer.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
-/// [`EditError`]; the file is then as it was.
+/// [`EditError`]; the file is then unchanged.
 pub fn switch(path: &Path, name: &str, enabled: bool, options: Options) -> Result<Edited, EditError> {
     change(path, name, options.dry_run, |file| match file.find(name)? {
         true => file.switch(name, enabled),
-        // Other programs would read an entry with only `enabled` as a server without a command.
+        // Other programs would treat an entry with only `enabled` as a server without a command.
         false if !file.is_ours() => Err(missing(file, name)),
         false => file.insert(name, &json!({ "enabled": enabled })),
     })
@@ -283,16 +284,16 @@ fn missing(file: &dyn File, name: &str) -> EditError {
 trait File {
     fn document(&self) -> &Document;
 
-    /// The same file with another text.
+    /// Returns the same file with another text.
     fn reopened(&self, document: Document) -> Result<Box<dyn File>, EditError>;
 
-    /// Whether the file is Toolrack's own, which no other program reads.
+    /// Returns whether the file is Toolrack's own, which no other program reads.
     fn is_ours(&self) -> bool;
 
-    /// The names of its entries.
+    /// Returns the names of its entries.
     fn names(&self) -> Vec<String>;
 
-    /// Whether there is an entry `name`; an error when there are two.
+    /// Returns whether there is an entry `name`; an error when there are two.
     fn find(&self, name: &str) -> Result<bool, EditError> {
         match self.names().iter().filter(|other| *other == name).count() {
             0 | 1 => Ok(self.names().iter().any(|other| other == name)),
@@ -300,10 +301,11 @@ trait File {
         }
     }
 
-    /// Whether the entry `name` is Toolrack's own, which no other program reads.
+    /// Returns whether the entry `name` is Toolrack's own, which no other program reads.
     fn is_ours_in(&self, name: &str) -> bool;
 
-    /// `entry` in the format of the program whose file this is; an error when that format cannot express a part of it.
+    /// Converts `entry` into the format of the program that owns the file; an error when that format cannot express a
+    /// part of it.
     fn translated(&self, name: &str, entry: &Json) -> Result<Json, EditError>;
 
     /// Adds an entry, in the format of the file. The name must be free.
@@ -312,17 +314,17 @@ trait File {
     /// Replaces the entry `name` by `entry`, which is in the format of the file.
     fn replace(&self, name: &str, entry: &Json) -> Result<String, EditError>;
 
-    /// Sets one member of the entry `name`, or of an object in it; without a value, removes it. `None` if the member is
-    /// written in a form that does not allow to change it alone.
+    /// Sets one member of the entry `name`, or of an object in it; without a value, removes it. `None` if the member
+    /// has a form in which it cannot be changed alone.
     fn set(&self, name: &str, path: &[String], value: Option<&Json>) -> Option<String>;
 
     /// Removes the entry `name`.
     fn remove(&self, name: &str) -> Result<String, EditError>;
 
-    /// Switches the entry `name` on or off.
+    /// Enables or disables the entry `name`.
     fn switch(&self, name: &str, enabled: bool) -> Result<String, EditError>;
 
-    /// The entries and everything else in the file, to compare it before and after an edit.
+    /// Returns the entries and all other parts of the file, to compare it before and after an edit.
     fn parts(&self) -> Parts;
 
     fn path(&self) -> PathBuf {
@@ -361,7 +363,7 @@ fn change_members(file: &dyn File, name: &str, old: &Map<String, Json>, new: &Js
     Ok(text)
 }
 
-/// The same file with another text.
+/// Parses another text as the same file.
 fn reopened(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> {
     file.reopened(Document::new(file.document().path.clone(), text)).map_err(|_| file.refused())
 }
@@ -373,7 +375,7 @@ fn open(document: Document) -> Result<Box<dyn File>, EditError> {
     }
 }
 
-/// How often to compute an edit again when a program without the lock has written the file meanwhile.
+/// The most attempts to compute an edit when a program without the lock writes the file meanwhile.
 const ATTEMPTS: usize = 3;
 
 /// Changes the entry `name` of the file at `path`.
@@ -423,13 +425,13 @@ fn ensure_safe(file: &dyn File, text: &str) -> Result<Box<dyn File>, EditError> 
     if changed.count() > 1 { Err(file.refused()) } else { Ok(edited) }
 }
 
-/// The entry `name` as it is written.
+/// Returns the entry `name` as it is written in the file.
 fn written(file: &dyn File, name: &str) -> Result<Option<Member>, EditError> {
     let servers = dialect::servers(file.document()).map_err(EditError::Unreadable)?;
     Ok(servers.raw.into_iter().rfind(|raw| raw.name == name))
 }
 
-/// The [`Entry::hash`](crate::Entry::hash) that the entry `name` has once the file is loaded.
+/// Returns the [`Entry::hash`](crate::Entry::hash) that the entry `name` has once the file is loaded.
 fn hash_of(file: &dyn File, name: &str) -> Option<String> {
     let raw = written(file, name).ok().flatten()?;
     Some(hash(&raw.node))
@@ -439,7 +441,7 @@ fn hash_of(file: &dyn File, name: &str) -> Option<String> {
 #[cfg(feature = "fuzzing")]
 pub(crate) use diff::of as diff;
 
-/// A file of TOML that says `value`; see [`fuzzing`](crate::fuzzing).
+/// Writes `value` as a TOML file; see [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
 pub(crate) fn toml_of(value: &Json) -> Option<String> {
     let value = toml::to_toml(value)?;
@@ -465,7 +467,7 @@ pub(crate) fn every_edit(path: &str, text: &str) {
     }
     let Ok(added) = file.insert("new", &json!({ "command": "x", "args": ["a"] })) else { return };
     if ensure_safe(&*file, &added).is_err() {
-        // An edit may refuse a form that it cannot change. Then it writes nothing.
+        // An edit may refuse a form that it cannot change, and then writes nothing.
         return;
     }
     assert!(holds(&added, file.text()), "{added}");
@@ -478,7 +480,7 @@ pub(crate) fn every_edit(path: &str, text: &str) {
     }
 }
 
-/// Whether everything in `part` but white space and commas is in `text`, in this order.
+/// Returns whether `text` contains all of `part`, in this order, ignoring white space and commas.
 #[cfg(feature = "fuzzing")]
 fn holds(text: &str, part: &str) -> bool {
     let mut chars = text.chars();

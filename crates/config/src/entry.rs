@@ -1,6 +1,6 @@
-//! The meaning of one entry of a file: a [`ServerSpec`], or everything that is wrong with it.
+//! Reads one entry of a file: the result is a [`ServerSpec`], or all its problems.
 //!
-//! Every dialect has the same. Names of fields are compared without regard to `camelCase`, `kebab-case` and
+//! All dialects share the entries. Names of fields are compared without regard to `camelCase`, `kebab-case` and
 //! `snake_case`, and the names that other programs use for the same thing are accepted, so that a shared file can be
 //! read as it is. Unknown fields are warnings and are kept when the file is edited; a field of the other transport is
 //! an error, because it shows that the entry does not do what its author thinks.
@@ -33,9 +33,9 @@ pub use sign_in::is_account;
 pub(crate) enum Decoded {
     /// A server.
     Server(Box<ServerSpec>),
-    /// Nothing but `enabled`: it switches the entry of this name in a lower layer.
+    /// Only `enabled`, which switches the entry of this name in a lower layer.
     Switch(bool),
-    /// Something with errors in it. Nothing runs under this name.
+    /// An entry with errors. No server runs under this name.
     Broken,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Report<'a> {
     document: Option<&'a Document>,
     entry: &'a str,
     problems: Vec<Problem>,
-    /// The names of the fields that were not taken.
+    /// The names of the unknown fields.
     untaken: Vec<String>,
 }
 
 impl<'a> Report<'a> {
-    /// A report on an entry of `document`, or on one that stands in no file.
+    /// Creates a report on an entry of `document`, or on one that is in no file.
     pub(crate) fn new(document: Option<&'a Document>, entry: &'a str) -> Self {
         Self { document, entry, problems: Vec::new(), untaken: Vec::new() }
     }
@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
         self.problems
     }
 
-    /// The names of the fields that say nothing about the server: notes, and what other programs have there.
+    /// Returns the names of the fields that do not concern the server: notes, and fields of other programs.
     pub(crate) fn into_untaken(self) -> Vec<String> {
         self.untaken
     }
@@ -118,8 +118,8 @@ pub(crate) fn decode(raw: &Member, report: &mut Report<'_>) -> Decoded {
     }
 }
 
-/// Reports every name that an object in `node` has twice, even with `null`: which of the two counts would depend on the
-/// reader, and what a user agreed to must be what runs.
+/// Reports every name that an object in `node` has twice, even with `null`: parsers differ in which of the two they
+/// use, but the program that runs must be the one that the user agreed to.
 fn twins(node: &Node, report: &mut Report<'_>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| twins(node, report)),
@@ -147,10 +147,10 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     let has_whole_time = fields.has("max_call_time");
     bounds::of_rows(fields, &mut spec, |row| row.of == Of::Any);
     if !has_whole_time {
-        // The default must not cut short what the entry allows.
+        // The default must not be shorter than the time of the entry.
         spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);
     }
-    // By another name, and so after the field that it stands for.
+    // Aliases come after the fields that they replace.
     bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.shown_as.is_some());
     bounds::retry(fields, &mut spec.retry);
     bounds::start(fields, &mut spec);
@@ -181,7 +181,7 @@ fn protocol(fields: &mut Fields<'_, '_, '_>) -> Protocol {
     fields.word("protocol", parse).unwrap_or_default()
 }
 
-/// Reports the fields that were not taken: those of the other transport, and unknown ones.
+/// Reports the remaining fields: those of the other transport, and unknown ones.
 fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     for (key, field) in fields.rest() {
         fields.report().untaken.push(field.name.to_owned());
@@ -200,7 +200,7 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
             let problem = Problem::warning(format!("`{}` is not a known field", field.name)).field(field.name);
             let problem = match misspelt(&key, known) {
                 Some(name) => problem.hint(format!("did you mean `{name}`?")),
-                // Fields of other programs mean nothing here.
+                // Fields of other programs have no meaning here.
                 None => problem.hint("it is ignored, and kept when the file is edited").minor(),
             };
             fields.report().add(problem, field.name_at);
@@ -208,7 +208,8 @@ fn leftovers(fields: &mut Fields<'_, '_, '_>, kind: transport::Kind) {
     }
 }
 
-/// Whether a field has no content: programs that write out their defaults leave empty fields of the other transport.
+/// Returns whether a field has no content: programs that write out their defaults leave empty fields of the other
+/// transport.
 fn is_empty(node: &Node) -> bool {
     match &node.value {
         Value::Text(text) => text.is_empty(),
@@ -218,7 +219,7 @@ fn is_empty(node: &Node) -> bool {
     }
 }
 
-/// Whether `node` could be a server: it says how to reach one, or switches one.
+/// Returns whether `node` could be a server: it names a command or a URL, or switches a server.
 pub(crate) fn looks_like_server(node: &Node) -> bool {
     let tells = |member: &Member| {
         let name = canonical(&member.name);

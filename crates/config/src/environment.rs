@@ -11,8 +11,8 @@ use toolrack_host::spec::{InheritEnv, passes_to_the_client};
 
 /// A snapshot of environment variables.
 ///
-/// It is passed around as data, so that no other code reads the process's own and tests need none. Its `Debug` shows
-/// names only.
+/// It is passed around as data, so that no other code reads the environment of the process, and tests need none. Its
+/// `Debug` prints only names.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
@@ -20,56 +20,56 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The variables given, and nothing else.
+    /// Creates an environment of the given variables.
     pub fn new<K: Into<OsString>, V: Into<OsString>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
         Self { variables: variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect(), home: None }
     }
 
-    /// The variables of this process as they are now.
+    /// Creates the variables of this process as they are now.
     #[must_use]
     pub fn of_process() -> Self {
         Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
     }
 
-    /// The value of `name`, when it is set.
+    /// Returns the value of `name`, when it is set.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Takes `name` out of this snapshot and all parts of it that are handed on later.
+    /// Removes `name` from this snapshot, and so from all environments that are derived from it later.
     pub fn take(&mut self, name: &str) -> Option<OsString> {
         self.variables.remove(OsStr::new(name))
     }
 
-    /// The value of `name` as a path, when it is set and not empty.
+    /// Returns the value of `name` as a path, when it is set and not empty.
     pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
         let value = self.get(name).filter(|value| !value.is_empty())?;
         Some(PathBuf::from(value))
     }
 
-    /// The user's home folder: `HOME`, or, for a snapshot of the process, what the system knows.
+    /// Returns the user's home folder: `HOME`, or, for a snapshot of the process, the system's record.
     #[must_use]
     pub fn home(&self) -> Option<PathBuf> {
         self.path("HOME").or_else(|| self.home.clone())
     }
 
-    /// All variables, by name.
+    /// Returns all variables, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 
-    /// The variables that every child process may see; see [`InheritEnv::Safe`].
+    /// Returns the variables that every child process may see; see [`InheritEnv::Safe`].
     pub fn safe(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.inherited(&InheritEnv::Safe)
     }
 
-    /// The variables that a child process inherits under this setting.
+    /// Returns the variables that a child process inherits under this setting.
     pub(crate) fn inherited<'a>(&'a self, inherit: &'a InheritEnv) -> impl Iterator<Item = (&'a OsStr, &'a OsStr)> {
         self.iter().filter(|(name, value)| inherit.passes(name, value))
     }
 
-    /// What the client of a container engine needs: the safe variables, and those that mean something to it.
+    /// Returns the variables for the client of a container engine: the safe ones, and those that affect it.
     pub(crate) fn of_clients(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.iter().filter(|(name, value)| passes_to_the_client(name, value))
     }

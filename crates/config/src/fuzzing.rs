@@ -1,4 +1,4 @@
-//! One function per fuzz target, for the crate `fuzz/` alone; no part of the library's interface.
+//! One function per fuzz target, only for the crate `fuzz/`; no part of the library's interface.
 //!
 //! Each takes any bytes, and panics when a property fails that must hold of every file.
 
@@ -17,13 +17,13 @@ use crate::{
     redact,
 };
 
-/// The names that files can have: each decides a dialect.
+/// The names of files, each of which selects a dialect.
 const FILES: &[&str] = &["mcp.json", "toolrack.toml", "opencode.json", "config.toml"];
 
-/// The text that no output may show.
+/// The text that no output may contain.
 const CANARY: &str = "cAnArY7";
 
-/// The first byte chooses one of `choices`; the rest is text.
+/// Returns the first byte chooses one of `choices`; the rest is text.
 fn chosen<'a, T: Copy>(data: &'a [u8], choices: &[T]) -> Option<(T, std::borrow::Cow<'a, str>)> {
     let [choice, text @ ..] = data else { return None };
     Some((choices[usize::from(*choice) % choices.len()], String::from_utf8_lossy(text)))
@@ -56,7 +56,7 @@ pub fn imports(data: &[u8]) {
     }
     for offer in &found.offers {
         offer.notes.iter().for_each(|note| assert_printable(note));
-        // An offer can be added, and means then what it meant before.
+        // An offer can be added, and must keep its meaning.
         let raw = Member { name: offer.name.clone(), name_at: 0..0, node: Node::from_json(&offer.entry) };
         let mut report = Report::new(None, &offer.name);
         let Decoded::Server(spec) = decode(&raw, &mut report) else { panic!("{offer:?}") };
@@ -64,13 +64,13 @@ pub fn imports(data: &[u8]) {
     }
 }
 
-/// The editor. The first byte decides whose file it is.
+/// Checks the editor. The first byte decides whose file it is.
 pub fn editor(data: &[u8]) {
     let Some((path, text)) = chosen(data, FILES) else { return };
     edit::every_edit(path, &text);
 }
 
-/// Redacted files and entries. Lines of text: names, and what stands around a secret.
+/// Checks redacted files and entries. The input has lines of text: names, and the text around a secret.
 pub fn redaction(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.split('\n');
@@ -94,7 +94,7 @@ pub fn redaction(data: &[u8]) {
             assert_hidden(&redact::file(&document));
             assert_eq!(redact::file(&document).lines().count(), document.text.lines().count());
             assert_hidden(&edit::diff(Path::new(path), "", &file));
-            // Half a file, as a writer that is interrupted leaves it.
+            // Half a file, as an interrupted writer leaves it.
             let half = Document::new(Some(path.into()), &file[..file.floor_char_boundary(cut)]);
             assert_hidden(&redact::file(&half));
             if let Err(problem) = dialect::servers(&half) {
@@ -104,7 +104,7 @@ pub fn redaction(data: &[u8]) {
     }
 }
 
-/// The entry in files of all kinds, and commented out.
+/// Returns the entry in files of all kinds, and commented out.
 fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
     let json = json!({ "mcpServers": { server: entry } });
     let aside = |marker: &str, text: &str| format!("{marker} {entry}\n{text}");
@@ -127,7 +127,7 @@ fn files(server: &str, entry: &Json) -> Vec<(&'static str, String)> {
     files
 }
 
-/// Whether the canary stands in a literal, and not in the name of a placeholder, which may be shown.
+/// Returns whether the canary is in a literal, and not in the name of a placeholder, which may be shown.
 fn is_secret(text: &str) -> bool {
     let Ok(pieces) = placeholder::pieces(text, Bare::Names) else { return true };
     pieces.iter().all(|piece| match piece {
@@ -151,7 +151,7 @@ pub fn placeholders(data: &[u8]) {
         if !text.contains('$') {
             assert_eq!(expanded.as_deref(), Ok(&*text));
         }
-        // A well-formed text fails only for reasons outside of it.
+        // A well-formed text fails only for external reasons.
         if placeholder::check(&text).is_ok() {
             assert!(!matches!(expanded, Err(TemplateError::Unterminated | TemplateError::TooDeep)));
         }

@@ -6,11 +6,12 @@ use toolrack_host::{Gate, GateRequest, Verdict};
 
 use crate::Interpolate;
 
-/// Decides as another gate does, but has the user asked about a call whose arguments hold a secret that [`Interpolate`]
-/// handed out, and not to the server of the tool, even if it is allowed; where no user can be asked it does not run.
+/// Decides as another gate does, but requires the user's approval for a call whose arguments contain a secret that
+/// [`Interpolate`] gave only to other servers than that of the tool. If no user can be asked, the call does not run.
 ///
-/// A model that was shown a secret, or told to fetch one, would take it from one server to another this way. It is
-/// found in JSON, base64 and percent-encoding too; cut up, encoded otherwise or shorter than 8 bytes it is not.
+/// Otherwise a model that has seen a secret, or was instructed to fetch one, could pass it from one server to another.
+/// Secrets are also found in JSON, base64 and percent-encoding, but not if they are split, encoded in other ways, or
+/// shorter than 8 bytes.
 #[derive(Clone)]
 pub struct SecretGate {
     gate: Arc<dyn Gate>,
@@ -37,7 +38,7 @@ impl Gate for SecretGate {
         if matches!(verdict, Verdict::Deny { .. }) || !self.secrets.knows_secret_in(request.arguments, request.server) {
             return verdict;
         }
-        // Whatever was answered for good was not about a secret.
+        // A permanent answer was not about a secret.
         let why = format!("a secret in the arguments that {} was not given", request.server);
         Verdict::Confirm { why, lasting: false }
     }

@@ -1,12 +1,12 @@
-//! Imports what other programs on this machine have configured, in our own form.
+//! Imports the servers that other programs on this machine have configured, in our own format.
 //!
 //! [`look()`] reads the files of eleven programs and offers every server that it finds, ready for
-//! [`edit::add`](crate::edit::add). It only reads: it looks no placeholder up, starts nothing, and leaves special files
-//! such as pipes alone.
+//! [`edit::add`](crate::edit::add). It only reads: it resolves no placeholder, starts no program, and skips special
+//! files such as pipes.
 //!
-//! A field means what it means to the program that owns the file: `timeout` is in milliseconds for one and in seconds
-//! for another, `url` is SSE for a third. What cannot be carried over is left out and listed in [`Offer::notes`]. One
-//! bad entry costs that entry, one bad file that file; both are a [`Problem`].
+//! A field has the meaning that the program which owns the file gives it: `timeout` is in milliseconds for one and in
+//! seconds for another, `url` is SSE for a third. Parts that cannot be converted are left out and listed in
+//! [`Offer::notes`]. Only a bad entry, or only a bad file, is skipped; both are reported as a [`Problem`].
 
 mod client;
 mod env_file;
@@ -41,7 +41,7 @@ pub(crate) use places::{files_of_the_project, files_of_the_user};
 pub use seal::seal;
 use translate::Translated;
 
-/// The largest file that is read: 64 MiB. Claude Code keeps its history beside its servers.
+/// The largest file that is read: 64 MiB. Claude Code stores its history in the same file.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// One server that another program has configured.
@@ -53,7 +53,7 @@ pub struct Offer {
     pub path: PathBuf,
     /// The line of the entry in that file, from 1.
     pub line: Option<usize>,
-    /// The name, changed where it would be invalid here; a note says so.
+    /// The name, changed if it would be invalid here, which a note reports.
     pub name: String,
     /// The entry in Toolrack's own form, ready for [`edit::add`](crate::edit::add). Its placeholders are in Toolrack's
     /// syntax and are not resolved.
@@ -66,23 +66,24 @@ pub struct Offer {
     pub from_project: bool,
     /// The one folder for which the user has configured it; `None` if it is for every folder, or from a project's file.
     pub private_to: Option<PathBuf>,
-    /// Notes for the user on what was translated, and what could not be. Safe to print, and without secrets.
+    /// Notes for the user on the parts that were translated, and those that could not be. Safe to print, and without
+    /// secrets.
     pub notes: Vec<String>,
 }
 
-/// What [`look()`] found.
+/// The result of [`look()`].
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The servers: in the order of `clients`, and for each program the stronger first.
     pub offers: Vec<Offer>,
-    /// What could not be read or used.
+    /// The problems of files and entries.
     pub problems: Vec<Problem>,
     /// The files that exist and were read.
     pub files: Vec<PathBuf>,
 }
 
 impl Found {
-    /// The offers called `name`.
+    /// Returns the offers called `name`.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Offer> {
         self.offers.iter().filter(move |offer| offer.name == name)
     }
@@ -92,7 +93,7 @@ impl Found {
 ///
 /// It reads the files that each program documents for Linux and macOS, honouring `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
 /// `OPENCODE_CONFIG` and `XDG_CONFIG_HOME`, but not a project's `.mcp.json`, which Toolrack reads by itself. Never
-/// fails: what cannot be used is left out and reported. Files beyond 64 MiB are not read.
+/// fails: unusable files and entries are left out and reported. Files beyond 64 MiB are not read.
 #[must_use]
 pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found {
     let mut found = Found::default();
@@ -109,7 +110,7 @@ pub fn look(environment: &Environment, cwd: &Path, clients: &[Client]) -> Found 
     found
 }
 
-/// The servers of `text` as a file of the project that `client` has; see [`fuzzing`](crate::fuzzing).
+/// Returns the servers of `text` as a file of the project that `client` has; see [`fuzzing`](crate::fuzzing).
 #[cfg(feature = "fuzzing")]
 pub(crate) fn read(client: Client, text: &str) -> Found {
     let mut found = Found::default();
@@ -198,13 +199,13 @@ impl Found {
 #[derive(Debug)]
 struct Origin<'a> {
     file: &'a File,
-    /// What VS Code asks the user for.
+    /// The inputs that VS Code asks the user for.
     inputs: Vec<Input<'a>>,
-    /// The names that the file switches off, and the setting that says so.
+    /// The names that the file disables, each with the setting that does so.
     off: Vec<(&'a str, &'static str)>,
 }
 
-/// Something that VS Code asks the user for.
+/// An input that VS Code asks the user for.
 #[derive(Debug)]
 struct Input<'a> {
     id: &'a str,
@@ -252,7 +253,7 @@ fn containers<'a>(file: &'a File, root: &'a Node) -> Vec<Container<'a>> {
     }
 }
 
-/// Whether Zed starts the server through an extension, which alone knows the command.
+/// Returns whether Zed starts the server through an extension, which alone knows the command.
 fn is_of_an_extension(client: Client, entry: &Node) -> bool {
     let has = |field: &str| entry.get(field).is_some();
     client == Client::Zed && !has("command") && !has("url") && (has("settings") || entry.text("source").is_some())
@@ -276,7 +277,7 @@ fn inputs(root: &Node) -> Vec<Input<'_>> {
     inputs.collect()
 }
 
-/// The servers that a file has and switches off, and the setting that does so.
+/// Returns the servers that a file disables, and the setting that does so.
 fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)> {
     match file.client {
         Client::ClaudeCode => {
@@ -298,7 +299,7 @@ fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)>
             off
         }
         Client::OpenCode => {
-            // In this program tools are called `server_tool`, and a pattern can switch off all tools of a server.
+            // In this program tools are called `server_tool`, and a pattern can disable all tools of a server.
             let tools = root.get("tools").and_then(|member| member.node.members()).unwrap_or_default();
             let off = tools.iter().filter(|member| matches!(member.node.value, Value::Bool(false)));
             off.filter_map(|member| Some((member.name.strip_suffix('*')?.trim_end_matches('_'), "tools"))).collect()
@@ -307,7 +308,7 @@ fn switched_off<'a>(file: &File, root: &'a Node) -> Vec<(&'a str, &'static str)>
     }
 }
 
-/// The texts of the list `key`.
+/// Returns the texts of the list `key`.
 fn texts_of<'a>(node: &'a Node, key: &str) -> Option<Vec<&'a str>> {
     match &node.get(key)?.node.value {
         Value::List(nodes) => Some(nodes.iter().filter_map(Node::as_text).collect()),

@@ -35,26 +35,27 @@ use crate::{
     placeholder::{self, Bare, Reference, TemplateError, expand},
 };
 
-/// What to do about a variable without a value.
+/// The treatment of a variable without a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unset {
     /// An error that names variable and field. The default.
     #[default]
     Error,
-    /// Empty text, as shells have it.
+    /// An empty text, as in shells.
     Empty,
 }
 
 /// The store that `${secret:NAME}` reads from.
 ///
-/// It is asked each time that a value is needed, so that a changed secret counts from the next connection or request.
+/// It is read each time that a value is needed, so that a changed secret takes effect with the next connection or
+/// request.
 pub trait Secrets: Send + Sync {
-    /// The secret of this name; `None` when it is not set. An error tells the user why the secret cannot be read, and
-    /// never contains it.
+    /// Returns the secret of this name; `None` when it is not set. An error is for the user, and never contains the
+    /// secret.
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
 }
 
-/// The names of the stored secrets that an entry refers to, also in the defaults of placeholders.
+/// Returns the names of the stored secrets that an entry refers to, also in the defaults of placeholders.
 #[must_use]
 pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -78,14 +79,14 @@ pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
     found
 }
 
-/// Whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`, the first one no dot
+/// Returns whether `name` is valid for a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`, the first one no dot
 /// or dash.
 #[must_use]
 pub fn is_secret_word(name: &str) -> bool {
     placeholder::is_word(name)
 }
 
-/// Resolves `${NAME}` and its relatives from environment variables; the host's [`Resolver`].
+/// Resolves `${NAME}` and similar placeholders from environment variables; the host's [`Resolver`].
 ///
 /// | written | means |
 /// |---|---|
@@ -106,14 +107,14 @@ pub struct Interpolate {
     own_folders: Option<PathBuf>,
 }
 
-/// What changes while it is in use.
+/// The state that changes while it is in use.
 struct State {
     source: Source,
-    /// The secrets that servers have been given: see [`Interpolate::conceal`].
+    /// The secrets that servers have received: see [`Interpolate::conceal`].
     known: Known,
 }
 
-/// Where values come from.
+/// The source of values.
 #[derive(Clone, Debug)]
 struct Source {
     environment: Arc<Environment>,
@@ -129,7 +130,7 @@ impl Interpolate {
         Self { state, stored: None, homes: None, own_folders: None }
     }
 
-    /// Takes stored secrets from `stored`; without it there are none.
+    /// Sets the store of secrets; without it there are none.
     #[must_use]
     pub fn with_secrets(mut self, stored: Arc<dyn Secrets>) -> Self {
         self.stored = Some(stored);
@@ -151,31 +152,31 @@ impl Interpolate {
         self
     }
 
-    /// `text` with `***` for every secret that was handed out so far: what a server was given in a variable, a header
-    /// or a placeholder whose name says that it is a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and what
-    /// [`redact()`](crate::redact()) hides in arguments, values and URLs. It is found in JSON as well, however deep,
-    /// and from 8 bytes on in base64, hex or percent-encoding, even where the encoder broke its lines.
+    /// Returns `text` with `***` in place of every secret that was given to a server so far: the value of a variable, a
+    /// header or a placeholder whose name marks it as a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and the
+    /// parts that [`redact()`](crate::redact()) hides in arguments, values and URLs. Secrets are also found in JSON at
+    /// any depth, and from 8 bytes on in base64, hex or percent-encoding, even across line breaks of the encoder.
     ///
-    /// A server can repeat what it was given, on stderr or in an error. Values of less than 6 bytes are not found. The
-    /// cost grows with the length of `text`, not with the number of secrets. It knows 10,000 secrets, of 16 MiB at
-    /// most; beyond that, it forgets those handed out the longest time ago, [renewed](Self::keep_secret) ones first.
+    /// A server can repeat its secrets, on stderr or in an error. Values of less than 6 bytes are not found. The cost
+    /// grows with the length of `text`, not with the number of secrets. It knows 10,000 secrets, of 16 MiB at most;
+    /// beyond that, it forgets the oldest ones, [renewed](Self::keep_secret) ones first.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.state().known.conceal(text)
     }
 
-    /// How many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now: no secret
-    /// crosses that point, whatever comes next.
+    /// Returns how many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now: no
+    /// secret crosses that position, regardless of the following text.
     #[must_use]
     pub fn safe_len(&self, text: &str) -> usize {
         self.state().known.safe_len(text)
     }
 
-    /// Resolves a setting of the program itself: `text`, which stands in `field`, with its placeholders filled in. With
-    /// `is_secret`, its value is concealed from now on, whatever its variable is called.
+    /// Resolves a setting of the program itself: fills in the placeholders of `text`, the value of `field`. With
+    /// `is_secret`, its value is concealed from now on, regardless of the variable's name.
     ///
     /// # Errors
-    /// [`ResolveError`] names the field and the variable that has no value.
+    /// [`ResolveError`], which names the field and the variable that has no value.
     pub async fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
         let values = self.values(None, [text]).await;
         let value = values.text(field, text, Bare::Nothing)?;
@@ -184,19 +185,19 @@ impl Interpolate {
         Ok(value)
     }
 
-    /// Conceals `secret` from now on: one that comes from no placeholder and will be renewed, such as a token.
+    /// Conceals `secret` from now on: a value without a placeholder that will be renewed, such as a token.
     pub fn keep_secret(&self, secret: &str) {
         self.remember_as(Life::Passing, None, [secret.to_owned()]);
     }
 
-    /// Whether `arguments` hold a secret that was handed out, but not to `server`: the call would take it from one
-    /// server to another. It is looked for as [`Self::conceal`] does, from 8 bytes on.
+    /// Returns whether `arguments` contain a secret that other servers received, but not `server`: the call would pass
+    /// it from one server to another. The search is that of [`Self::conceal`], from 8 bytes on.
     #[must_use]
     pub fn knows_secret_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
         self.state().known.is_in(arguments, server)
     }
 
-    /// Remembers `found` as secrets that `server` was given, or that no server was given (`None`).
+    /// Stores `found` as secrets that `server` received, or that no server received (`None`).
     fn remember(&self, server: Option<&ServerName>, found: impl IntoIterator<Item = String>) {
         self.remember_as(Life::Lasting, server, found);
     }
@@ -214,7 +215,7 @@ impl Interpolate {
         self.state.write()
     }
 
-    /// A copy with other variables, which has not handed out any secret yet.
+    /// Returns a copy with other variables, which has not handed out any secret yet.
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
@@ -222,7 +223,7 @@ impl Interpolate {
         Self { stored, homes, own_folders, ..Self::new(environment, unset) }
     }
 
-    /// The variables that it resolves from.
+    /// Returns the variables that it resolves from.
     #[must_use]
     pub fn environment(&self) -> Arc<Environment> {
         Arc::clone(&self.state().source.environment)
@@ -234,13 +235,13 @@ impl Interpolate {
         self.change().source.environment = Arc::new(environment);
     }
 
-    /// Sets what a variable without a value means from now on.
+    /// Sets the treatment of variables without a value.
     pub fn set_unset(&self, unset: Unset) {
         self.change().source.unset = unset;
     }
 
-    /// The values for the placeholders in `texts`. From now on, [`Self::conceal`] hides the stored secrets among them,
-    /// whatever their names are.
+    /// Returns the values for the placeholders in `texts`. From now on, [`Self::conceal`] hides the stored secrets
+    /// among them, whatever their names are.
     async fn values<'t>(&self, server: Option<&ServerName>, texts: impl IntoIterator<Item = &'t str>) -> Values {
         let mut names = BTreeSet::new();
         texts.into_iter().for_each(|text| placeholder::secrets(text, &mut names));
@@ -264,8 +265,8 @@ impl fmt::Debug for Interpolate {
     }
 }
 
-/// The name of the home of a confined server. It depends on the command, because two projects may have servers of the
-/// same name. A test pins it: with another name, a server would lose its files.
+/// Returns the name of the home of a confined server. It depends on the command, because two projects may have servers
+/// of the same name. A test pins it: with another name, a server would lose its files.
 fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let mut words = vec![server.as_str().as_bytes(), spec.command.as_bytes()];
@@ -281,7 +282,7 @@ fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String
     hash[..4].iter().fold(name + "-", |name, byte| name + &format!("{byte:02x}"))
 }
 
-/// The values that placeholders get, during one call of the resolver.
+/// The values of placeholders during one call of the resolver.
 struct Values {
     environment: Arc<Environment>,
     unset: Unset,
@@ -354,7 +355,7 @@ impl Values {
 }
 
 impl Values {
-    /// The confinement of a sandbox, with its paths filled in.
+    /// Returns the confinement of a sandbox, with its paths filled in.
     fn confinement(&self, sandbox: &Sandbox) -> Result<Confinement, ResolveError> {
         let home = self.environment.get("HOME").map(PathBuf::from);
         let paths = |field: &str, paths: &[String]| {
@@ -366,7 +367,7 @@ impl Values {
         Ok(Confinement { read, write, home, ..sandbox.confinement() })
     }
 
-    /// A path in which `~` is the user's home.
+    /// Resolves a path in which `~` is the user's home.
     fn path(&self, field: &str, path: &str) -> Result<PathBuf, ResolveError> {
         let path = self.text(field, path, Bare::Nothing)?;
         let home = self.environment.get("HOME").map(PathBuf::from);
@@ -377,7 +378,7 @@ impl Values {
     }
 }
 
-/// The paths that the sandbox or the container of a child names.
+/// Returns the paths that the sandbox or the container of a child names.
 fn paths_of(stdio: &Stdio) -> impl Iterator<Item = &str> {
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
     let container = stdio
@@ -388,11 +389,11 @@ fn paths_of(stdio: &Stdio) -> impl Iterator<Item = &str> {
 }
 
 impl Interpolate {
-    /// Gives a confined child a home of its own, in which package managers can keep what they fetch: it can neither see
-    /// nor change the user's.
+    /// Gives a confined child a home of its own, in which package managers can store packages; the child can neither
+    /// see nor change the user's home.
     fn confine(&self, server: &ServerName, spec: &Stdio, plan: &mut ChildPlan, mut confinement: Confinement) {
         if let Some(homes) = &self.homes {
-            // The server's own working folder says no more than its name, so it is left out of the name of the home.
+            // The server's own working folder depends only on its name, so it is left out of the name of the home.
             let is_own = |cwd: &&PathBuf| cwd.parent().is_some() && cwd.parent() == self.own_folders.as_deref();
             let own = homes.join(home_name(server, spec, spec.cwd.as_ref().filter(|cwd| !is_own(cwd))));
             for (name, folder) in [("HOME", own.clone()), ("TMPDIR", own.join("tmp"))] {

@@ -1,16 +1,16 @@
 //! Reads MCP server configuration, in every common dialect, with provenance and trust.
 //!
-//! The one room that reads the environment and configuration files. [`load()`] turns the layers of a user's
-//! configuration into a [`Desired`](toolrack_host::Desired) world and a report: every entry remembers the file it came
-//! from and what it hides, and every [`Problem`] names its file, line and column. One bad entry costs that entry, one
-//! bad file that layer, and both are visible.
+//! The only crate that reads the environment and configuration files. [`load()`] turns the layers of a user's
+//! configuration into a [`Desired`](toolrack_host::Desired) set of servers and a report: every entry has its file and
+//! the entries that it replaces, and every [`Problem`] names its file, line and column. Only a bad entry, or only the
+//! layer of a bad file, is skipped, and both are reported.
 //!
-//! [`reload()`] loads the configuration again at any time: it returns a whole new world or a report, so that nothing
-//! half written ever replaces what runs.
+//! [`reload()`] loads the configuration again at any time: it returns a complete new configuration or a report, so that
+//! a half-written file never replaces the running one.
 //!
-//! Loading looks no value up: placeholders such as `${TOKEN}` stay as they are written, and [`Interpolate`] resolves
-//! them when the host connects. What a project's file brings waits for the user's agreement ([`trust`]). [`edit`]
-//! changes a file without touching a byte outside the changed entry.
+//! Loading resolves no values: placeholders such as `${TOKEN}` stay unchanged, and [`Interpolate`] resolves them when
+//! the host connects. The entries of a project's file wait for the user's agreement ([`trust`]). [`edit`] changes a
+//! file without touching a byte outside the changed entry.
 //!
 //! ```text
 //! files ──► document ──► dialect ──► load ──► Loaded ──► the host runs its Desired
@@ -28,7 +28,7 @@
 //! watch ──► "a file has changed" ──► reload
 //! ```
 //!
-//! This crate has no network, no database, and starts nothing.
+//! This crate uses no network and no database, and starts no process.
 //!
 //! ```
 //! use toolrack_config::{Environment, Places, Request, load, trust::NoLedger};

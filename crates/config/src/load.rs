@@ -41,7 +41,7 @@ use run_folders::RunFolders;
 pub use reload::{Rejected, reload};
 pub use request::{Request, Typed};
 
-/// The most servers in one file. No user has a tenth of them; the limit is against hostile files.
+/// The most servers in one file. The limit protects against hostile files.
 const MAX_SERVERS: usize = 1_000;
 
 /// A layer of configuration. A later one replaces whole entries of an earlier one.
@@ -61,7 +61,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The word for it, such as `project`.
+    /// Returns the word for it, such as `project`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -90,13 +90,13 @@ pub struct Loaded {
     pub entries: Vec<Entry>,
     /// The problems, file by file from the weakest layer to the strongest.
     pub problems: Vec<Problem>,
-    /// The files that were looked for, existing or not, from the weakest layer to the strongest; the ones to watch.
+    /// The searched files, existing or not, from the weakest layer to the strongest; the ones to watch.
     pub files: Vec<ConfigFile>,
-    /// What the user's `toolrack.toml` says beside its servers.
+    /// The user's `toolrack.toml` without its servers.
     pub settings: Settings,
     /// The agents that have servers of their own, by id.
     pub agents: Vec<String>,
-    /// The project's root.
+    /// The root of the project.
     pub project: PathBuf,
     /// Files that exist and have no text at all, not even `{}`.
     pub(crate) blank: Vec<PathBuf>,
@@ -105,20 +105,20 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// The entry called `name`.
+    /// Returns the entry called `name`.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// Whether a file that had servers is gone by now. An editor may be about to write it again.
+    /// Returns whether a file that had servers no longer exists. An editor may be about to write it again.
     #[must_use]
     pub fn lacks_a_file(&self) -> bool {
         let files = self.entries.iter().filter_map(|entry| entry.source.path.as_deref());
         files.collect::<BTreeSet<_>>().into_iter().any(|file| file.symlink_metadata().is_err())
     }
 
-    /// The problem with the agent `chosen`, if no file knows one of that name.
+    /// Returns the problem with the agent `chosen`, if no file defines it.
     #[must_use]
     pub fn unknown_agent(&self, chosen: &str) -> Option<Problem> {
         unknown_agent(chosen, &self.agents)
@@ -140,7 +140,7 @@ impl Loaded {
         problems.collect()
     }
 
-    /// The errors: each problem that made the loader skip something.
+    /// Returns the errors: each problem that made the loader skip something.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.is_error())
     }
@@ -155,7 +155,7 @@ pub struct ConfigFile {
     pub path: PathBuf,
 }
 
-/// One configured name: which entry counts, and where it comes from.
+/// One configured name: the entry that is used, and its origin.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its name.
@@ -166,9 +166,9 @@ pub struct Entry {
     pub source: Source,
     /// Its line in that file, from 1.
     pub line: Option<usize>,
-    /// The agent that it is for, when it is not for all.
+    /// The agent that it is for, if it is not for all.
     pub agent: Option<String>,
-    /// Whether it has no errors. A broken entry runs nothing, and nothing runs in its place.
+    /// Whether it has no errors. For a broken entry no server runs, and no other entry replaces it.
     pub is_valid: bool,
     /// Whether the configuration enables it, after all layers.
     pub enabled: bool,
@@ -185,18 +185,19 @@ pub struct Entry {
     pub depends_on: Option<String>,
     /// The files in the project that the entry runs; the user's agreement covers them.
     pub files: Vec<PathBuf>,
-    /// What an agreement covers, with folder and name: [`Self::hash`] and the content of the files that the entry runs.
+    /// The content that an agreement covers, together with folder and name: [`Self::hash`] and the content of the files
+    /// that the entry runs.
     pub agreement: String,
     /// The [`content_hash`](crate::trust::content_hash) of the entry without `enabled` and `disabled`, so that
     /// switching the entry does not change it.
     pub hash_unswitched: String,
-    /// The [`content_hash`](crate::trust::content_hash) of the entry as it is written.
+    /// The [`content_hash`](crate::trust::content_hash) of the entry in the file.
     pub hash: String,
     /// The entries that it replaces, the strongest first.
     pub shadows: Vec<Shadowed>,
     /// The entry with its secrets hidden; see [`redact()`](crate::redact). `null` for a broken one.
     pub view: Json,
-    /// What the user is asked to agree to: the entry with every value as it is written, including secrets, and under
+    /// The proposal for the user's agreement: the entry with every value as it is written, including secrets, and under
     /// `files` the hashes of the files that it runs. It comes from a project's file, so escape it before you print it.
     /// `null` for a broken entry, and for one that needs no agreement.
     pub proposal: Json,
@@ -211,9 +212,9 @@ pub struct Shadowed {
     pub source: Source,
 }
 
-/// Loads the current configuration. `ledger` knows what the user approved of what projects bring.
+/// Loads the current configuration. `ledger` knows which entries of projects the user approved.
 ///
-/// Resolves no placeholder and starts no server. Never fails: it skips what it cannot use, and reports it as a problem.
+/// Resolves no placeholder and starts no server. Never fails: it skips unusable parts, and reports them as problems.
 #[must_use]
 pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let project = project_root(&request.cwd);
@@ -250,7 +251,7 @@ struct World<'a> {
 struct Place<'a> {
     layer: &'a Layer,
     document: &'a Document,
-    /// The agent that it is for, when it is not for all.
+    /// The agent that it is for, if it is not for all.
     agent: Option<&'a str>,
 }
 
@@ -295,7 +296,7 @@ impl<'a> World<'a> {
     }
 
     /// Adds `settings` and their problems, without the servers and agents of the file. Settings such as those of the
-    /// audit log must apply to every command, whatever servers it uses.
+    /// audit log must apply to every command, regardless of its servers.
     fn add_settings_alone(&mut self, settings: Settings, problems: Vec<Problem>) {
         self.settings = Settings { unset: Unset::default(), role: Role::default(), ..settings };
         let is_of_servers = |problem: &Problem| {
@@ -397,7 +398,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Skips a whole file, and reports why.
+    /// Skips a whole file, and reports the reason.
     fn skip_file(&mut self, problem: Problem) {
         self.is_whole = false;
         self.problems.add(problem);
@@ -483,8 +484,8 @@ impl<'a> World<'a> {
         if self.ledger.approves(&Candidate { project, name, hash }) { Trust::Trusted } else { Trust::Pending }
     }
 
-    /// Switches the entry of a weaker layer on or off. A project may only switch a user's entry off: switching it on
-    /// would start a server that the user did not agree to.
+    /// Enables or disables the entry of a weaker layer. A project may only disable a user's entry: enabling it would
+    /// start a server that the user did not agree to.
     fn switch(&mut self, layer: &Layer, raw: &Member, enabled: bool, report: &mut Report<'_>) {
         let Some((entry, spec)) = self.entries.get_mut(&raw.name) else {
             let problem = Problem::warning("there is nothing of this name to switch on or off");

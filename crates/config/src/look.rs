@@ -1,5 +1,5 @@
 //! Points out what a user should look at in an entry before they agree to run it. This is advice and no defence: an
-//! entry without any points can do just as much.
+//! entry without such points can do the same harm.
 
 use serde_json::Value;
 use toolrack_host::text;
@@ -10,20 +10,20 @@ const MOST: usize = 20;
 /// The most bytes of a value that are quoted.
 const QUOTED: usize = 60;
 
-/// Programs that run a command line which is one of their arguments.
+/// Programs that run a command line in one of their arguments.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh", "busybox", "cmd", "powershell", "pwsh"];
-/// Programs that run code which is one of their arguments.
+/// Programs that run code in one of their arguments.
 const INTERPRETERS: &[&str] =
     &["python", "python3", "node", "nodejs", "perl", "ruby", "php", "deno", "bun", "osascript"];
 /// Options whose value is such code, such as `-c`.
 const CODE: &[&str] =
     &["-c", "-e", "-r", "/c", "/k", "-command", "-encodedcommand", "-enc", "--eval", "eval", "-p", "--print"];
-/// Programs that fetch something.
+/// Programs that download something.
 const FETCH: &[&str] =
     &["curl", "wget", "aria2c", "invoke-webrequest", "iwr", "invoke-expression", "iex", "nc", "ncat"];
 /// Programs that run others with more rights.
 const RIGHTS: &[&str] = &["sudo", "doas", "su", "pkexec", "runas"];
-/// Variables that make another program run, or the same program from another place.
+/// Variables that make another program run, or the same program from another folder.
 const LOADS: &[&str] = &[
     "BASH_ENV",
     "ENV",
@@ -43,7 +43,7 @@ const LOADS: &[&str] = &[
     "RUBYLIB",
     "RUBYOPT",
 ];
-/// Variables that say where packages or requests come from, or whether that is checked.
+/// Variables that set the source of packages or requests, or switch off its verification.
 const SOURCES: &[&str] = &[
     "ALL_PROXY",
     "HTTPS_PROXY",
@@ -58,8 +58,8 @@ const SOURCES: &[&str] = &[
     "UV_INDEX_URL",
 ];
 
-/// What a user should look at in `proposal`, an entry that [waits for an agreement](crate::trust). Each point is one
-/// line and safe to print.
+/// Returns the points that a user should look at in `proposal`, an entry that [waits for an agreement](crate::trust).
+/// Each point is one line and safe to print.
 #[must_use]
 pub fn points(proposal: &Value) -> Vec<String> {
     let mut points = Vec::new();
@@ -83,12 +83,12 @@ pub fn points(proposal: &Value) -> Vec<String> {
     points
 }
 
-/// `text` on one line, cut where it is long.
+/// Returns `text` on one line, shortened if it is long.
 fn quoted(text: &str) -> String {
     format!("`{}`", text::for_line(&text::clip(text, QUOTED)))
 }
 
-/// The name of a program, without its folder and ending.
+/// Returns the name of a program, without its folder and ending.
 fn program(word: &str) -> String {
     let name = word.rsplit(['/', '\\']).next().unwrap_or(word).to_ascii_lowercase();
     name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
@@ -119,7 +119,7 @@ fn run(command: &[&str], arguments: &[&str], points: &mut Vec<String>) {
     }
 }
 
-/// Whether flags in one word, such as `-lc`, end with the one that code follows.
+/// Returns whether flags in one word, such as `-lc`, end with the one that takes code.
 fn joined(word: &str) -> bool {
     word.strip_prefix('-').is_some_and(|flags| {
         flags.len() <= 4 && flags.ends_with('c') && flags.bytes().all(|flag| flag.is_ascii_lowercase())
@@ -153,7 +153,7 @@ fn in_text(word: &str, points: &mut Vec<String>) {
     }
 }
 
-/// Whether this is a long run of base64: text that a user cannot read.
+/// Returns whether this is a long run of base64: text that a user cannot read.
 fn is_encoded(word: &str) -> bool {
     let is_of = |c: char| c.is_ascii_alphanumeric() || "+/=_-".contains(c);
     word.split(|c| !is_of(c)).any(|run| {

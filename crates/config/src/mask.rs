@@ -15,7 +15,7 @@ use crate::{
     placeholder::{Bare, Piece, pieces},
 };
 
-/// Stands for a hidden value.
+/// Replaces a hidden value.
 pub(crate) const HIDDEN: &str = "***";
 
 /// The authentication schemes that stand before a credential in a header (RFC 9110, 11.1).
@@ -27,7 +27,7 @@ pub(crate) fn split_scheme(text: &str) -> (&str, &str) {
     text.split_at(SCHEMES.iter().find(is_scheme).map_or(0, |scheme| scheme.len()))
 }
 
-/// `text` with everything hidden except its placeholders and an authentication scheme before them.
+/// Returns `text` with everything hidden except its placeholders and an authentication scheme before them.
 pub(crate) fn literal(text: &str, bare: Bare) -> String {
     let (scheme, rest) = split_scheme(text);
     let Ok(pieces) = pieces(rest, bare) else {
@@ -116,7 +116,7 @@ const HARMLESS_KEYS: &[&str] = &["foreign", "group", "partition", "primary", "pu
 /// If the name ends in one of these words, its value is not the secret itself, such as in `TOKEN_FILE`.
 const HARMLESS_ENDINGS: &[&str] = &["author", "dir", "file", "method", "mode", "sock", "type"];
 
-/// Whether the name of a field, a variable or an option says that its value is a secret.
+/// Returns whether the name of a field, a variable or an option says that its value is a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
     let words = words(name);
     let plain = name.to_ascii_lowercase();
@@ -129,8 +129,8 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     !is_harmless && (SECRET_NAMES.iter().any(|word| plain.contains(word)) || is_key(&words))
 }
 
-/// Whether `value` is a secret, because its name is that of a [secret](is_secret_name). An exception is the path of a
-/// key file; a dot in its last part tells it from base64.
+/// Returns whether `value` is a secret, because its name is that of a [secret](is_secret_name). An exception is the
+/// path of a key file; a dot in its last part tells it from base64.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let begins = ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start));
     let is_path = begins && value.rsplit('/').next().is_some_and(|last| last.contains('.'));
@@ -145,7 +145,7 @@ fn is_key(words: &[String]) -> bool {
     LAST_WORDS.contains(&&**last) && (last != "key" || before.last().is_none_or(opens))
 }
 
-/// The words of a name in lower case, of `OPENAI_KEY`, `--openai-key` and `openaiKey`, without numbers.
+/// Returns the words of a name in lower case, of `OPENAI_KEY`, `--openai-key` and `openaiKey`, without numbers.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -167,8 +167,8 @@ fn words(name: &str) -> Vec<String> {
 /// The byte ranges of the secrets in a text, in order.
 type Spans = Vec<Range<usize>>;
 
-/// The arguments of a program, or other readable texts, with their secret parts hidden: the value of an option such as
-/// `--api-key`, passwords and secret query parameters in URLs, tokens of well-known services.
+/// Returns the arguments of a program, or other readable texts, with their secret parts hidden: the value of an option
+/// such as `--api-key`, passwords and secret query parameters in URLs, tokens of well-known services.
 pub(crate) fn arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     spans_of_arguments(arguments).map(|(text, spans)| hide(text, spans)).collect()
 }
@@ -178,17 +178,17 @@ pub(crate) fn argument(text: &str) -> String {
     hide(text, spans(text))
 }
 
-/// The secret parts of the arguments of a program, without placeholders: exactly what [`arguments`] hides.
+/// Returns the secret parts of the arguments of a program, without placeholders: exactly what [`arguments`] hides.
 pub(crate) fn secrets_of_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     spans_of_arguments(arguments).flat_map(|(text, spans)| parts(text, spans)).collect()
 }
 
-/// The secrets in the value of `name`: the whole value, or parts of it.
+/// Returns the secrets in the value of `name`: the whole value, or parts of it.
 pub(crate) fn secrets_under(name: &str, value: &str) -> Vec<String> {
     if is_secret(name, value) { vec![value.to_owned()] } else { secrets_of(value) }
 }
 
-/// The secret parts of one text: exactly what [`argument`] hides.
+/// Returns the secret parts of one text: exactly what [`argument`] hides.
 pub(crate) fn secrets_of(text: &str) -> Vec<String> {
     parts(text, spans(text))
 }
@@ -204,7 +204,7 @@ fn hide(text: &str, spans: Spans) -> String {
     out + &text[at..]
 }
 
-/// The texts of `spans`, both as they are written and as a URL or JSON parser decodes them.
+/// Returns the texts of `spans`, both as they are written and as a URL or JSON parser decodes them.
 fn parts(text: &str, spans: Spans) -> Vec<String> {
     let mut found = Vec::new();
     for span in spans {
@@ -238,8 +238,8 @@ pub(crate) fn spans_of_arguments<'a>(
     })
 }
 
-/// Whether this is an option, and not a value that begins with a dash. An option has only letters and dashes; a long
-/// one may also have digits and `_`.
+/// Returns whether this is an option, and not a value that begins with a dash. An option has only letters and dashes; a
+/// long one may also have digits and `_`.
 fn is_option(text: &str) -> bool {
     let Some(name) = text.strip_prefix('-') else {
         return false;
@@ -250,7 +250,7 @@ fn is_option(text: &str) -> bool {
     name.chars().count() <= 1 || name.chars().all(is_of_name)
 }
 
-/// Whether the value of this option is a header, such as that of `-H`.
+/// Returns whether the value of this option is a header, such as that of `-H`.
 fn announces_header(option: &str) -> bool {
     option == "-H" || words(option).last().is_some_and(|last| last == "header" || last == "headers")
 }
@@ -292,7 +292,7 @@ fn spans_of_plain(text: &str, is_header: bool) -> Spans {
     merged
 }
 
-/// The secrets in a JSON object or list; `None` when the text is neither.
+/// Returns the secrets in a JSON object or list; `None` when the text is neither.
 fn spans_of_json(text: &str) -> Option<Spans> {
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
@@ -325,8 +325,8 @@ fn collect_json_secrets(node: &Node, name: &str, text: &str, spans: &mut Spans) 
     }
 }
 
-/// The secret value of `name=value` or of a header `Name: value`. With `is_header`, the text is known to be a header,
-/// which may have no space after the colon.
+/// Returns the secret value of `name=value` or of a header `Name: value`. With `is_header`, the text is known to be a
+/// header, which may have no space after the colon.
 fn named_value(text: &str, is_header: bool) -> Option<Range<usize>> {
     let header = text.split_once(':').filter(|(name, value)| {
         let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
@@ -338,7 +338,7 @@ fn named_value(text: &str, is_header: bool) -> Option<Range<usize>> {
     is_secret(name, value).then(|| text.len() - value.len()..text.len())
 }
 
-/// The passwords in the user info of URLs.
+/// Returns the passwords in the user info of URLs.
 fn spans_of_urls(text: &str) -> Spans {
     let mut spans = Spans::new();
     for (at, mark) in text.match_indices("://") {
@@ -367,8 +367,8 @@ fn spans_of_urls(text: &str) -> Spans {
 /// The characters, besides white space, after which the name of a `name=value` pair can begin.
 const BEFORE_NAMES: &[char] = &[';', '&', '?', '#', '=', '/', ':', ',', '|', '(', '{', '<', '>', '"', '\'', '`'];
 
-/// The secret values of `name=value` pairs that white space, `;` or `&` separates: URL parameters, database connection
-/// strings, variables before a command.
+/// Returns the secret values of `name=value` pairs that white space, `;` or `&` separates: URL parameters, database
+/// connection strings, variables before a command.
 fn spans_of_pairs(text: &str) -> Spans {
     let mut spans = Spans::new();
     let mut done = 0;
@@ -392,7 +392,7 @@ fn spans_of_pairs(text: &str) -> Spans {
     spans
 }
 
-/// The range of the value at the beginning of `rest`: in quotes, or up to the next separator.
+/// Returns the range of the value at the beginning of `rest`: in quotes, or up to the next separator.
 fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
     if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\''))
         && let Some(length) = rest[1..].find(quote)
@@ -404,7 +404,7 @@ fn value_of_pair(rest: &str, is_parameter: bool) -> Range<usize> {
     0..value.trim_end_matches(['"', '\'', '`']).len()
 }
 
-/// The tokens of well-known services.
+/// Returns the tokens of well-known services.
 fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let mut at = 0;

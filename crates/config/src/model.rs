@@ -19,7 +19,7 @@ use crate::{
 /// crate knows no model providers. The flag says whether the file also sets `base_url`.
 pub type CheckName = fn(name: &str, has_base_url: bool) -> Result<(), String>;
 
-/// The model that answers, how to reach it, and the limits of a turn. A field is `None` if the file does not set it.
+/// The model, the settings to reach it, and the limits of a turn. A field is `None` if the file does not set it.
 ///
 /// Its `Debug` is [`view`](Self::view), which shows no secret.
 #[derive(Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub struct ModelChoice {
     pub name: Option<String>,
     /// Its address, if it is not the provider's; may hold placeholders (`base_url`).
     pub base_url: Option<String>,
-    /// The wire that it speaks, if it is not the provider's usual one (`wire`).
+    /// Its wire, if it is not the provider's usual one (`wire`).
     pub wire: Option<Wire>,
     /// Its API key: only placeholders, never a literal key (`key`).
     pub key: Option<String>,
@@ -105,12 +105,12 @@ impl std::fmt::Debug for ModelChoice {
 }
 
 impl ModelChoice {
-    /// The settings of a file that cannot be read: invalid.
+    /// Creates the settings of a file that cannot be read: invalid.
     pub(crate) fn unreadable() -> Self {
         Self { is_valid: false, ..Self::default() }
     }
 
-    /// Reads `node`, and returns its problems. `place` is where it stands: `model`, or `agents.model`.
+    /// Reads `node`, and returns its problems. `place` is its table: `model`, or `agents.model`.
     pub(crate) fn read(
         document: &Document,
         place: &str,
@@ -173,7 +173,7 @@ impl ModelChoice {
         Self { name, base_url, wire, key, context_tokens, price, extra_body: Map::new(), ..self }
     }
 
-    /// The settings by key, safe to print; `null` when there are none.
+    /// Returns the settings by key, safe to print; `null` when there are none.
     #[must_use]
     pub fn view(&self) -> Json {
         let price = |price: &PriceChoice| {
@@ -201,7 +201,7 @@ impl ModelChoice {
     }
 }
 
-/// `value` with everything under the name of a secret hidden.
+/// Returns `value` with everything under the name of a secret hidden.
 fn hide_secrets(value: &Json) -> Json {
     match value {
         Json::Object(members) => members
@@ -223,7 +223,7 @@ fn hide_secrets(value: &Json) -> Json {
 /// A table that is being read, and its problems.
 struct Table<'a> {
     document: &'a Document,
-    /// What it is called.
+    /// The name of the table.
     place: &'a str,
     node: &'a Node,
     problems: Vec<Problem>,

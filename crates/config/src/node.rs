@@ -1,10 +1,10 @@
-//! A parsed file, whatever its dialect: JSON's values, each with its place in the text.
+//! A parsed file of any dialect: JSON's values, each with its position in the text.
 
 use std::ops::Range;
 
 use serde_json::Number;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) at: Range<usize>,
@@ -38,12 +38,12 @@ impl Node {
         }
     }
 
-    /// The member `name`; of several, the last.
+    /// Returns the member `name`; of several, the last.
     pub(crate) fn get(&self, name: &str) -> Option<&Member> {
         self.members()?.iter().rfind(|member| member.name == name)
     }
 
-    /// The text that it is.
+    /// Returns the text that it is.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -51,12 +51,13 @@ impl Node {
         }
     }
 
-    /// The text of the member `name`.
+    /// Returns the text of the member `name`.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.node.as_text()
     }
 
-    /// The value without places. Of duplicate members, the last remains; [`hash`](crate::trust::hash) covers all.
+    /// Returns the value without places. Of duplicate members, the last remains; [`hash`](crate::trust::hash) covers
+    /// all.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
@@ -71,7 +72,7 @@ impl Node {
         }
     }
 
-    /// A value that stands in no file.
+    /// Creates a value without a position in a file.
     pub(crate) fn from_json(json: &serde_json::Value) -> Self {
         use serde_json::Value as Json;
         let value = match json {
@@ -90,7 +91,7 @@ impl Node {
         Self { at: 0..0, value }
     }
 
-    /// The kind of value, for a message.
+    /// Returns the kind of value, for a message.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "null",

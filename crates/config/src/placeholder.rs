@@ -13,9 +13,9 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// Whether `$NAME` without braces is a placeholder, which depends on the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bare {
-    /// In values of `env` and `headers`.
+    /// It is, in values of `env` and `headers`.
     Names,
-    /// Everywhere else: an argument may be meant for a shell.
+    /// It is not, in all other fields, because an argument may be meant for a shell.
     Nothing,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Piece<'a> {
     Input(&'a str),
 }
 
-/// Why a text cannot be resolved.
+/// The reason why a text cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TemplateError {
     #[error("a `${{` has no closing `}}`")]
@@ -54,7 +54,7 @@ pub(crate) enum TemplateError {
 }
 
 impl TemplateError {
-    /// The next step.
+    /// Returns the next step.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::Unterminated => "write `$$` for a plain dollar sign".to_owned(),
@@ -71,18 +71,18 @@ impl TemplateError {
     }
 }
 
-/// Whether `name` can be the name of an environment variable here: letters, digits and `_`, no digit first.
+/// Returns whether `name` can be the name of an environment variable here: letters, digits and `_`, no digit first.
 pub(crate) fn is_name(name: &str) -> bool {
     name_length(name) == name.len() && !name.is_empty()
 }
 
-/// Whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`.
+/// Returns whether `name` can be the name of a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`.
 pub(crate) fn is_word(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     (1..=64).contains(&name.len()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
 }
 
-/// The length of the variable name at the beginning of `text`.
+/// Returns the length of the variable name at the beginning of `text`.
 pub(crate) fn name_length(text: &str) -> usize {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return 0;
@@ -108,7 +108,7 @@ pub(crate) fn pieces(text: &str, bare: Bare) -> Result<Vec<Piece<'_>>, TemplateE
     Ok(pieces)
 }
 
-/// The piece that begins with the `$` at the beginning of `text`, and its length.
+/// Returns the piece that begins with the `$` at the beginning of `text`, and its length.
 fn piece(text: &str, bare: Bare) -> Result<(Piece<'_>, usize), TemplateError> {
     let after = &text[1..];
     if after.starts_with('$') {
@@ -130,7 +130,7 @@ fn piece(text: &str, bare: Bare) -> Result<(Piece<'_>, usize), TemplateError> {
     Ok((Piece::Literal(&text[..1]), 1))
 }
 
-/// The index of the `}` that closes the `${` at the beginning of `text`.
+/// Returns the index of the `}` that closes the `${` at the beginning of `text`.
 pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let bytes = text.as_bytes();
@@ -145,7 +145,7 @@ pub(crate) fn closing_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// The piece between braces, when it is a placeholder.
+/// Returns the piece between braces, when it is a placeholder.
 fn braced(inner: &str) -> Option<Piece<'_>> {
     if let Some(name) = inner.strip_prefix("secret:") {
         return Some(Piece::Secret(name));
@@ -161,7 +161,7 @@ fn braced(inner: &str) -> Option<Piece<'_>> {
     is_name(name).then_some(Piece::Variable { name, default })
 }
 
-/// The variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` without a `$`.
+/// Returns the variable that opencode would look up in `text`: `NAME` of the first `{env:NAME}` without a `$`.
 pub(crate) fn curly_variable(text: &str) -> Option<&str> {
     text.match_indices("{env:").find_map(|(at, start)| {
         let (name, _) = text[at + start.len()..].split_once('}')?;
@@ -189,7 +189,8 @@ fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// The names of the stored secrets that `text` may need, defaults included; none for a malformed text.
+/// Returns the names of the stored secrets that `text` may need, including those in defaults; none for a malformed
+/// text.
 pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
     // Most texts have no placeholder, and need no parsing.
     if text.contains("${secret:") {
@@ -209,7 +210,7 @@ fn secrets_at(text: &str, found: &mut BTreeSet<String>, depth: usize) {
     }
 }
 
-/// A name to look up.
+/// A name to resolve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reference<'a> {
     /// An environment variable.
@@ -218,7 +219,7 @@ pub(crate) enum Reference<'a> {
     Secret(&'a str),
 }
 
-/// `text` with every placeholder replaced by what `lookup` returns; `None` is "not set".
+/// Returns `text` with every placeholder replaced by the result of `lookup`; `None` means "not set".
 pub(crate) fn expand(
     text: &str,
     bare: Bare,

@@ -1,4 +1,4 @@
-//! Where configuration and data live.
+//! The folders of configuration and data.
 
 use std::path::{Path, PathBuf};
 
@@ -21,13 +21,13 @@ pub struct Places {
     user_file: Option<PathBuf>,
 }
 
-/// The environment does not say where the user's files are.
+/// The environment does not name the folder of the user's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no home folder is known: set `HOME`, or `TOOLRACK_HOME` to a folder for configuration and data")]
 pub struct NoHome;
 
 impl Places {
-    /// The places that `environment` names.
+    /// Creates the places that `environment` names.
     ///
     /// # Errors
     /// [`NoHome`] when `TOOLRACK_HOME` is not set, one of the XDG variables is not set either, and the home folder that
@@ -55,25 +55,26 @@ impl Places {
         Self { config: home.clone(), data: home, user_file: None }
     }
 
-    /// The folder of configuration files.
+    /// Returns the folder of configuration files.
     #[must_use]
     pub fn config(&self) -> &Path {
         &self.config
     }
 
-    /// The folder of data: the database, artifacts.
+    /// Returns the folder of data: the database, artifacts.
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// The parent of the working folders of servers whose entries name none.
+    /// Returns the parent of the working folders of servers whose entries name none.
     #[must_use]
     pub fn own_folders(&self) -> PathBuf {
         self.data.join("cwd")
     }
 
-    /// The working folder of the server `name` if its entry names none. [`Interpolate`](crate::Interpolate) creates it.
+    /// Returns the working folder of the server `name` if its entry names none. [`Interpolate`](crate::Interpolate)
+    /// creates it.
     #[must_use]
     pub fn own_folder(&self, name: &str) -> PathBuf {
         let hash = Sha256::digest(name);
@@ -88,21 +89,21 @@ impl Places {
         self.config.join("toolrack.toml")
     }
 
-    /// The user's servers.
+    /// Returns the user's servers.
     #[must_use]
     pub fn user_file(&self) -> PathBuf {
         self.user_file.clone().unwrap_or_else(|| self.config.join("mcp.json"))
     }
 
-    /// Whether `TOOLRACK_MCP_CONFIG` chose [`Self::user_file`], so that its absence is worth a warning.
+    /// Returns whether `TOOLRACK_MCP_CONFIG` chose [`Self::user_file`], so that its absence is worth a warning.
     #[must_use]
     pub fn user_file_is_chosen(&self) -> bool {
         self.user_file.is_some()
     }
 
-    /// The user's private servers for the project at `root`.
+    /// Returns the user's private servers for the project at `root`.
     ///
-    /// It lies with the user's own files, because a file in the project may come from the repository.
+    /// The file is among the user's own files, because a file in the project may come from the repository.
     #[must_use]
     pub fn local_file(&self, root: &Path) -> PathBuf {
         let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());
@@ -119,7 +120,7 @@ impl Places {
     }
 }
 
-/// An XDG base folder. A relative one is invalid and to be ignored (XDG Base Directory Specification 0.8).
+/// Returns an XDG base folder. A relative one is invalid and to be ignored (XDG Base Directory Specification 0.8).
 fn xdg(environment: &Environment, variable: &str, default: &str) -> Result<PathBuf, NoHome> {
     match environment.path(variable).filter(|path| path.is_absolute()) {
         Some(path) => Ok(path),
@@ -131,7 +132,7 @@ fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// The root of the project that `cwd` is in: the nearest folder upward that holds `.git`, or else `cwd` itself.
+/// Returns the root of the project that `cwd` is in: the nearest folder upward that holds `.git`, or else `cwd` itself.
 #[must_use]
 pub fn project_root(cwd: &Path) -> PathBuf {
     let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
@@ -140,7 +141,7 @@ pub fn project_root(cwd: &Path) -> PathBuf {
         .map_or_else(|| cwd.clone(), Path::to_owned)
 }
 
-/// The folders from the project's root down to `cwd`; a nearer folder is later and therefore stronger.
+/// Returns the folders from the project's root down to `cwd`; a nearer folder is later and therefore stronger.
 pub(crate) fn project_folders(cwd: &Path) -> Vec<PathBuf> {
     let root = project_root(cwd);
     let cwd = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());

@@ -5,11 +5,11 @@ use std::{fmt, path::PathBuf};
 use serde::Serialize;
 use toolrack_host::text;
 
-/// Whether something was lost.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Everything works; something looks like a mistake.
+    /// Everything works, but something is probably a mistake.
     Warning,
     /// An entry or a whole file is left out.
     Error,
@@ -27,10 +27,11 @@ impl fmt::Display for Severity {
 /// One problem of one file.
 ///
 /// Its `Display` is for the user: place and message on the first line, then the line of the file with a caret below,
-/// then the next step. `{:#}` gives the first line alone. Neither ever holds a configured value that could be a secret.
+/// then the next step. `{:#}` gives the first line alone. Neither ever contains a configured value that could be a
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Whether something was lost.
+    /// The severity.
     pub severity: Severity,
     /// The file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,9 +48,9 @@ pub struct Problem {
     /// The field of the entry, as a path such as `env.TOKEN` or `args[2]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What to do about it.
+    /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The line of the file, values hidden.
@@ -87,7 +88,7 @@ impl Problem {
         }
     }
 
-    /// A problem because of which something is left out.
+    /// Creates a problem because of which something is left out.
     #[must_use]
     pub fn error(message: impl Into<String>) -> Self {
         Self::new(Severity::Error, message)
@@ -122,14 +123,14 @@ impl Problem {
         self
     }
 
-    /// Whether something was left out because of it.
+    /// Returns whether something was left out because of it.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// Its place, as `file:line:column` as far as that is known; empty for an entry that stands in no file. Not safe to
-    /// print: a path can hold anything.
+    /// Returns its place, as `file:line:column` as far as they are known; empty for an entry without a file. Not safe
+    /// to print, because a path can contain any characters.
     #[must_use]
     pub fn place(&self) -> String {
         let mut place = self.path.as_ref().map_or_else(String::new, |path| path.display().to_string());

@@ -21,8 +21,8 @@ use crate::{
 };
 pub(crate) use file::file;
 
-/// The text of the configuration file at `path`, safe to print, with secrets hidden; where it cannot be parsed, with
-/// all values hidden. `None` when there is no such file.
+/// Returns the text of the configuration file at `path`, safe to print, with secrets hidden; if it cannot be parsed,
+/// with all values hidden. `None` when there is no such file.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -30,26 +30,25 @@ pub fn show(path: &Path) -> Result<Option<String>, Box<Problem>> {
     Ok(Document::read(path, Kind::Regular)?.as_ref().map(file))
 }
 
-/// `spec` as an entry of a configuration file, safe to print: it hides the values of `env` and `headers` except for
-/// their placeholders, and the secret parts of arguments and URLs. Defaults are left out.
+/// Returns `spec` as an entry of a configuration file, safe to print: it hides the values of `env` and `headers` except
+/// for their placeholders, and the secret parts of arguments and URLs. Defaults are left out.
 #[must_use]
 pub fn redact(spec: &ServerSpec) -> Json {
     entry(spec, Values::Hidden)
 }
 
-/// `spec` as an entry with every value as it is written, for the user who is asked to agree to it. A project's file
-/// keeps no secrets from the user who opens the project, and a value that looks like a secret may be a part of a
-/// command.
+/// Returns `spec` as an entry with every value unchanged, for the user who is asked to agree to it. The user can read
+/// the project's file anyway, and a value that looks like a secret may be part of a command.
 pub(crate) fn proposal(spec: &ServerSpec) -> Json {
     entry(spec, Values::Written)
 }
 
-/// How the values of an entry are shown.
+/// The form in which the values of an entry are shown.
 #[derive(Clone, Copy)]
 enum Values {
-    /// With what could be a secret hidden.
+    /// With possible secrets hidden.
     Hidden,
-    /// As they are written.
+    /// Unchanged.
     Written,
 }
 
@@ -100,7 +99,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
     Json::Object(entry)
 }
 
-/// The fields that their rows can show, where they differ from their defaults: those of servers `of` a kind.
+/// Adds the fields that their rows can show, if they differ from their defaults, for servers `of` a kind.
 fn of_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, of: Of) {
     let (mut spec, mut usual) = (spec.clone(), rows::usual());
     for row in ENTRY.rows.iter().filter(|row| row.of == of && row.shown_as.is_none()) {
@@ -143,8 +142,8 @@ fn of_stdio(stdio: &Stdio, values: Values) -> Map<String, Json> {
     entry
 }
 
-/// The sandbox, with its ports and its limit of processes even if they are the defaults: a user who agrees to the entry
-/// should see them.
+/// Returns the sandbox, with its ports and its limit of processes even if they are the defaults: a user who agrees to
+/// the entry should see them.
 fn of_sandbox(sandbox: &Sandbox) -> Json {
     let ports = |ports: &Ports| match ports {
         Ports::Any => json!("any"),
@@ -269,7 +268,7 @@ mod tests {
         }
         assert_eq!(redact(&spec)["oauth"], json!({ "client_id": "id", "client_secret": "***" }));
         if let Transport::Http(http) = &mut spec.transport {
-            let kept = |text: &str| toolrack_host::spec::KeptText { text: Some(text.into()), file: None };
+            let kept = |text: &str| toolrack_host::spec::TextOrFile { text: Some(text.into()), file: None };
             (http.oauth.private_key, http.oauth.assertion) = (kept("canary"), kept("canary"));
             http.oauth.idp = Some(toolrack_host::spec::IdentityProvider {
                 token_url: "https://idp/token?key=canary".into(),

@@ -1,9 +1,9 @@
 //! One row for each field of an entry, and for each setting of `toolrack.toml`.
 //!
-//! What can be known of a field without reading it stands in its row: its names, its kind, its default, what is hidden
-//! of it and one line of documentation. The reader of entries takes a field by its key and finds the rest here, a bound
-//! is read and shown by its row alone, and the schemas and the reference page in `docs/` are made from the rows
-//! ([`schema`](crate::schema)). A test holds each row against what the reader does.
+//! A row has the static facts of a field: its names, its kind, its default, the hidden parts and one line of
+//! documentation. The reader of entries finds a field by its key, bounds are read and shown by their rows alone, and
+//! the schemas and the reference page in `docs/` are made from the rows ([`schema`](crate::schema)). A test compares
+//! each row with the reader.
 
 mod entry;
 #[cfg(test)]
@@ -24,7 +24,7 @@ pub(crate) use settings::{
     AGENT, AUDIT, DEFAULTS, EGRESS, MODEL, POLICY, PRICE, RULE, SERVE, SESSIONS, TOOLRACK, TOOLS,
 };
 
-/// The units that the name of a time can end in. Without one it is in seconds.
+/// The unit suffixes of a time's name. Without one, it is in seconds.
 const UNITS: &[&str] = &["", "_s", "_sec", "_secs", "_seconds", "_ms"];
 
 /// A field.
@@ -38,26 +38,26 @@ pub(crate) struct Row {
     /// The servers that have it.
     pub(crate) of: Of,
     pub(crate) is_required: bool,
-    /// Whether it tells that the object around it is an entry.
+    /// Whether it shows that the object around it is an entry.
     pub(crate) is_telling: bool,
-    /// Whether placeholders such as `${TOKEN}` are filled in when the server is connected.
+    /// Whether placeholders such as `${TOKEN}` are filled in when the server connects.
     pub(crate) is_filled: bool,
     /// Whether it decides which program answers, and so belongs to the identity of the server.
     pub(crate) is_identity: bool,
     pub(crate) hidden: Hidden,
-    /// The field under which the entry is shown with what this one says.
+    /// The field under which the value of this one is shown.
     pub(crate) shown_as: Option<&'static str>,
-    /// What it sets, where that can be read and shown without knowing more.
+    /// The setting of the spec, if it can be read and shown generically.
     pub(crate) sets: Option<Sets>,
-    /// Its default, where it is a value.
+    /// Its default, if it is a value.
     usual: Option<fn() -> Json>,
-    /// Its default in words.
+    /// Its default as text.
     pub(crate) otherwise: &'static str,
     /// One line of documentation.
     pub(crate) what: &'static str,
 }
 
-/// What can stand in a field.
+/// The kind of value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Text,
@@ -104,10 +104,10 @@ pub(crate) enum Kind {
     Either(&'static [Kind]),
 }
 
-/// Fields that stand in one object.
+/// The fields of an object.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// How the schemas and the reference page call it.
+    /// Its name in the schemas and on the reference page.
     pub(crate) title: &'static str,
     pub(crate) rows: &'static [Row],
     /// Whether a field that is not in the table is an error, and not only a warning.
@@ -124,17 +124,18 @@ pub(crate) enum Of {
     Http,
 }
 
-/// What is hidden of a field where an entry is shown. A user who is asked to agree to an entry sees all of it.
+/// The parts of a field that are hidden when an entry is shown. A user who is asked to agree to an entry sees all of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
     Nothing,
-    /// What looks like a secret: passwords in URLs, values of options such as `--api-key`, known tokens.
+    /// Possible secrets: passwords in URLs, values of options such as `--api-key`, known tokens.
     Parts,
-    /// All but placeholders.
+    /// Everything except placeholders.
     Whole,
 }
 
-/// What a field sets in what is to run; `None` for a server that does not have it.
+/// The setting of a field in the spec; `None` for a server that does not have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sets {
     Time(fn(&mut ServerSpec) -> Option<&mut Duration>),
@@ -143,14 +144,14 @@ pub(crate) enum Sets {
     Number(fn(&mut ServerSpec) -> Option<&mut usize>),
     /// A number of attempts.
     Attempts(fn(&mut ServerSpec) -> Option<&mut u32>),
-    /// A yes or no of its sandbox.
+    /// A flag of its sandbox.
     Confines(fn(&mut Sandbox) -> &mut bool),
-    /// A text; where the kind has words, one of them.
+    /// A text; if the kind has words, one of them.
     Word {
         set: fn(&mut ServerSpec, &str) -> Option<()>,
         value: fn(&ServerSpec) -> Json,
     },
-    /// What the reader of entries has code of its own for.
+    /// A setting with its own code in the reader of entries.
     Other(fn(&ServerSpec) -> Json),
 }
 
@@ -218,18 +219,18 @@ impl Row {
         Self { otherwise, ..self }
     }
 
-    /// Its names: its key, and what other programs call it.
+    /// Returns its names: its key, and those of other programs.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.key).chain(self.aliases.iter().map(|(name, _)| *name))
     }
 
-    /// Whether a field is this one that is called `name`, in its comparable form.
+    /// Returns whether `name`, in its comparable form, is a name of this field.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         let units = if self.kind.is_time() { UNITS } else { &UNITS[..1] };
         self.names().any(|own| name.strip_prefix(own).is_some_and(|unit| units.contains(&unit)))
     }
 
-    /// Its default, where it is a value.
+    /// Returns its default, where it is a value.
     pub(crate) fn usual(&self) -> Option<Json> {
         match self.sets {
             Some(sets) => sets.value(&mut sets::usual()).filter(|value| !value.is_null()),
@@ -247,7 +248,7 @@ impl Kind {
         }
     }
 
-    /// The bounds of a whole number.
+    /// Returns the bounds of a whole number.
     pub(crate) fn bounds(&self) -> Option<(u64, u64)> {
         match self {
             Self::Whole { least, most } => Some((*least, *most)),
@@ -255,7 +256,7 @@ impl Kind {
         }
     }
 
-    /// The words that a field must be one of, as a message lists them.
+    /// Returns the allowed words of a field, for a message.
     pub(crate) fn words(&self) -> String {
         let Self::Words(words) = self else { return String::new() };
         let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
@@ -268,17 +269,17 @@ impl Kind {
 }
 
 impl Table {
-    /// The row of `key`.
+    /// Returns the row of `key`.
     pub(crate) fn row(&self, key: &str) -> Option<&'static Row> {
         self.rows.iter().find(|row| row.key == key)
     }
 
-    /// What the field `key` must be one of, as a message lists it.
+    /// Returns the allowed words of the field `key`, for a message.
     pub(crate) fn words(&self, key: &str) -> String {
         self.row(key).map(|row| row.kind.words()).unwrap_or_default()
     }
 
-    /// The keys, in alphabetical order.
+    /// Returns the keys, in alphabetical order.
     pub(crate) fn keys(&self) -> Vec<&'static str> {
         let mut keys: Vec<_> = self.rows.iter().map(|row| row.key).collect();
         keys.sort_unstable();

@@ -1,7 +1,7 @@
-//! JSON Schemas (draft 2020-12) of the files that hold servers and settings, and a reference page of all fields: for
-//! editors, and for people.
+//! JSON Schemas (draft 2020-12) of the files with servers and settings, for editors, and a reference page of all
+//! fields, for users.
 //!
-//! Both are made from the rows that the reader goes by. They are kept in `docs/`, and a test holds them there.
+//! Both are made from the rows that the reader uses. They are stored in `docs/`, and a test compares them.
 
 mod page;
 
@@ -15,7 +15,7 @@ pub use page::reference;
 
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// The schema of `.mcp.json` and `mcp.json`.
+/// Returns the schema of `.mcp.json` and `mcp.json`.
 #[must_use]
 pub fn servers() -> Json {
     let mut schema = Schema::default();
@@ -44,7 +44,7 @@ pub fn servers() -> Json {
     Json::Object(root)
 }
 
-/// The schema of `toolrack.toml`.
+/// Returns the schema of `toolrack.toml`.
 #[must_use]
 pub fn settings() -> Json {
     let mut schema = Schema::default();
@@ -58,10 +58,10 @@ fn object<const N: usize>(members: [(&str, Json); N]) -> Map<String, Json> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A schema that is being made.
+/// A schema while it is built.
 #[derive(Debug, Default)]
 struct Schema {
-    /// What it defines under a name.
+    /// The definitions, by name.
     defs: BTreeMap<String, Json>,
 }
 
@@ -70,10 +70,10 @@ impl Schema {
         self.defs.into_iter().collect::<Map<_, _>>().into()
     }
 
-    /// Refers to the definition `name`, which `make` makes the first time.
+    /// Returns a reference to the definition `name`, which `make` builds the first time.
     fn define(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Json) -> Json {
         if !self.defs.contains_key(name) {
-            // A table that refers to itself finds it already there.
+            // A table that refers to itself finds this entry.
             self.defs.insert(name.to_owned(), Json::Null);
             let made = make(self);
             self.defs.insert(name.to_owned(), made);
@@ -81,7 +81,7 @@ impl Schema {
         json!({ "$ref": format!("#/$defs/{name}") })
     }
 
-    /// An entry.
+    /// Returns an entry.
     fn entry(&mut self) -> Json {
         self.define("entry", |schema| {
             let mut entry = schema.spelled("entry", ENTRY, NOTES.rows);
@@ -91,8 +91,8 @@ impl Schema {
         })
     }
 
-    /// The definition `name`: an object with the fields of `table`, whose names are compared as those of entries are.
-    /// Editors offer the key of each, and check it under every name.
+    /// Returns the definition `name`: an object with the fields of `table`, whose names have several spellings, as in
+    /// entries. Editors complete the key of each field, and check it under every name.
     fn spelled(&mut self, name: &str, table: &Table, more: &[Row]) -> Map<String, Json> {
         let mut properties = Map::new();
         let mut patterns = Map::new();
@@ -118,7 +118,7 @@ impl Schema {
         Self::finish(made, table, &required)
     }
 
-    /// An object with the fields of `table`, whose names are taken as they are.
+    /// Returns an object with the fields of `table`, whose names have one spelling.
     fn exact(&mut self, table: &Table) -> Map<String, Json> {
         let properties: Map<_, _> = table.rows.iter().map(|row| (row.key.to_owned(), self.row(row, false))).collect();
         let required: Vec<_> = table.rows.iter().filter(|row| row.is_required).map(|row| row.key).collect();
@@ -137,7 +137,7 @@ impl Schema {
 
     fn row(&mut self, row: &Row, is_spelled: bool) -> Json {
         let kind = self.kind(&row.kind, is_spelled);
-        // A field that is `null` is one that is not there.
+        // A field that is `null` counts as absent.
         let kind = if is_spelled { json!({ "anyOf": [kind, { "type": "null" }] }) } else { kind };
         let mut made = object([("description", json!(row.what))]);
         made.extend(row.usual().map(|usual| ("default".to_owned(), usual)));
@@ -195,7 +195,7 @@ impl Schema {
     }
 }
 
-/// A time, in the unit of its name or in its own.
+/// Returns a time, in the unit of its name or in its own.
 fn time() -> Json {
     json!({ "anyOf": [
         { "type": "number", "exclusiveMinimum": 0 },
@@ -203,7 +203,7 @@ fn time() -> Json {
     ] })
 }
 
-/// The names of a field in snake_case, camelCase and kebab-case.
+/// Returns the names of a field in snake_case, camelCase and kebab-case.
 fn spellings(row: &Row) -> Vec<String> {
     let mut all = Vec::new();
     for name in row.names() {

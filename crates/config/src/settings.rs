@@ -28,29 +28,29 @@ pub use tools::{Refresh, ToolSettings};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// What to do about a variable without a value (`unset`).
+    /// The treatment of a variable without a value (`unset`).
     pub unset: Unset,
     /// How long conversations are kept (`[sessions]`).
     pub sessions: KeepSessions,
-    /// Where requests may go (`egress`).
+    /// The rules for the destinations of requests (`egress`).
     pub egress: EgressRules,
-    /// What the audit log keeps of calls (`[audit]`).
+    /// The data of calls that the audit log stores (`[audit]`).
     pub audit: Audit,
-    /// Bounds of the connections that a daemon takes (`[serve]`).
+    /// The bounds of a daemon's connections (`[serve]`).
     pub serve: ServeSettings,
-    /// What happens to tools that differ from their pins (`pins`), for servers whose entry does not set it.
+    /// The treatment of tools that differ from their pins (`pins`), for servers whose entry does not set it.
     pub pins: PinMode,
     /// The model that answers (`[model]`), overlaid with the settings of the chosen agent (`[agents.model]`).
     pub model: ModelChoice,
     /// The calls that run, that need approval, and that never run (`[policy]`, of every `toolrack.toml` that counts).
     pub policy: Policy,
-    /// How tools are named and called (`[tools]`), overlaid with the settings of the chosen agent (`[agents.tools]`).
+    /// The settings of tools for models (`[tools]`), overlaid with the settings of the chosen agent (`[agents.tools]`).
     pub tools: ToolSettings,
     /// Whether the chosen agent carries out tasks itself (`role` in `[[agents]]`).
     pub role: Role,
 }
 
-/// What an agent does, and so whether it gets tools.
+/// The role of an agent, which decides whether it gets tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// It carries out tasks, with tools (`worker`).
@@ -63,13 +63,13 @@ pub enum Role {
 /// The agent whose settings are read, and the check for names of models.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadContext<'a> {
-    /// The agent whose own settings count on top of the shared ones.
+    /// The agent whose own settings override the shared ones.
     pub(crate) agent: Option<&'a str>,
-    /// Knows the names of models.
+    /// Checks the names of models.
     pub(crate) check: Option<CheckName>,
 }
 
-/// How long conversations are kept; for ever by default.
+/// How long conversations are kept; forever by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeepSessions {
@@ -80,7 +80,7 @@ pub struct KeepSessions {
 }
 
 impl Settings {
-    /// Reads the settings of `document`, and returns its problems, none of which costs a server.
+    /// Reads the settings of `document`, and returns its problems, none of which affects a server.
     pub(crate) fn read(document: &Document, wanted: ReadContext<'_>) -> (Self, Vec<Problem>) {
         let mut settings = Self::default();
         let mut problems = Vec::new();
@@ -165,7 +165,7 @@ impl Settings {
         (settings, problems)
     }
 
-    /// The settings of a file, at `place`, that cannot be read and may say anything.
+    /// Creates the settings of a file, at `place`, that cannot be read and may say anything.
     pub(crate) fn unreadable(place: String) -> Self {
         let policy = Section::unreadable().onto(Policy::default(), FileOwner::Own);
         let egress = EgressRules::strictest(place);
@@ -173,13 +173,13 @@ impl Settings {
     }
 }
 
-/// Where `document` is, for messages.
+/// Returns where `document` is, for messages.
 fn place(document: &Document) -> String {
     document.path.as_deref().map(|path| text::for_line(&path.display().to_string()).into_owned()).unwrap_or_default()
 }
 
-/// The shared `[model]`, and over it that of the wanted agent. Those of the other agents are read too, so that errors
-/// in them are known before they are needed.
+/// Returns the shared `[model]`, and over it that of the wanted agent. Those of the other agents are read too, so that
+/// errors in them are known before they are needed.
 fn model(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (ModelChoice, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut read = |place: &str, node: &Node| {
@@ -198,7 +198,7 @@ fn model(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (ModelCho
     (model, problems)
 }
 
-/// The shared `[tools]`, and over it those of the chosen agent.
+/// Returns the shared `[tools]`, and over it those of the chosen agent.
 fn tools(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (ToolSettings, Vec<Problem>) {
     let (mut tools, mut problems) = match root.get("tools") {
         Some(member) => ToolSettings::default().overlaid(document, "tools", &member.node),
@@ -215,7 +215,7 @@ fn tools(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (ToolSett
     (tools, problems)
 }
 
-/// The role of the chosen agent. One whose role cannot be read gets no tools: too few of them do no harm.
+/// Returns the role of the chosen agent. One whose role cannot be read gets no tools: too few of them do no harm.
 fn role(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (Role, Vec<Problem>) {
     let (mut role, mut problems) = (Role::default(), Vec::new());
     for agent in agents(root) {
@@ -237,7 +237,7 @@ fn role(document: &Document, root: &Node, wanted: ReadContext<'_>) -> (Role, Vec
     (role, problems)
 }
 
-/// The tables of `[[agents]]`.
+/// Returns the tables of `[[agents]]`.
 fn agents(root: &Node) -> &[Node] {
     match root.get("agents").map(|member| &member.node.value) {
         Some(Value::List(agents)) => agents,
@@ -246,7 +246,7 @@ fn agents(root: &Node) -> &[Node] {
 }
 
 impl ReadContext<'_> {
-    /// Whether `agent`, one of `[[agents]]`, is the one whose own settings count.
+    /// Returns whether `agent`, one of `[[agents]]`, is the one whose own settings count.
     fn is(&self, agent: &Node) -> bool {
         self.agent.is_some() && agent.text("id") == self.agent
     }

@@ -1,12 +1,12 @@
-//! What was meant by a name that is not known.
+//! Suggests the likely meaning of an unknown name.
 
-/// How alike a name must be that a file has: a field of another program must not be taken for one of ours.
+/// The required similarity of a name in a file: a field of another program must not be mistaken for one of ours.
 const WRITTEN: f64 = 0.88;
-/// How alike a name must be that a user has typed.
+/// The required similarity of a name that a user typed.
 const TYPED: f64 = 0.8;
 
-/// The one of `known` that a user who typed `typed` most likely means; `None` when nothing is near. Two letters that
-/// changed places, or one letter too many or too few, is near enough even in a short name.
+/// Returns the one of `known` that a user who typed `typed` most likely means; `None` if none is similar. Two swapped
+/// letters, or one letter too many or too few, are similar enough even in a short name.
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |typed: &str, name: &str| {
         let likeness = strsim::jaro_winkler(typed, name);
@@ -16,7 +16,8 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     nearest(typed, known, likeness).filter(|(likeness, _)| *likeness >= TYPED).map(|(_, name)| name)
 }
 
-/// The one of `known` that `typed` is short for, such as `msg` for `message`; `None` when none is, or several are.
+/// Returns the one of `known` that `typed` abbreviates, such as `msg` for `message`; `None` if there is none, or
+/// several.
 pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.to_lowercase();
     let is_short_for = |name: &str| {
@@ -30,12 +31,12 @@ pub fn abbreviated<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) ->
     meant.next().filter(|_| meant.next().is_none())
 }
 
-/// The one of `known` that `written`, a name in a file, is probably a misspelling of.
+/// Returns the one of `known` that `written`, a name in a file, is probably a misspelling of.
 pub(crate) fn misspelt<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest(written, known, strsim::jaro_winkler).filter(|(likeness, _)| *likeness > WRITTEN).map(|(_, name)| name)
 }
 
-/// The most alike, from 0 to 1, whatever the case of its letters.
+/// Returns the most similar one, with its similarity from 0 to 1, ignoring case.
 fn nearest<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,

@@ -1,8 +1,8 @@
-//! Whether a user has agreed to run what a project's file says.
+//! The user's agreement to run entries of a project's file.
 //!
-//! An entry in a repository is a proposal. An approval is for one entry, which its project, its name and the hash of
-//! its content identify: when the content changes, the entry waits for the user again. Comments and the order of fields
-//! do not count. The project's files that the entry runs are a part of its content.
+//! An entry in a repository is a proposal. An approval is for one entry, identified by its project, its name and the
+//! hash of its content: when the content changes, the entry waits for the user again. Comments and the order of fields
+//! do not count. The project's files that the entry runs are part of its content.
 
 mod files;
 
@@ -21,13 +21,13 @@ pub struct Candidate<'a> {
     pub project: &'a Path,
     /// The entry's name.
     pub name: &'a str,
-    /// [`content_hash`] of the entry; if it runs files, the hash of that and of them.
+    /// [`content_hash`] of the entry; if it runs files, the hash of that hash and of the files.
     pub hash: &'a str,
 }
 
 /// The record of approvals.
 pub trait Ledger {
-    /// Whether the user has approved exactly this entry.
+    /// Returns whether the user has approved exactly this entry.
     fn approves(&self, candidate: &Candidate<'_>) -> bool;
 }
 
@@ -47,13 +47,14 @@ impl Ledger for NoLedger {
     }
 }
 
-/// The hash of an entry's content: SHA-256 over all of its fields, known or not, in a canonical order; 64 hex digits.
+/// Returns the hash of an entry's content: SHA-256 over all of its fields, known or not, in a canonical order; 64 hex
+/// digits.
 #[must_use]
 pub fn content_hash(entry: &Json) -> String {
     hash(&Node::from_json(entry))
 }
 
-/// The hash that an agreement is for: of the entry's `hash`, and of `files` with their fingerprints.
+/// Returns the hash that an agreement is for: of the entry's `hash`, and of `files` with their fingerprints.
 pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String {
     if files.is_empty() {
         return hash.to_owned();
@@ -63,8 +64,8 @@ pub(crate) fn agreement(hash: &str, files: &BTreeMap<String, String>) -> String 
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The [`content_hash`] of an entry as it is written in a file. It covers all members, also several of one name. Such
-/// an entry is refused anyway; but if it ever were not, the user's agreement would still cover each of them.
+/// Returns the [`content_hash`] of an entry as it is written in a file. It covers all members, also several of one
+/// name. Such an entry is refused, but even otherwise the user's agreement would cover each of them.
 pub(crate) fn hash(entry: &Node) -> String {
     let mut canonical = String::from("toolrack entry 1\n");
     write_canonical(entry, &mut canonical);

@@ -16,7 +16,7 @@ use std::{
 use arc_swap::ArcSwap;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-/// Editors write a file in several steps; what happens within this time is one change.
+/// Editors write a file in several steps; events within this time count as one change.
 const SETTLE: Duration = Duration::from_millis(150);
 
 /// How often to check the files without an event. Some changes cause no event, such as replacing a folder far above
@@ -35,20 +35,20 @@ pub struct WatchError {
 
 /// Watches files for changes until it is dropped.
 ///
-/// It watches folders, since editors put a new file in the place of the old one; and what is above a folder, since it
-/// can be exchanged as well. Of a file whose folder does not exist, it watches the nearest folder above that does, so
-/// that both can be made later. Where a file is a symbolic link, it watches the file that it leads to as well. Whenever
-/// one of them changes, it finds out anew what to watch. Beside that, it looks at all of them every ten seconds.
+/// It watches folders, because editors replace files; and the folders above a folder, because it can be replaced as
+/// well. For a file whose folder does not exist, it watches the nearest existing folder above, so that both can be
+/// created later. If a file is a symbolic link, it also watches the target. Whenever one of them changes, it determines
+/// the watched folders again. It also checks all files every ten seconds.
 pub struct Watch {
-    /// To the thread, which ends when this is dropped.
+    /// The sender to the thread, which ends when this is dropped.
     orders: Arc<Sender<Message>>,
 }
 
 /// A message to the thread of a [`Watch`].
 enum Message {
-    /// Something has changed.
+    /// Something may have changed.
     Look,
-    /// Follow these files in place of the ones before, then drop the sender.
+    /// Follow these files instead of the earlier ones, then drop the sender.
     Follow(Vec<PathBuf>, Sender<()>),
 }
 
@@ -59,8 +59,8 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Calls `changed`, on a thread of its own, 150 ms after one of the files has changed. It should only notify
-    /// another thread: reading the configuration again finds out whether anything is different.
+    /// Creates a watch that calls `changed`, on its own thread, 150 ms after one of the files has changed. It should
+    /// only notify another thread: reading the configuration again shows whether anything is different.
     ///
     /// # Errors
     /// When the system has no way to watch files, or none left.
@@ -76,7 +76,7 @@ impl Watch {
         let counted = Arc::<RelevantPaths>::default();
         let counts = Arc::clone(&counted);
         let heard = move |event: notify::Result<Event>| {
-            // An error means that something may have been missed.
+            // An error means that an event may have been missed.
             if event.map_or(true, |event| counts.has(&event))
                 && let Some(orders) = wakes.upgrade()
             {
@@ -93,8 +93,8 @@ impl Watch {
         Ok(Self { orders })
     }
 
-    /// Watches these files in place of the ones before. One whose folder cannot be watched is checked every ten
-    /// seconds. What changes after this has returned is reported.
+    /// Watches these files instead of the earlier ones. A file whose folder cannot be watched is checked every ten
+    /// seconds. All changes after the return of this function are reported.
     pub fn follow<'f>(&mut self, files: impl IntoIterator<Item = &'f Path>) {
         let (follows, followed) = channel();
         let _ = self.orders.send(Message::Follow(files.into_iter().map(Path::to_owned).collect(), follows));
@@ -133,14 +133,14 @@ struct WatchDropped;
 struct RelevantPaths(ArcSwap<BTreeSet<PathBuf>>);
 
 impl RelevantPaths {
-    /// Whether `event` counts. Reads do not: a reader that its own reads wake would never stop.
+    /// Returns whether `event` is relevant. Reads are not: otherwise a reader's own reads would wake it endlessly.
     fn has(&self, event: &Event) -> bool {
         let paths = self.0.load();
         !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(|path| paths.contains(path)))
     }
 }
 
-/// The files that are followed, and how.
+/// The followed files, with the state of the watch.
 struct Followed {
     watcher: RecommendedWatcher,
     counted: Arc<RelevantPaths>,
@@ -173,7 +173,7 @@ impl Followed {
         Ok(())
     }
 
-    /// Whether a file has changed since the last check, or a watched folder has been replaced by another one.
+    /// Returns whether a file has changed since the last check, or a watched folder has been replaced by another one.
     fn is_changed(&self) -> bool {
         self.files.iter().any(|(file, known)| Fingerprint::of(file) != *known)
             || self.folders.iter().any(|(folder, known)| !Fingerprint::of(folder).is_same_file(known))
@@ -183,7 +183,7 @@ impl Followed {
     /// notified afterwards, so it also sees what changed before the folder was watched.
     fn rewatch_all(&mut self) {
         for folder in std::mem::take(&mut self.folders).into_keys() {
-            // An error means that the folder does not exist any longer.
+            // An error means that the folder no longer exists.
             let _ = self.watcher.unwatch(&folder);
         }
         self.watch();
@@ -214,10 +214,11 @@ impl Followed {
     }
 
     fn watch_folder(&mut self, folder: PathBuf) {
-        // The fingerprint first: if the folder is exchanged before it is watched, the next check finds a difference.
+        // Take the fingerprint first: if the folder is replaced before it is watched, the next check finds a
+        // difference.
         let print = Fingerprint::of(&folder);
         if let Err(error) = self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
-            // Other errors, such as a folder above the others that is closed to us, cannot be mended.
+            // Other errors, such as a folder without access, cannot be fixed.
             if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) {
                 tracing::warn!("{}", unusable(&error));
             }
@@ -244,7 +245,7 @@ impl Fingerprint {
         }
     }
 
-    /// Whether both are of the same file or folder, whatever its content is.
+    /// Returns whether both are of the same file or folder, regardless of its content.
     fn is_same_file(&self, other: &Self) -> bool {
         (self.identity, self.made) == (other.identity, other.made)
     }
@@ -262,8 +263,8 @@ fn identity(_: &Metadata) -> Option<(u64, u64)> {
     None
 }
 
-/// The paths to watch for a change of `file`: itself, or what has to be made first; what it leads to; and the folders
-/// of both, which can be exchanged.
+/// Returns the paths to watch for a change of `file`: itself, or the nearest existing folder; its link target; and the
+/// folders of both, which can be replaced.
 fn watched(file: &Path) -> Vec<PathBuf> {
     let mut watched = Vec::new();
     if let Some(seen) = file.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)) {
@@ -279,7 +280,7 @@ fn watched(file: &Path) -> Vec<PathBuf> {
     watched
 }
 
-/// `path` with its parent folder resolved to a real path; the last part may still be a link.
+/// Returns `path` with its parent folder resolved to a real path; the last part may still be a link.
 fn with_real_parent(path: &Path) -> Option<PathBuf> {
     let folder = path.parent()?;
     Some(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(path.file_name()?))

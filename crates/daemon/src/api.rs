@@ -150,7 +150,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(Operate, routes!(config::reload))
         .with(Operate, routes!(config::validate))
         .with(Install, routes!(import::list, import::take))
-        // The events of a world tell of the calls of all its people.
+        // The events of a world contain the calls of all its users.
         .with(Operate, routes!(events::stream))
         .with(See, routes!(overview::get))
         .with(Open, routes!(health::health))

@@ -1,4 +1,4 @@
-//! What goes wrong, for programs and for people.
+//! The errors of the control API, for programs and for users.
 
 use axum::{
     Json,
@@ -51,7 +51,7 @@ impl ApiError {
         self
     }
 
-    /// With the hint of a problem, where that has one.
+    /// Adds the hint of a problem, if it has one.
     fn hinted(mut self, problem: Option<&Problem>) -> Self {
         self.error.hint = problem.and_then(|problem| problem.hint.clone());
         self
@@ -91,7 +91,7 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "it is not known who asks")
     }
 
-    /// A promise of ours was broken.
+    /// Creates the error for a broken invariant.
     pub(crate) fn internal(message: &str) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", message)
     }

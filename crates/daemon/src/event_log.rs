@@ -1,4 +1,4 @@
-//! The latest events, kept so that a client that was away can continue where it stopped.
+//! The latest events, which are kept so that a client can continue where its connection ended.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -32,7 +32,8 @@ pub(crate) struct LoggedEvent {
 /// What a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
-    /// How many more there were, which are gone. `Some(0)` where the number is unknown: the reader saw another run.
+    /// The number of further events that are no longer kept. `Some(0)` if the number is unknown, because the reader saw
+    /// another run.
     pub(crate) missed: Option<u64>,
     /// In order.
     pub(crate) events: Vec<Arc<LoggedEvent>>,
@@ -43,7 +44,8 @@ pub(crate) type Kept = VecDeque<Arc<LoggedEvent>>;
 
 /// The newest events. Writing never waits for a reader.
 pub(crate) struct EventLog {
-    /// Tells the numbers of this log from those of any other: of a run before, or of another agent's world.
+    /// Distinguishes the numbers of this log from those of any other log: of an earlier run, or of another agent's
+    /// world.
     run: u32,
     kept: watch::Sender<Kept>,
     secrets: Arc<Interpolate>,
@@ -56,12 +58,12 @@ impl fmt::Debug for EventLog {
 }
 
 impl EventLog {
-    /// An empty log, in which what `secrets` knows is hidden.
+    /// Creates an empty log, which hides the secrets that `secrets` knows.
     pub(crate) fn new(secrets: Arc<Interpolate>) -> Self {
         Self { run: rand::rng().random(), kept: watch::Sender::default(), secrets }
     }
 
-    /// Adds an event. Of one that is no object, or is too long, only the name is kept.
+    /// Adds an event. If the event is no object, or is too long, only its name is kept.
     pub(crate) fn add(&self, name: &str, event: &impl Serialize) {
         let mut data = match serde_json::to_value(event) {
             Ok(Value::Object(members)) => members,
@@ -105,7 +107,7 @@ impl EventLog {
         (u32::from_str_radix(run, 16) == Ok(self.run)).then_some(number)
     }
 
-    /// What came after the event `seen`; all that is kept for a reader of another log.
+    /// Returns the events after the event `seen`; all kept events for a reader of another log.
     pub(crate) fn after(&self, seen: Option<u64>) -> Unseen {
         let kept = self.kept.borrow();
         let gone = kept.front().map_or(0, |first| first.id.saturating_sub(seen.unwrap_or(0) + 1));

@@ -70,17 +70,17 @@ use self::{
 /// How long a client that lists waits for servers that start with the gateway: many clients list once and never again.
 const START: Duration = Duration::from_secs(5);
 
-/// How long [`Gateway::shutdown`] waits for what is under way to end.
+/// How long [`Gateway::shutdown`] waits for running work to end.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
 /// All servers of a [`Host`] as one MCP server.
 ///
-/// Cheap to clone; made inside a tokio runtime. It does not own the host: end the gateway first, then the host. Build the
-/// host with [`AnyClient`] as its asker, so that servers of the older era know that they may ask.
+/// Cheap to clone; made inside a tokio runtime. It does not own the host: end the gateway first, then the host. Build
+/// the host with [`AnyClient`] as its asker, so that servers of the older era know that they may send questions.
 ///
-/// It speaks MCP 2026-07-28 without state, and 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05 with sessions, whatever
-/// era the servers behind it speak. Tools have the names of the host's catalog, prompts are named the same way, and a
-/// resource that several servers have under one URI is `toolrack://SERVER/URI` for each of them.
+/// It serves MCP 2026-07-28 without state, and 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05 with sessions,
+/// independently of the eras of the servers behind it. Tools have the names of the host's catalog, prompts are named
+/// the same way, and a resource that several servers have under one URI is `toolrack://SERVER/URI` for each of them.
 #[derive(Clone)]
 pub struct Gateway(Arc<Inner>);
 
@@ -132,7 +132,7 @@ impl Inner {
         self.directory.find(&self.host, look).await
     }
 
-    /// The message with secrets hidden: a server can repeat what it was given in confidence.
+    /// Returns the message with secrets hidden, because a server can repeat secrets that it received.
     fn concealed(&self, message: Bytes) -> Bytes {
         let Some(secrets) = &self.options.secrets else { return message };
         let concealed = str::from_utf8(&message).ok().map(|text| secrets.conceal(text));
@@ -170,7 +170,7 @@ impl Gateway {
         gateway
     }
 
-    /// Streamable HTTP of both eras, at `/` of this router: nest it at `/mcp`.
+    /// Returns a router that serves Streamable HTTP of both eras at `/`: nest it at `/mcp`.
     ///
     /// The query selects what a client sees: `?tools=github/*,read_*` (only these tools), `?servers=github,fs` (only
     /// these servers), `?preset=NAME` (a selection of [`GatewayOptions::presets`]); together they narrow down. The

@@ -1,8 +1,8 @@
 //! Toolrack as a service: control API, live events, dashboard, and one MCP endpoint in front of all servers.
 //!
-//! A [`Daemon`] keeps one world, and one for each agent that is in use: it loads the configuration, has a
-//! [`Host`](toolrack_host::Host) run it, watches its files, and answers at one address. It decides nothing about
-//! calls: each goes through the host's one door, and questions for a person wait in [`Questions`].
+//! A [`Daemon`] runs one world, and one for each agent that is in use: it loads the configuration, runs it with a
+//! [`Host`](toolrack_host::Host), watches its files, and answers at one address. It does not decide about calls: the
+//! host does, and questions for a user wait in [`Questions`].
 //!
 //! | at | there is |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `/api/v1` | the control API, described by `/openapi.json` |
 //! | `/mcp` | every server's tools, resources and prompts as one MCP server |
 //! | `/agents/ID` | the control API and the MCP endpoint of an agent that has servers of its own |
-//! | `/health`, `/ready`, `/metrics` | what watches over daemons looks at |
+//! | `/health`, `/ready`, `/metrics` | for programs that monitor daemons |
 //!
 //! ```text
 //!            serve ──────────► guard          who is let in, and how many
@@ -29,7 +29,7 @@
 //!                 event_log ──► shown          what happened, without secrets, as people see it
 //! ```
 //!
-//! It listens on this machine only, unless it is told otherwise, and refuses requests without its [`Token`].
+//! It listens only on this machine by default, and refuses requests without its [`Token`].
 
 mod agents;
 mod api;

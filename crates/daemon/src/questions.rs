@@ -223,7 +223,7 @@ pub(crate) enum AnswerRefused {
     Arguments(String),
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Copy, Debug)]
 enum Unanswered {
     /// Too many questions are open already, so this one was not asked.
@@ -242,7 +242,7 @@ impl Unanswered {
 }
 
 impl Question {
-    /// The question as it is shown outside the world of `agent`, with the agent in its id.
+    /// Returns the question in the form for outside the world of `agent`, with the agent in its id.
     pub(crate) fn of_agent(self, agent: &str) -> Self {
         Self { id: outside_id(agent, &self.id), agent: Some(agent.to_owned()), ..self }
     }
@@ -282,7 +282,7 @@ impl Questions {
         let _ = self.inner.of_agent.set((agent.to_owned(), log));
     }
 
-    /// The agent in whose world these are asked.
+    /// Returns the agent in whose world these questions are asked.
     pub(crate) fn agent(&self) -> Option<&str> {
         self.inner.of_agent.get().map(|(agent, _)| agent.as_str())
     }
@@ -308,8 +308,8 @@ impl Questions {
         self.inner.open.lock().waiting.len()
     }
 
-    /// Answers the question `id` for `principal`. Where that one may not answer for others of its tenant, the answer
-    /// counts once: a longer one would let calls of others run.
+    /// Answers the question `id` for `principal`. If that principal may not answer for others of its tenant, the answer
+    /// is valid once: a longer one would allow calls of others.
     ///
     /// # Errors
     /// When the question is not open any more, when the answer is for another kind of question, or when the call cannot
@@ -324,7 +324,7 @@ impl Questions {
             question.check(arguments.clone()).await.map_err(AnswerRefused::Arguments)?;
         }
         let waiting = self.inner.open.lock().waiting.remove(&number).ok_or(AnswerRefused::Over)?;
-        // An error means that the asker has gone away at this moment.
+        // An error means that the asker was dropped at this moment.
         waiting.answer.send(answer).map_err(|_| AnswerRefused::Over)
     }
 
@@ -439,7 +439,7 @@ impl Inner {
     }
 }
 
-/// An open question. Dropping it, because its asker goes away, withdraws the question.
+/// An open question. Dropping it, because its asker was dropped, withdraws the question.
 struct Asked<'a> {
     inner: &'a Inner,
     number: u64,

@@ -54,7 +54,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         Self(OpenApiRouter::with_openapi(document))
     }
 
-    /// Adds routes that need `right`. Their description says so.
+    /// Adds routes that need `right`, which is added to their descriptions.
     pub(crate) fn with(self, right: Right, (schemas, mut paths, methods): UtoipaMethodRouter<S>) -> Self {
         for item in paths.paths.values_mut() {
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];

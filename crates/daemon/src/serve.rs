@@ -47,10 +47,11 @@ use crate::{
 /// The most bytes of a request's body.
 const MAX_BODY: usize = 4 * 1024 * 1024;
 
-/// Local programs that are served at once through the socket.
+/// The most local programs that are served concurrently through the socket.
 const MAX_LOCAL: usize = 256;
 
-/// HTTP connections that are served at once. A client has a few, and each event stream that it listens to is one.
+/// The most HTTP connections that are served concurrently. A client has a few, and each event stream that it listens to
+/// is one.
 const MAX_CONNECTIONS: usize = 4_096;
 
 /// The most HTTP connections that have not shown a valid token yet.
@@ -99,7 +100,7 @@ pub struct Options {
     pub hosts: Vec<String>,
     /// Whether to listen where other machines can reach it.
     pub remote: bool,
-    /// How long calls in flight may go on at the end.
+    /// How long running calls may continue at the end.
     pub grace: Duration,
     /// How long the world of an agent or a tenant stays without a request.
     pub agent_idle: Duration,
@@ -447,9 +448,9 @@ async fn serve_one(stream: UnixStream, gateway: &Gateway) {
     }
 }
 
-/// The options of the gateway. Where its client cannot be asked, a question waits with the others.
+/// The options of the gateway. If its client cannot be asked, a question waits with the others.
 fn gateway_options(world: &World, site: &Site) -> GatewayOptions {
-    // The gateway compares names alone, whatever the port.
+    // The gateway compares only names, for any port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {
         asker: Some(Arc::new(world.questions.clone())),

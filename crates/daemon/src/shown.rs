@@ -1,5 +1,5 @@
-//! What the control API, questions and events show of what is known elsewhere: findings and problems here, and below what
-//! `toolrack --json` prints in the same words.
+//! The forms in which the control API, questions and events show data of other crates: findings and problems here, and
+//! in the submodules the data that `toolrack --json` prints in the same form.
 
 pub mod answers;
 pub mod audit;

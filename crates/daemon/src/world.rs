@@ -39,9 +39,9 @@ pub struct Parts {
     pub host: Host,
     /// What to load, at the start and at each reload.
     pub request: Request,
-    /// Where to look for the configurations of other programs.
+    /// The environment, which names the places of other programs' configurations.
     pub environment: Environment,
-    /// Approvals, conversations, logs. Without a store, nothing that a project brings runs.
+    /// Approvals, conversations, logs. Without a store, no entry of a project runs.
     pub store: Option<Store>,
     /// The secrets that must not be shown.
     pub secrets: Arc<Interpolate>,
@@ -76,9 +76,9 @@ pub struct ChosenModel {
     pub limits: Limits,
 }
 
-/// The name of the server through which a model searches for tools when there are too many to show. It is `toolrack`,
-/// or that with a number if `beside` has a server of this name. Rules can allow it without asking: its own tools only
-/// read, and the policy judges each call that goes through it as that call.
+/// Returns the name of the server through which a model searches for tools when there are too many to show. It is
+/// `toolrack`, with a number if `beside` has a server of this name. Rules can allow it without a question: its own
+/// tools only read, and the policy judges each call through it as the inner call.
 #[must_use]
 pub fn discovery_name(beside: &Desired) -> ServerName {
     let mut number = 1;
@@ -91,7 +91,7 @@ pub fn discovery_name(beside: &Desired) -> ServerName {
     }
 }
 
-/// Why there is no model.
+/// The reason why there is no model.
 #[derive(Clone, Debug)]
 pub struct NoModel {
     /// A stable word.
@@ -215,7 +215,7 @@ impl World {
         self.loaded.load_full()
     }
 
-    /// The problems of the configuration that runs, and why the files are rejected as they are now.
+    /// Returns the problems of the running configuration, and the reason why the current files are rejected.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let rejected = self.rejected.load();
         if rejected.is_empty() { self.loaded.load().problems.clone() } else { rejected.to_vec() }
@@ -239,7 +239,7 @@ impl World {
     /// Reads the configuration again, and applies it.
     ///
     /// # Errors
-    /// When the files cannot be used as they are. The old world stays.
+    /// When the files cannot be used. The old world stays.
     pub(crate) async fn reload(&self) -> Result<(), NotReloaded> {
         self.order(Order::Reload).await
     }

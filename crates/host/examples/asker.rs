@@ -18,7 +18,7 @@ use toolrack_host::{
 struct Agreeable;
 
 impl Asker for Agreeable {
-    // Servers learn of these and of no others.
+    // The host declares only these abilities to servers.
     fn abilities(&self) -> Abilities {
         Abilities { confirm: true, forms: true, roots: true, ..Abilities::NONE }
     }
@@ -30,7 +30,7 @@ impl Asker for Agreeable {
 
     fn elicit(&self, server: ServerName, question: Elicitation) -> BoxFuture<'_, Elicited> {
         println!("{server} asks: {question:?}");
-        // Fields that are left out get the defaults of the form.
+        // The host fills missing fields with the defaults of the form.
         let fields = json!({"name": "Ada"}).as_object().cloned().unwrap_or_default();
         Box::pin(async { Elicited::Accept(fields) })
     }
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if let Transport::Stdio(stdio) = &mut spec.transport {
         stdio.env.insert("PATH".into(), env::var("PATH")?);
     }
-    // Without a rule that allows a call, `Policy` wants it confirmed.
+    // `Policy` asks for a confirmation of each call that no rule allows.
     let host = Host::builder().asker(Arc::new(Agreeable)).gate(Arc::new(Policy::default())).build();
     host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;
     host.settled().await;

@@ -1,4 +1,4 @@
-//! Connects a server, lists its tools, calls one.
+//! Connects to a server, lists its tools and calls one.
 //!
 //! `cargo run -p toolrack-host --example connect_and_call -- npx -y @modelcontextprotocol/server-everything`
 

@@ -1,4 +1,4 @@
-//! How long it takes to search 10,000 tools and to get a model's tool block, and what the index takes of memory.
+//! Measures a search of 10,000 tools, the making of a model's tool block, and the memory of the index.
 //!
 //! `cargo run --release -p toolrack-host --example measure_search`
 
@@ -49,7 +49,7 @@ impl ServerHandler for Many {
     }
 }
 
-/// Different tools that have most of their words in common, as real ones have.
+/// Builds different tools that share most of their words, as real tools do.
 fn tool(number: usize) -> Tool {
     let verb = VERBS[number % VERBS.len()];
     let (thing, other) = (THINGS[number / 12 % THINGS.len()], THINGS[number / 168 % THINGS.len()]);

@@ -1,4 +1,5 @@
-//! A tool of this program, as an MCP server in this process: behind the same door as the tools of other servers.
+//! Offers a tool of this program as an MCP server in this process; a call of it takes the same path as a call of any
+//! other tool.
 //!
 //! `cargo run -p toolrack-host --example native_tool`
 

@@ -1,4 +1,4 @@
-//! Child processes that never outlive this program, not even when it is killed with SIGKILL: the program is its own
+//! Starts child processes that never outlive this program, even when it is killed with SIGKILL: the program is its own
 //! supervisor. Kill it while it waits, then look for the `sleep`: it is gone.
 //!
 //! `cargo run -p toolrack-host --example supervised`
@@ -15,7 +15,7 @@ use std::{env, error::Error, process::ExitCode, time::Duration};
 use toolrack_host::{Desired, Host, ServerName, ServerSpec, spec::Transport, supervisor};
 
 fn main() -> ExitCode {
-    // First of all, before any thread is started: are we asked to supervise a child process?
+    // Do this first, before any thread is started: this process may be the supervisor of a child process.
     if let Some(code) = supervisor::run_if_asked() {
         return code;
     }
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn run() -> Result<(), Box<dyn Error>> {
-    // Not an MCP server at all: it never answers, ignores the end of its input, and leaves a child of its own behind.
+    // A child that is no MCP server: it never answers, ignores the end of its input, and starts a child of its own.
     let mut spec = ServerSpec::stdio("sh", ["-c", "trap '' TERM; setsid sleep 1000 & sleep 1000"]);
     spec.timeouts.startup = Duration::from_secs(5);
     if let Transport::Stdio(stdio) = &mut spec.transport {

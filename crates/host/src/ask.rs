@@ -1,4 +1,4 @@
-//! Questions that only the embedding program can answer: by a user, a front end or a policy of its own.
+//! Questions that only the embedding program can answer, with a user, a front end or its own policy.
 //!
 //! An [`Asker`] answers all of them: whether a call may run, forms to fill in, URLs to open, requests to its model
 //! (sampling), and which folders a server may know of (roots). The host declares only the asker's abilities to a
@@ -33,7 +33,7 @@ impl Abilities {
     /// Every ability.
     pub const ALL: Self = Self { confirm: true, forms: true, urls: true, sampling: true, roots: true };
 
-    /// What either of the two can do.
+    /// Returns the abilities that at least one of the two has.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -46,11 +46,11 @@ impl Abilities {
     }
 }
 
-/// Answers questions that come up while a server is used.
+/// Answers questions that arise while a server is used.
 ///
 /// Every method has a default that refuses, so an implementation needs only the methods of its
 /// [abilities](Asker::abilities). When the call that caused a question ends, the host drops the question's future.
-/// While a question is open, the clocks of its call stand still.
+/// While a question is open, the time-outs of its call are paused.
 ///
 /// An async function of [`Confirm`] is an asker that only decides about calls. It answers with a [`Confirmed`], or with
 /// `true` or `false`:
@@ -64,40 +64,40 @@ impl Abilities {
 /// # drop(builder);
 /// ```
 pub trait Asker: Send + Sync {
-    /// What this asker can do. The host reads it when a server connects, to declare client capabilities, and at each
-    /// call.
+    /// Returns the abilities of this asker. The host reads it when a server connects, to declare client capabilities,
+    /// and at each call.
     fn abilities(&self) -> Abilities {
         Abilities::NONE
     }
 
-    /// What this asker can do for a call that brings no asker of its own. The host declares it to servers of 2026-07-28
-    /// with each call. Default: all of its [abilities](Self::abilities).
+    /// Returns the abilities for a call that does not bring its own asker. The host declares it to servers of
+    /// 2026-07-28 with each call. Default: all of its [abilities](Self::abilities).
     fn abilities_in_own_calls(&self) -> Abilities {
         self.abilities()
     }
 
-    /// Whether the host's asker never stands in for this one. By default, a question that a server asks during a call
-    /// whose asker cannot answer it goes to the asker of the host.
+    /// Returns whether the host must not use its own asker instead of this one. By default, a question that a server
+    /// asks during a call whose asker cannot answer it goes to the asker of the host.
     fn is_alone(&self) -> bool {
         false
     }
 
-    /// The asker for the question that its server calls `name`. Questions of the input rounds of 2026-07-28 have names,
-    /// and an asker that passes them on may want to keep those. `None`, the default, is this asker itself.
+    /// Returns the asker for the question that its server calls `name`; `None`, the default, for this asker itself.
+    /// Questions of the input rounds of 2026-07-28 have names, which an asker that forwards them may want to keep.
     fn named(&self, name: &str) -> Option<SharedAsker> {
         let _ = name;
         None
     }
 
-    /// The asker for questions during a call of `caller`, for askers that tell the person who calls: an
-    /// [elicitation](Self::elicit) does not say in whose call the server asks. Called only once there is a question.
-    /// `None`, the default, is this asker itself. A [confirmation](Confirm::caller) names the caller in any case.
+    /// Returns the asker for questions during a call of `caller`; `None`, the default, for this asker itself. For
+    /// askers that show the caller to the user, because an [elicitation](Self::elicit) does not name it. Called only
+    /// once there is a question. A [confirmation](Confirm::caller) names the caller in any case.
     fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
         let _ = caller;
         None
     }
 
-    /// Decides whether a call may run. The host asks this when the [gate](crate::Gate) says so.
+    /// Decides whether a call may run. The host asks this when the [gate](crate::Gate) requires it.
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {
         drop(question);
         Box::pin(async { Confirmed::No { why: None } })
@@ -109,14 +109,14 @@ pub trait Asker: Send + Sync {
         Box::pin(async { Elicited::Decline })
     }
 
-    /// Answers a server that asks the host's model (MCP sampling). `request` holds the parameters of
+    /// Answers a server's request to the host's model (MCP sampling). `request` holds the parameters of
     /// `sampling/createMessage`; the answer is its result object.
     fn sample(&self, server: ServerName, request: Value) -> BoxFuture<'_, Result<Value, AskRefused>> {
         drop((server, request));
         Box::pin(async { Err(AskRefused::new("sampling is not available")) })
     }
 
-    /// The folders that a server may know of (MCP roots).
+    /// Returns the folders that a server may know of (MCP roots).
     fn roots(&self, server: ServerName) -> BoxFuture<'_, Vec<Root>> {
         drop(server);
         Box::pin(async { Vec::new() })
@@ -138,7 +138,7 @@ where
     }
 }
 
-/// Answers nothing, for a program that has no user to ask.
+/// Refuses every question, for a program that has no user to ask.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAsker;
 
@@ -161,9 +161,9 @@ pub struct Confirm {
     pub server: ServerName,
     /// The tool's own name.
     pub tool: String,
-    /// The arguments that would be sent.
+    /// The arguments to send.
     pub arguments: Map<String, Value>,
-    /// The rule that asks.
+    /// The rule that requires the confirmation.
     pub why: String,
     /// The caller.
     pub caller: Caller,
@@ -171,25 +171,25 @@ pub struct Confirm {
     pub read_only: bool,
     /// Whether the server claims that the tool may destroy something.
     pub destructive: bool,
-    /// What the server says of the tool; untrusted.
+    /// The server's description of the tool; untrusted.
     pub description: Option<String>,
-    /// Findings in the definition of the tool alone, without regard to other tools.
+    /// The findings in the definition of the tool alone, without regard to other tools.
     pub findings: Vec<Finding>,
-    /// For how long an answer can count.
+    /// The longest time for which the answer can be remembered.
     pub lasting: Lasting,
     /// Answers the asker's queries about the call.
     pub(crate) review: Option<Reviewer>,
 }
 
-/// For how long an answer can count, at most.
+/// The longest time for which an answer can be remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lasting {
-    /// For this call. The default.
+    /// For this call only. The default.
     #[default]
     Once,
     /// Until the program ends.
     Session,
-    /// For good.
+    /// Permanently.
     Always,
 }
 
@@ -209,7 +209,7 @@ impl fmt::Debug for Reviewer {
 }
 
 impl Confirm {
-    /// A question about a tool without description or hints.
+    /// Creates a question about a tool without description or hints.
     #[must_use]
     pub fn new(
         server: ServerName,
@@ -237,18 +237,18 @@ impl Confirm {
         Self { review: Some(Reviewer(review)), ..self }
     }
 
-    /// Whether the answer to another question has answered this one meanwhile. An asker that asks one question after
-    /// the other can then skip this one.
+    /// Returns whether the answer to another question has settled this one meanwhile. An asker that shows one question
+    /// after the other can then skip this one.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         self.review.as_ref().is_some_and(|review| review.0.is_answered())
     }
 
-    /// Whether the call could be made with these arguments instead. The host checks again before it sends them, so this
-    /// only lets an asker tell the person at once.
+    /// Checks whether the call could be made with these arguments instead. The host checks again before it sends them;
+    /// this lets an asker report a problem to the user immediately.
     ///
     /// # Errors
-    /// A rule that forbids it, or what the tool does not take, in words for a person.
+    /// The rule that forbids it, or the argument that the tool does not accept, as text for a user.
     pub fn check(&self, arguments: Map<String, Value>) -> BoxFuture<'static, Result<(), String>> {
         match &self.review {
             Some(review) => Arc::clone(&review.0).check(arguments),
@@ -257,22 +257,22 @@ impl Confirm {
     }
 }
 
-/// The answer to [`Confirm`].
+/// The answer to a [`Confirm`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Confirmed {
-    /// Run it as asked.
+    /// Run the call unchanged.
     Yes,
-    /// Run it with these arguments instead. They are checked and judged again before they are sent.
+    /// Run the call with these arguments instead. The host checks and judges them again before it sends them.
     Edited(Map<String, Value>),
-    /// Run it, and calls like it from now on, as far as [that is possible](Confirm::lasting). It covers only tools with
-    /// their current definitions: a tool that changes is asked about again.
+    /// Run the call, and from now on similar calls too, as far as [possible](Confirm::lasting). This covers only tools
+    /// with their current definitions: after a tool has changed, the host asks again.
     Kept {
-        /// Which calls, and for how long.
+        /// The calls that the answer covers, and for how long.
         keep: Keep,
-        /// Run this one with these arguments instead.
+        /// The arguments for this call, if they differ from those in the question.
         arguments: Option<Map<String, Value>>,
     },
-    /// Do not run it.
+    /// Do not run the call.
     No {
         /// The user's reason, if the user gave one.
         why: Option<String>,
@@ -285,36 +285,36 @@ impl From<bool> for Confirmed {
     }
 }
 
-/// What else an answer is for.
+/// The further calls that an answer covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Nothing.
+    /// None.
     Once,
     /// Calls of this tool, until the program ends.
     Session,
-    /// Calls of this tool, for good.
+    /// Calls of this tool, permanently.
     Tool,
-    /// Calls of every tool that its server has now, for good.
+    /// Calls of every current tool of its server, permanently.
     Server,
 }
 
-/// What a server wants from the user.
+/// A server's request to the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elicitation {
-    /// Fill in a form. Never a place for secrets.
+    /// Fill in a form. A form must never ask for secrets.
     Form {
         /// The server's text; untrusted.
         message: String,
         /// A flat JSON Schema of the fields.
         schema: Value,
     },
-    /// Visit a URL. It must be shown whole and never opened, or even fetched, without consent.
+    /// Open a URL. An asker must show it whole, and must not open or fetch it without consent.
     Url {
         /// The server's text; untrusted.
         message: String,
         /// An `https` URL, or `http` on loopback; the host refuses every other URL without asking.
         url: String,
-        /// The server's name for this exchange, when it gave one.
+        /// The server's id of this exchange, if the server sent one.
         id: Option<String>,
     },
 }
@@ -348,7 +348,7 @@ pub struct AskRefused {
 }
 
 impl AskRefused {
-    /// `why` is sent to the server.
+    /// Creates the refusal; the host sends `why` to the server.
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into() }
     }

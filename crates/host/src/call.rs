@@ -1,9 +1,9 @@
-//! The one door: every call of a tool passes through here, to be judged, sent, shaped and reported.
+//! Every call of a tool passes through this module: it judges, sends, shapes and reports the call.
 //!
 //! `gate` decides whether a call may run, and `approve` asks a user. `running` is a call in progress, which reports
-//! every end, even that of a dropped future. `outcome`, `said` and `shape` turn an answer into what a model can use;
-//! `arguments` and `typed` are the values
-//! of the caller's own types; `error`, `mcp_error` and `hint` explain why there is none and what to do. `script` is for calls that a script makes.
+//! every end, even that of a dropped future. `outcome`, `repeats` and `shape` turn an answer into text for a model;
+//! `arguments` and `typed` convert values of the caller's own types; `error`, `mcp_error` and `hint` explain a failure
+//! and name the next step. `script` is for calls that a script makes.
 
 mod approve;
 mod arguments;
@@ -12,8 +12,8 @@ pub(crate) mod gate;
 mod hint;
 mod mcp_error;
 mod outcome;
+mod repeats;
 mod running;
-mod said;
 mod script;
 pub(crate) mod shape;
 mod typed;
@@ -36,7 +36,7 @@ use tracing::{Instrument, field::Empty, info_span};
 pub use arguments::ArgumentsError;
 pub use error::{CallError, CallErrorKind};
 pub use mcp_error::McpError;
-use outcome::unmet;
+use outcome::check_failure;
 pub use outcome::{Artifact, Shaped, ToolOutcome};
 pub(crate) use outcome::{Shape, shaped};
 pub use script::ScriptCall;
@@ -50,7 +50,7 @@ use self::{
 };
 use crate::{
     ask::SharedAsker,
-    catalog::{Catalog, CatalogTool, ListedTool, Named, Unmet},
+    catalog::{Catalog, CatalogTool, CheckFailure, ListedTool, Named},
     event::Event,
     link::{
         Link, LinkError, OnProgress, Request,
@@ -94,8 +94,8 @@ impl fmt::Debug for Call {
 }
 
 impl Call {
-    /// A call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name. `arguments` is whatever
-    /// serializes to a JSON object: a struct, a map, `json!({…})`.
+    /// Creates a call of the tool `selector`: `server/tool`, `server.tool` or a model-visible name. `arguments` is any
+    /// value that serializes to a JSON object: a struct, a map, `json!({…})`.
     ///
     /// ```
     /// # use toolrack_host::{ArgumentsError, Call};
@@ -125,7 +125,7 @@ impl Call {
         Self::named_so(Named::Written(selector.into()), arguments)
     }
 
-    /// A call of the tool `tool` of `server`, as the server lists it. Neither name is parsed.
+    /// Creates a call of the tool `tool` of `server`, both by their exact names. Neither name is parsed.
     pub fn of(server: ServerName, tool: impl Into<String>, arguments: Map<String, Value>) -> Self {
         Self::named_so(Named::Tool(server, tool.into()), arguments)
     }
@@ -148,7 +148,7 @@ impl Call {
         }
     }
 
-    /// The tool as the caller named it.
+    /// Returns the tool's name as the caller gave it.
     #[must_use]
     pub fn selector(&self) -> Cow<'_, str> {
         match &self.named {
@@ -161,7 +161,7 @@ impl Call {
         &self.named
     }
 
-    /// How long the call may wait for `server` to connect, and then for each sign of life.
+    /// Returns how long the call may wait for `server` to connect, and then for each message about it.
     pub(crate) fn patience(&self, server: &Server) -> Duration {
         self.timeout.unwrap_or(server.spec.timeouts.call)
     }
@@ -201,8 +201,8 @@ impl Call {
         self
     }
 
-    /// Leaves the text of the result uncut, for a caller that is no model. The bounds on what a server may send still
-    /// hold, such as [`Limits::message_bytes`](crate::Limits::message_bytes).
+    /// Leaves the text of the result uncut, for a caller that is no model. The bounds on a server's messages still
+    /// apply, such as [`Limits::message_bytes`](crate::Limits::message_bytes).
     #[must_use]
     pub fn whole(mut self) -> Self {
         self.whole = true;
@@ -217,7 +217,7 @@ impl Call {
         self
     }
 
-    /// Looks the name up in this catalog, which the caller has kept, and not in the current one.
+    /// Looks the name up in this catalog, which the caller has kept, instead of the current one.
     #[must_use]
     pub fn pinned(mut self, catalog: Arc<Catalog>) -> Self {
         self.catalog = Some(catalog);
@@ -238,9 +238,9 @@ impl Call {
         self
     }
 
-    /// Declares that a user has approved this call with these arguments already: if the gate wants a user to decide,
-    /// the call runs without a question. The gate can still deny it. This does not approve the calls that a script
-    /// makes.
+    /// Declares that a user has already approved this call with these arguments: if the gate requires a user's
+    /// decision, the call runs without a question. The gate can still deny it. This does not approve the calls that a
+    /// script makes.
     #[must_use]
     pub fn approved(mut self) -> Self {
         self.is_approved = true;
@@ -248,15 +248,15 @@ impl Call {
     }
 
     /// Sets a callback that the host calls once, after the gate has let the call pass and before it sends anything. If
-    /// that returns `false`, the host refuses the call. So a caller that gives a call up knows whether it was sent. It
-    /// must not block.
+    /// it returns `false`, the host refuses the call. So a caller that abandons a call knows whether it was sent. The
+    /// callback must not block.
     #[must_use]
     pub fn still_wanted(mut self, still_wanted: StillWanted) -> Self {
         self.still_wanted = Some(still_wanted);
         self
     }
 
-    /// Asks for the result unchanged, for a caller that passes it on to a client of its own.
+    /// Requests the unchanged result, for a caller that forwards it to its own client.
     ///
     /// A result of at most [`Limits::output_bytes`](crate::Limits::output_bytes) is then in
     /// [`verbatim`](field@ToolOutcome::verbatim) only. The host neither decodes it nor checks it against the tool's
@@ -269,7 +269,7 @@ impl Call {
     }
 }
 
-/// The parts of a host that a call needs.
+/// The parts of a host that calls need.
 pub(crate) struct Door {
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) asker: SharedAsker,
@@ -281,12 +281,12 @@ pub(crate) struct Door {
     pub(crate) calls: Arc<AtomicU64>,
     /// The standing answers of users, across restarts and all askers.
     pub(crate) answers: Option<Arc<dyn Answers>>,
-    /// The answers that count until the program ends, from the asker of this door.
+    /// The answers that are valid until the program ends, from the asker of this door.
     pub(crate) answered: Arc<Answered>,
 }
 
 impl Door {
-    /// A door with another gate and asker. A call may still bring its own asker.
+    /// Returns a door with another gate and asker. A call may still bring its own asker.
     pub(crate) fn with(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         Self {
             gate,
@@ -325,8 +325,8 @@ impl Door {
         let asker = call.asker.clone().unwrap_or_else(|| self.asker.clone());
         let mut running = Running::new(self, number, tool, call.caller.clone());
         // Check cheaply first: most servers have no tool in quarantine.
-        if server.may_hold(&tool.tool().name)
-            && let Some(cause) = Box::pin(server.is_held(&tool.tool().name)).await
+        if server.may_be_quarantined(&tool.tool().name)
+            && let Some(cause) = Box::pin(server.quarantine_cause(&tool.tool().name)).await
         {
             running.is_about(&call.arguments);
             return Err(running.held(cause));
@@ -349,7 +349,8 @@ impl Door {
         })
     }
 
-    /// Asks the gate, and the user if the gate says so. Returns the arguments to send, or why the call does not run.
+    /// Asks the gate, and the user if the gate requires it. Returns the arguments to send, or the reason why the call
+    /// does not run.
     async fn pass(
         &self,
         running: &mut Running<'_>,
@@ -428,7 +429,7 @@ impl Door {
         Ok(outcome)
     }
 
-    /// The shaper for results of `server` under `name`, with the limits of its entry.
+    /// Returns the shaper for results of `server` under `name`, with the limits of its entry.
     pub(crate) fn shape<'a>(&'a self, server: &'a ServerName, name: &'a str, of: &Server) -> Shape<'a> {
         Shape {
             server,
@@ -439,7 +440,7 @@ impl Door {
         }
     }
 
-    /// Runs a script instead of sending a request. Each call in it has bounds of its own, and so has the interpreter.
+    /// Runs a script instead of sending a request. Each call in it has its own bounds, and so has the interpreter.
     async fn run(&self, script: Script, call: Call, approved: ApprovedCall<'_>) -> ToolOutcome {
         let ApprovedCall { number, tool, server, arguments, asker } = approved;
         let context = ScriptContext {
@@ -476,12 +477,13 @@ impl Door {
     }
 }
 
-/// Why `arguments` do not match the input schema of `tool`; `None` if they do, or if that could not be checked.
+/// Returns the reason why `arguments` do not match the input schema of `tool`; `None` if they match, or if the check
+/// could not be made.
 async fn misfit(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
-    match unmet(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
-        Unmet::Broken(why) => Some(why),
-        // The server checks for itself.
-        Unmet::Unchecked(_) => None,
+    match check_failure(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
+        CheckFailure::Broken(why) => Some(why),
+        // The server checks the arguments itself.
+        CheckFailure::Unchecked(_) => None,
     }
 }
 
@@ -502,7 +504,7 @@ const PROGRESS_INTERVAL_MS: u64 = 100;
 /// The server of a request.
 pub(crate) struct Target<'a> {
     pub(crate) name: &'a ServerName,
-    /// The tool, prompt or resource, for errors.
+    /// The name of the tool, prompt or resource, for errors.
     pub(crate) what: &'a str,
     pub(crate) server: &'a Server,
 }
@@ -518,7 +520,7 @@ impl Target<'_> {
         Err(self.not_ready(snapshot))
     }
 
-    /// The error for a server without a link, in the state of `snapshot`.
+    /// Returns the error for a server without a link, in the state of `snapshot`.
     pub(crate) fn not_ready(&self, snapshot: Snapshot) -> CallError {
         CallError::NotReady {
             server: self.name.clone(),

@@ -1,4 +1,4 @@
-//! JSON in one form, whatever the order of its members: for hashes, and for everything else that is compared as text.
+//! JSON in one form, independent of the order of its members: for hashes, and for other comparisons of text.
 //!
 //! Maps of JSON keep the order in which their members were written, because people and models read them in that order.
 //! Two maps with the same members in different orders are equal, but their texts differ. Stored text, and text that is
@@ -7,7 +7,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// The largest integer up to which every integer has a `f64` of its own, 2^53 − 1.
+/// The largest integer up to which every integer has its own `f64`, 2^53 − 1.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// Serializes a value with the members of each object in the order of their names (as bytes), otherwise unchanged.
@@ -43,7 +43,7 @@ impl Serialize for CanonicalMap<'_> {
     }
 }
 
-/// The integer that a float stands for, if it stands for exactly one.
+/// Returns the integer that equals a float, if there is exactly one.
 pub(crate) fn integer_of(number: f64) -> Option<i64> {
     let exact = number.fract() == 0.0 && number.abs() <= MAX_SAFE_INTEGER;
     exact.then_some(number as i64)

@@ -1,7 +1,7 @@
 //! An immutable, versioned picture of every callable tool. Readers load it without a lock.
 //!
 //! It maps the model-visible name to server and tool, so that routing never parses a name. A caller that keeps a
-//! catalog sees the same tools under the same names, whatever servers do meanwhile.
+//! catalog sees the same tools under the same names, even if servers change meanwhile.
 
 mod block;
 mod budget;
@@ -27,14 +27,14 @@ use serde_json::{Map, Value};
 
 pub use block::{BlockKind, ToolBlock, ToolDefinition, UnknownWire, Wire};
 pub use budget::{Budget, Offer};
-pub(crate) use listed::{Listed, ListedTool, Unmet};
+pub(crate) use listed::{CheckFailure, Listed, ListedTool};
 pub use names::{BadNameStyle, Dashes, NameCap, NameStyle, Naming};
 pub(crate) use param_headers::ParamHeaders;
 pub use schema::{Change, Cleaned, Provider, clean};
 pub use search::Hit;
 pub use selection::Selection;
 pub use signature::signature;
-pub(crate) use toolset::{Stranger, ToolSet};
+pub(crate) use toolset::{MismatchedTool, ToolSet};
 
 use self::places::Places;
 use crate::{
@@ -47,11 +47,11 @@ use crate::{
 /// The most suggestions for an unknown name.
 const SUGGESTIONS: usize = 3;
 
-/// The longest `server/tool`; what models see is shorter. No longer name is looked up, because the time for that grows
-/// faster than its length.
+/// The longest `server/tool`; model-visible names are shorter. Longer names are not looked up, because the time for a
+/// look-up grows faster than the length.
 const LONGEST_SELECTOR: usize = ServerName::MAX_BYTES + 1 + MAX_TOOL_NAME;
 
-/// How a call names its tool.
+/// The way in which a call names its tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// This tool of this server.
@@ -68,16 +68,16 @@ pub struct Catalog {
     /// Sorted by model-visible name, so that the tools of a model request keep the same bytes.
     tools: Vec<CatalogTool>,
     /// Tools in quarantine. No client sees them, and a call of one fails with the reason.
-    held: Box<[CatalogTool]>,
+    quarantined: Box<[CatalogTool]>,
     places: Places,
     blocks: block::Blocks,
     /// The tools as their servers list them, by the servers' names, for search.
-    shelves: Vec<Shelf>,
+    server_tools: Vec<ServerTools>,
 }
 
 /// The tools of one server, for search.
 #[derive(Clone, Debug)]
-struct Shelf {
+struct ServerTools {
     server: ServerName,
     /// The words of its name.
     words: Box<[String]>,
@@ -95,40 +95,40 @@ pub struct CatalogTool {
 }
 
 impl CatalogTool {
-    /// The tool as models, clients and users see it: as its server describes it, without invisible characters, unless
-    /// its entry [keeps](crate::spec::Invisible::Keep) them.
+    /// Returns the tool as models, clients and users see it: the server's description without invisible characters,
+    /// unless its entry [keeps](crate::spec::Invisible::Keep) them.
     #[must_use]
     pub fn tool(&self) -> &Tool {
         self.listed.shown()
     }
 
-    /// The tool exactly as the server listed it, to judge what the server says. Its name is the same.
+    /// Returns the tool exactly as the server listed it, to judge the server's text. Its name is the same.
     #[must_use]
     pub fn as_listed(&self) -> &Tool {
         &self.listed.tool
     }
 
-    /// What its definition costs a model, in tokens; an estimate, made on first use.
+    /// Returns the estimated tokens of its definition in a model's context, computed on first use.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.listed.tokens()
     }
 
-    /// The hash of its definition. The first use computes it (about ten microseconds, more for large schemas).
+    /// Returns the hash of its definition. The first use computes it (about ten microseconds, more for large schemas).
     #[must_use]
     pub fn definition(&self) -> DefinitionHash {
         self.listed.definition()
     }
 
-    /// Whether [`Self::mirrored`] may return anything: cheap, with false positives.
+    /// Returns whether [`Self::mirrored`] may return anything: cheap, with false positives.
     #[must_use]
     pub fn may_mirror(&self) -> bool {
         ParamHeaders::may_be_in(self.tool().input_schema.get())
     }
 
-    /// The HTTP headers that mirror arguments of this tool (MCP 2026-07-28, `x-mcp-header`), and their values for these
-    /// arguments; `None` for an argument that is absent. For programs that offer the tool over HTTP and must check
-    /// them. Empty for a tool whose marks break the rules: clients do not call it over HTTP.
+    /// Returns the HTTP headers that mirror arguments of this tool (MCP 2026-07-28, `x-mcp-header`), and their values
+    /// for these arguments; `None` for an argument that is absent. For programs that offer the tool over HTTP and must
+    /// check them. Empty for a tool with invalid marks: clients do not call it over HTTP.
     #[must_use]
     pub fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         let schema = serde_json::from_str(self.tool().input_schema.get());
@@ -136,18 +136,18 @@ impl CatalogTool {
         marks.map(|marks| marks.mirrored(arguments)).unwrap_or_default()
     }
 
-    /// Its name as people and policies write it: `server/tool`.
+    /// Returns its name as people and policies write it: `server/tool`.
     #[must_use]
     pub fn selector(&self) -> String {
         format!("{}/{}", self.server, self.listed.tool.name)
     }
 }
 
-/// A name that no tool has.
+/// The error for a name that no tool has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[error("no tool is called `{selector}`{}", Suggest(.suggestions))]
 pub struct Unknown {
-    /// The name as given, safe to print.
+    /// The caller's text, safe to print.
     pub selector: String,
     /// Tools with similar names, as `server/tool`.
     pub suggestions: Vec<String>,
@@ -164,16 +164,16 @@ impl Catalog {
         let mut held = Vec::new();
         for (server, set) in servers {
             let words = search::server_words(server.as_str());
-            catalog.shelves.push(Shelf { server: server.clone(), words, set: set.clone() });
+            catalog.server_tools.push(ServerTools { server: server.clone(), words, set: set.clone() });
             let entry = |listed: &Arc<ListedTool>| {
                 let name = names.get(&(server.as_str(), listed.tool.name.as_str()))?.clone();
                 Some(CatalogTool { name, server: server.clone(), listed: listed.clone() })
             };
             catalog.tools.extend(set.tools.iter().filter_map(entry));
-            let strangers = set.strangers.iter().filter(|stranger| !stranger.usable);
-            held.extend(strangers.filter_map(|stranger| entry(&stranger.listed)));
+            let mismatched = set.mismatched.iter().filter(|mismatched| !mismatched.usable);
+            held.extend(mismatched.filter_map(|mismatched| entry(&mismatched.listed)));
         }
-        catalog.held = held.into();
+        catalog.quarantined = held.into();
         catalog.tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         catalog.tools.dedup_by(|one, other| one.name == other.name);
         catalog.tools.shrink_to_fit();
@@ -181,8 +181,8 @@ impl Catalog {
         catalog
     }
 
-    /// The part of this catalog with the servers that `of` accepts. Names stay, because each depends on its own pair
-    /// only.
+    /// Returns the part of this catalog with the servers that `of` accepts. Names stay the same, because each depends
+    /// only on its own pair.
     pub(crate) fn excerpt(&self, of: impl Fn(&ServerName) -> bool) -> Self {
         let tools: Vec<_> = self.tools.iter().filter(|tool| of(&tool.server)).cloned().collect();
         Self {
@@ -190,40 +190,41 @@ impl Catalog {
             cap: self.cap,
             places: Places::of(&tools),
             tools,
-            held: self.held.iter().filter(|tool| of(&tool.server)).cloned().collect(),
-            shelves: self.shelves.iter().filter(|shelf| of(&shelf.server)).cloned().collect(),
+            quarantined: self.quarantined.iter().filter(|tool| of(&tool.server)).cloned().collect(),
+            server_tools: self.server_tools.iter().filter(|server_tools| of(&server_tools.server)).cloned().collect(),
             ..Self::default()
         }
     }
 
-    /// This catalog with the tools of `other`, which must have no server in common.
+    /// Returns this catalog with the tools of `other`, which must have no server in common.
     pub(crate) fn with(mut self, other: Self) -> Self {
         self.tools.extend(other.tools);
         self.tools.sort_by(|one, other| one.name.cmp(&other.name));
-        self.shelves.extend(other.shelves);
-        self.shelves.sort_by(|one, other| one.server.cmp(&other.server));
-        self.held = self.held.into_iter().chain(other.held).collect();
+        self.server_tools.extend(other.server_tools);
+        self.server_tools.sort_by(|one, other| one.server.cmp(&other.server));
+        self.quarantined = self.quarantined.into_iter().chain(other.quarantined).collect();
         Self { places: Places::of(&self.tools), blocks: block::Blocks::default(), ..self }
     }
 
-    /// The version, which grows with each change.
+    /// Returns the version, which grows with each change.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// All tools, ordered by model-visible name.
+    /// Returns all tools, ordered by model-visible name.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
         self.tools.iter()
     }
 
-    /// The tools in quarantine, which differ from their [pins](crate::pins). No other method returns them: no model
-    /// sees them, and no search finds them. Each keeps the name that it had before, or would have.
+    /// Returns the tools in quarantine, which differ from their [pins](crate::pins). No other method returns them: no
+    /// model sees them, and no search finds them. Each has the name that it would have outside of quarantine.
     pub fn quarantined(&self) -> impl ExactSizeIterator<Item = &CatalogTool> {
-        self.held.iter()
+        self.quarantined.iter()
     }
 
-    /// The tool in quarantine that `selector` names, as for [`Self::select`]. A call of it fails with the reason.
+    /// Returns the tool in quarantine that `selector` names, as for [`Self::select`]. A call of it fails with the
+    /// reason.
     #[must_use]
     pub fn in_quarantine(&self, selector: &str) -> Option<&CatalogTool> {
         let means = |tool: &&CatalogTool| {
@@ -231,55 +232,56 @@ impl Catalog {
             let pair = || selector.strip_prefix(server)?.strip_prefix(['/', '.']);
             tool.name == selector || pair() == Some(name)
         };
-        self.held.iter().find(means)
+        self.quarantined.iter().find(means)
     }
 
-    /// The tool `tool` of `server`, in quarantine or not, for callers that know both names. It parses neither.
+    /// Returns the tool `tool` of `server`, in quarantine or not, for callers that know both names. Neither name is
+    /// parsed.
     #[must_use]
     pub fn tool_of(&self, server: &ServerName, tool: &str) -> Option<&CatalogTool> {
         let is_it = |held: &&CatalogTool| held.server == *server && held.listed.tool.name == tool;
-        self.of_pair(server, tool).or_else(|| self.held.iter().find(is_it))
+        self.of_pair(server, tool).or_else(|| self.quarantined.iter().find(is_it))
     }
 
-    /// The tool of a call, in quarantine or not.
-    pub(crate) fn meant(&self, named: &Named) -> Option<&CatalogTool> {
+    /// Returns the tool of a call, in quarantine or not.
+    pub(crate) fn tool_named(&self, named: &Named) -> Option<&CatalogTool> {
         match named {
             Named::Tool(server, tool) => self.tool_of(server, tool),
             Named::Written(selector) => self.find(selector).or_else(|| self.in_quarantine(selector)),
         }
     }
 
-    /// Whether [`Self::meant`] returns one.
+    /// Returns whether [`Self::tool_named`] returns one.
     pub(crate) fn has(&self, named: &Named) -> bool {
-        self.meant(named).is_some()
+        self.tool_named(named).is_some()
     }
 
-    /// The tool of this model-visible name.
+    /// Returns the tool of this model-visible name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&CatalogTool> {
         self.places.named(&self.tools, name)
     }
 
-    /// Tool definitions in a provider's format, ordered by name. The first use of a kind makes the block (a few
+    /// Returns tool definitions in a provider's format, ordered by name. The first use of a kind makes the block (a few
     /// microseconds for each tool, more for large schemas), and the catalog keeps up to 16 kinds; later callers share
     /// it without a copy.
     ///
     /// The tools that have not changed since an earlier catalog keep their cleaned schemas, and if none of the selected
-    /// has changed the bytes are the same.
+    /// tools has changed, the bytes are the same.
     #[must_use]
     pub fn block(&self, kind: &BlockKind) -> Arc<ToolBlock> {
         self.blocks.get(kind, || ToolBlock::of(self.tools.iter(), kind))
     }
 
-    /// The tool that `selector` names: `server/tool`, `server.tool` or a model-visible name.
+    /// Returns the tool that `selector` names: `server/tool`, `server.tool` or a model-visible name.
     ///
     /// # Errors
-    /// [`Unknown`], with similar names; without any when `selector` is longer than a name can be.
+    /// [`Unknown`], with similar names; without them when `selector` is longer than a name can be.
     pub fn select(&self, selector: &str) -> Result<&CatalogTool, Unknown> {
         self.find(selector).ok_or_else(|| self.unknown(selector))
     }
 
-    /// The error that no tool is called `selector`, with similar names.
+    /// Returns the error that no tool is called `selector`, with similar names.
     #[must_use]
     pub fn unknown(&self, selector: &str) -> Unknown {
         Unknown {
@@ -288,7 +290,7 @@ impl Catalog {
         }
     }
 
-    /// As [`Self::select`], among the tools of `selection`; reveals nothing about other tools.
+    /// Selects as [`Self::select`], but only among the tools of `selection`; reveals nothing about other tools.
     ///
     /// # Errors
     /// [`Unknown`], with similar names of that selection.
@@ -327,11 +329,11 @@ impl Catalog {
         self.places.paired(&self.tools, (server.as_str(), tool))
     }
 
-    /// The only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever the style
-    /// of this catalog; `None` where it could be several.
+    /// Returns the only tool that models see as `name` under any of the [usual styles](NameStyle::PRESETS), whatever
+    /// the style of this catalog; `None` if there could be several.
     ///
-    /// For a person who types a name as another program shows it. Not for a name that a model made up: any server with
-    /// a tool of that name would get the call.
+    /// For a user who types a name as another program shows it. Do not use it for names that a model wrote: any server
+    /// with a tool of that name would get the call.
     #[must_use]
     pub fn by_usual_name(&self, name: &str) -> Option<&CatalogTool> {
         let mut found: Option<&CatalogTool> = None;

@@ -1,8 +1,8 @@
-//! The definition of a tool, to the last character that matters to a model or a rule, and its hash.
+//! The canonical definition of a tool, with everything that matters to a model or a rule, and its hash.
 //!
 //! The canonical form is JSON without spaces, the members of each object in the order of their names, texts without
-//! their escapes. So a server that writes its members in another order each time has the same definition each time; one
-//! that changes a single character has another.
+//! their escapes. So the definition stays the same if a server changes the order of members, and differs if it changes
+//! a single character.
 
 use std::fmt;
 
@@ -18,36 +18,36 @@ use crate::mcp::{Annotations, Tool};
 
 /// SHA-256 of a tool's definition: name, title, description, both schemas and annotations, in their canonical form.
 ///
-/// It leaves out what only decorates a tool or says how it is transported: icons, `_meta`, whether it runs as a task.
+/// It leaves out fields that only decorate a tool or concern its transport: icons, `_meta`, whether it runs as a task.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DefinitionHash([u8; 32]);
 
 impl DefinitionHash {
-    /// The hash of these bytes.
+    /// Creates the hash of these bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The hash that is written as `digits`, 64 of them, hexadecimal; `None` for anything else.
+    /// Parses 64 hexadecimal digits; `None` for any other text.
     #[must_use]
     pub fn parse(digits: &str) -> Option<Self> {
         HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok().map(Self)
     }
 
-    /// The hash of a definition in its canonical form.
+    /// Creates the hash of a definition in its canonical form.
     pub(crate) fn of(canonical: &str) -> Self {
         Self(Sha256::digest(canonical).into())
     }
 }
 
-/// 64 hexadecimal digits.
+/// Writes 64 hexadecimal digits.
 impl fmt::Display for DefinitionHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&HEXLOWER.encode(&self.0))
@@ -66,11 +66,11 @@ impl Serialize for DefinitionHash {
     }
 }
 
-/// The definition of `tool` as one JSON object: those of `annotations`, `description`, `inputSchema`, `name`,
+/// Returns the definition of `tool` as one JSON object: those of `annotations`, `description`, `inputSchema`, `name`,
 /// `outputSchema`, `title` that are present.
 ///
-/// A schema that cannot be read (it nests deeper than 128 levels) stands in it as a text, as it came. Of members of the
-/// same name all are kept, in their order: a reader may take any of them.
+/// A schema that cannot be parsed (it nests deeper than 128 levels) is included as text, unchanged. All members of the
+/// same name are kept, in their order: a reader may use any of them.
 #[must_use]
 pub(crate) fn canonical(tool: &Tool) -> String {
     #[derive(Serialize)]
@@ -95,7 +95,7 @@ pub(crate) fn canonical(tool: &Tool) -> String {
         output_schema: tool.output_schema.as_deref().map(Json::of),
         title: tool.title.as_deref(),
     };
-    // Nothing in it can fail: its keys are texts, and its numbers were read from JSON.
+    // Serialization cannot fail: the keys are texts, and the numbers were read from JSON.
     serde_json::to_string(&definition).unwrap_or_default()
 }
 
@@ -103,7 +103,7 @@ fn is_empty(annotations: &Annotations) -> bool {
     *annotations == Annotations::default()
 }
 
-/// A JSON value with ordered members that loses nothing.
+/// A JSON value that keeps every member, with the members in order.
 enum Json {
     Plain(Value),
     Array(Vec<Json>),
@@ -178,7 +178,7 @@ impl<'de> Visitor<'de> for AnyJson {
         while let Some(member) = from.next_entry()? {
             members.push(member);
         }
-        // Stable: members of the same name stay in their order.
+        // A stable sort keeps members of the same name in their order.
         members.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(Json::Object(members))
     }

@@ -1,15 +1,15 @@
-//! Where this program may send requests: one guard for servers, for the addresses in their metadata, and for pages that
-//! they ask a user to open.
+//! The rules for the destinations of requests: one guard for servers, for the addresses in their metadata, and for
+//! pages that they ask a user to open.
 //!
-//! Two things decide. The first is the *profile*, which the operator chooses: [`Profile::Local`] trusts what the user
-//! has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only HTTPS to public
-//! addresses. The second is the *source* of the address: a user configures what the user wants, but a server is a
-//! stranger, and the addresses that it names (in metadata, or of a page) could be the router, a cloud's credentials or
-//! another program.
+//! The decision depends on two things. The first is the *profile*, which the operator chooses: [`Profile::Local`]
+//! trusts what the user has configured, as a program on the user's own machine must; [`Profile::Hosted`] allows only
+//! HTTPS to public addresses. The second is the *source* of the address: an address that the user configured is
+//! trusted, but an address that a server names (in metadata, or of a page) could be the router, a cloud's credentials
+//! or another program.
 //!
-//! The client that connects resolves a name once, and judges its addresses then. So it dials the very address that it
-//! checked, and a name that resolves differently the next time gains nothing. An address in the URL is judged before
-//! anything is sent.
+//! The client that connects resolves a name once, and judges its addresses then. So it dials exactly the address that
+//! it checked, and a name that resolves differently the next time causes no harm. An address in the URL is judged
+//! before anything is sent.
 
 mod lookup;
 mod special;
@@ -35,12 +35,12 @@ use special::Kind;
 /// The port of HTTPS, which is always allowed.
 const HTTPS: u16 = 443;
 
-/// What may be reached.
+/// The destinations that may be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// What the user configured may be anywhere. What a server names must be public, or in the same network as that
-    /// server. The default.
+    /// An address that the user configured may be anywhere. An address that a server names must be public, or in the
+    /// same network as that server. The default.
     #[default]
     Local,
     /// HTTPS to public addresses, on 443 and [`EgressRules::ports`], and to [`EgressRules::allow`].
@@ -60,14 +60,14 @@ impl fmt::Display for Profile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Proxy {
     /// The proxies in the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`. In [`Profile::Hosted`],
-    /// none: an operator does not express trust through an environment.
+    /// none: an operator configures trust in files, not in the environment.
     #[default]
     ///
     /// The proxy's own name may resolve to any address if [`Egress::with_proxies_of_environment`] knows it.
     Environment,
-    /// No proxy, whatever the environment says.
+    /// No proxy, regardless of the environment.
     Off,
-    /// This proxy, for everything. It resolves the names, so it must itself refuse forbidden addresses: this program
+    /// This proxy, for all requests. It resolves the names, so it must itself refuse forbidden addresses: this program
     /// can only judge the addresses in URLs.
     At(Url),
 }
@@ -95,15 +95,15 @@ impl std::str::FromStr for Proxy {
 /// An operator's rules for egress.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct EgressRules {
-    /// What may be reached.
+    /// The destinations that may be reached.
     pub profile: Profile,
     /// Ports in addition to 443, for [`Profile::Hosted`].
     pub ports: BTreeSet<u16>,
-    /// Destinations that the operator trusts, whatever their scheme, port and address.
+    /// Destinations that the operator trusts, with any scheme, port and address.
     pub allow: Vec<Allowed>,
     /// The proxy for requests.
     pub proxy: Proxy,
-    /// Where these rules are configured, for messages; empty if they are not.
+    /// The place where these rules are configured, for messages; empty if there is none.
     pub source: String,
 }
 
@@ -126,7 +126,7 @@ pub enum Allowed {
     Net(IpNet),
     /// A host by its name, at any address except those of a cloud's credentials.
     Host(String),
-    /// Every host below this name (`*.example.com`), not the name itself.
+    /// Every host below this name (`*.example.com`), but not the name itself.
     Below(String),
 }
 
@@ -157,7 +157,7 @@ impl std::str::FromStr for Allowed {
 }
 
 impl EgressRules {
-    /// Only public HTTPS, for settings that cannot be understood.
+    /// Allows only public HTTPS, for settings that cannot be parsed.
     #[must_use]
     pub fn strictest(source: impl Into<String>) -> Self {
         Self { profile: Profile::Hosted, source: source.into(), ..Self::default() }
@@ -193,20 +193,20 @@ fn plain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Whether a name always means this machine (RFC 6761).
+/// Returns whether a name always means this machine (RFC 6761).
 fn is_localhost(name: &str) -> bool {
     let name = plain(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// The rules of a program, shared by everything that sends requests. Clones share them.
+/// The rules of a program, shared by all its clients. Clones share them.
 #[derive(Clone)]
 pub struct Egress(Arc<Shared>);
 
 struct Shared {
     rules: ArcSwap<EgressRules>,
     lookup: Arc<dyn Lookup>,
-    /// Names of the proxies that the environment names.
+    /// The names of the proxies in the environment.
     proxies: Arc<BTreeSet<String>>,
 }
 
@@ -216,7 +216,7 @@ impl fmt::Debug for Egress {
     }
 }
 
-/// [`Profile::Local`], with names resolved by the system.
+/// [`Profile::Local`], with the system's name resolution.
 impl Default for Egress {
     fn default() -> Self {
         Self::new(EgressRules::default(), Arc::new(SystemLookup))
@@ -224,17 +224,17 @@ impl Default for Egress {
 }
 
 impl Egress {
-    /// `rules`, with names resolved by `lookup`.
+    /// Creates the rules, with `lookup` to resolve names.
     #[must_use]
     pub fn new(rules: EgressRules, lookup: Arc<dyn Lookup>) -> Self {
         Self(Arc::new(Shared { rules: ArcSwap::from_pointee(rules), lookup, proxies: Arc::default() }))
     }
 
-    /// The same rules, with the proxies that the environment names, as the values of its variables are written
+    /// Returns the same rules, with the proxies of the environment, given as the values of its variables
     /// (`http://proxy.example:3128`, `proxy.example:3128`). While [`Proxy::Environment`] applies, their names may
     /// resolve to any address, and no server may name them. Values without a host are left out.
     ///
-    /// This does not read the environment. Clones that were made before do not share the rules of this one.
+    /// This does not read the environment. Earlier clones do not share the rules of the result.
     #[must_use]
     pub fn with_proxies_of_environment<'a>(&self, proxies: impl IntoIterator<Item = &'a str>) -> Self {
         let host = |text: &str| {
@@ -253,20 +253,20 @@ impl Egress {
         }
     }
 
-    /// The current rules.
+    /// Returns the current rules.
     #[must_use]
     pub fn rules(&self) -> Arc<EgressRules> {
         self.0.rules.load_full()
     }
 
-    /// The guard for addresses that the user configured.
+    /// Returns the guard for addresses that the user configured.
     #[must_use]
     pub fn configured(&self) -> Guard {
         self.guard(Reach::Anywhere)
     }
 
-    /// The guard for addresses that the server at `server` names. A server that is configured at an address of this
-    /// machine, or of a private network, may name others of that kind. A name proves nothing about its addresses,
+    /// Returns the guard for addresses that the server at `server` names. A server that is configured at an address of
+    /// this machine, or of a private network, may name others of that kind. A name proves nothing about its addresses,
     /// except `localhost`.
     #[must_use]
     pub fn named_by(&self, server: &Url) -> Guard {
@@ -277,7 +277,7 @@ impl Egress {
         })
     }
 
-    /// The guard for addresses that a program on this machine names, which can reach them itself anyway.
+    /// Returns the guard for addresses that a program on this machine names; it could reach them itself.
     #[must_use]
     pub fn named_by_a_program(&self) -> Guard {
         self.guard(Reach::Inside)
@@ -345,11 +345,11 @@ impl Hash for Guard {
 }
 
 impl Guard {
-    /// Whether a request may go to `url`, as far as the URL shows. A client that was made with [`Self::client`] judges
-    /// the addresses of its name when it connects.
+    /// Checks whether a request may go to `url`, judging by the URL only. A client that was made with [`Self::client`]
+    /// judges the addresses of its name when it connects.
     ///
     /// # Errors
-    /// [`Refused`] says why not.
+    /// [`Refused`], with the reason.
     pub fn check(&self, url: &Url) -> Result<(), Refused> {
         let refused = |why: Why| Err(self.refused(place(url), why));
         let Some(host) = url.host().filter(|_| matches!(url.scheme(), "http" | "https")) else {
@@ -379,11 +379,11 @@ impl Guard {
         }
     }
 
-    /// Whether secrets, or a user, may be sent to `url`: like [`Self::check`], but without TLS only if `server` itself
-    /// is without TLS, and `url` is on its host or on loopback.
+    /// Checks whether secrets, or a user, may be sent to `url`: like [`Self::check`], but without TLS only if `server`
+    /// itself is without TLS, and `url` is on its host or on loopback.
     ///
     /// # Errors
-    /// [`Refused`] says why not.
+    /// [`Refused`], with the reason.
     pub fn check_for_secrets(&self, url: &Url, server: &Url) -> Result<(), Refused> {
         self.check(url)?;
         let beside =
@@ -397,7 +397,7 @@ impl Guard {
     /// Filters `found`, the addresses to which `name` resolves: returns those that a client may dial.
     ///
     /// # Errors
-    /// When there are some, and none may be dialled.
+    /// If `found` is not empty, and none of the addresses may be dialled.
     pub(crate) fn allowed_of(&self, name: &str, found: Vec<IpAddr>) -> Result<Vec<IpAddr>, Refused> {
         let is_proxy = match &self.rules.proxy {
             // With a fixed proxy, this program resolves only the proxy's name.
@@ -418,17 +418,17 @@ impl Guard {
         }
     }
 
-    /// Whether `name` is that of a proxy that the environment sets.
+    /// Returns whether `name` is that of a proxy that the environment sets.
     fn is_of_environment(&self, name: &str) -> bool {
         matches!(self.proxy(), Proxy::Environment) && self.proxies.contains(&plain(name))
     }
 
-    /// The resolver of names.
+    /// Returns the resolver of names.
     pub(crate) fn lookup(&self) -> &dyn Lookup {
         &*self.lookup
     }
 
-    /// The proxy for requests.
+    /// Returns the proxy for requests.
     pub(crate) fn proxy(&self) -> &Proxy {
         match (&self.rules.proxy, self.rules.profile) {
             (Proxy::Environment, Profile::Hosted) => &Proxy::Off,
@@ -436,13 +436,13 @@ impl Guard {
         }
     }
 
-    /// Whether `other` has the same rules.
+    /// Returns whether `other` has the same rules.
     #[must_use]
     pub fn is_by_the_same_rules(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.rules, &other.rules) || self.rules == other.rules
     }
 
-    /// Whether `name`, which resolved to `address`, may be dialled there.
+    /// Judges whether `name`, which resolved to `address`, may be dialled there.
     fn judge(&self, name: &str, address: IpAddr) -> Result<(), Why> {
         let kind = special::kind(address);
         // No legitimate name resolves to such an address.
@@ -455,7 +455,7 @@ impl Guard {
     }
 }
 
-/// The kind of the address in a URL; `None` for a name.
+/// Returns the kind of the address in a URL; `None` for a name.
 fn kind_of_host(url: &Url) -> Option<Kind> {
     match url.host()? {
         Host::Ipv4(address) => Some(special::kind(address.into())),
@@ -464,7 +464,8 @@ fn kind_of_host(url: &Url) -> Option<Kind> {
     }
 }
 
-/// Why a request was refused. Its `Display` is one safe line without secrets: it names only the origin of a URL.
+/// The reason why a request was refused. Its `Display` is one safe line without secrets: it names only the origin of a
+/// URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     to: String,
@@ -485,7 +486,8 @@ enum Why {
 
 impl std::error::Error for Refused {}
 
-/// The destination of a URL, without its possible secrets: its origin, or the scheme where it has none, as `file:///x`.
+/// Returns the destination of a URL, without its possible secrets: its origin, or the scheme if it has no origin, as
+/// `file:///x`.
 pub(crate) fn place(url: &Url) -> String {
     match url.origin() {
         Origin::Tuple(..) => url.origin().ascii_serialization(),
@@ -513,7 +515,7 @@ impl Refused {
     /// The stable code of this error for programs.
     pub const CODE: &'static str = "EGRESS_REFUSED";
 
-    /// How an operator can allow it.
+    /// Returns how an operator can allow the request.
     #[must_use]
     pub fn hint(&self) -> String {
         let file = if self.rules.source.is_empty() { "toolrack.toml" } else { &self.rules.source };

@@ -1,4 +1,4 @@
-//! What happens in a host, for its observers: one closed enum with stable names.
+//! The events of a host, for its observers: one closed enum with stable names.
 
 use std::time::Duration;
 
@@ -15,33 +15,33 @@ use crate::{pins::Quarantined, spec::ServerName, state::State};
 pub enum Event {
     /// A server's state changed.
     McpServerState {
-        /// Which.
+        /// The server.
         server: ServerName,
-        /// What it is now.
+        /// The new state.
         state: State,
     },
     /// A server is connected and its tools are listed.
     McpServerConnected {
-        /// Which.
+        /// The server.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
-        /// How many of its tools are in the catalog.
+        /// The number of its tools in the catalog.
         tool_count: usize,
     },
     /// A connection ended.
     McpServerDisconnected {
-        /// Which.
+        /// The server.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
-        /// Why, made safe to print.
+        /// The reason, safe to print.
         reason: Option<String>,
     },
     /// A server could not be connected, or answered a call with a protocol error (JSON-RPC error or invalid response).
     McpServerError {
-        /// Which.
+        /// The server.
         #[serde(flatten, serialize_with = "by_both_names")]
         server: ServerName,
-        /// What went wrong, made safe to print.
+        /// The error, safe to print.
         error: String,
         /// The call that failed with it; `None` for an error of the connection.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,43 +55,43 @@ pub enum Event {
         /// Model-visible names.
         tools: Vec<String>,
     },
-    /// A tool is not as it is pinned: its definition has changed, or it is another tool under a new name.
+    /// A tool differs from its pin: its definition has changed, or it is another tool under a new name.
     McpToolQuarantined {
-        /// Which server's.
+        /// The server.
         server: ServerName,
-        /// The tool, and why.
+        /// The tool, and the reason.
         #[serde(flatten)]
         quarantined: Quarantined,
     },
     /// A server's prompts have changed. They are listed on the next request for them.
     McpPromptsChanged {
-        /// Which.
+        /// The server.
         server: ServerName,
     },
     /// A server's resources, or their templates, have changed. They are listed on the next request for them.
     McpResourcesChanged {
-        /// Which.
+        /// The server.
         server: ServerName,
     },
-    /// Something odd without consequences: noise on stdout, a dropped tool, a muted flood.
+    /// A problem without consequences: noise on stdout, a dropped tool, a muted flood.
     McpServerWarning {
-        /// Which.
+        /// The server.
         server: ServerName,
-        /// The warning, made safe to print.
+        /// The warning, safe to print.
         warning: String,
     },
-    /// A log message of the server (`notifications/message`), made safe to print.
+    /// A log message of the server (`notifications/message`), safe to print.
     McpServerLog {
-        /// Which.
+        /// The server.
         server: ServerName,
         /// The MCP level: `debug` … `emergency`.
         level: String,
         /// The text.
         message: String,
     },
-    /// A line that a child process wrote to stderr, made safe to print.
+    /// A line that a child process wrote to stderr, safe to print.
     McpServerStderr {
-        /// Which.
+        /// The server.
         server: ServerName,
         /// The line.
         line: String,
@@ -100,61 +100,61 @@ pub enum Event {
     ToolStarted {
         /// Its number in this host.
         call: u64,
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Which tool.
+        /// The tool.
         tool: String,
     },
     /// The server reported progress.
     ToolProgress {
         /// The call.
         call: u64,
-        /// How far.
+        /// The progress so far.
         progress: f64,
-        /// Of how much.
+        /// The expected total.
         total: Option<f64>,
-        /// In words.
+        /// A text for users.
         message: Option<String>,
     },
     /// A call ended.
     ToolCompleted {
         /// The call.
         call: u64,
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Which tool.
+        /// The tool.
         tool: String,
-        /// How it ended.
+        /// The end of the call.
         outcome: CallEnd,
         /// How long it took.
         #[serde(serialize_with = "millis", rename = "duration_ms")]
         duration: Duration,
     },
-    /// The gate wants a person to decide.
+    /// The gate requires a user's decision.
     ToolApprovalRequest {
         /// The call.
         call: u64,
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Which tool.
+        /// The tool.
         tool: String,
-        /// The rule that asks.
+        /// The rule that requires it.
         why: String,
     },
     /// The gate refused a call.
     ToolDenied {
         /// The call.
         call: u64,
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Which tool.
+        /// The tool.
         tool: String,
         /// The rule or answer.
         why: String,
     },
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallEnd {
@@ -164,12 +164,12 @@ pub enum CallEnd {
     ToolError,
     /// Without a result.
     Failed,
-    /// The caller went away.
+    /// The caller dropped the call.
     Cancelled,
 }
 
 impl CallEnd {
-    /// A stable word, as in events.
+    /// Returns its stable word, as in events.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

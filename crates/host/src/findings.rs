@@ -1,10 +1,11 @@
-//! What a person should look at in the definitions of tools. Warnings, and no defence.
+//! Suspicious parts of tool definitions that a user should look at. They are warnings, and no defence.
 //!
-//! Text that is written to mislead a model can be put in more ways than any list knows, and harmless text can look the
-//! same: a finding stops nothing, and no finding proves nothing. Findings are shown where a person decides.
+//! A text that misleads a model can be worded in more ways than any list knows, and harmless text can look the same: a
+//! finding blocks nothing, and the absence of findings proves nothing. Findings are shown where a user decides.
 //!
-//! The search is for four things: words that speak to the model rather than about the tool; invisible characters; names
-//! that look like others (Unicode Technical Standard 39, section 4); the name of another server's tool.
+//! The search looks for four things: text that addresses the model instead of describing the tool; invisible
+//! characters; names that look like others (Unicode Technical Standard 39, section 4); the name of another server's
+//! tool.
 
 use std::{
     borrow::Cow,
@@ -26,36 +27,36 @@ use crate::{
 
 mod phrases;
 
-/// Most findings that are reported of one tool.
+/// The most findings that are reported for one tool.
 const MOST: usize = 20;
 
-/// Most bytes of one text that are searched.
+/// The most bytes of one text that are searched.
 const MOST_BYTES: usize = 256 * 1024;
 
-/// Most bytes of a place, about.
+/// The approximate maximum of bytes of a place.
 const MOST_PLACE: usize = 300;
 
-/// How long a tool's name must be to be recognised in another server's text, unless it stands there with its server.
+/// The length from which a tool's name is recognised in another server's text without the name of its server.
 const TELLING_NAME: usize = 6;
 
-/// Something that a person should look at.
+/// A part of a definition that a user should look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What kind of thing.
+    /// The kind of finding.
     pub kind: FindingKind,
-    /// Where in the definition, such as `description` or `inputSchema.properties.path.description`. Safe to print.
+    /// The place in the definition, such as `description` or `inputSchema.properties.path.description`. Safe to print.
     pub place: String,
-    /// The text found there, in words. Safe to print.
+    /// A description of the text there. Safe to print.
     pub what: String,
 }
 
-/// What kind of thing was found.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// Text that tells a model what to do.
+    /// Text that instructs a model.
     Instructions,
     /// Invisible characters.
     Hidden,
@@ -68,7 +69,8 @@ pub enum FindingKind {
 /// Findings in the tools of a catalog, by server and tool.
 pub type Findings = BTreeMap<(ServerName, String), Vec<Finding>>;
 
-/// Findings in a definition alone. `definition` is a tool as JSON, as [`Tool`] serialises or a pin keeps it.
+/// Returns the findings in one definition. `definition` is a tool as JSON, as [`Tool`] serialises it or a pin stores
+/// it.
 #[must_use]
 pub fn in_definition(definition: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -82,14 +84,15 @@ pub fn in_definition(definition: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Findings in `tool` alone.
+/// Returns the findings in `tool`, without other tools.
 #[must_use]
 pub fn in_tool(tool: &Tool) -> Vec<Finding> {
     in_definition(&serde_json::from_str(&canonical(tool)).unwrap_or_default())
 }
 
 impl Catalog {
-    /// Findings in all tools, those in quarantine included. Reads each definition: too slow for every call.
+    /// Returns the findings in all tools, including those in quarantine. Reads each definition: too slow for every
+    /// call.
     #[must_use]
     pub fn findings(&self) -> Findings {
         let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
@@ -104,7 +107,7 @@ impl Catalog {
         findings
     }
 
-    /// Findings in `tool`, compared with all others. Reads their names: too slow for every call.
+    /// Returns the findings in `tool`, compared with all other tools. Reads their names: too slow for every call.
     #[must_use]
     pub fn findings_of(&self, tool: &CatalogTool) -> Vec<Finding> {
         let all: Vec<&CatalogTool> = self.tools().chain(self.quarantined()).collect();
@@ -133,7 +136,7 @@ fn each_text(value: &Value, place: &str, visit: &mut dyn FnMut(&str, &str)) {
     }
 }
 
-/// A place inside another. Deep down, only the beginning is kept.
+/// Returns the name of a place inside another. Deeply nested places keep only the beginning.
 fn below<'a>(place: &'a str, part: &str) -> Cow<'a, str> {
     if place.len() >= MOST_PLACE { Cow::Borrowed(place) } else { Cow::Owned(format!("{place}{part}")) }
 }
@@ -158,7 +161,7 @@ fn hidden(place: &str, found: &str) -> Option<Finding> {
     if *visible == *found {
         return None;
     }
-    // Characters that the sanitiser escapes and that are no plain line ends.
+    // The characters that the sanitiser escapes, other than plain line ends.
     let unseen: Vec<char> = found.chars().filter(|c| is_unseen(*c)).collect();
     if unseen.is_empty() {
         return None;
@@ -175,7 +178,7 @@ fn hidden(place: &str, found: &str) -> Option<Finding> {
     if kinds.len() > 5 {
         what += " …";
     }
-    // Tag characters are a hidden alphabet: what they spell is ASCII, moved (Unicode, section 23.9).
+    // Tag characters are an invisible copy of ASCII (Unicode, section 23.9): decode the hidden text.
     let tags = unseen.iter().filter_map(|c| char::from_u32(u32::from(*c).checked_sub(0xe0000)?));
     let spelled: String = tags.filter(|c| (' '..='~').contains(c)).take(200).collect();
     if !spelled.is_empty() {
@@ -184,15 +187,15 @@ fn hidden(place: &str, found: &str) -> Option<Finding> {
     Some(finding(FindingKind::Hidden, place, &what))
 }
 
-/// Whether the sanitiser would escape this character alone, line ends and tabs excepted.
+/// Returns whether the sanitiser escapes this character, other than line ends and tabs.
 fn is_unseen(c: char) -> bool {
     let mut bytes = [0; 4];
     let alone: &str = c.encode_utf8(&mut bytes);
     !matches!(c, '\n' | '\r' | '\t') && matches!(text::for_terminal(alone), Cow::Owned(_))
 }
 
-/// Adds to each finding of hidden characters whether models and clients get them. `told` has the findings that they
-/// get.
+/// Adds to each finding of hidden characters whether models and clients get them. `shown` has the findings in the shown
+/// definition.
 fn say_who_gets_them(found: &mut [Finding], told: &[Finding]) {
     for finding in found.iter_mut().filter(|finding| finding.kind == FindingKind::Hidden) {
         let is_told = told.iter().any(|left| left.kind == FindingKind::Hidden && left.place == finding.place);
@@ -203,12 +206,12 @@ fn say_who_gets_them(found: &mut [Finding], told: &[Finding]) {
     }
 }
 
-/// The names of all tools and servers, as they look and as they are written.
+/// The names of all tools and servers, by look and by spelling.
 struct Names<'a> {
-    /// By look: the names with that look, each with a server that has it.
+    /// By look: the names with that look, each with a server that has the tool.
     tools: BTreeMap<String, BTreeMap<&'a str, &'a ServerName>>,
     servers: BTreeMap<String, BTreeSet<&'a str>>,
-    /// By the text that names it: the tool.
+    /// By the text that names a tool: the tool.
     written: BTreeMap<String, &'a CatalogTool>,
     /// The names of each server's own tools.
     own: BTreeSet<(&'a str, &'a str)>,
@@ -236,7 +239,7 @@ impl<'a> Names<'a> {
                 }
             }
         }
-        // A name that several servers have belongs to none of them.
+        // A name that several servers use identifies no tool.
         names.written.retain(|name, _| !ambiguous.contains(name));
         names
     }
@@ -254,7 +257,7 @@ impl<'a> Names<'a> {
         found
     }
 
-    /// Other names that look like those of `tool`.
+    /// Returns findings for other names that look like that of `tool`.
     fn like(&self, tool: &CatalogTool) -> Vec<Finding> {
         let mut findings = Vec::new();
         let name = tool.tool().name.as_str();
@@ -272,7 +275,7 @@ impl<'a> Names<'a> {
         findings
     }
 
-    /// Tools of other servers that the definition of `tool` names.
+    /// Returns findings for tools of other servers that the definition of `tool` names.
     fn named_in(&self, tool: &CatalogTool, definition: &Value) -> Vec<Finding> {
         let mut findings = Vec::new();
         let server = tool.server.as_str();
@@ -298,12 +301,12 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The look of a name: names with the same look can be taken for each other.
+/// Returns the look of a name: names with the same look can be confused.
 fn look(name: &str) -> String {
     skeleton(name).collect::<String>().to_lowercase().replace('-', "_")
 }
 
-/// Whether a name is too distinctive to be a word of a sentence.
+/// Returns whether a name is too distinctive to be a word of a sentence.
 fn is_telling(name: &str) -> bool {
     let mut inner = name.chars().skip(1);
     name.len() >= TELLING_NAME && inner.any(|c| matches!(c, '_' | '-' | '.' | '/') || c.is_uppercase())

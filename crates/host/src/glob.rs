@@ -1,8 +1,8 @@
-//! Globs over tool names: which tools of a server are shown, and which calls a policy rule covers.
+//! Globs over tool names, which choose the shown tools of a server and the calls that a policy rule covers.
 //!
-//! In every glob `*` stands for any text, `?` for one byte, `[a-z]` for one of a set, `{a,b}` for one of several, and
-//! `\` takes the meaning from the next character. Everything else, `-`, `.` and `/` included, means itself; case
-//! counts; the whole name must match.
+//! In every glob `*` matches any text, `?` one byte, `[a-z]` one of a set, `{a,b}` one of several, and `\` escapes the
+//! next character. All other characters, including `-`, `.` and `/`, match themselves; matching is case-sensitive; the
+//! whole name must match.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,33 +11,33 @@ use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 
 mod spelling;
 
-/// Longest glob in bytes.
+/// The longest glob in bytes.
 const GLOB_BYTES: usize = 512;
 
-/// Most globs in one list.
+/// The most globs in one list.
 const LIST_MAX: usize = 1_000;
 
-/// Why a glob or a list of them was refused.
+/// The reason why a glob or a list of globs was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadGlob {
     /// A glob that cannot be read.
     #[error("pattern {glob:?} cannot be used: {problem}")]
     Glob {
-        /// The glob as written, or its beginning.
+        /// The glob as the user wrote it, or its beginning.
         glob: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A list that is too long.
     #[error("a list of {length} patterns is too long: at most {LIST_MAX} are taken; join some with {{a,b}} or *")]
     TooMany {
-        /// How many there were.
+        /// The number of globs.
         length: usize,
     },
 }
 
-/// Which tools of one server are shown: `deny` wins over `allow`, and an empty `allow` allows all.
+/// The filter for the shown tools of one server: `deny` wins over `allow`, and an empty `allow` allows all.
 #[derive(Debug, Clone)]
 pub struct ToolFilter {
     allow: Globs,
@@ -49,9 +49,9 @@ pub struct ToolFilter {
 pub enum Shown<'f> {
     /// The tool is shown.
     Yes,
-    /// A glob of the deny list matches; this is the first.
+    /// A glob of the deny list matches; this is the first one.
     Denied(&'f str),
-    /// There is an allow list and nothing on it matches.
+    /// There is an allow list, and no glob of it matches.
     NotAllowed,
 }
 
@@ -59,34 +59,34 @@ impl ToolFilter {
     /// Reads both lists.
     ///
     /// # Errors
-    /// [`BadGlob`] names the first glob that is not usable.
+    /// [`BadGlob`], which names the first invalid glob.
     pub fn new(allow: &[String], deny: &[String]) -> Result<Self, BadGlob> {
         Ok(Self { allow: Globs::new(allow)?, deny: Globs::new(deny)? })
     }
 
-    /// A filter that shows every tool.
+    /// Creates a filter that shows every tool.
     pub fn all() -> Self {
         Self { allow: Globs::default(), deny: Globs::default() }
     }
 
-    /// The allow list, as written.
+    /// Returns the allow list, as the user wrote it.
     #[must_use]
     pub fn allow(&self) -> &[String] {
         &self.allow.written
     }
 
-    /// The deny list, as written.
+    /// Returns the deny list, as the user wrote it.
     #[must_use]
     pub fn deny(&self) -> &[String] {
         &self.deny.written
     }
 
-    /// Whether the tool of this name, as its server calls it, is shown.
+    /// Returns whether the tool with this name (the server's own) is shown.
     pub fn shows(&self, tool: &str) -> bool {
         self.verdict(tool) == Shown::Yes
     }
 
-    /// As [`Self::shows`], with the reason.
+    /// Returns the result of [`Self::shows`], with the reason.
     pub fn verdict(&self, tool: &str) -> Shown<'_> {
         match self.deny.first_match(tool) {
             Some(glob) => Shown::Denied(glob),
@@ -96,7 +96,7 @@ impl ToolFilter {
     }
 }
 
-/// By the written globs.
+/// Compares the globs as written.
 impl PartialEq for ToolFilter {
     fn eq(&self, other: &Self) -> bool {
         self.allow.written == other.allow.written && self.deny.written == other.deny.written
@@ -109,7 +109,7 @@ impl Default for ToolFilter {
     }
 }
 
-/// A list of globs, matched all at once.
+/// A list of globs, all matched in one pass.
 #[derive(Debug, Clone, Default)]
 struct Globs {
     written: Vec<String>,
@@ -138,39 +138,39 @@ impl Globs {
     }
 }
 
-/// A glob over pairs of server and tool, as policies and the command line write them.
+/// A glob over pairs of server and tool, in the form of policies and of the command line.
 ///
-/// `github/*` is every tool of one server, `fs-*/read_*` some tools of some servers. Without a `/` the glob is for
-/// the tool alone, on any server: `create_*`, and `*` for everything. So `github` is a tool of that name and not a
-/// server. The first `/` divides; a tool with a `/` in its name is written with its server, `*/a/b`.
+/// `github/*` is every tool of one server, `fs-*/read_*` some tools of some servers. Without a `/`, the glob matches
+/// tool names on any server: `create_*`, and `*` for every tool. So `github` is a tool with that name, and not a
+/// server. The first `/` separates server and tool; a tool with a `/` in its name needs the server, as in `*/a/b`.
 ///
-/// A pattern without a `/` may also be in another of the spellings that people see: `server.tool`, a model-visible name
-/// of one of the [presets](crate::NameStyle::PRESETS), and `mcp__server` for every tool of a server. Such a text can
-/// mean several pairs: `a_b_c` is a tool of any server, `b_c` of the server `a`, and `c` of the server `a_b`. A rule
-/// that forbids or asks covers [every reading](Self::every_reading), a rule that allows [only certain
+/// A pattern without a `/` may also have another spelling that users see: `server.tool`, a model-visible name of one of
+/// the [presets](crate::NameStyle::PRESETS), and `mcp__server` for every tool of a server. Such a text can mean several
+/// pairs: `a_b_c` is a tool of any server, `b_c` of the server `a`, and `c` of the server `a_b`. A rule that forbids or
+/// confirms covers [every reading](Self::every_reading), a rule that allows [only certain
 /// ones](Self::certain_readings).
 #[derive(Debug, Clone)]
 pub struct Pattern {
     written: String,
     server: Option<Glob>,
     tool: Glob,
-    /// Both parts come from a name in which characters may have been replaced.
+    /// Whether both parts come from a name in which characters may have been replaced.
     is_folded: bool,
 }
 
 impl Pattern {
-    /// Whether the pattern matches this tool of this server.
+    /// Returns whether the pattern matches this tool of this server.
     pub fn matches(&self, server: &str, tool: &str) -> bool {
         let fits = |glob: &Glob, part: &str| glob.is_match(part) || (self.is_folded && glob.is_match_folded(part));
         self.server.as_ref().is_none_or(|glob| fits(glob, server)) && fits(&self.tool, tool)
     }
 
-    /// How specific it is about the tool, and then about the server.
+    /// Returns its specificity for the tool, and then for the server.
     pub(crate) fn says(&self) -> (Says, Says) {
         (self.tool.says(), self.server.as_ref().map_or(Says::default(), Glob::says))
     }
 
-    /// Whether the pattern, if it has no server part, matches this model-visible name. So a rule may be written in the
+    /// Returns whether the pattern has no server part and matches this model-visible name. So a rule may use the
     /// spelling that a model sees (`mcp__github__*`).
     pub fn matches_name(&self, name: &str) -> bool {
         self.server.is_none() && self.tool.is_match(name)
@@ -205,7 +205,7 @@ impl PartialEq for Pattern {
 
 impl Eq for Pattern {}
 
-/// One glob over one text. The usual ones, a name, a prefix, a suffix or anything, match without an automaton.
+/// One glob over one text. The common ones (a name, a prefix, a suffix, any text) match without an automaton.
 #[derive(Debug, Clone)]
 pub(crate) struct Glob {
     kind: GlobKind,
@@ -221,8 +221,8 @@ enum GlobKind {
     Automaton(Box<GlobMatcher>),
 }
 
-/// How specific a glob is: a whole name is more specific than any other glob, and of those, the one with more literal
-/// characters outside of `[…]` and `{…}`.
+/// The specificity of a glob: a whole name is more specific than any other glob; of other globs, the one with more
+/// literal characters outside of `[…]` and `{…}`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Says {
     is_whole: bool,
@@ -254,8 +254,8 @@ impl Glob {
         }
     }
 
-    /// As [`Self::is_match`], with `_` in the text for `-` and for every character that model-visible names cannot
-    /// have.
+    /// Matches as [`Self::is_match`], after `-` and every character that model-visible names cannot have were replaced
+    /// by `_` in the text.
     fn is_match_folded(&self, text: &str) -> bool {
         let is_kept = |c: char| c.is_ascii_alphanumeric() || c == '_';
         !text.chars().all(is_kept) && {
@@ -303,7 +303,7 @@ fn read(glob: &str, written: &str) -> Result<globset::Glob, BadGlob> {
         .map_err(|error| bad(written, error.kind()))
 }
 
-/// `**` as `*`, which it means here; globset would read it as path components.
+/// Replaces `**` by `*`, which has the same meaning here; globset would treat it as path components.
 fn without_double_stars(glob: &str) -> String {
     let mut single = String::with_capacity(glob.len());
     let (mut after_star, mut escaped) = (false, false);

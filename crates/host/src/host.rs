@@ -1,8 +1,8 @@
-//! Servers in, tools out: the entry point of this library.
+//! The entry point of this library: it manages servers and offers their tools.
 //!
 //! A `Host` delegates to its modules. `builder` builds it; the task in `keeper` owns the set of servers and publishes
-//! catalogs; `finding` resolves the tool of a call, once, and hands it to the one door; `relay` and `subscriptions`
-//! pass on resources, prompts and completions; `status` explains states; `indexer` keeps the search index up to date;
+//! catalogs; `finding` resolves the tool of a call once, and `call` makes the call; `relay` and `subscriptions` forward
+//! resources, prompts and completions; `status` explains states; `indexer` keeps the search index up to date;
 //! `own_tools` are the servers that the host provides itself.
 
 mod builder;
@@ -61,13 +61,13 @@ use crate::{
 /// How long a search waits for the index.
 const SEARCH: Duration = Duration::from_secs(10);
 
-/// How long a shutdown may take, whatever servers do.
+/// The time-out of a shutdown.
 const SHUTDOWN: Duration = Duration::from_secs(25);
 
-/// Connections to a set of MCP servers and the one door to their tools.
+/// Connections to a set of MCP servers, and the only way to call their tools.
 ///
-/// Cheap to clone. When the last clone is dropped, every server is stopped; [`Self::shutdown`] does so politely and
-/// waits. All methods may be called at the same time.
+/// Cheap to clone. When the last clone is dropped, every server is stopped; [`Self::shutdown`] stops them gracefully
+/// and waits. All methods may be called concurrently.
 #[derive(Clone)]
 pub struct Host {
     inbox: mpsc::Sender<Message>,
@@ -93,14 +93,14 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// How model-visible names are made.
+    /// Returns the settings for model-visible names.
     #[must_use]
     pub fn naming(&self) -> Arc<Naming> {
         self.naming.load_full()
     }
 
-    /// Sets how model-visible names are made. If that changes any name, the host soon publishes a new catalog; a caller
-    /// that has kept a catalog keeps its names.
+    /// Changes the settings for model-visible names. If that changes any name, the host soon publishes a new catalog;
+    /// in an older catalog, the names stay the same.
     pub fn set_naming(&self, naming: impl Into<Naming>) {
         let naming = naming.into();
         if **self.naming.load() != naming {
@@ -115,9 +115,9 @@ impl Host {
     }
 
     /// Changes the set of servers to `desired`: starts new servers, stops removed ones, restarts changed ones, and
-    /// leaves all others and their calls alone. Start-up, hot reload, enabling, disabling and removal are all this one
-    /// call. Idempotent. Returns when the servers are started and stopped, and does not wait for connections. Does
-    /// nothing after [`Self::shutdown`].
+    /// leaves all others and their calls alone. Use it for start-up, hot reload, enabling, disabling and removal.
+    /// Idempotent. Returns when the servers are started and stopped, without waiting for connections. Does nothing
+    /// after [`Self::shutdown`].
     pub async fn apply(&self, desired: Desired) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Apply(desired, done)).await.is_ok() {
@@ -125,9 +125,8 @@ impl Host {
         }
     }
 
-    /// Adds one server, or gives the server of that name another spec, and leaves all others alone. A server with this
-    /// spec already stays as it is. Otherwise as [`Self::apply`], which later removes the server unless its own set has
-    /// it too.
+    /// Adds one server, or gives the server of that name another spec, and leaves all others alone. If the server has
+    /// this spec already, nothing changes. A later [`Self::apply`] removes the server unless its set contains it.
     ///
     /// # Errors
     /// [`BadServerName`] if no server can have that name.
@@ -147,8 +146,8 @@ impl Host {
         sent.is_ok() && told.await.unwrap_or(false)
     }
 
-    /// Waits until every server that may be started has succeeded or failed in its first attempt to connect. Their
-    /// start-up and listing time-outs bound the wait. Returns at once after [`Self::shutdown`].
+    /// Waits until the first attempt to connect has ended for every server that may be started. Their start-up and
+    /// listing time-outs bound the wait. Returns immediately after [`Self::shutdown`].
     pub async fn settled(&self) {
         let servers = self.servers.load_full();
         join_all(servers.values().map(|server| server.settled())).await;
@@ -156,7 +155,7 @@ impl Host {
         self.publish().await;
     }
 
-    /// Has the keeper publish the current tools of all servers.
+    /// Makes the keeper publish the current tools of all servers.
     async fn publish(&self) {
         let (done, told) = oneshot::channel();
         if self.inbox.send(Message::Publish(done)).await.is_ok() {
@@ -164,44 +163,45 @@ impl Host {
         }
     }
 
-    /// The current tools. Never waits.
+    /// Returns the current tools. Never waits.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
 
-    /// The tools that match `query` best, by [`Catalog::search`] in the current catalog. Never blocks the thread. Waits
-    /// up to 10 seconds for an index that is still being built, and then finds nothing.
+    /// Returns the tools that match `query` best, by [`Catalog::search`] in the current catalog. Never blocks the
+    /// thread. Waits up to 10 seconds for an index that is still being built; after that, the result is empty.
     pub async fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
         let (catalog, query, selection) = (self.catalog(), query.to_owned(), selection.clone());
         let found = spawn_blocking(move || catalog.search(&query, limit, &selection));
         timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// Every server that is configured, by name. Never waits.
+    /// Returns the status of every configured server, by name. Never waits.
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
         let servers = self.servers.load();
         servers.iter().map(|(name, server)| ServerStatus::of(name, server)).collect()
     }
 
-    /// The state of every server, by name, as a word ([`State::word`](crate::State::word)), for callers that only count
-    /// servers. Never waits.
+    /// Returns the state of every server, by name, as a word ([`State::word`](crate::State::word)), for callers that
+    /// only count servers. Never waits.
     #[must_use]
     pub fn states(&self) -> Vec<(ServerName, &'static str)> {
         let servers = self.servers.load();
         servers.iter().map(|(name, server)| (name.clone(), server.word())).collect()
     }
 
-    /// Subscribes to events from now on. A reader that falls more than 1,024 events behind learns how many it missed.
+    /// Subscribes to events from now on. A receiver that falls more than 1,024 events behind gets the number of missed
+    /// events.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
 
-    /// Calls a tool, which is the only way to run one. The host never repeats a call by itself, and calls of one server
-    /// never wait for another. The server's time-outs bound the call. A call wakes up a server that waits to reconnect,
-    /// and waits for a server that starts for the first time if the tool may be one of its own.
+    /// Calls a tool. The host never repeats a call, and calls of one server never wait for another server. The server's
+    /// time-outs bound the call. A call wakes up a server that waits to reconnect. It also waits for a server that
+    /// starts for the first time, if the tool may belong to it.
     ///
     /// Dropping the future cancels the call at the server.
     ///
@@ -213,7 +213,7 @@ impl Host {
         self.door.call(call, &tool, &server, script).await
     }
 
-    /// Like [`Self::call`], but runs no scripts: a script that started others would escape its bounds.
+    /// Calls a tool as [`Self::call`] does, but runs no scripts: a script that starts others would escape its bounds.
     pub(crate) async fn call_from_script(&self, call: Call) -> Result<ToolOutcome, CallError> {
         let (call, tool, server) = self.find(call).await?;
         if self.script(&call, &tool, &server).is_some() {
@@ -234,7 +234,7 @@ impl Host {
         Some(Box::new(move |arguments, context| async move { scripts.run(&arguments, within, context).await }.boxed()))
     }
 
-    /// The result of [`ScriptTools::search`](crate::ScriptTools::search).
+    /// Returns the result of [`ScriptTools::search`](crate::ScriptTools::search).
     pub(crate) async fn found(
         &self,
         catalog: Arc<Catalog>,
@@ -247,34 +247,35 @@ impl Host {
         timeout(SEARCH, found).await.ok().and_then(Result::ok).unwrap_or_else(|| "[]".to_owned())
     }
 
-    /// A server, to [apply](Self::apply) as `name`, with which a model finds and calls the tools of `selection` without
-    /// getting all their definitions: `search_tools`, `get_tool_details` and `call_tool`.
+    /// Returns a server, to [apply](Self::apply) as `name`, with which a model finds and calls the tools of `selection`
+    /// without getting all their definitions: `search_tools`, `get_tool_details` and `call_tool`.
     ///
-    /// The gate, events and everything else see a call of `call_tool` as a call of the tool that it names. The server's
-    /// own tools are never in its selection. It holds only the catalog, so it does not keep the host alive. Each call
-    /// of this method makes a different server: keep the spec, or the next [`Self::apply`] restarts the server.
+    /// The gate, the events and all other parts treat a call of `call_tool` as a call of the tool that it names. The
+    /// server's own tools are never in its selection. It refers only to the catalog, so it does not keep the host
+    /// alive. Each call of this method makes a different server: keep the spec, because another one makes the next
+    /// [`Self::apply`] restart the server.
     #[must_use]
     pub fn discovery(&self, name: &ServerName, selection: Selection) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
         ServerSpec::native(Discovery::server(&self.catalog, selection))
     }
 
-    /// A server, to [apply](Self::apply) as `name`, with one tool, `run_code`: a model writes a script that calls the
-    /// tools of `selection`, `interpreter` runs it, and the result is what the script prints.
+    /// Returns a server, to [apply](Self::apply) as `name`, with one tool, `run_code`: a model writes a script that
+    /// calls the tools of `selection`, `interpreter` runs it, and the result is what the script prints.
     ///
     /// The gate judges the call of `run_code`, and each call in the script. These share the asker, the catalog and
     /// [`Call::conceal`] of the call of `run_code`. The server's own time-outs do not apply: a script waits for users
     /// and tools as long as each of its calls may, and computes as long as `interpreter` allows. No script can call
-    /// `run_code`. The description of `run_code` names the available tools, and changes with them. If a model needs it
-    /// at once, make this server last, when the others have [settled](Self::settled). As with [`Self::discovery`], keep
-    /// the spec.
+    /// `run_code`. The description of `run_code` names the available tools, and changes with them. If a model needs the
+    /// description immediately, make this server last, when the others have [settled](Self::settled). As with
+    /// [`Self::discovery`], keep the spec.
     #[must_use]
     pub fn scripts(&self, name: &ServerName, selection: Selection, interpreter: Arc<dyn Interpreter>) -> ServerSpec {
         let selection = selection.without_servers([name.clone()]);
         ServerSpec::native(Scripts::server(interpreter, &self.catalog, self.events.downgrade(), selection))
     }
 
-    /// The resources of a server, all pages.
+    /// Returns the resources of a server, all pages.
     ///
     /// # Errors
     /// [`CallError`]. A server that does not support resources has an empty list.
@@ -282,7 +283,7 @@ impl Host {
         self.list(server, "resources/list", "resources").await
     }
 
-    /// The resource templates of a server, all pages.
+    /// Returns the resource templates of a server, all pages.
     ///
     /// # Errors
     /// As [`Self::resources`].
@@ -290,7 +291,7 @@ impl Host {
         self.list(server, "resources/templates/list", "resourceTemplates").await
     }
 
-    /// The prompts of a server, all pages.
+    /// Returns the prompts of a server, all pages.
     ///
     /// # Errors
     /// As [`Self::resources`].
@@ -322,9 +323,9 @@ impl Host {
         self.decoded(server, name, decode::prompt_result(&result))
     }
 
-    /// Turns content that `server` returned under `name` (the URI of a resource, the name of a prompt) into what a
-    /// model can use, within the bounds for results of tools: cuts text to the server's `max_output_bytes`, and keeps
-    /// what is neither text nor displayable as an artifact that the text names.
+    /// Converts content that `server` returned under `name` (the URI of a resource, the name of a prompt) into a form
+    /// for a model, within the bounds for results of tools. Cuts text to the server's `max_output_bytes`. Stores
+    /// content that is neither text nor displayable as an artifact that the text names.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -334,22 +335,22 @@ impl Host {
         Ok(shaped(&self.door.shape(&server, name, &of), content).await)
     }
 
-    /// Explains why a tool, `server/tool`, is available or not. For a server alone, explains how far its connection
-    /// got.
+    /// Explains why a tool, `server/tool`, is available or not. For a server alone, explains the progress of its
+    /// connection.
     #[must_use]
     pub fn why(&self, selector: &str) -> Why {
         let servers = self.servers.load();
         status::why(selector, &servers, &self.catalog.load())
     }
 
-    /// Like [`Self::why`], for callers that know the server and the tool (empty: the server alone). It parses neither
-    /// name; `selector` only names the tool in the answer.
+    /// Explains as [`Self::why`] does, for callers that know the server and the tool (empty: the server alone). Neither
+    /// name is parsed; `selector` only names the tool in the result.
     #[must_use]
     pub fn why_of(&self, server: &ServerName, tool: &str, selector: &str) -> Why {
         status::why_of((server.as_str(), tool), selector, &self.servers.load(), &self.catalog.load())
     }
 
-    /// Reconnects a server, whatever its state.
+    /// Reconnects a server, in any state.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -357,7 +358,8 @@ impl Host {
         self.server(server).map(|server| server.reconnect())
     }
 
-    /// Reads the pins of a server again, after a change of pins, so that approved tools become usable at once.
+    /// Reads the pins of a server again. Call it after a change of pins, so that approved tools become usable
+    /// immediately.
     ///
     /// # Errors
     /// [`CallError::UnknownServer`].
@@ -365,14 +367,14 @@ impl Host {
         self.server(server).map(|server| server.pins_changed())
     }
 
-    /// A view of some of the present servers, for a caller that may see no others: their tools are the whole catalog,
-    /// `asker` answers questions, and `gate` decides. They are the same servers with the same connections, and their
-    /// events are events of this host.
+    /// Returns a view of some of the current servers, for a caller that may see no others: the catalog has only their
+    /// tools, `asker` answers questions, and `gate` decides. They are the same servers with the same connections, and
+    /// their events are events of this host.
     ///
     /// Later changes to the configuration or to lists of tools do not change the view. On it, [`Self::apply`],
     /// [`Self::settled`] and [`Self::shutdown`] do nothing.
     pub async fn excerpt(&self, of: impl Fn(&ServerName) -> bool, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
-        // Publish first, so that the catalog has the tools of every server that is connected by now.
+        // Publish first, so that the catalog has the tools of every connected server.
         self.publish().await;
         let servers: Servers = self
             .servers
@@ -385,9 +387,9 @@ impl Host {
         self.apart(servers, catalog, Arc::new(self.door.with(asker, gate)))
     }
 
-    /// An [excerpt](Self::excerpt) of the whole host with one more server, `name`: that of [`Self::discovery`], for a
-    /// model that cannot take the definitions of all tools of `selection`. Only the returned host has that server,
-    /// which ends with its last clone.
+    /// Returns an [excerpt](Self::excerpt) of the whole host with one more server, `name`: that of [`Self::discovery`],
+    /// for a model that cannot take the definitions of all tools of `selection`. Only the returned host has that
+    /// server, which ends with the last clone of the host.
     ///
     /// No other server may be called `name`. While this host is shutting down, the tools of discovery are missing.
     pub async fn discovering(&self, name: &ServerName, selection: Selection) -> Self {
@@ -407,7 +409,7 @@ impl Host {
         self.apart(servers, catalog, self.door.clone())
     }
 
-    /// A host with these servers and this catalog, neither of which ever changes.
+    /// Creates a host with these servers and this catalog, both fixed.
     fn apart(&self, servers: Servers, catalog: Catalog, door: Arc<Door>) -> Self {
         let nothing = TaskTracker::new();
         nothing.close();
@@ -425,10 +427,10 @@ impl Host {
         }
     }
 
-    /// Stops every server, and waits until no child process and no task of this host is left. Running calls fail. Takes
-    /// at most 25 seconds, and usually a few milliseconds if the servers end when asked.
+    /// Stops every server, and waits until all child processes and tasks of this host have ended. Running calls fail.
+    /// Takes at most 25 seconds, and usually a few milliseconds if the servers end when they are asked to.
     ///
-    /// A shutdown is final: the host and its clones start no servers any more. Calls and other requests fail with
+    /// A shutdown is final: the host and its clones start no more servers. Calls and other requests fail with
     /// [`CallError::ShutDown`].
     pub async fn shutdown(&self) {
         // An excerpt has no keeper to stop, and must not mark its host as shut down.
@@ -445,8 +447,8 @@ impl Host {
         }
     }
 
-    /// Why the server `name` takes no requests at this moment; `None` when it is connected, or a call would start it.
-    /// Unlike a call, this never waits, and does not wake up a server that waits to reconnect.
+    /// Returns the reason why the server `name` accepts no requests now; `None` when it is connected, or a call would
+    /// start it. Unlike a call, this never waits, and does not wake up a server that waits to reconnect.
     #[must_use]
     pub fn not_ready(&self, name: &ServerName) -> Option<CallError> {
         let server = match self.server(name.as_str()) {
@@ -454,7 +456,7 @@ impl Host {
             Err(error) => return Some(error),
         };
         let snapshot = server.snapshot();
-        let is_ready = snapshot.live_link().is_some() || matches!(snapshot.state, State::Idle { .. });
+        let is_ready = snapshot.open_link().is_some() || matches!(snapshot.state, State::Idle { .. });
         (!is_ready).then(|| Target { name, what: "", server: &server }.not_ready(snapshot))
     }
 
@@ -466,12 +468,12 @@ impl Host {
         })
     }
 
-    /// The error of every lookup after a shutdown.
+    /// Returns the error of every look-up after a shutdown.
     fn gone(&self) -> Option<CallError> {
         self.shut.load(Ordering::Relaxed).then_some(CallError::ShutDown)
     }
 
-    /// Reads a list, and treats invisible characters as the entry says.
+    /// Reads a list, and applies the entry's setting for invisible characters.
     async fn list<T: serde::de::DeserializeOwned + Offered + Send>(
         &self,
         server: &str,
@@ -494,7 +496,7 @@ impl Host {
 
     /// Runs an operation without side effects on a server's link. Repeats it on a new link if the session was lost.
     ///
-    /// This takes no `AsyncFn`, because the compiler cannot require its futures to be `Send`.
+    /// The parameter is no `AsyncFn`, because the compiler cannot require its futures to be `Send`.
     async fn on_link<T, F: Future<Output = Result<T, LinkError>> + Send>(
         &self,
         name: &str,

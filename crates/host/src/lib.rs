@@ -1,4 +1,4 @@
-//! Connect to any set of MCP servers, of any era and transport, and call their tools through one door.
+//! Connect to any set of MCP servers, of any era and transport, and call their tools through one interface.
 //!
 //! ```no_run
 //! use serde_json::json;
@@ -15,9 +15,10 @@
 //! # }
 //! ```
 //!
-//! [`Host::apply`] takes the desired set of servers, and [`Host::add`] and [`Host::remove`] change one; [`Host::catalog`] is an immutable picture of all tools;
-//! [`Host::call`] is the only way to run one: there the [`Gate`] decides, the [`Asker`] answers and every bound holds.
-//! [`prelude`] has what most programs use; see `examples/` for askers, native tools and the supervisor of child processes.
+//! [`Host::apply`] takes the desired set of servers, and [`Host::add`] and [`Host::remove`] change one;
+//! [`Host::catalog`] is an immutable picture of all tools; [`Host::call`] is the only way to run one: it asks the
+//! [`Gate`] and the [`Asker`], and enforces every bound. [`prelude`] has what most programs use; see `examples/` for
+//! askers, native tools and the supervisor of child processes.
 //!
 //! Its modules. Each uses only those to which its arrows lead, and those further down:
 //!
@@ -120,7 +121,7 @@ pub use pins::{Pins, Quarantined};
 pub use policy::Policy;
 pub use principal::Principal;
 pub use resolve::{
-    AnswerAbout, Answers, Artifacts, Authorizer, Challenge, ChildPlan, ContainerPlan, Destination, KeepError, Memory,
+    AnswerQuery, Answers, Artifacts, Authorizer, Challenge, ChildPlan, ContainerPlan, Destination, KeepError, Memory,
     NewAnswer, NotAuthorized, ResolveError, Resolver, Signature, Verbatim,
 };
 pub use spec::{Desired, Era, Limits, PinMode, ServerName, ServerSpec, Start, Timeouts};

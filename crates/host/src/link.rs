@@ -80,11 +80,11 @@ use crate::{
     text::quote,
 };
 
-/// What every connection of a host needs.
+/// The parts that every connection of a host needs.
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) resolver: Arc<dyn Resolver>,
-    /// Signs requests in.
+    /// Authorizes requests.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) asker: SharedAsker,
     pub(crate) events: Events,
@@ -92,7 +92,7 @@ pub(crate) struct Connector {
     /// Supervises child processes.
     pub(crate) supervisor: Option<Supervisor>,
     pub(crate) clients: Clients,
-    /// Where requests may go, and which pages a user may see.
+    /// The rules for destinations of requests, and for pages that a user may open.
     pub(crate) egress: Egress,
     /// Tracks the tasks of all connections.
     pub(crate) tracker: TaskTracker,
@@ -100,11 +100,11 @@ pub(crate) struct Connector {
     pub(crate) watched: Arc<Watched>,
     /// Observes each message.
     pub(crate) observer: Observer,
-    /// Answers in the place of all servers.
+    /// A recording that answers instead of all servers.
     pub(crate) recording: Option<SharedRecording>,
 }
 
-/// A live connection. Dropping it ends it at once, without [grace](Self::shutdown).
+/// A live connection. Dropping it ends it immediately, without a [grace period](Self::shutdown).
 pub(crate) struct Connection {
     pub(crate) link: Link,
     child: Option<Child>,
@@ -120,12 +120,12 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Ends the connection gracefully: closes the child's stdin, or ends the session at the server. Returns when
-    /// nothing of it is left, after a few seconds at most.
+    /// Ends the connection gracefully: closes the child's stdin, or ends the session at the server. Returns when all
+    /// its parts have ended, after a few seconds at most.
     pub(crate) async fn shutdown(mut self) {
         self.link.0.channel.closed.close(LinkError::Stopped);
         if let Wire::Http(http) = &self.link.0.channel.wire {
-            http.farewell().await;
+            http.end_session().await;
         }
         // Ends the reader and the writer, and with them the child's stdin.
         self.stop.cancel();
@@ -171,7 +171,7 @@ impl Link {
         &self.0.limits
     }
 
-    /// Waits for the end of the connection and returns why it ended.
+    /// Waits for the end of the connection and returns the reason.
     pub(crate) async fn closed(&self) -> LinkError {
         self.0.channel.closed.wait().await
     }
@@ -180,7 +180,7 @@ impl Link {
         self.0.channel.closed.is_closed()
     }
 
-    /// Waits until the server says that its tools have changed.
+    /// Waits until the server reports that its tools have changed.
     pub(crate) async fn tools_changed(&self) {
         self.0.channel.inbound.changed.tools().await;
     }
@@ -211,12 +211,12 @@ impl Link {
         }
     }
 
-    /// Whether no request is under way.
+    /// Returns whether no request is under way.
     pub(crate) fn is_quiet(&self) -> bool {
         self.0.slots.available_permits() == self.0.limits.in_flight
     }
 
-    /// Whether the server supports `method`, which lists something.
+    /// Returns whether the server supports the list method `method`.
     pub(crate) fn offers(&self, method: &str) -> bool {
         let capabilities = &self.0.session.capabilities;
         match method.split('/').next() {
@@ -228,23 +228,23 @@ impl Link {
         }
     }
 
-    /// Whether the server runs tool calls as tasks (2025-11-25).
+    /// Returns whether the server runs tool calls as tasks (2025-11-25).
     pub(crate) fn runs_tasks(&self) -> bool {
         let tasks = self.0.session.capabilities.tasks.as_ref();
         self.0.session.era == Era::Legacy && tasks.is_some_and(|tasks| tasks["requests"]["tools"]["call"].is_object())
     }
 
-    /// Whether headers mirror arguments, which is so over Streamable HTTP in the modern era only.
+    /// Returns whether headers mirror arguments, as only Streamable HTTP in the modern era requires.
     fn needs_param_headers(&self) -> bool {
         self.0.session.era == Era::Modern && matches!(self.0.channel.wire, Wire::Http(_))
     }
 
-    /// The `_meta` members of a request on which later calls depend.
+    /// Returns the `_meta` members of a request on which later calls depend.
     fn meta_for(&self, asker: &SharedAsker) -> String {
         self.meta_with(asker.abilities())
     }
 
-    /// The `_meta` members of a request, which tell a modern server which `abilities` it may use.
+    /// Returns the `_meta` members of a request, which declare `abilities` to a modern server.
     fn meta_with(&self, abilities: crate::Abilities) -> String {
         match self.0.session.era {
             Era::Legacy => String::new(),
@@ -286,7 +286,7 @@ struct Attempt<'a> {
 }
 
 impl Connector {
-    /// Waits until the user has signed in to a server that needs it; for ever if the host has no sign-in.
+    /// Waits until the user has signed in to a server that needs it; forever if the host has no sign-in.
     pub(crate) async fn signed_in(&self, name: &ServerName, spec: &ServerSpec) {
         if let (Some(authorizer), Transport::Http(http) | Transport::Sse(http)) = (&self.authorizer, &spec.transport)
             && let Ok(url) = http::resolved_url(&self.resolver, name, http).await
@@ -296,8 +296,8 @@ impl Connector {
         pending().await
     }
 
-    /// Connects within the start-up time of the spec. Starts a child process once more if the era probe made it end,
-    /// and tries nothing else twice.
+    /// Connects within the start-up time of the spec. Starts a child process once more if the era probe made it end;
+    /// repeats nothing else.
     pub(crate) async fn connect(
         &self,
         name: &ServerName,
@@ -319,14 +319,14 @@ impl Connector {
             Ok(answer) => answer,
             Err(_) => Err(LinkError::SlowStart {
                 after: spec.timeouts.startup,
-                stderr: started.process.as_ref().map(Process::words_so_far).unwrap_or_default(),
+                stderr: started.process.as_ref().map(Process::stderr_so_far).unwrap_or_default(),
                 noise: started.inbound.as_deref().map(Inbound::noise_so_far).unwrap_or_default(),
             }),
         }
     }
 }
 
-/// What an attempt has started, to explain why it did not end in time.
+/// The parts that an attempt has started, to explain why it did not end in time.
 #[derive(Default)]
 struct Started {
     process: Option<Process>,
@@ -336,7 +336,7 @@ struct Started {
 impl Attempt<'_> {
     async fn run(&self, started: &mut Started) -> Result<Connection, LinkError> {
         let stop = CancellationToken::new();
-        // Ends whatever was started if this attempt fails or is dropped.
+        // Ends these parts if this attempt fails or is dropped.
         let guard = stop.clone().drop_guard();
         let inbound = Inbound::new(
             self.name.clone(),
@@ -345,11 +345,11 @@ impl Attempt<'_> {
             self.spec.limits.server_requests,
             (self.connector.tracker.clone(), stop.clone()),
         );
-        inbound.tells(self.connector.watched.clone());
+        inbound.report_to(self.connector.watched.clone());
         started.inbound = Some(inbound.clone());
         let closed = Arc::<Closed>::default();
         let (wire, child) = self.open(&inbound, &closed, started).await?;
-        // A program on this machine can open any page itself.
+        // A program on this machine could open any page itself.
         inbound.may_show(self.connector.egress.named_by_a_program());
         let channel = Channel::new(wire, inbound, closed);
         let terms = Terms {

@@ -1,10 +1,10 @@
-//! MCP's types as plain data, as this host returns them. Server text in them is as it came: escape it before it reaches
-//! a terminal, a log or HTML ([`text`](crate::text)).
+//! MCP's types as plain data, as this host returns them. Server text in them is unchanged and untrusted: escape it
+//! before it reaches a terminal, a log or HTML ([`text`](crate::text)).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
-/// The longest tool name that is taken: more than any provider could use.
+/// The longest accepted tool name: longer than any provider allows.
 pub(crate) const MAX_TOOL_NAME: usize = 512;
 
 /// A member of `_meta` of a tool's result. If it is `true`, the text of the result covers all of its structured
@@ -15,29 +15,29 @@ pub const TEXT_IS_WHOLE: &str = "toolrack/textIsWhole";
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tool {
-    /// The server's own name for it.
+    /// The server's own name for the tool.
     pub name: String,
-    /// A name for people.
+    /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does, for the model.
+    /// The description for the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of the arguments, byte for byte as it came.
+    /// The JSON Schema of the arguments, unchanged byte for byte.
     pub input_schema: Box<RawValue>,
-    /// JSON Schema of structured content, byte for byte as it came.
+    /// The JSON Schema of structured content, unchanged byte for byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Box<RawValue>>,
-    /// The server's claims about what the tool does. Claims, not facts.
+    /// The server's claims about the tool's effects. They are claims, not facts.
     #[serde(skip_serializing_if = "Annotations::is_empty")]
     pub annotations: Annotations,
     /// Whether it runs as a task (2025-11-25, experimental).
     #[serde(skip)]
     pub task: TaskSupport,
-    /// Pictures for it (`icons`), byte for byte as they came, for programs that offer the tool to others.
+    /// Pictures for it (`icons`), unchanged byte for byte, for programs that offer the tool to others.
     #[serde(skip)]
     pub icons: Option<Box<RawValue>>,
-    /// Further metadata from its server (`_meta`), byte for byte as it came; likewise.
+    /// Further metadata from its server (`_meta`), unchanged byte for byte, for the same purpose.
     #[serde(skip)]
     pub meta: Option<Box<RawValue>>,
 }
@@ -63,19 +63,19 @@ impl PartialEq for Tool {
 /// A server's claims about a tool (MCP `ToolAnnotations`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotations {
-    /// A name for people.
+    /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// It changes nothing.
+    /// The tool changes nothing.
     #[serde(rename = "readOnlyHint", skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// It may destroy something.
+    /// The tool may destroy something.
     #[serde(rename = "destructiveHint", skip_serializing_if = "Option::is_none")]
     pub destructive: Option<bool>,
-    /// Twice is the same as once.
+    /// Repeated calls have the same effect as one.
     #[serde(rename = "idempotentHint", skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// It reaches beyond the server.
+    /// The tool reaches beyond the server.
     #[serde(rename = "openWorldHint", skip_serializing_if = "Option::is_none")]
     pub open_world: Option<bool>,
 }
@@ -93,7 +93,7 @@ pub enum TaskSupport {
     /// Never; the default.
     #[default]
     Forbidden,
-    /// Either way.
+    /// Both are possible.
     Optional,
     /// Only as a task.
     Required,
@@ -106,7 +106,7 @@ pub enum TaskSupport {
 pub enum Content {
     /// Text.
     Text {
-        /// As it came.
+        /// The text, unchanged.
         text: String,
     },
     /// A picture.
@@ -125,26 +125,26 @@ pub enum Content {
         #[serde(rename = "mimeType")]
         mime_type: String,
     },
-    /// A resource, included.
+    /// An embedded resource.
     Resource {
         /// The resource.
         resource: ResourceContents,
     },
-    /// A resource, named.
+    /// A link to a resource.
     ResourceLink {
-        /// Where it is.
+        /// Its URI.
         uri: String,
         /// Its name.
         #[serde(skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// What it is.
+        /// Its description.
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<String>,
         /// Its media type.
         #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
     },
-    /// A block of an unknown kind, kept as it came.
+    /// A block of an unknown kind, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
@@ -152,7 +152,7 @@ pub enum Content {
 /// The contents of a resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceContents {
-    /// Where it is.
+    /// Its URI.
     pub uri: String,
     /// Its media type.
     #[serde(rename = "mimeType", skip_serializing_if = "Option::is_none")]
@@ -168,15 +168,15 @@ pub struct ResourceContents {
 /// A resource that a server offers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resource {
-    /// Where it is.
+    /// Its URI.
     pub uri: String,
     /// Its name.
     #[serde(default)]
     pub name: String,
-    /// A name for people.
+    /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// Its description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its media type.
@@ -196,10 +196,10 @@ pub struct ResourceTemplate {
     /// Its name.
     #[serde(default)]
     pub name: String,
-    /// A name for people.
+    /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is.
+    /// Its description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its media type.
@@ -212,10 +212,10 @@ pub struct ResourceTemplate {
 pub struct Prompt {
     /// The server's own name for it.
     pub name: String,
-    /// A name for people.
+    /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// Its purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its arguments.
@@ -228,18 +228,18 @@ pub struct Prompt {
 pub struct PromptArgument {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it must be given.
+    /// Whether it is required.
     #[serde(default)]
     pub required: bool,
 }
 
-/// A prompt, filled in.
+/// A filled-in prompt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PromptResult {
-    /// What it is for.
+    /// Its purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The messages to start a conversation with.
@@ -255,7 +255,7 @@ pub struct PromptMessage {
     pub content: Content,
 }
 
-/// A server's description of itself. Never an identity.
+/// A server's description of itself, which proves no identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerInfo {
     /// Its name.
@@ -264,7 +264,7 @@ pub struct ServerInfo {
     /// Its version.
     #[serde(default)]
     pub version: String,
-    /// A name for people.
+    /// A name for users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }
@@ -272,39 +272,39 @@ pub struct ServerInfo {
 /// A report of progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// How far.
+    /// The progress so far.
     pub progress: f64,
-    /// Of how much.
+    /// The expected total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// In the server's words.
+    /// The server's text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// The capabilities of a server that matter here.
+/// The capabilities of a server that this host uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
-    /// It has tools.
+    /// The server has tools.
     pub tools: Option<Value>,
-    /// It has resources.
+    /// The server has resources.
     pub resources: Option<Value>,
-    /// It has prompts.
+    /// The server has prompts.
     pub prompts: Option<Value>,
-    /// It sends log messages.
+    /// The server sends log messages.
     pub logging: Option<Value>,
-    /// It completes arguments.
+    /// The server completes arguments.
     pub completions: Option<Value>,
-    /// It runs requests as tasks (2025-11-25, experimental).
+    /// The server runs requests as tasks (2025-11-25, experimental).
     pub tasks: Option<Value>,
-    /// Everything else.
+    /// All other capabilities.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
 impl Capabilities {
-    /// Whether the server announces changes of the list `of`: `tools`, `resources` or `prompts`.
+    /// Returns whether the server announces changes of the list `of`: `tools`, `resources` or `prompts`.
     pub(crate) fn list_changed(&self, of: &str) -> bool {
         let section = match of {
             "tools" => &self.tools,
@@ -315,7 +315,7 @@ impl Capabilities {
         section.as_ref().and_then(|section| section.get("listChanged")).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// Whether the server announces changes of single resources.
+    /// Returns whether the server announces changes of single resources.
     pub(crate) fn resources_subscribe(&self) -> bool {
         let subscribe = self.resources.as_ref().and_then(|resources| resources.get("subscribe"));
         subscribe.and_then(Value::as_bool).unwrap_or(false)

@@ -6,27 +6,25 @@ use futures::future::BoxFuture;
 use tokio::io::{DuplexStream, duplex};
 use tokio_util::sync::CancellationToken;
 
-/// What fits between both ends before the writer waits.
+/// The capacity of the pipe in bytes; a writer waits when it is full.
 const BUFFER: usize = 256 * 1024;
 
 type Serve = Arc<dyn Fn(DuplexStream, CancellationToken) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// An MCP server that runs in this process and speaks MCP over a pipe in memory.
-///
-/// Two of them are equal when they are clones of one another.
+/// x
 #[derive(Clone)]
 pub struct Native {
     name: Arc<str>,
     serve: Serve,
-    /// What the host knows of a server that it made itself.
+    /// The host's data about a server that it made itself.
     extension: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Native {
-    /// A server that `serve` runs, once per connection, on its end of the pipe: newline-delimited JSON-RPC, as over
-    /// stdio. The token is cancelled when the host stops the server; the future is dropped soon after.
+    /// Creates a server that `serve` runs, once per connection, on its end of the pipe: newline-delimited JSON-RPC, as
+    /// over stdio. The token is cancelled when the host stops the server; the future is dropped soon after.
     ///
-    /// Any MCP server library fits, in any version. With `rmcp`:
+    /// Any version of any MCP server library works. With `rmcp`:
     ///
     /// ```
     /// use rmcp::service::serve_server_with_ct;
@@ -53,23 +51,23 @@ impl Native {
         Self { name: name.into(), serve: Arc::new(move |io, stop| Box::pin(serve(io, stop))), extension: None }
     }
 
-    /// The name that it was made with.
+    /// Returns the name that it was made with.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Attaches what the host needs to know of a server that it made itself.
+    /// Attaches the host's data about a server that it made itself.
     pub(crate) fn extended(mut self, extension: Arc<dyn Any + Send + Sync>) -> Self {
         self.extension = Some(extension);
         self
     }
 
-    /// The extension, if it is a `T`.
+    /// Returns the extension, if it is a `T`.
     pub(crate) fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.extension.clone()?.downcast().ok()
     }
 
-    /// Whether its definitions describe tools of other servers, and change with them.
+    /// Returns whether its definitions describe tools of other servers, and change with them.
     pub(crate) fn is_of_host(&self) -> bool {
         self.extension.is_some()
     }

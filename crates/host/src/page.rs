@@ -1,29 +1,29 @@
-//! Pages that a server, or an authorization server, wants a person to open in a browser.
+//! Checks pages that a server, or an authorization server, asks a user to open in a browser.
 //!
-//! One judge for all of them, wherever the page is shown or opened afterwards.
+//! All of them pass this check, wherever the page is shown or opened afterwards.
 
 use url::Url;
 
-/// Why a page is not shown to a person.
+/// The reason why a page is not shown to a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadPage {
-    /// It is a file, a script, a command, or something else that is no page.
+    /// The URL is a file, a script, a command, or of another scheme that is no page.
     #[error("it is neither http nor https")]
     Scheme,
-    /// It has no host.
+    /// The URL has no host.
     #[error("it names no host")]
     NoHost,
-    /// It has a name or a password before its host, which a person would take for the host:
+    /// The URL has a name or a password before its host, which a user could mistake for the host:
     /// `https://good.example@evil.example/` is a page of `evil.example`.
     #[error("what stands before the @ in it is not its host, and would be taken for that")]
     Userinfo,
 }
 
-/// Judges `page` before a person is asked to open it.
+/// Checks `page` before a user is asked to open it.
 ///
 /// # Errors
-/// [`BadPage`] says why it must not be shown.
+/// [`BadPage`], with the reason why it must not be shown.
 pub fn judge(page: &Url) -> Result<(), BadPage> {
     if !matches!(page.scheme(), "http" | "https") {
         Err(BadPage::Scheme)

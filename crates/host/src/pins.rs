@@ -1,10 +1,10 @@
-//! Pins a tool as it was first seen; a tool that has changed since waits for approval.
+//! Pins a tool's definition when it is first seen; a tool that has changed since then waits for approval.
 //!
-//! A person agrees to tools by what they say of themselves. A server can say something else later (a "rug pull"), or
-//! take a tool away and offer the same one under another name, which no rule covers. So a host with [`Pins`] stores the
-//! first list that it gets of a server: trust on first use, as SSH does with host keys. It compares each later list
-//! with the pins: a tool that has changed is in *quarantine*, in no catalog, and not called until the new definition is
-//! approved. A tool that is new, and resembles none that has gone, is pinned as it is.
+//! Users approve tools by their descriptions. A server can change a description later (a "rug pull"), or remove a tool
+//! and offer the same one under another name, which no rule covers. So a host with [`Pins`] stores the first list that
+//! it gets from a server: trust on first use, as SSH does with host keys. It compares each later list with the pins: a
+//! tool that has changed is in *quarantine*, in no catalog, and not called until a user approves the new definition. A
+//! new tool that does not resemble a removed one is pinned without approval.
 //!
 //! Pins belong to a name in a file, and not to a command line: an operator who moves a server to its next version wants
 //! to see how its tools differ.
@@ -24,7 +24,7 @@ mod judge;
 
 pub(crate) use judge::{Judged, judge};
 
-/// The owner of pins: a server's name, in a file.
+/// The key of pins: a server's name in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PinnedServer {
     /// The name in the configuration.
@@ -34,7 +34,7 @@ pub struct PinnedServer {
 }
 
 impl PinnedServer {
-    /// The owner of the pins of the tools of `server`.
+    /// Returns the key of the pins of `server`.
     #[must_use]
     pub fn of(server: &ServerName, spec: &ServerSpec) -> Self {
         let source = match &spec.source.path {
@@ -45,85 +45,85 @@ impl PinnedServer {
     }
 }
 
-/// A definition as it was seen.
+/// A definition as the host saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     /// Its hash.
     pub hash: DefinitionHash,
-    /// The definition itself: JSON, to be shown and compared. A keeper may hide secrets in it; [`Self::hash`] is of the
-    /// original text.
+    /// The definition itself: JSON, to show and compare. An implementation of [`Pins`] may hide secrets in it;
+    /// [`Self::hash`] is of the original text.
     pub text: String,
 }
 
 /// The pin of one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
-    /// The tool as it is trusted.
+    /// The trusted definition.
     pub definition: Definition,
-    /// The name under which it is offered now, if a person approved that.
+    /// The current name of the tool, if a user approved a renaming.
     pub renamed_to: Option<String>,
 }
 
 /// The stored pins of a server's tools.
 #[derive(Clone, Debug)]
-pub enum Recalled {
-    /// This exact list was compared with the pins before, and nothing was found.
-    AsBefore,
-    /// The pins, by the tools' names; none when the server was never listed.
+pub enum StoredPins {
+    /// This exact list was compared with the pins before, without a mismatch.
+    Unchanged,
+    /// The pins, by the tools' names; empty when the server was never listed.
     Pins {
-        /// Changes whenever a pin of this server does.
+        /// Changes whenever a pin of this server changes.
         generation: u64,
-        /// Each of them.
+        /// The pins.
         pins: BTreeMap<String, Pin>,
     },
 }
 
-/// The result of comparing a list of tools with its pins, to be stored.
+/// The result of comparing a list of tools with its pins, to store.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The hash of the list: SHA-256 of everything that it says of the tools.
+    /// The hash of the list: SHA-256 of all data about the tools.
     pub list: [u8; 32],
-    /// The generation of the [`Recalled`] pins that it was compared with.
+    /// The generation of the [`StoredPins`] pins that it was compared with.
     pub generation: u64,
-    /// Tools to be pinned, by name: those that are new.
+    /// The new tools, by name, to pin.
     pub new: Vec<(String, Definition)>,
-    /// All tools that are not as they are pinned.
-    pub strange: Vec<Strange>,
+    /// The tools that differ from their pins.
+    pub mismatches: Vec<PinMismatch>,
 }
 
-/// A tool that is not as it is pinned.
+/// A tool that differs from its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Strange {
+pub struct PinMismatch {
     /// Its name.
     pub tool: String,
-    /// Its definition now.
+    /// Its current definition.
     pub definition: Definition,
-    /// Why it is in quarantine.
+    /// The reason why it is in quarantine.
     pub cause: Cause,
 }
 
-/// Why a tool is in quarantine.
+/// The reason why a tool is in quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
     /// Its definition differs from the pinned one.
     Changed,
-    /// It came when another tool went, and says the same, or nearly.
+    /// The tool appeared when another one was removed, and has the same, or nearly the same, definition.
     Renamed {
-        /// The name of that tool; untrusted.
+        /// The name of the removed tool; untrusted.
         was: String,
     },
-    /// Its server has had more tools than may be pinned.
+    /// Its server has had more tools than can be pinned.
     TooMany,
     /// The pins could not be read.
     Unchecked {
-        /// Why, in words.
+        /// The reason.
         why: String,
     },
 }
 
-/// For people; safe to print.
+/// A text for users, safe to print.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -137,14 +137,14 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Most pins that are kept for one server. A server that goes on inventing tools does not fill the disk.
+/// The most pins that are kept for one server, so that a server with ever new tools does not fill the disk.
 pub const MAX_PINS: usize = 20_000;
 
-/// Keeps pins.
+/// Stores pins.
 ///
-/// Must be quick: it is called whenever a server has listed its tools.
+/// Implementations must be quick: the host calls them whenever a server has listed its tools.
 pub trait Pins: Send + Sync {
-    /// The pins of `server`, whose list of tools has this hash.
+    /// Loads the pins of `server`, whose list of tools has this hash.
     ///
     /// # Errors
     /// When they cannot be read. The server's tools are then in quarantine until they can.
@@ -152,14 +152,14 @@ pub trait Pins: Send + Sync {
         &'a self,
         server: &'a PinnedServer,
         list: &'a [u8; 32],
-    ) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>>;
+    ) -> BoxFuture<'a, Result<StoredPins, PinsUnreadable>>;
 
-    /// The [generation](Recalled::Pins) of the pins of `server`, which is 0 before there are any; `None` when it cannot
-    /// be read. Called every two seconds while one of its tools is in quarantine.
+    /// Returns the [generation](StoredPins::Pins) of the pins of `server`, which is 0 before there are any; `None` when
+    /// it cannot be read. Called every two seconds while one of its tools is in quarantine.
     fn generation<'a>(&'a self, server: &'a PinnedServer) -> BoxFuture<'a, Option<u64>>;
 
-    /// Stores what was seen of `server`. A tool that was pinned meanwhile keeps its pin. Best effort: a failure is its
-    /// own to log, and the list is compared again next time.
+    /// Stores the result of a comparison. A tool that was pinned meanwhile keeps its pin. Best effort: the
+    /// implementation logs a failure, and the host compares the list again next time.
     fn saw<'a>(&'a self, server: &'a PinnedServer, seen: Seen) -> BoxFuture<'a, ()>;
 }
 
@@ -173,21 +173,21 @@ impl fmt::Debug for dyn Pins {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct PinsUnreadable {
-    /// In words for a person.
+    /// The reason, as text for users.
     pub why: String,
 }
 
-/// A tool that is not as it is pinned, and whether it can be used.
+/// A tool that differs from its pin, and whether it can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Quarantined {
     /// The server's own name for it; untrusted.
     pub tool: String,
-    /// The hash of its definition now.
+    /// The hash of its current definition.
     pub definition: DefinitionHash,
-    /// Why it is in quarantine.
+    /// The reason why it is in quarantine.
     #[serde(flatten)]
     pub cause: Cause,
-    /// Whether it can be used all the same, because pins only warn.
+    /// Whether it can be used nevertheless, because the pins only warn.
     pub usable: bool,
 }

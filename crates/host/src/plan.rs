@@ -1,17 +1,17 @@
-//! Compares the desired world with the actual one. Pure, so that all of hot reload can be tested as data.
+//! Compares the desired set of servers with the actual one. Pure, so that hot reload can be tested as data.
 
 use std::collections::BTreeMap;
 
 use crate::spec::{Desired, ServerName, ServerSpec};
 
-/// One step from the actual world to the desired one.
+/// One step from the actual to the desired set of servers.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     Stop(ServerName),
     Start(ServerName, Box<ServerSpec>),
 }
 
-/// What to stop, then what to start. A server whose spec is unchanged is in neither.
+/// Returns the servers to stop, then those to start. A server with an unchanged spec is in neither.
 pub(crate) fn plan(desired: Desired, actual: &BTreeMap<ServerName, &ServerSpec>) -> Vec<Action> {
     let unchanged = |name: &ServerName, spec: &ServerSpec| actual.get(name).is_some_and(|now| *now == spec);
     let mut actions: Vec<_> = actual

@@ -1,19 +1,19 @@
-//! Rules about calls: which run, which a person decides about, and which never run.
+//! Rules about calls: which run, which need a user's decision, and which never run.
 //!
 //! The order of rules does not matter. Of those that cover a call:
 //!
-//! 1. one that denies wins, whatever else there is;
-//! 2. of the others the most specific wins, as [`Rule::specificity`] defines it;
-//! 3. of several that are as specific, one that confirms wins.
+//! 1. a rule that denies always wins;
+//! 2. among the others, the most specific rule wins, as [`Rule::specificity`] defines it;
+//! 3. among equally specific rules, one that confirms wins.
 //!
 //! If none covers a call, a tool that only reads runs if [`Policy::allow_read_only`] is set, and [`Policy::otherwise`]
-//! decides about the rest. A call that a person [typed](Way::Cli) needs confirmation only where a rule asks for it.
+//! decides about the rest. A call that a user [typed](Way::Cli) needs confirmation only if a rule requires it.
 //!
-//! A pattern that is no `server/tool` may be in another spelling that people see; see [`Pattern`]. A rule that denies
-//! or confirms then covers every tool that it could mean, one that allows only tools that it certainly means.
+//! A pattern that is no `server/tool` may have another spelling that users see; see [`Pattern`]. A rule that denies or
+//! confirms then covers every tool that it could mean, one that allows only tools that it certainly means.
 //!
 //! The rules of another source, such as a project, are [judged by themselves](Policy::stricter), and the stricter of
-//! two verdicts counts: so it can forbid and ask, and never allow.
+//! two verdicts counts: so such a source can deny and confirm, but never allow.
 
 mod argument;
 mod explained;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use self::{
     argument::{ArgumentRule, BadRule},
-    explained::{Explained, Fate, Matched},
+    explained::{Explained, Matched, Part},
     rule::{Effect, Hints, Origin, Rule, Specificity},
 };
 use crate::{
@@ -32,16 +32,16 @@ use crate::{
     witness::Way,
 };
 
-/// Why a typed call runs.
+/// The reason why a typed call runs.
 const TYPED: &str = "who typed it wants it";
 
-/// Decides about calls by rules. See the [module](self) for which rule wins.
+/// Decides about calls by rules. The [module](self) describes which rule wins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     own: Layer,
-    /// Layers from other sources, which only make it stricter.
+    /// Layers from other sources, which can only make the policy stricter.
     stricter: Vec<Layer>,
-    /// Why nothing runs: the rules are unknown.
+    /// The reason why no call runs, if the rules could not be read.
     broken: Option<String>,
     agent: Option<Arc<str>>,
 }
@@ -49,7 +49,7 @@ pub struct Policy {
 /// Rules that are judged together.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Layer {
-    /// Ordered by precedence: the first that covers a call wins.
+    /// The rules in order of precedence: the first that covers a call wins.
     rules: Vec<Arc<Rule>>,
     allow_read_only: bool,
     otherwise: Otherwise,
@@ -57,24 +57,25 @@ struct Layer {
 
 /// The agent that conditions are about.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Whom<'a> {
+pub(crate) struct RuleContext<'a> {
     agent: Option<&'a str>,
 }
 
 impl Policy {
-    /// A policy without rules: `otherwise` decides.
+    /// Creates a policy without rules: `otherwise` decides.
     #[must_use]
     pub fn new(otherwise: Otherwise) -> Self {
         Self { own: Layer { otherwise, ..Layer::default() }, ..Self::default() }
     }
 
-    /// Nothing runs, for this reason: rules that cannot be read could forbid anything.
+    /// Creates a policy that denies every call for this reason, because rules that cannot be read could deny any of
+    /// them.
     #[must_use]
     pub fn broken(why: impl Into<String>) -> Self {
         Self { broken: Some(why.into()), ..Self::default() }
     }
 
-    /// With one more rule.
+    /// Adds a rule.
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
         for reading in rule.readings() {
@@ -84,33 +85,33 @@ impl Policy {
         self
     }
 
-    /// Calls that match run without a question.
+    /// Adds a rule: calls that match run without a question.
     #[must_use]
     pub fn allow(self, pattern: Pattern) -> Self {
         self.rule(Rule::new(Effect::Allow, pattern))
     }
 
-    /// A person decides about calls that match.
+    /// Adds a rule: a user decides about calls that match.
     #[must_use]
     pub fn confirm(self, pattern: Pattern) -> Self {
         self.rule(Rule::new(Effect::Confirm, pattern))
     }
 
-    /// Calls that match do not run.
+    /// Adds a rule: calls that match do not run.
     #[must_use]
     pub fn deny(self, pattern: Pattern) -> Self {
         self.rule(Rule::new(Effect::Deny, pattern))
     }
 
-    /// Whether calls that no rule covers run without a question where the server claims that the tool changes nothing.
-    /// Off by default: it is the server's claim.
+    /// Sets whether calls that no rule covers run without a question if the server claims that the tool changes
+    /// nothing. Default `false`, because it is only a claim.
     #[must_use]
     pub fn allow_read_only(mut self, allow: bool) -> Self {
         self.own.allow_read_only = allow;
         self
     }
 
-    /// What happens to calls that no rule covers.
+    /// Sets the decision for calls that no rule covers.
     #[must_use]
     pub fn otherwise(mut self, otherwise: Otherwise) -> Self {
         self.own.otherwise = otherwise;
@@ -129,20 +130,20 @@ impl Policy {
         self
     }
 
-    /// For the agent of this name, which rules may name.
+    /// Sets the name of the agent, for rules with a condition on it.
     #[must_use]
     pub fn of_agent(mut self, agent: Option<impl Into<Arc<str>>>) -> Self {
         self.agent = agent.map(Into::into);
         self
     }
 
-    /// Removes rules that were added at run time: those of this effect and this pattern alone that stand in no file.
+    /// Removes rules that were added at run time, and are in no file, with this effect and only this pattern.
     pub fn take_back(&mut self, effect: Effect, pattern: &Pattern) {
         let is_meant = |rule: &Rule| rule.effect() == effect && rule.is_only(pattern) && rule.origin().is_none();
         self.own.rules.retain(|rule| !is_meant(rule));
     }
 
-    /// Whether it decides as the [default](Otherwise) does.
+    /// Returns whether it decides as the [default](Otherwise) does.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { own, stricter, broken, agent: _ } = self;
@@ -150,17 +151,17 @@ impl Policy {
         *own == nothing && broken.is_none() && stricter.iter().all(|layer| layer.says_nothing())
     }
 
-    /// Every rule, in order of precedence: its own, then those that only make it stricter.
+    /// Returns every rule, in order of precedence: its own, then those that only make it stricter.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.layers().flat_map(|layer| layer.rules.iter().map(|rule| &**rule)).filter(|rule| !rule.is_reading())
     }
 
-    /// The rules that can cover no tool of these servers, in any spelling: most likely a mistake.
+    /// Returns the rules that can cover no tool of these servers in any spelling, which are most likely mistakes.
     pub fn idle<'p>(&'p self, servers: &'p [&str]) -> impl Iterator<Item = &'p Rule> {
         self.rules().filter(|rule| !servers.iter().any(|server| rule.pattern().may_be_of(server)))
     }
 
-    /// What happens to calls that no rule covers, and whether tools that only read are excepted.
+    /// Returns the decision for calls that no rule covers, and whether tools that only read are exempt.
     #[must_use]
     pub fn rest(&self) -> (Otherwise, bool) {
         let strictest = self.layers().map(|layer| layer.otherwise).max().unwrap_or_default();
@@ -171,8 +172,8 @@ impl Policy {
         std::iter::once(&self.own).chain(&self.stricter)
     }
 
-    fn whom(&self) -> Whom<'_> {
-        Whom { agent: self.agent.as_deref() }
+    fn context(&self) -> RuleContext<'_> {
+        RuleContext { agent: self.agent.as_deref() }
     }
 }
 
@@ -181,10 +182,10 @@ impl Gate for Policy {
         if let Some(why) = &self.broken {
             return Verdict::Deny { why: why.clone() };
         }
-        let whom = self.whom();
-        let verdict = self.own.judge(request, whom);
+        let context = self.context();
+        let verdict = self.own.judge(request, context);
         self.stricter.iter().fold(verdict, |verdict, layer| {
-            let other = layer.judge(request, whom);
+            let other = layer.judge(request, context);
             if other.strictness() > verdict.strictness() { other } else { verdict }
         })
     }
@@ -200,14 +201,14 @@ impl Layer {
         self.rules.is_empty() && self.otherwise == Otherwise::Allow
     }
 
-    fn judge(&self, request: &GateRequest<'_>, whom: Whom<'_>) -> Verdict {
-        match self.rules.iter().find(|rule| rule.speaks_of(request, whom)) {
+    fn judge(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> Verdict {
+        match self.rules.iter().find(|rule| rule.covers(request, context)) {
             Some(rule) => rule.verdict(),
             None => self.rest(request),
         }
     }
 
-    /// What happens to a call that no rule covers.
+    /// Returns the verdict on a call that no rule covers.
     fn rest(&self, request: &GateRequest<'_>) -> Verdict {
         if self.allow_read_only && request.annotations.read_only == Some(true) {
             return Verdict::allow("its server says that it only reads");

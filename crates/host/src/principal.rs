@@ -1,8 +1,8 @@
-//! Who is asking: a person, a service or an agent of a tenant.
+//! The principal of a request: a person, a service or an agent of a tenant.
 //!
-//! A [`Principal`] is plain data. A door makes it from something that was proved (a token, a signed statement, the user at
-//! the other end of a socket), and never from a name or a header that a client chose. It is bound to tenant, issuer and
-//! subject, and never to a token: tokens are renewed, people stay.
+//! A [`Principal`] is plain data. It is made from proved facts (a token, a signed statement, the user at the other end
+//! of a socket), and never from a name or a header that a client chose. It is bound to tenant, issuer and subject, and
+//! not to a token, because tokens are renewed.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::text;
 
-/// Bytes of one name in a principal; a longer one is refused.
+/// The most bytes of one name in a principal; a longer one is refused.
 const MAX_NAME: usize = 256;
-/// Groups of one principal.
+/// The most groups of one principal.
 const MAX_GROUPS: usize = 1_000;
-/// The name of the tenant, the issuer and the person of a machine that has only one.
+/// The name of the tenant, the issuer and the person of a machine with a single user.
 const LOCAL: &str = "local";
 
-/// Who is asking. Cheap to clone.
+/// A person or service that makes requests. Cheap to clone.
 ///
 /// ```
 /// use toolrack_host::{Principal, principal::{Kind, Role}};
@@ -36,7 +36,7 @@ const LOCAL: &str = "local";
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Principal(Option<Arc<Identity>>);
 
-/// What is known of a principal that is not the local one.
+/// The data of a principal that is not the local one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
     kind: Kind,
@@ -55,12 +55,12 @@ struct Identity {
 pub enum Kind {
     /// A human.
     Person,
-    /// A program with credentials of its own.
+    /// A program with its own credentials.
     Service,
 }
 
 impl Kind {
-    /// A stable word.
+    /// Returns its stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -70,12 +70,12 @@ impl Kind {
     }
 }
 
-/// What a principal may do, in a few words. A daemon says which rights a role has.
+/// The role of a principal. A daemon defines the rights of each role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Role {
-    /// Looks at servers and tools, and calls none.
+    /// Views servers and tools, and calls none.
     Viewer,
     /// Calls tools, and answers questions about its own calls. The default.
     #[default]
@@ -84,9 +84,9 @@ pub enum Role {
     Operator,
     /// Reads the audit log, and calls no tool.
     Auditor,
-    /// Everything in its tenant.
+    /// Does everything in its tenant.
     Admin,
-    /// Reads metrics and readiness, and nothing else.
+    /// Reads only metrics and readiness.
     Scraper,
 }
 
@@ -94,7 +94,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 6] = [Self::Viewer, Self::User, Self::Operator, Self::Auditor, Self::Admin, Self::Scraper];
 
-    /// A stable word.
+    /// Returns its stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -117,26 +117,26 @@ impl std::str::FromStr for Role {
     }
 }
 
-/// Why there is no such principal.
+/// The reason why a principal is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadPrincipal {
     /// A name is empty, too long, or has characters that a line cannot show.
     #[error("the {what} of a principal has 1 to {MAX_NAME} bytes, without control characters")]
     Name {
-        /// Which name.
+        /// The kind of name.
         what: &'static str,
     },
-    /// A tenant's name goes into paths.
+    /// The name of a tenant cannot be part of a path.
     #[error("the name of a tenant has 1 to 64 characters of a-z, 0-9, `-` and `_`, and is not `local`: `{tenant}`")]
     Tenant {
         /// The name, safe to print.
         tenant: String,
     },
-    /// More groups than one principal may have.
+    /// There are more groups than one principal may have.
     #[error("a principal is in at most {MAX_GROUPS} groups")]
     Groups,
-    /// There is no such role.
+    /// The role is unknown.
     #[error("`{word}` is no role: the roles are viewer, user, operator, auditor, admin, scraper")]
     Role {
         /// The word, safe to print.
@@ -144,7 +144,7 @@ pub enum BadPrincipal {
     },
 }
 
-/// A name that goes into logs, rows and messages.
+/// Checks a name for use in logs, rows and messages.
 fn checked(what: &'static str, name: &str) -> Result<Box<str>, BadPrincipal> {
     let fits = !name.is_empty() && name.len() <= MAX_NAME && text::for_line(name) == name;
     fits.then(|| name.into()).ok_or(BadPrincipal::Name { what })
@@ -163,14 +163,14 @@ pub fn check_tenant(tenant: &str) -> Result<(), BadPrincipal> {
 }
 
 impl Principal {
-    /// The person of a machine that has only one: tenant, issuer and subject are `local`, the role is
-    /// [`Role::Admin`].
+    /// The person of a machine with a single user: tenant, issuer and subject are `local`, the role is [`Role::Admin`].
     pub const LOCAL: Self = Self(None);
 
-    /// The `subject` that `issuer` knows, in `tenant`. It is in no group, and has the role [`Role::User`].
+    /// Creates the principal for the `subject` of `issuer`, in `tenant`. It is in no group, and has the role
+    /// [`Role::User`].
     ///
     /// # Errors
-    /// [`BadPrincipal`] names what cannot be a name.
+    /// [`BadPrincipal`], which names the invalid part.
     pub fn new(kind: Kind, tenant: &str, issuer: &str, subject: &str) -> Result<Self, BadPrincipal> {
         check_tenant(tenant)?;
         Ok(Self(Some(Arc::new(Identity {
@@ -191,7 +191,7 @@ impl Principal {
         self
     }
 
-    /// The name that other people read. It does not identify the principal.
+    /// Sets the display name, which does not identify the principal.
     ///
     /// # Errors
     /// [`BadPrincipal::Name`]
@@ -200,7 +200,7 @@ impl Principal {
         Ok(self.change(|identity| identity.name = Some(name)))
     }
 
-    /// The groups that it is in.
+    /// Sets its groups.
     ///
     /// # Errors
     /// [`BadPrincipal::Name`] and [`BadPrincipal::Groups`]
@@ -212,43 +212,43 @@ impl Principal {
         Ok(self.change(|identity| identity.groups = groups))
     }
 
-    /// Its role.
+    /// Sets its role.
     #[must_use]
     pub fn with_role(self, role: Role) -> Self {
         self.change(|identity| identity.role = role)
     }
 
-    /// Whether it is the person of a machine that has only one.
+    /// Returns whether it is the person of a machine with a single user.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Its kind.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.0.as_ref().map_or(Kind::Person, |identity| identity.kind)
     }
 
-    /// Its tenant.
+    /// Returns its tenant.
     #[must_use]
     pub fn tenant(&self) -> &str {
         self.0.as_ref().map_or(LOCAL, |identity| &identity.tenant)
     }
 
-    /// Who vouches for [`Self::subject`]: the URL of an identity provider, or a word for Toolrack's own tokens.
+    /// Returns the issuer of [`Self::subject`]: the URL of an identity provider, or a word for Toolrack's own tokens.
     #[must_use]
     pub fn issuer(&self) -> &str {
         self.0.as_ref().map_or(LOCAL, |identity| &identity.issuer)
     }
 
-    /// What the issuer calls it; unique for this issuer, and never given to another.
+    /// Returns the issuer's id of it; unique for this issuer, and never reused.
     #[must_use]
     pub fn subject(&self) -> &str {
         self.0.as_ref().map_or(LOCAL, |identity| &identity.subject)
     }
 
-    /// The name that people read; the subject if there is none.
+    /// Returns the display name; the subject if there is none.
     #[must_use]
     pub fn name(&self) -> &str {
         match &self.0 {
@@ -257,31 +257,32 @@ impl Principal {
         }
     }
 
-    /// Its groups.
+    /// Returns its groups.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|identity| identity.groups.iter().map(|group| &**group))
     }
 
-    /// Whether it is in `group`.
+    /// Returns whether it is in `group`.
     #[must_use]
     pub fn is_in(&self, group: &str) -> bool {
         self.groups().any(|own| own == group)
     }
 
-    /// Its role.
+    /// Returns its role.
     #[must_use]
     pub fn role(&self) -> Role {
         self.0.as_ref().map_or(Role::Admin, |identity| identity.role)
     }
 
-    /// Whether both are one person or service: of one tenant, issuer and subject. Names, groups and roles may differ.
+    /// Returns whether both are the same person or service: the same tenant, issuer and subject. Names, groups and
+    /// roles may differ.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         (self.tenant(), self.issuer(), self.subject()) == (other.tenant(), other.issuer(), other.subject())
     }
 }
 
-/// Everything but the groups.
+/// Prints everything but the groups.
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Principal")
@@ -294,7 +295,7 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// The name and the tenant, on one line, safe to print.
+/// Writes the name and the tenant, on one line, safe to print.
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name: Cow<'_, str> = match self.kind() {

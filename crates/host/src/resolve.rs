@@ -1,6 +1,6 @@
-//! The traits through which a host reaches the outside: values for child processes and requests, and storage.
+//! The interfaces of a host to its environment: values for child processes and requests, and storage.
 //!
-//! The host reads no environment, no files and no database. It calls these traits, at the moment it needs an answer.
+//! The host reads no environment, no files and no database. It calls these traits when it needs a value.
 
 mod inheriting;
 
@@ -20,38 +20,36 @@ use crate::{
     witness::Way,
 };
 
-/// Turns placeholders into values, at the last moment.
-///
-/// The default takes everything as written, as [`Verbatim`] does, and passes on the variables of
-/// [`HostBuilder::environment`](crate::HostBuilder::environment).
+/// x [`HostBuilder::environment`](crate::HostBuilder::environment).
 pub trait Resolver: Send + Sync {
-    /// The child process to start. Called before each spawn, so that a changed environment takes effect on reconnect.
+    /// Resolves the child process to start. Called before each spawn, so that a changed environment takes effect on
+    /// reconnect.
     ///
     /// # Errors
-    /// [`ResolveError`] names the field and the variable that has no value.
+    /// [`ResolveError`], which names the field and the variable that has no value.
     fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>>;
 
-    /// The endpoint's URL. Called once per connection.
+    /// Resolves the endpoint's URL. Called once per connection.
     ///
     /// # Errors
     /// As [`Self::stdio`].
     fn url<'a>(&'a self, server: &'a ServerName, spec: &'a Http) -> BoxFuture<'a, Result<String, ResolveError>>;
 
-    /// The configured headers of one request. Called for every request, so that a token can change between two.
+    /// Resolves the configured headers of one request. Called for every request, so that a token can change in between.
     fn headers<'a>(
         &'a self,
         server: &'a ServerName,
         spec: &'a Http,
     ) -> BoxFuture<'a, Result<Vec<(String, String)>, ResolveError>>;
 
-    /// A program of this server's entry has printed these values of headers: treat them as secrets from now on. The
-    /// default ignores it.
+    /// Reports values of headers that a program of this server's entry has printed: treat them as secrets. The default
+    /// ignores them.
     fn given(&self, server: &ServerName, secrets: Vec<String>) {
         let _ = (server, secrets);
     }
 
-    /// The OAuth settings of an entry. For implementors of [`Authorizer`]; the host does not call this. The default
-    /// takes everything as written.
+    /// Resolves the OAuth settings of an entry. For implementors of [`Authorizer`]; the host does not call this. The
+    /// default returns them unchanged.
     ///
     /// # Errors
     /// As [`Self::stdio`].
@@ -64,13 +62,13 @@ pub trait Resolver: Send + Sync {
 /// A child process with every value resolved. Its `Debug` shows no values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ChildPlan {
-    /// Program name or path.
+    /// The program's name or path.
     pub command: String,
     /// Arguments.
     pub args: Vec<String>,
     /// The whole environment of the child.
     pub env: Vec<(OsString, OsString)>,
-    /// Working folder; default: that of the host.
+    /// The working folder; default: that of the host.
     pub cwd: Option<PathBuf>,
     /// Its sandbox, if there is one.
     pub sandbox: Option<Box<Confinement>>,
@@ -83,7 +81,7 @@ pub struct ChildPlan {
 pub struct ContainerPlan {
     /// The container.
     pub container: Container,
-    /// Which variables of the client's environment the server in the container gets, by name.
+    /// The variables of the client's environment that the server in the container gets, by name.
     pub variables: Vec<String>,
 }
 
@@ -108,13 +106,13 @@ pub struct ResolveError {
 }
 
 impl ResolveError {
-    /// `message` names field and variable and never a value.
+    /// Creates the error; `message` names the field and the variable, and must not contain a value.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }
 }
 
-/// Takes every string as it is written; children inherit only what their entry names.
+/// Uses every string unchanged; child processes inherit only the variables that their entry names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verbatim;
 
@@ -148,14 +146,15 @@ impl Resolver for Verbatim {
     }
 }
 
-/// Authorizes requests: gives them their `Authorization` header, and a proof where the token is bound to a key; decides
-/// what to do when a server refuses one.
+/// Authorizes requests: provides their `Authorization` header, and a proof if the token is bound to a key; decides what
+/// to do when a server refuses a request.
 ///
-/// The host calls it for HTTP servers whose entry has no `Authorization` header of its own. Without one, the default,
-/// such servers get no such header, and one that wants it waits as [`State::NeedsAuth`](crate::State::NeedsAuth).
+/// The host calls it for HTTP servers whose entry has no `Authorization` header. By default there is no authorizer:
+/// requests then have no such header, and a server that requires it waits as
+/// [`State::NeedsAuth`](crate::State::NeedsAuth).
 pub trait Authorizer: Send + Sync {
-    /// The signature for a request with this method to the URL of `to`; `None` when there is no sign-in. Called for
-    /// every request, and again when one is sent again: it must be quick while there is a usable token.
+    /// Returns the signature for a request with this method to the URL of `to`; `None` when there is no sign-in. Called
+    /// for every request, and again when a request is repeated: it must be quick while there is a usable token.
     ///
     /// # Errors
     /// [`NotAuthorized::Unavailable`] fails this request alone, [`NotAuthorized::SignIn`] the connection.
@@ -165,21 +164,21 @@ pub trait Authorizer: Send + Sync {
         method: &'a Method,
     ) -> BoxFuture<'a, Result<Option<Signature>, NotAuthorized>>;
 
-    /// Handles the refusal of a request. `Ok` when it is worth sending once more: there is another token, one with more
-    /// scopes, or a nonce for its proof.
+    /// Handles the refusal of a request. Returns `Ok` when the request should be sent once more, because there is
+    /// another token, one with more scopes, or a nonce for its proof.
     ///
     /// # Errors
     /// As [`Self::sign`].
     fn challenged<'a>(&'a self, to: Destination<'a>, challenge: Challenge) -> BoxFuture<'a, Result<(), NotAuthorized>>;
 
-    /// The server named the nonce for later proofs (RFC 9449, 8.2 and 9). Called for responses to requests with a
-    /// proof, before [`Self::challenged`] for the same response. The value is as it came. The default ignores it.
+    /// Reports the server's nonce for later proofs (RFC 9449, 8.2 and 9). Called for responses to requests with a
+    /// proof, before [`Self::challenged`] for the same response. The value is unchanged. The default ignores it.
     fn nonce(&self, to: Destination<'_>, nonce: &HeaderValue) {
         let _ = (to, nonce);
     }
 
-    /// Waits until the user has signed in to a server that waits for that; the host then connects it again. The default
-    /// waits for ever.
+    /// Waits until the user has signed in to a server that needs it; the host then reconnects. The default waits
+    /// forever.
     fn signed_in<'a>(&'a self, to: Destination<'a>) -> BoxFuture<'a, ()> {
         let _ = to;
         Box::pin(std::future::pending())
@@ -191,13 +190,13 @@ pub trait Authorizer: Send + Sync {
 pub struct Signature {
     /// The header `Authorization`.
     pub authorization: HeaderValue,
-    /// The header `DPoP`: proof that the sender has the key to which the token is bound (RFC 9449). Good for this
-    /// request alone.
+    /// The header `DPoP`: proof that the sender has the key to which the token is bound (RFC 9449). Valid only for this
+    /// request.
     pub proof: Option<HeaderValue>,
 }
 
 impl From<HeaderValue> for Signature {
-    /// With a bearer token.
+    /// Creates a signature with a bearer token.
     fn from(authorization: HeaderValue) -> Self {
         Self { authorization, proof: None }
     }
@@ -209,14 +208,14 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Copy)]
 pub struct Destination<'a> {
     /// The name in the configuration.
     pub server: &'a ServerName,
     /// The endpoint, with every value resolved. Its query may hold a secret.
     pub url: &'a Url,
-    /// The entry, as it is written.
+    /// The entry, with its placeholders.
     pub spec: &'a Http,
 }
 
@@ -231,20 +230,20 @@ impl fmt::Debug for Destination<'_> {
 pub struct Challenge {
     /// 401 or 403.
     pub status: u16,
-    /// The values of its `WWW-Authenticate` headers, as they came; at most eight of at most 8 KiB.
+    /// The values of its `WWW-Authenticate` headers, unchanged; at most eight of at most 8 KiB.
     pub www_authenticate: Vec<String>,
     /// The `Authorization` header of the request.
     pub sent: Option<HeaderValue>,
 }
 
 impl Challenge {
-    /// Whether the server wants a nonce in the proof, and accepts the token (RFC 9449, 9).
+    /// Returns whether the server requires a nonce in the proof, and accepts the token (RFC 9449, 9).
     #[must_use]
     pub fn wants_nonce(&self) -> bool {
         self.status == 401 && self.names("use_dpop_nonce")
     }
 
-    /// Whether the server wants a token with more scopes (RFC 6750, 3.1), and does not mean what its owner may do.
+    /// Returns whether the server requires a token with more scopes (RFC 6750, 3.1), and not other rights of its owner.
     pub(crate) fn wants_scopes(&self) -> bool {
         self.status == 403 && self.names("insufficient_scope")
     }
@@ -264,54 +263,54 @@ impl fmt::Debug for Challenge {
     }
 }
 
-/// A request cannot be authorized. Neither text holds a secret; the host makes both safe to print.
+/// A request cannot be authorized. Neither text may contain a secret; the host makes both safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAuthorized {
-    /// A person has to sign in first.
+    /// A user has to sign in first.
     #[error("{how}")]
     SignIn {
-        /// What that person should do, such as `toolrack login sentry`.
+        /// The next step for the user, such as `toolrack login sentry`.
         how: String,
     },
     /// No token is available at the moment.
     #[error("{why}")]
     Unavailable {
-        /// What went wrong.
+        /// The problem.
         why: String,
     },
 }
 
-/// Storage that outlives a connection: the last era of a server, and the tools of servers that start on demand.
+/// Storage across connections: the last era of a server, and the tools of servers that start on demand.
 ///
-/// Every method is best effort and must be quick; a failure is its own to log.
+/// Every method is best effort and must be quick; the implementation logs failures.
 pub trait Memory: Send + Sync {
-    /// The last era that worked with the server of this [fingerprint](crate::ServerSpec::fingerprint).
+    /// Returns the last era that worked with the server of this [fingerprint](crate::ServerSpec::fingerprint).
     fn era<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Era>>;
-    /// Remembers it.
+    /// Stores the last era that worked with a server.
     fn remember_era<'a>(&'a self, fingerprint: &'a str, era: Era) -> BoxFuture<'a, ()>;
-    /// The tools of a server as [`Self::remember_tools`] stored them. The default remembers none.
+    /// Returns the tools of a server as [`Self::remember_tools`] stored them. The default returns none.
     fn tools<'a>(&'a self, fingerprint: &'a str) -> BoxFuture<'a, Option<Bytes>> {
         let _ = fingerprint;
         Box::pin(async { None })
     }
-    /// Stores them. The bytes are opaque, in the host's own format.
+    /// Stores the tools of a server. The bytes are opaque, in the host's own format.
     fn remember_tools<'a>(&'a self, fingerprint: &'a str, tools: Bytes) -> BoxFuture<'a, ()> {
         drop((fingerprint, tools));
         Box::pin(async {})
     }
 }
 
-/// Answers that count for good, to questions whether a call may run.
+/// Storage for permanent answers to the question whether a call may run.
 ///
-/// Consulted before each question, so that a revoked answer counts no more at the next call.
+/// The host reads it before each question, so that a revoked answer is not used for the next call.
 pub trait Answers: Send + Sync {
-    /// The answer that lets calls like this run, in a few words with its date; `None` when a person has to be asked.
-    /// Must be quick. A failure is its own to log, and no answer.
-    fn recall<'a>(&'a self, about: AnswerAbout<'a>) -> BoxFuture<'a, Option<String>>;
+    /// Returns a short description, with the date, of the answer that allows calls like this; `None` when the user has
+    /// to be asked. Must be quick. The implementation logs a failure, and then returns `None`.
+    fn recall<'a>(&'a self, about: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>>;
 
-    /// Stores an answer, in place of earlier ones about the same tools. Returns whether that worked; a failure is its
-    /// own to log.
+    /// Stores an answer, replacing earlier ones about the same tools. Returns whether that succeeded; the
+    /// implementation logs a failure.
     fn remember<'a>(&'a self, answer: NewAnswer<'a>) -> BoxFuture<'a, bool>;
 }
 
@@ -323,18 +322,18 @@ impl fmt::Debug for dyn Answers {
 
 /// The call that an answer must cover.
 #[derive(Clone, Copy, Debug)]
-pub struct AnswerAbout<'a> {
+pub struct AnswerQuery<'a> {
     /// The server's name.
     pub server: &'a ServerName,
-    /// The [fingerprint](crate::ServerSpec::fingerprint) of its entry: another command or URL is another server.
+    /// The [fingerprint](crate::ServerSpec::fingerprint) of its entry: another command or URL means another server.
     pub fingerprint: &'a str,
     /// The tool's own name; untrusted.
     pub tool: &'a str,
-    /// The hash of its definition: another definition is another tool.
+    /// The hash of its definition: another definition means another tool.
     pub definition: DefinitionHash,
 }
 
-/// An answer to be stored.
+/// An answer to store.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAnswer<'a> {
     /// The server's name.
@@ -343,15 +342,15 @@ pub struct NewAnswer<'a> {
     pub fingerprint: &'a str,
     /// The tools that it covers, with the hashes of their definitions.
     pub tools: &'a [(String, DefinitionHash)],
-    /// It covers all tools of the server.
+    /// Whether it covers all tools of the server.
     pub of_server: bool,
     /// The way in of the call in question.
     pub by: Way,
 }
 
-/// Keeps results that are too long for a model.
+/// Stores results that are too long for a model.
 pub trait Artifacts: Send + Sync {
-    /// Keeps `bytes` and returns a handle to them, such as a path or an id.
+    /// Stores `bytes` and returns a handle to them, such as a path or an id.
     fn keep<'a>(
         &'a self,
         server: &'a ServerName,
@@ -361,11 +360,11 @@ pub trait Artifacts: Send + Sync {
     ) -> BoxFuture<'a, Result<String, KeepError>>;
 }
 
-/// An artifact could not be kept.
+/// An artifact could not be stored.
 #[derive(Debug, thiserror::Error)]
 #[error("the full result could not be kept: {why}")]
 pub struct KeepError {
-    /// What went wrong, in words for a person.
+    /// The problem, as text for users.
     pub why: String,
 }
 

@@ -26,12 +26,12 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) state: State,
-    /// The way to the server while it is connected.
+    /// The link to the server while it is connected.
     pub(crate) link: Option<Link>,
     /// The tools as last listed; kept while it reconnects.
     pub(crate) tools: Arc<ToolSet>,
     pub(crate) session: Option<Arc<Session>>,
-    /// Why the last attempt or connection ended.
+    /// The reason why the last attempt or connection ended.
     pub(crate) error: Option<Arc<LinkError>>,
     /// How many attempts to connect have ended, successfully or not.
     pub(crate) attempts: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The attempt has succeeded, or the connection goes on.
+    /// Records that the attempt has succeeded, or that the connection continues.
     fn connected(&mut self, link: &Link) {
         if self.link.is_none() {
             self.attempts += 1;
@@ -49,8 +49,8 @@ impl Snapshot {
         self.session = Some(Arc::new(link.session().clone()));
     }
 
-    /// The link, unless its connection has ended, which the server's task may not have noticed yet.
-    pub(crate) fn live_link(&self) -> Option<Link> {
+    /// Returns the link, unless its connection has ended, which the server's task may not have noticed yet.
+    pub(crate) fn open_link(&self) -> Option<Link> {
         self.link.clone().filter(|link| !link.is_closed())
     }
 }
@@ -142,12 +142,12 @@ impl Server {
         self.published.borrow().clone()
     }
 
-    /// The word for its state; see [`State::word`].
+    /// Returns the word for its state; see [`State::word`].
     pub(crate) fn word(&self) -> &'static str {
         self.published.borrow().state.word()
     }
 
-    /// Reconnects, whatever the state.
+    /// Reconnects, in any state.
     pub(crate) fn reconnect(&self) {
         self.again.now.notify_one();
     }
@@ -163,7 +163,7 @@ impl Server {
         self.stop.cancel();
     }
 
-    /// A token that is cancelled when nothing of the server is left.
+    /// Returns a token that is cancelled when all parts of the server have ended.
     pub(crate) fn gone(&self) -> CancellationToken {
         self.gone.clone()
     }
@@ -175,7 +175,7 @@ impl Server {
         let first = published.borrow_and_update().clone();
         let mut now = first.clone();
         loop {
-            if let Some(link) = now.live_link() {
+            if let Some(link) = now.open_link() {
                 return Ok(link);
             }
             match &now.state {

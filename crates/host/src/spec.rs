@@ -1,8 +1,8 @@
-//! What should run: plain data, without behaviour, without IO.
+//! The configuration of servers: plain data, without behaviour and without IO.
 //!
-//! A [`Desired`] world is a map from [`ServerName`] to [`ServerSpec`]. Strings in a spec may hold placeholders such as
-//! `${TOKEN}`; they are kept verbatim and resolved at connection time by the host's [`Resolver`](crate::Resolver), so
-//! that a spec can be printed, stored and compared without a secret in it.
+//! A [`Desired`] set is a map from [`ServerName`] to [`ServerSpec`]. Strings in a spec may contain placeholders such as
+//! `${TOKEN}`; they are kept verbatim, and the host's [`Resolver`](crate::Resolver) fills them in at connection time,
+//! so that a spec can be printed, stored and compared without a secret in it.
 
 use std::{
     collections::BTreeMap,
@@ -29,10 +29,10 @@ pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
 pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
 pub use setting::Setting;
 
-/// The desired world, for [`Host::apply`](crate::Host::apply).
+/// The desired servers, for [`Host::apply`](crate::Host::apply).
 pub type Desired = BTreeMap<ServerName, ServerSpec>;
 
-/// The name of a server in the configuration: the only name that people, policies and the catalog use.
+/// The name of a server in the configuration: the only name that users, policies and the catalog use.
 ///
 /// It never comes from the server (`serverInfo` is not an identity).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl ServerName {
     /// The longest name in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// Takes `name` as it is written in the configuration.
+    /// Checks `name`, as it is written in the configuration.
     ///
     /// # Errors
     /// [`BadServerName`] when it is empty, longer than [`Self::MAX_BYTES`], holds `/` (which separates server and tool
@@ -64,7 +64,7 @@ impl ServerName {
         Err(BadServerName { name: crate::text::for_line(&name).into_owned(), why })
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -75,9 +75,9 @@ impl ServerName {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` cannot be a server name: {why}")]
 pub struct BadServerName {
-    /// The refused name, made safe to print.
+    /// The refused name, safe to print.
     pub name: String,
-    /// What is wrong with it.
+    /// The problem.
     pub why: &'static str,
 }
 
@@ -99,57 +99,58 @@ impl std::borrow::Borrow<str> for ServerName {
     }
 }
 
-/// One server as configured. Two equal specs need no reconnect.
+/// The configuration of one server. A change to an equal spec needs no reconnect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSpec {
-    /// How to reach it.
+    /// The transport to it.
     pub transport: Transport,
-    /// `false` keeps it listed and never started. Default `true`.
+    /// Whether it is started; `false` keeps it listed only. Default `true`.
     pub enabled: bool,
-    /// Whether a person has agreed to run it. Nothing but [`Trust::Trusted`] is ever started or resolved.
+    /// Whether a user has agreed to run it. Only entries with [`Trust::Trusted`] are ever started or resolved.
     pub trust: Trust,
-    /// Where the entry was configured; for messages.
+    /// The place where the entry was configured; for messages.
     pub source: Source,
-    /// Which protocol eras may be spoken. Default [`Protocol::Auto`].
+    /// The protocol eras that may be used. Default [`Protocol::Auto`].
     pub protocol: Protocol,
-    /// Which of its tools the host offers.
+    /// The filter of the tools that the host offers.
     pub tools: ToolFilter,
     /// Time bounds.
     pub timeouts: Timeouts,
     /// Size and count bounds.
     pub limits: Limits,
-    /// What to do when the connection ends.
+    /// The reconnects when the connection ends.
     pub retry: Retry,
     /// When it is started. Default [`Start::Eager`].
     pub start: Start,
-    /// It is stopped when unused for this long, twice that at the latest, and started again by a call. Default `None`:
-    /// never.
+    /// The time without use after which it is stopped, at the latest after twice that time; a call starts it again.
+    /// Default `None`: never.
     pub idle_stop: Option<Duration>,
-    /// What happens to a tool that changes after it was first seen, where the host has [`Pins`](crate::Pins). Default
+    /// The treatment of a tool that changes after it was first seen, if the host has [`Pins`](crate::Pins). Default
     /// `None`: it is in quarantine. Ignored for a server in this process, which is part of the program.
     pub pins: Option<PinMode>,
-    /// What happens to a result that breaks the output schema of its tool. Default [`OutputSchema::Warn`].
+    /// The treatment of a result that does not match the output schema of its tool. Default [`OutputSchema::Warn`].
     pub output_schema: OutputSchema,
-    /// What happens to arguments that do not fit the tool's input schema. Default `None`: nothing, the server judges.
+    /// The treatment of arguments that do not match the tool's input schema. Default `None`: they are sent, and the
+    /// server decides.
     pub validate_args: Option<ValidateArgs>,
-    /// What happens to invisible characters in the server's texts. Default `None`: they are removed.
+    /// The treatment of invisible characters in the server's texts. Default `None`: they are removed.
     pub invisible: Option<Invisible>,
 }
 
-/// When a server is started.
+/// The time at which a server is started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// At once.
+    /// Immediately.
     #[default]
     Eager,
-    /// When one of its tools is called, as long as the host's [`Memory`](crate::Memory) knows its tools; otherwise it
-    /// starts at once, to list them.
+    /// When one of its tools is called, if the host's [`Memory`](crate::Memory) knows its tools; otherwise immediately,
+    /// to list them.
     Lazy,
 }
 
 impl ServerSpec {
-    /// A spec with every default around `transport`, trusted because a program (not a project file) made it.
+    /// Creates a spec with defaults for all other fields, trusted because a program (not a project file) made it.
     #[must_use]
     pub fn new(transport: Transport) -> Self {
         Self {
@@ -171,7 +172,7 @@ impl ServerSpec {
         }
     }
 
-    /// A child process that speaks MCP on its stdin and stdout.
+    /// Creates a spec for a child process that speaks MCP on its stdin and stdout.
     pub fn stdio(command: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::new(Transport::Stdio(Stdio {
             command: command.into(),
@@ -180,42 +181,42 @@ impl ServerSpec {
         }))
     }
 
-    /// A Streamable HTTP endpoint.
+    /// Creates a spec for a Streamable HTTP endpoint.
     pub fn http(url: impl Into<String>) -> Self {
         Self::new(Transport::Http(Http { url: url.into(), ..Http::default() }))
     }
 
-    /// A server in this process; see [`Native`].
+    /// Creates a spec for a server in this process; see [`Native`].
     #[must_use]
     pub fn native(server: Native) -> Self {
         Self::new(Transport::Native(server))
     }
 
-    /// A stable hash of everything that decides which program answers, with placeholders unresolved: command,
+    /// Returns a stable hash of the fields that decide which program answers, with placeholders unresolved: command,
     /// arguments, variables, working folder and image of a child process; address, headers and account of an endpoint.
-    /// The key for the remembered era of a server, its tools and answers that count for good: another command or URL is
-    /// another server, other time-outs or limits are not.
+    /// It is the key for the stored era of a server, its tools and permanent answers: another command or URL means
+    /// another server, other time-outs or limits do not.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         identity::of(&self.transport)
     }
 }
 
-/// How a server is reached.
+/// The transport to a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transport {
     /// A child process (MCP "stdio").
     Stdio(Stdio),
     /// MCP "Streamable HTTP".
     Http(Http),
-    /// The two-endpoint HTTP+SSE transport of 2024-11-05; only when asked for by name, never as a fallback.
+    /// The two-endpoint HTTP+SSE transport of 2024-11-05; only if the entry names it, never as a fallback.
     Sse(Http),
     /// A server in this process.
     Native(Native),
 }
 
 impl Transport {
-    /// The configuration's word for it: `stdio`, `http`, `sse` or `native`.
+    /// Returns the configuration's word for it: `stdio`, `http`, `sse` or `native`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -230,27 +231,27 @@ impl Transport {
 /// A child process to start. All strings may hold placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stdio {
-    /// Program name (looked up in the child's `PATH`) or path.
+    /// The program's name (looked up in the child's `PATH`) or path.
     pub command: String,
     /// Its arguments; no shell is involved.
     pub args: Vec<String>,
-    /// Added to the inherited variables, and overriding them.
+    /// Variables to add to the inherited ones, and to override them.
     pub env: BTreeMap<String, String>,
-    /// Working folder; default: that of the host.
+    /// The working folder; default: that of the host.
     pub cwd: Option<PathBuf>,
-    /// Which variables of the host's environment the child inherits. By default a host has no environment: see
+    /// The variables of the host's environment that the child inherits. By default a host has no environment: see
     /// [`HostBuilder::environment`](crate::HostBuilder::environment).
     pub inherit_env: InheritEnv,
-    /// Its sandbox. Default: none; it may do everything that the user may.
+    /// Its sandbox. Default: none; it has all rights of the user.
     pub sandbox: Option<Box<Sandbox>>,
     /// Its container. `command` and `cwd` are then in the image (an empty `command` is the image's own), only named
     /// variables are inherited, and there is no `sandbox`. Default: none.
     pub container: Option<Box<Container>>,
 }
 
-/// What a child process, with everything that it starts, may do. Beyond the settings here, it may read and run what
-/// every program needs of its system ([`Confinement::SYSTEM`](crate::Confinement::SYSTEM)) and its own installation,
-/// and change its working folder, unless that is the user's home or holds it.
+/// The rights of a child process and its descendants. In addition to the settings here, it may read and run the parts
+/// of the system that every program needs ([`Confinement::SYSTEM`](crate::Confinement::SYSTEM)) and its own
+/// installation, and change its working folder, unless that is or contains the user's home.
 ///
 /// Linux only, from 6.7 on (6.2 without ports). Elsewhere the server is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -259,23 +260,24 @@ pub struct Sandbox {
     pub read: Vec<String>,
     /// Files and folders that it may change as well. They must exist.
     pub write: Vec<String>,
-    /// TCP ports that it may connect to. Default: 443, and 53, where names are looked up.
+    /// TCP ports that it may connect to. Default: 443, and 53 for name resolution.
     pub connect: Ports,
     /// TCP ports that it may listen on. Default: none.
     pub bind: Ports,
-    /// Memory of each of its processes in bytes. Default: no bound.
+    /// The memory of each of its processes in bytes. Default: no bound.
     pub memory: Option<u64>,
-    /// Processes at once, all that it starts included. Default 128.
+    /// The most processes at once, including all that it starts. Default 128.
     pub processes: Option<u32>,
-    /// Open files of each process. Default: no bound of its own.
+    /// The most open files of each process. Default: the system's bound.
     pub files: Option<u64>,
-    /// Processor time of each process. Default: no bound.
+    /// The processor time of each process. Default: no bound.
     pub cpu: Option<Duration>,
-    /// Leaves out what this system cannot enforce, instead of refusing to start. Default `false`.
+    /// Whether to leave out restrictions that this system cannot enforce, instead of refusing to start. Default
+    /// `false`.
     pub best_effort: bool,
-    /// Datagrams of the internet (UDP) to and from everywhere, and the list of network interfaces. Without them, names
-    /// are resolved over TCP port 53, if `connect` has it and the program's resolver can (the GNU C library and Go can,
-    /// musl cannot). Default `false`.
+    /// Whether it may use UDP to and from everywhere, and list the network interfaces. Without them, names are resolved
+    /// over TCP port 53, if `connect` has it and the program's resolver can (the GNU C library and Go can, musl
+    /// cannot). Default `false`.
     pub udp: bool,
 }
 
@@ -296,17 +298,17 @@ impl Default for Sandbox {
     }
 }
 
-/// Some ports, or all.
+/// A set of ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// All of them.
+    /// All ports.
     Any,
-    /// These.
+    /// These ports.
     Only(Vec<u16>),
 }
 
 impl Sandbox {
-    /// This sandbox as a confinement, with every path taken as it is written and no home known.
+    /// Converts the sandbox into a confinement, with every path unchanged and no known home.
     #[must_use]
     pub fn confinement(&self) -> crate::Confinement {
         let ports = |ports: &Ports| match ports {
@@ -336,25 +338,25 @@ impl Sandbox {
 pub struct Http {
     /// The MCP endpoint.
     pub url: String,
-    /// Sent with every request; their values are secrets.
+    /// Headers for every request; their values are secrets.
     pub headers: BTreeMap<String, String>,
-    /// A program that prints headers as a JSON object, for requests of a connection. Its headers win over `headers`,
-    /// and with it there is no sign-in. See `docs/sign-in.md`.
+    /// A program that prints headers as a JSON object, for requests of a connection. Its headers override `headers`,
+    /// and exclude a sign-in. See `docs/sign-in.md`.
     pub headers_helper: Option<Box<Stdio>>,
-    /// How its requests are authorized, if the server wants that and no `Authorization` header is configured.
+    /// The authorization of its requests, if the server requires it and no `Authorization` header is configured.
     pub oauth: OAuth,
-    /// For TCP and TLS together. Configured as `open_timeout`. Default 5 s.
+    /// The time-out for TCP and TLS together. Configured as `open_timeout`. Default 5 s.
     pub open_timeout: Duration,
-    /// Silence allowed between two pieces of a JSON body. Configured as `read_timeout`. Default 30 s. Event streams
-    /// have the call's own clock.
+    /// The longest silence between two pieces of a JSON body. Configured as `read_timeout`. Default 30 s. Event streams
+    /// use the clock of the call.
     pub read_timeout: Duration,
-    /// For the answer to the first request of a server whose era is unknown; after that, the older era is assumed.
-    /// Configured as `probe_timeout`. Default 3 s.
+    /// The time-out for the answer to the first request to a server of unknown era; after that, the older era is
+    /// assumed. Configured as `probe_timeout`. Default 3 s.
     pub probe_timeout: Duration,
-    /// For posting a message without an answer, such as a cancellation or an answer to the server's question.
-    /// Configured as `post_timeout`. Default 5 s.
+    /// The time-out for posting a message without an answer, such as a cancellation or an answer to the server's
+    /// question. Configured as `post_timeout`. Default 5 s.
     pub post_timeout: Duration,
-    /// Reconnects of one broken event stream, over its whole life. Default 20.
+    /// The most reconnects of one broken event stream, over its whole life. Default 20.
     pub sse_max_reconnects: u32,
 }
 
@@ -374,49 +376,49 @@ impl Default for Http {
     }
 }
 
-/// Settings for signing in with OAuth 2.1. All are optional: a server says what it needs.
+/// Settings for signing in with OAuth 2.1. All are optional, because a server announces its requirements.
 ///
 /// The host only passes them to its [`Authorizer`](crate::Authorizer). The client's strings may hold placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OAuth {
-    /// A client that was registered by hand at the authorization server.
+    /// A client that was registered manually at the authorization server.
     pub client_id: Option<String>,
     /// Its secret, if it has one.
     pub client_secret: Option<String>,
     /// The key that authenticates it, instead of a secret (`private_key_jwt`: RFC 7523, OpenID Connect Core 9): PEM, of
     /// a P-256, P-384, Ed25519 or RSA key.
-    pub private_key: KeptText,
-    /// The `kid` under which the authorization server knows that key, if it wants one.
+    pub private_key: TextOrFile,
+    /// The `kid` of that key at the authorization server, if it requires one.
     pub key_id: Option<String>,
-    /// The URL of a Client ID Metadata Document of this program; used where the authorization server supports it and no
+    /// The URL of a Client ID Metadata Document of this program; used if the authorization server supports it and no
     /// `client_id` is given.
     pub client_metadata_url: Option<String>,
-    /// The scopes to ask for. Default: those that the server names.
+    /// The scopes to request. Default: those that the server names.
     pub scopes: Vec<String>,
-    /// Which of several accounts at this URL to use. Default: the one without a name.
+    /// The account at this URL, if there are several. Default: the account without a name.
     pub account: Option<String>,
-    /// How to get a token.
+    /// The way to get a token.
     pub grant: Grant,
-    /// A statement by another party about who this is, as a JWT: the workload's own with [`Grant::JwtBearer`], a
-    /// person's ID token with [`Grant::EnterpriseManaged`].
-    pub assertion: KeptText,
-    /// The issuer of ID-JAGs for ID tokens, with [`Grant::EnterpriseManaged`].
+    /// A statement of identity by another party, as a JWT: the workload's own with [`Grant::JwtBearer`], a user's ID
+    /// token with [`Grant::EnterpriseManaged`].
+    pub assertion: TextOrFile,
+    /// The identity provider that issues ID-JAGs for ID tokens, with [`Grant::EnterpriseManaged`].
     pub idp: Option<IdentityProvider>,
     /// Whether each request must prove that it has the key to which the token is bound (RFC 9449).
     pub dpop: bool,
 }
 
-/// A text, or the file that holds it; both may hold placeholders. A resolver leaves only the text.
+/// A text, or the file that contains it; both may contain placeholders. A resolver returns only the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeptText {
+pub struct TextOrFile {
     /// The text itself, which is a secret.
     pub text: Option<String>,
-    /// An absolute path. The file is read on each use: a mounted secret can be renewed.
+    /// An absolute path. The file is read on each use, so that a mounted secret can be renewed.
     pub file: Option<String>,
 }
 
-impl KeptText {
-    /// Whether neither is set.
+impl TextOrFile {
+    /// Returns whether neither is set.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.text.is_none() && self.file.is_none()
@@ -430,28 +432,29 @@ pub struct IdentityProvider {
     pub token_url: String,
     /// This program's client id there.
     pub client_id: Option<String>,
-    /// The secret for it.
+    /// The secret of that client.
     pub client_secret: Option<String>,
 }
 
-/// How to get a token.
+/// The way to get a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grant {
-    /// A person signs in with a browser.
+    /// A user signs in with a browser.
     #[default]
     AuthorizationCode,
-    /// The client itself, with its secret or its key; no person takes part.
+    /// The client authenticates itself with its secret or its key; no user takes part.
     ClientCredentials,
-    /// A workload, with a JWT that its platform gives it (RFC 7523, 2.1; workload identity federation).
+    /// A workload authenticates with a JWT that its platform issues (RFC 7523, 2.1; workload identity federation).
     JwtBearer,
-    /// A person who has signed in to an enterprise, whose identity provider decides what they may use: their ID token
-    /// becomes an ID-JAG there, and that a token (RFC 8693, and MCP's extension `enterprise-managed-authorization`).
+    /// A user has signed in to an enterprise, whose identity provider decides what the user may access: it exchanges
+    /// the ID token for an ID-JAG, and the authorization server exchanges that for a token (RFC 8693, and MCP's
+    /// extension `enterprise-managed-authorization`).
     EnterpriseManaged,
 }
 
 impl Grant {
-    /// Whether a person has to sign in with a browser.
+    /// Returns whether a user has to sign in with a browser.
     #[must_use]
     pub fn needs_a_person(self) -> bool {
         self == Self::AuthorizationCode
@@ -463,28 +466,28 @@ impl Grant {
 pub enum Trust {
     /// Configured by the user or a program.
     Trusted,
-    /// Configured by a file of a project, or dependent on the folder where it is used; waits for approval and is
+    /// Configured by a file of a project, or dependent on the folder where it is used; it waits for approval and is
     /// neither started nor resolved.
     Pending,
 }
 
-/// Where an entry was configured.
+/// The place where an entry was configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// The layer: `user`, `project`, `local`, `command line`, `program`, `built in`, …
     pub scope: String,
-    /// The file, when there is one.
+    /// The file, if there is one.
     pub path: Option<PathBuf>,
 }
 
 impl Source {
-    /// An entry made by code.
+    /// Returns the source of an entry that a program made.
     #[must_use]
     pub fn program() -> Self {
         Self { scope: "program".into(), path: None }
     }
 
-    /// An entry of the file `path` in the layer `scope`.
+    /// Returns the source of an entry of the file `path` in the layer `scope`.
     pub fn file(scope: impl Into<String>, path: impl AsRef<Path>) -> Self {
         Self { scope: scope.into(), path: Some(path.as_ref().to_owned()) }
     }
@@ -499,11 +502,11 @@ impl fmt::Display for Source {
     }
 }
 
-/// Which eras of MCP may be spoken with a server.
+/// The eras of MCP that may be used with a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// Detect the era, remember it, fall back.
+    /// Detect the era, remember it, and fall back to the other one.
     #[default]
     Auto,
     /// 2025-11-25 and older, opened by `initialize`.
@@ -512,7 +515,7 @@ pub enum Protocol {
     Modern,
 }
 
-/// The era a connection speaks.
+/// The era of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Era {
@@ -531,10 +534,10 @@ impl fmt::Display for Era {
     }
 }
 
-/// What to do when a connection fails or ends.
+/// The reconnects after a connection fails or ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Attempts after the first, before the server is parked as failed. Default 12; 0 never reconnects.
+    /// The attempts after the first, before the server counts as failed. Default 12; 0 never reconnects.
     pub attempts: u32,
     /// The first wait; doubled each time, with jitter. Default 1 s.
     pub first: Duration,

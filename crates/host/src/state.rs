@@ -2,58 +2,58 @@
 
 use serde::Serialize;
 
-/// The state of a server, for people and programs. `state` is the stable tag.
+/// The state of a server, for users and programs. `state` is the stable tag.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
-    /// Configured and switched off.
+    /// Configured but disabled.
     Disabled,
-    /// Configured by a project file and not approved: neither started nor looked up.
+    /// Configured by a project file and not approved: neither started nor resolved.
     PendingTrust,
-    /// Not connected, and no attempt is under way or planned.
+    /// Not connected; no attempt is under way or planned.
     Disconnected,
     /// Being connected for the first time, or again on request.
     Connecting,
     /// Not running; the next call starts it. Its tools are known from its last run.
     Idle {
-        /// How many of its tools are in the catalog.
+        /// The number of its tools in the catalog.
         tools: usize,
     },
     /// Connected; its tools are listed.
     Connected {
-        /// How many of its tools are in the catalog.
+        /// The number of its tools in the catalog.
         tools: usize,
     },
     /// Connected, but its tools could not be listed.
     ToolsFailed {
-        /// Why, safe to print.
+        /// The reason, safe to print.
         error: String,
     },
     /// The connection failed or ended; the next attempt waits.
     Reconnecting {
-        /// Failed attempts so far.
+        /// The number of failed attempts so far.
         attempt: u32,
-        /// How many attempts are made in all.
+        /// The total number of attempts.
         attempts: u32,
-        /// The wait before the next one, in milliseconds, as of when this was published.
+        /// The wait before the next attempt, in milliseconds, at the time of publication.
         in_ms: u64,
-        /// Why, safe to print.
+        /// The reason, safe to print.
         error: String,
     },
     /// The server requires a sign-in first.
     NeedsAuth {
-        /// What to do, or what the server said; safe to print.
+        /// The next step for the user, or the server's message; safe to print.
         how: String,
     },
-    /// No further attempt, until a caller asks for one or the configuration changes.
+    /// No further attempt is made until a caller requests one or the configuration changes.
     Failed {
-        /// Why, safe to print.
+        /// The reason, safe to print.
         error: String,
     },
 }
 
 impl State {
-    /// The stable tag: `connected`, `pending_trust`, …
+    /// Returns the stable tag: `connected`, `pending_trust`, …
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// The error of this state, if it has one.
+    /// Returns the error of this state, if it has one.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match self {

@@ -1,18 +1,18 @@
-//! Work that goes on while the future that waits for it is not polled.
+//! Runs work that continues while the future that waits for it is not polled.
 
 use std::{future, panic};
 
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-/// Runs `work` in a task of its own from the first poll on, and returns its output. Dropping the future cancels `work`.
+/// Runs `work` in its own task from the first poll on, and returns its output. Dropping the future cancels `work`.
 ///
-/// A future that waits in a collection (`FuturesUnordered`, `buffer_unordered`) or in a branch of a loop stands still
-/// while its task awaits something else. Other tasks then miss what it holds (a permit, a database connection), for
-/// ever if its own task awaits just that. Run work that holds such things by this function.
+/// A future that waits in a collection (`FuturesUnordered`, `buffer_unordered`) or in a branch of a loop makes no
+/// progress while its task awaits something else. Other tasks then wait for its resources (a permit, a database
+/// connection), forever if its own task awaits the same resource. Use this function for work that holds such resources.
 ///
 /// # Panics
-/// Where `work` panics. Outside of a tokio runtime.
+/// If `work` panics, or outside of a tokio runtime.
 #[expect(clippy::disallowed_methods, reason = "the future that is given back owns the task: dropping it ends that")]
 pub async fn owned<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     match AbortOnDropHandle::new(tokio::spawn(work.in_current_span())).await {

@@ -1,13 +1,13 @@
-//! The one place that makes untrusted text safe to show.
+//! The functions that make untrusted text safe to show.
 //!
-//! Whatever a server says (names, descriptions, results, error texts, its stderr) can hold terminal escapes that hide
+//! All text of a server (names, descriptions, results, error texts, its stderr) can contain terminal escapes that hide
 //! or fake lines, bidi controls that reorder them, and invisible characters. Text goes through one of these functions
-//! at the sink: [`for_terminal`] and [`for_line`] for people at a terminal, [`for_log`] for logs, [`for_html`] for
-//! pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible characters](without_unseen).
+//! before it is shown: [`for_terminal`] and [`for_line`] for users at a terminal, [`for_log`] for logs, [`for_html`]
+//! for pages, [`Safe`] inside a `format!`. Models and programs get text [without invisible characters](without_unseen).
 //!
-//! A character that would act on the display becomes a visible escape such as `\u{1b}`; nothing is silently dropped,
-//! except the carriage return of a CRLF line end. Text without such characters is returned borrowed. Escaping is for
-//! display, not for storage: a backslash is left alone, so it cannot be undone.
+//! A character that would act on the display becomes a visible escape such as `\u{1b}`; no character is silently
+//! dropped, except the carriage return of a CRLF line end. Text without such characters is returned borrowed. Escaping
+//! is for display, not for storage: a backslash is not escaped, so the escaping cannot be undone.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -16,22 +16,22 @@ use std::sync::Arc;
 use serde_json::Value;
 use unicode_width::UnicodeWidthChar;
 
-/// Longest text, in bytes, that [`for_log`] returns.
+/// The longest text, in bytes, that [`for_log`] returns.
 pub const LOG_BYTES: usize = 2_048;
 
-/// What [`clip`] puts where text was cut away (3 bytes in UTF-8).
+/// The mark that [`clip`] puts in place of removed text (3 bytes in UTF-8).
 pub const ELLIPSIS: &str = "…";
 
-/// How far, in bytes, [`clip`] steps back to keep a cluster whole; a longer run of marks is cut inside.
+/// The most bytes that [`clip`] steps back to keep a cluster whole; a longer run of marks is cut inside.
 const CLUSTER_BYTES: usize = 64;
 
-/// How many bytes of a server's text [`quote`] takes into an error.
+/// The most bytes of a server's text that [`quote`] takes into an error.
 const QUOTE_BYTES: usize = 600;
 
 /// Returns a text with its secrets hidden.
 pub type Conceal = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Untrusted text on its way into a message of one line: displays as [`for_line`] would return it.
+/// Untrusted text for a message of one line: displays as [`for_line`] would return it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Safe<'a>(pub &'a str);
 
@@ -41,22 +41,22 @@ impl fmt::Display for Safe<'_> {
     }
 }
 
-/// Text of several lines for a terminal: line feed and tab stay, CRLF becomes LF, all else that is not plain text is
-/// escaped. Idempotent.
+/// Makes text of several lines safe for a terminal: line feed and tab stay, CRLF becomes LF, all other characters that
+/// are not plain text are escaped. Idempotent.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Lines, html: false })
 }
 
-/// Text for one line of a terminal, a table cell or an error message: as [`for_terminal`], and line feed, carriage
-/// return and tab become `\n`, `\r` and `\t`. Idempotent.
+/// Makes text safe for one line of a terminal, a table cell or an error message: as [`for_terminal`], and line feed,
+/// carriage return and tab become `\n`, `\r` and `\t`. Idempotent.
 pub fn for_line(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Line, html: false })
 }
 
-/// Text for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can neither forge
-/// a line nor flood the log with one. Idempotent.
+/// Makes text safe for one field of a log line: as [`for_line`], at most [`LOG_BYTES`] bytes, so that a server can
+/// neither forge a line nor flood the log with one. Idempotent.
 pub fn for_log(text: &str) -> Cow<'_, str> {
-    // On one line escaping never shortens, so this much of the source always fills the limit.
+    // On one line escaping never shortens, so this part of the source always fills the limit.
     let head = &text[..text.floor_char_boundary(LOG_BYTES + CLUSTER_BYTES)];
     match for_line(head) {
         Cow::Borrowed(line) => clip(line, LOG_BYTES),
@@ -64,23 +64,26 @@ pub fn for_log(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text for HTML, between tags or inside a quoted attribute: as [`for_terminal`], and `& < > " '` become character
-/// references. Not idempotent, as no HTML escaping is: apply it once, at the page.
+/// Makes text safe for HTML, between tags or inside a quoted attribute: as [`for_terminal`], and `& < > " '` become
+/// character references. Not idempotent, like any HTML escaping: apply it once, when the page is built.
 pub fn for_html(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Lines, html: true })
 }
 
-/// Text for models and programs: without characters that are invisible or act on a display, otherwise unchanged.
+/// Returns text for models and programs, without characters that are invisible or act on a display, otherwise
+/// unchanged.
 ///
 /// Removed are tag characters, zero-width characters, bidi controls, soft hyphens, fillers, variation selectors,
-/// control characters and their like. Kept are line feed, tab and carriage return; a joiner between letters of scripts
-/// that are spelled with joiners, and inside an emoji; a selector that turns a character into an emoji or back. Other
-/// ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds. Idempotent.
+/// control characters and similar ones. Line feed, tab and carriage return are kept; as are a joiner between letters of
+/// scripts that are spelled with joiners, and inside an emoji, and a selector that turns a character into an emoji or
+/// back. Other ends of lines and paragraphs (U+0085, U+2028, U+2029, vertical tab, form feed) become line feeds.
+/// Idempotent.
 pub fn without_unseen(text: &str) -> Cow<'_, str> {
     escape(text, Sink { kind: Kind::Model, html: false })
 }
 
-/// Changes every text in `value`, names of members included: a function that hides secrets leaves none in it.
+/// Changes every text in `value`, including the names of members, so that a function that hides secrets leaves none in
+/// it.
 pub fn change_in(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, str>) {
     match value {
         Value::String(text) => {
@@ -99,17 +102,17 @@ pub fn change_in(value: &mut Value, change: &dyn for<'t> Fn(&'t str) -> Cow<'t, 
     }
 }
 
-/// Makes foreign text fit for an error: one safe, clipped line.
+/// Makes untrusted text fit for an error: one safe, clipped line.
 pub(crate) fn quote(foreign: &str) -> String {
     let clipped = clip(foreign.trim(), QUOTE_BYTES);
     for_line(&clipped).into_owned()
 }
 
-/// The text cut to at most `max_bytes` bytes, [`ELLIPSIS`] included, and returned whole when it fits.
+/// Cuts the text to at most `max_bytes` bytes, including [`ELLIPSIS`]; returns it unchanged when it fits.
 ///
-/// Never cuts inside a character, nor between the parts of what people see as one: a letter and its marks, an emoji
-/// joined of several, a flag, CRLF (a cheap approximation of UAX #29). A limit below 3 bytes leaves no room for the
-/// ellipsis and gives a bare prefix. Idempotent.
+/// Never cuts inside a character, nor between the parts of a displayed character: a letter and its marks, an emoji
+/// joined from several, a flag, CRLF (a cheap approximation of UAX #29). A limit below 3 bytes leaves no room for the
+/// ellipsis, and gives only a prefix. Idempotent.
 pub fn clip(text: &str, max_bytes: usize) -> Cow<'_, str> {
     if text.len() <= max_bytes {
         return Cow::Borrowed(text);
@@ -127,19 +130,19 @@ struct Sink {
     html: bool,
 }
 
-/// How line ends, and characters that are no plain text, are treated.
+/// The treatment of line ends, and of characters that are no plain text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Lines stay, the rest is escaped.
+    /// Lines stay, other such characters are escaped.
     Lines,
-    /// All of it is escaped, line ends too.
+    /// All such characters are escaped, including line ends.
     Line,
-    /// Lines stay, the rest is removed.
+    /// Lines stay, other such characters are removed.
     Model,
 }
 
 impl Sink {
-    /// The condition for an ASCII byte that lets [`escape`] return the text unchanged.
+    /// Returns the condition for an ASCII byte that lets [`escape`] return the text unchanged.
     fn keeps_byte(self, byte: u8) -> bool {
         match byte {
             b'\n' | b'\t' => self.kind != Kind::Line,
@@ -151,13 +154,14 @@ impl Sink {
     }
 }
 
-/// One pass over the text. `out` is `None` until the first change, so that clean text is never copied.
+/// Escapes the text in one pass. `out` is `None` until the first change, so that clean text is never copied.
 fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
     if text.bytes().all(|byte| sink.keeps_byte(byte)) {
         return Cow::Borrowed(text);
     }
     let mut out: Option<String> = None;
-    // The last character written. Joiners are judged by it and not by the source, or a second pass could differ.
+    // The last character written. Joiners are judged by it, and not by the source, so that a second pass changes
+    // nothing.
     let mut before = '\0';
     let mut rest = text.char_indices().peekable();
     while let Some((at, c)) = rest.next() {
@@ -178,14 +182,14 @@ fn escape(text: &str, sink: Sink) -> Cow<'_, str> {
     out.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// The replacement of a character that does not stay as it is.
+/// The replacement of a character.
 enum Replacement {
     Nothing,
     Fixed(&'static str),
     Code(char),
 }
 
-/// Decides one character between its neighbours; `None` keeps it.
+/// Decides about one character between its neighbours; `None` keeps it.
 fn written(sink: Sink, before: char, c: char, after: char) -> Option<Replacement> {
     use Replacement::{Code, Fixed, Nothing};
     match c {
@@ -225,7 +229,7 @@ fn push_replacement(out: &mut String, replacement: &Replacement) -> Option<char>
 const ZWNJ: char = '\u{200c}';
 const ZWJ: char = '\u{200d}';
 
-/// Characters that act on the display or are invisible. A table, so that its coverage is easy to read.
+/// Returns whether a character acts on the display or is invisible. A table, so that its coverage is easy to read.
 fn is_unsafe(c: char) -> bool {
     matches!(c,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'               // C0, DEL, C1: escapes, bells, cursor movement
@@ -245,31 +249,32 @@ fn is_unsafe(c: char) -> bool {
     )
 }
 
-/// Letters of scripts whose spelling needs joiners between letters: Arabic to Malayalam and Sinhala, Myanmar, Khmer,
-/// Mongolian, and the Arabic presentation forms. Elsewhere a joiner is only a way to hide something.
+/// Returns whether a character is a letter of a script whose spelling needs joiners between letters: Arabic to
+/// Malayalam and Sinhala, Myanmar, Khmer, Mongolian, and the Arabic presentation forms. Elsewhere a joiner is only a
+/// way to hide something.
 fn joins_letters(c: char) -> bool {
     matches!(c, '\u{620}'..='\u{dff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{18af}' | '\u{fb50}'..='\u{fdfb}' | '\u{fe70}'..='\u{fefc}')
         && !is_unsafe(c)
 }
 
-/// Left neighbours after which a joiner builds one emoji of several.
+/// Returns whether a joiner after this character builds one emoji from several.
 fn joins_emoji(c: char) -> bool {
     is_pictograph(c) || c == '\u{fe0f}'
 }
 
-/// Characters that a variation selector turns between text and emoji, the keycap bases included.
+/// Returns whether a variation selector switches this character between text and emoji, including the keycap bases.
 fn takes_variant(c: char) -> bool {
     is_pictograph(c)
         || matches!(c, '0'..='9' | '#' | '*' | '©' | '®' | '‼' | '⁉' | '™' | 'ℹ' | '〰' | '〽' | '㊗' | '㊙')
 }
 
-/// Blocks that hold the emoji (roughly `Extended_Pictographic` and the skin tones).
+/// Returns whether a character is in a block of emoji (roughly `Extended_Pictographic` and the skin tones).
 fn is_pictograph(c: char) -> bool {
     matches!(c, '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{23ff}' | '\u{24c2}' | '\u{25a0}'..='\u{27bf}'
         | '\u{2900}'..='\u{297f}' | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// The last offset at or before `max` that splits neither a character nor, within [`CLUSTER_BYTES`], a cluster.
+/// Returns the last offset at or before `max` that splits neither a character nor, within [`CLUSTER_BYTES`], a cluster.
 fn cluster_boundary(text: &str, max: usize) -> usize {
     let floor = text.floor_char_boundary(max);
     let mut at = floor;
@@ -279,11 +284,11 @@ fn cluster_boundary(text: &str, max: usize) -> usize {
         }
         at = text.floor_char_boundary(at - 1);
     }
-    // All one cluster, or a run of marks too long to be one. The cut must not leave a joiner with nothing to join.
+    // The text is one cluster, or a run of marks too long to be one. The cut must not end in a joiner.
     if at == 0 { 0 } else { text[..floor].trim_end_matches([ZWJ, ZWNJ]).len() }
 }
 
-/// Whether the characters around `at` (a character boundary, not 0) belong to one cluster.
+/// Returns whether the characters around `at` (a character boundary, not 0) belong to one cluster.
 fn inside_cluster(text: &str, at: usize) -> bool {
     let (head, tail) = text.split_at(at);
     let (Some(before), Some(after)) = (head.chars().next_back(), tail.chars().next()) else {

@@ -1,16 +1,15 @@
-//! Context that follows one piece of work through several programs: W3C Trace Context
-//! (<https://www.w3.org/TR/trace-context/>) and Baggage, as MCP carries them in `_meta` (SEP-414: `traceparent`,
-//! `tracestate`, `baggage`).
+//! The context of one piece of work across several programs: W3C Trace Context (<https://www.w3.org/TR/trace-context/>)
+//! and Baggage, as MCP carries them in `_meta` (SEP-414: `traceparent`, `tracestate`, `baggage`).
 
 use serde_json::Value;
 use tracing::Span;
 
 /// The longest `tracestate`, in bytes, that every hop must pass on.
 const MAX_STATE: usize = 512;
-/// The longest `baggage`, in bytes: likewise.
+/// The longest `baggage`, in bytes, that every hop must pass on.
 const MAX_BAGGAGE: usize = 8_192;
 
-/// Where in a trace a piece of work belongs.
+/// The place of a piece of work in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     traceparent: String,
@@ -19,7 +18,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// `traceparent` as it was received; `None` if it is not one. It is passed on byte for byte.
+    /// Creates a context from a received `traceparent`; `None` if it is invalid. It is forwarded byte for byte.
     #[must_use]
     pub fn new(traceparent: &str) -> Option<Self> {
         is_parent(traceparent).then(|| Self { traceparent: traceparent.to_owned(), tracestate: None, baggage: None })
@@ -40,7 +39,8 @@ impl TraceContext {
         self
     }
 
-    /// The context in fields of these names: `traceparent`, `tracestate` and `baggage`, as in HTTP and in `_meta`.
+    /// Reads the context from fields with these names: `traceparent`, `tracestate` and `baggage`, as in HTTP and in
+    /// `_meta`.
     pub fn from_fields<'a>(field: impl Fn(&'static str) -> Option<&'a str>) -> Option<Self> {
         let mut context = Self::new(field("traceparent")?)?;
         context.tracestate = field("tracestate").and_then(|state| passable(state, MAX_STATE));
@@ -48,31 +48,31 @@ impl TraceContext {
         Some(context)
     }
 
-    /// Its fields by name, as far as they are set.
+    /// Returns its fields by name, if they are set.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let state = self.tracestate.as_deref().map(|state| ("tracestate", state));
         let baggage = self.baggage.as_deref().map(|baggage| ("baggage", baggage));
         [("traceparent", self.traceparent.as_str())].into_iter().chain(state).chain(baggage)
     }
 
-    /// The members of `_meta`, without braces.
+    /// Returns the members of `_meta`, without braces.
     pub(crate) fn members(&self) -> String {
         let member = |(name, value): (&str, &str)| format!(r#""{name}":{}"#, Value::from(value));
         self.fields().map(member).collect::<Vec<_>>().join(",")
     }
 }
 
-/// Ties the spans of this library to the traces of others.
+/// Connects the spans of this library with the traces of other programs.
 ///
 /// A host makes a [`tracing`] span for each call (`call`) and each attempt to connect (`connect`). An exporter sends
 /// the context of the span to servers, so that their spans continue the trace.
 pub trait Tracer: std::fmt::Debug + Send + Sync {
-    /// The context to send to the server. Called once for each call, before `span` is entered; `from` is that of the
-    /// call.
+    /// Returns the context to send to the server. Called once for each call, before `span` is entered; `from` is the
+    /// context of the call.
     fn follow(&self, span: &Span, from: Option<&TraceContext>) -> Option<TraceContext>;
 }
 
-/// Exports nothing, and passes on the context of a call.
+/// Exports nothing, and forwards the context of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PassOn;
 
@@ -82,7 +82,8 @@ impl Tracer for PassOn {
     }
 }
 
-/// `00-{32 hexadecimal digits}-{16}-{2}`, lower case, neither id all zero. Later versions may have more behind it.
+/// Checks for `00-{32 hexadecimal digits}-{16}-{2}` in lower case, with neither id all zero. Later versions may append
+/// fields.
 fn is_parent(text: &str) -> bool {
     let is_hex = |part: &str| part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let is_id = |part: &str, length: usize| part.len() == length && is_hex(part) && part.bytes().any(|b| b != b'0');

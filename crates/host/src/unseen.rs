@@ -1,7 +1,7 @@
-//! The texts of servers, without invisible characters ([`text::without_unseen`]).
+//! Removes invisible characters from the texts of servers ([`text::without_unseen`]).
 //!
-//! A person approves a description as it is displayed; a model also reads the characters hidden in it. So both get the
-//! same text. Names stay as they came, and so does all that a call has to send back or match word for word: members of
+//! A user approves a description as it is displayed, but a model also reads the characters hidden in it. So both get
+//! the same text. Names stay unchanged, and so do all parts that a call has to send back or match exactly: members of
 //! objects, values of `enum`, `const`, `default` and `examples`, patterns, references. Hidden characters there are
 //! reported as a [finding](crate::findings).
 
@@ -17,11 +17,11 @@ use crate::{
     text::without_unseen,
 };
 
-/// Members of a schema whose members are the tool's own names, with a schema each.
+/// Members of a schema whose members are the tool's own names, each with a schema.
 const NAMED: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Members of a schema that hold no prose.
+/// Members of a schema that contain no prose.
 const EXACT: [&str; 16] = [
     "enum",
     "const",
@@ -41,7 +41,7 @@ const EXACT: [&str; 16] = [
     "propertyOrdering",
 ];
 
-/// The tool without invisible characters; `None` when it has none.
+/// Returns the tool without invisible characters; `None` when it has none.
 pub(crate) fn without(tool: &Tool) -> Option<Tool> {
     let title = changed(tool.title.as_deref());
     let description = changed(tool.description.as_deref());
@@ -60,7 +60,7 @@ pub(crate) fn without(tool: &Tool) -> Option<Tool> {
     Some(told)
 }
 
-/// The text without invisible characters; `None` when it has none.
+/// Returns the text without invisible characters; `None` when it has none.
 fn changed(text: Option<&str>) -> Option<String> {
     match without_unseen(text?) {
         Cow::Owned(text) => Some(text),
@@ -74,10 +74,10 @@ fn change(text: &mut String) {
     }
 }
 
-/// The schema without invisible characters; `None` when it has none.
+/// Returns the schema without invisible characters; `None` when it has none.
 fn schema(raw: &RawValue) -> Option<Box<RawValue>> {
     let written = raw.get();
-    // Most schemas hold none, and no escape that could stand for one: they need not be parsed.
+    // Most schemas contain no invisible character, and no escape that could mean one: they need not be parsed.
     let is_plain = !["\\u", "\\b", "\\f"].iter().any(|escape| written.contains(escape));
     if is_plain && matches!(without_unseen(written), Cow::Borrowed(_)) {
         return None;
@@ -111,16 +111,16 @@ fn in_member(name: &str, value: &mut Value) -> bool {
     }
     match value {
         Value::Object(named) if NAMED.contains(&name) => {
-            // A list beside a name is one of other names (`dependencies`).
+            // A list beside a name contains other names (`dependencies`).
             named.values_mut().filter(|value| value.is_object()).fold(false, |any, value| in_schema(value) | any)
         }
         value => in_schema(value),
     }
 }
 
-/// Something that a server lists beside tools.
+/// An item that a server lists beside tools.
 pub(crate) trait Offered {
-    /// Removes them from the prose for people and models.
+    /// Removes invisible characters from the prose for users and models.
     fn take_out(&mut self);
 }
 
@@ -151,7 +151,7 @@ impl Offered for Prompt {
     }
 }
 
-/// An item as it came. Its `name` identifies a prompt, and stays; so do addresses.
+/// An unparsed item. Its `name` identifies a prompt, and stays unchanged; so do addresses.
 impl Offered for Map<String, Value> {
     fn take_out(&mut self) {
         let is_resource = self.contains_key("uri") || self.contains_key("uriTemplate");

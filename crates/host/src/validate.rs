@@ -1,14 +1,14 @@
-//! JSON against a JSON Schema, with a bound on the work: structured content against the output schema of its tool, and
-//! arguments against the input schema before they are sent.
+//! Validates JSON against a JSON Schema, with a bound on the work: structured content against the output schema of its
+//! tool, and arguments against the input schema before they are sent.
 //!
-//! Schemas come from servers that may be hostile, and JSON Schema can ask for exponential work with a few lines: `n`
+//! Schemas come from servers that may be hostile, and JSON Schema can require exponential work with a few lines: `n`
 //! definitions that each refer to the next twice are 2^n evaluations. A deadline does not help, because a thread that
 //! computes cannot be stopped. So the work is counted first: [`Validator::compile`] refuses a schema that unfolds to
-//! too much, [`Validator::validate`] walks schema and instance together, counts what the worst run would evaluate, and
-//! only then lets the real validator run. Regular expressions are counted by size and by the text they run over.
+//! too much, [`Validator::validate`] walks schema and instance together, counts the evaluations of the worst case, and
+//! only then runs the real validator. Regular expressions are counted by their size and by the length of the text.
 //!
-//! No `$ref` is ever fetched. Formats are not asserted. Neither function does IO, yet both may take tens of
-//! milliseconds: call them off the async threads.
+//! No `$ref` is ever fetched. Formats are not asserted. Neither function does IO, but both may take tens of
+//! milliseconds: do not call them on async threads.
 
 #![cfg_attr(not(feature = "schema-validation"), expect(dead_code, reason = "the bounds of the validator"))]
 
@@ -27,49 +27,49 @@ use serde_json::Value;
 use graph::Graph;
 pub use plain::plainly_fits;
 
-/// Most subschemas after all `$ref`s are unfolded.
+/// The most subschemas after all `$ref`s are unfolded.
 const MAX_NODES: u64 = 10_000;
 
-/// Deepest nesting of subschemas after all `$ref`s are unfolded, a recursion counted once; and of the JSON itself.
+/// The deepest nesting of subschemas after all `$ref`s are unfolded, a recursion counted once; and of the JSON itself.
 const MAX_DEPTH: usize = 64;
 
-/// Most JSON values in a schema, those of `enum` and of annotations included.
+/// The most JSON values in a schema, including those of `enum` and of annotations.
 const MAX_VALUES: usize = 100_000;
 
-/// Most states, estimated, of all regular expressions of a schema.
+/// The most states, estimated, of all regular expressions of a schema.
 const MAX_PATTERN_STATES: u64 = 50_000;
 
-/// Most evaluations that one validation may come to. About 50 ms of an optimised build.
+/// The most evaluations of one validation. About 50 ms in an optimised build.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// Up to so many evaluations a failure is reported in full, and up to so many with its first message: collecting
-/// errors costs many times a plain check.
+/// The most evaluations with which a failure is reported in full; and the most with which its first message is
+/// reported. Collecting errors costs many times as much as a plain check.
 const STEPS_WITH_ALL: u64 = 20_000;
 const STEPS_WITH_FIRST: u64 = 250_000;
 
-/// Most messages of one failure.
+/// The most messages of one failure.
 const MAX_MESSAGES: usize = 8;
 
-/// Longest message in bytes.
+/// The longest message in bytes.
 const MESSAGE_BYTES: usize = 200;
 
-/// Bytes a compiled regular expression may take.
+/// The most bytes of a compiled regular expression.
 const PATTERN_BYTES: usize = 2 << 20;
 
-/// How often a regular expression with look-around may step back.
+/// How often a regular expression with look-around may backtrack.
 const BACKTRACKS: usize = 1_000;
 
-/// Why a schema is not used for validation. The tool itself can be used all the same.
+/// The reason why a schema is not used for validation. The tool itself can still be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaProblem {
-    /// A `$ref` leaves the schema. It is never followed.
+    /// A `$ref` refers to another document, which is never fetched.
     #[error("the schema refers to {reference:?}, outside itself; nothing is fetched for it")]
     RemoteRef {
         /// The reference, or its beginning.
         reference: String,
     },
-    /// A `$ref` into the schema points nowhere.
+    /// A `$ref` into the schema has no target.
     #[error("the schema refers to {reference:?}, which it does not contain")]
     UnknownRef {
         /// The reference, or its beginning.
@@ -78,16 +78,16 @@ pub enum SchemaProblem {
     /// A `$ref` leads back to itself without a step into the instance, so that evaluating it never ends.
     #[error("a $ref of the schema leads back to itself without end")]
     EndlessRef,
-    /// More than 10,000 subschemas after all `$ref`s are unfolded, or more than 100,000 JSON values.
+    /// The schema has more than 10,000 subschemas after all `$ref`s are unfolded, or more than 100,000 JSON values.
     #[error("the schema unfolds to more than {MAX_NODES} subschemas")]
     TooManyNodes,
-    /// Deeper than 64 levels, as it is written or after all `$ref`s are unfolded.
+    /// The schema nests deeper than 64 levels, as it is written or after all `$ref`s are unfolded.
     #[error("the schema is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
     /// Its regular expressions have more than 50,000 states, estimated.
     #[error("the regular expressions of the schema are too large")]
     PatternsTooLarge,
-    /// A keyword whose meaning depends on more than the schema's own text, such as `$dynamicRef` or a nested `$id`.
+    /// A keyword depends on more than the schema's own text, such as `$dynamicRef` or a nested `$id`.
     #[error("the schema uses {keyword}, which is not supported")]
     Unsupported {
         /// The keyword.
@@ -96,21 +96,21 @@ pub enum SchemaProblem {
     /// This program was built without the feature `schema-validation`. No schema is then compiled.
     #[error("this program checks no schema: it is built without the feature `schema-validation` of toolrack-host")]
     BuiltWithout,
-    /// Not a valid JSON Schema.
+    /// The schema is invalid.
     #[error("the schema is not valid: {reason}")]
     Invalid {
-        /// What is wrong, at most 200 bytes.
+        /// The problem, at most 200 bytes.
         reason: String,
     },
 }
 
-/// Why JSON was not found valid.
+/// The reason why JSON was not found valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// It does not match the schema.
     #[error("it does not match the schema: {}", Misfits(misfits))]
     Mismatch {
-        /// Where and why: at least one, at most eight.
+        /// The mismatches: at least one, at most eight.
         misfits: Vec<Misfit>,
     },
     /// Validating it could take more than a million evaluations; it was not tried.
@@ -120,37 +120,37 @@ pub enum Unfit {
 
 /// One place where JSON does not match its schema.
 ///
-/// It holds no values of the JSON, which may be secrets, but may hold names of its properties and text of the schema:
-/// foreign text, to be made safe before it is shown.
+/// It contains no values of the JSON, which may be secrets, but may contain names of its properties and text of the
+/// schema. These are untrusted: make them safe before you show them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// Where: a JSON Pointer (RFC 6901) or, beyond 200 bytes, its beginning; empty for the whole.
+    /// The place: a JSON Pointer (RFC 6901) or, beyond 200 bytes, its beginning; empty for the whole value.
     pub place: String,
-    /// The kind of misfit, as far as kinds are told apart.
+    /// The kind of mismatch, as far as kinds are distinguished.
     pub kind: MisfitKind,
-    /// What is wrong there, at most 200 bytes.
+    /// The problem, at most 200 bytes.
     pub message: String,
 }
 
-/// The kinds of [`Misfit`] that a program can tell apart.
+/// The kinds of [`Misfit`] that are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MisfitKind {
-    /// A required property is not there.
+    /// A required property is missing.
     Missing {
         /// Its name.
         property: String,
     },
-    /// Properties are there that the schema does not allow.
+    /// There are properties that the schema does not allow.
     Unexpected {
         /// Their names: at most eight, of at most 200 bytes each.
         names: Vec<String>,
     },
-    /// Anything else.
+    /// Any other mismatch.
     Other,
 }
 
-/// `place: message`, or the message alone for the whole.
+/// Writes `place: message`, or the message alone for the whole value.
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place.as_str() {
@@ -160,7 +160,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// Several of them in one line.
+/// Displays several mismatches on one line.
 pub(super) struct Misfits<'a>(pub(super) &'a [Misfit]);
 
 impl fmt::Display for Misfits<'_> {
@@ -173,10 +173,10 @@ impl fmt::Display for Misfits<'_> {
     }
 }
 
-/// A compiled JSON Schema with bounded work: no schema and no JSON make it work for long.
+/// A compiled JSON Schema with bounded work for any schema and any JSON.
 ///
-/// Nothing that a schema refers to is ever fetched, and formats are not asserted. Neither function waits for anything,
-/// yet both may compute for tens of milliseconds: call them off the async threads. Immutable: share it between calls.
+/// References to other documents are never fetched, and formats are not asserted. Neither function blocks, but both may
+/// compute for tens of milliseconds: do not call them on async threads. Immutable: share it between calls.
 ///
 /// ```
 /// use serde_json::json;
@@ -197,8 +197,7 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Checks that the schema is affordable and compiles it, as the draft of its `$schema` or else as 2020-12, which is
-    /// what MCP says.
+    /// Checks the cost of the schema and compiles it, in the draft of its `$schema` or else in 2020-12, MCP's default.
     ///
     /// # Errors
     /// The first [`SchemaProblem`] found.
@@ -227,7 +226,7 @@ impl Validator {
     /// Checks one instance.
     ///
     /// # Errors
-    /// [`Unfit::Mismatch`] says where it fails; [`Unfit::TooExpensive`] that it was not tried.
+    /// [`Unfit::Mismatch`], with the places of the mismatches; [`Unfit::TooExpensive`] if it was not validated.
     #[cfg(feature = "schema-validation")]
     pub fn validate(&self, instance: &Value) -> Result<(), Unfit> {
         let steps = self.graph.cost(instance, MAX_STEPS).ok_or(Unfit::TooExpensive)?;
@@ -252,7 +251,7 @@ impl Validator {
         Err(Unfit::Mismatch { misfits })
     }
 
-    /// Checks one instance, as far as its cost; there is no such validator without the feature `schema-validation`.
+    /// Checks only the cost of one instance; there is no such validator without the feature `schema-validation`.
     ///
     /// # Errors
     /// [`Unfit::TooExpensive`].
@@ -279,7 +278,7 @@ impl Misfit {
     }
 }
 
-/// The dialect of a schema: its own if that is known, and otherwise what MCP says, 2020-12.
+/// Returns the dialect of a schema: its own if that is known, otherwise MCP's default, 2020-12.
 #[cfg(feature = "schema-validation")]
 fn draft(schema: &Value) -> Draft {
     match schema.get("$schema").and_then(Value::as_str).map(|uri| uri.trim_end_matches('#')) {
@@ -291,15 +290,15 @@ fn draft(schema: &Value) -> Draft {
     }
 }
 
-/// The text of `shown`, or its beginning.
+/// Returns the text of `shown`, or its beginning.
 fn limited(shown: &dyn fmt::Display) -> String {
     let mut text = Limited { text: String::new() };
-    // The writer fails once it is full, which is the purpose.
+    // The writer fails once it is full, which ends the formatting.
     let _ = write!(text, "{shown}");
     text.text
 }
 
-/// A string that takes [`MESSAGE_BYTES`] and no more: a message can quote a huge `enum`.
+/// A string of at most [`MESSAGE_BYTES`], because a message can quote a huge `enum`.
 struct Limited {
     text: String,
 }

@@ -1,7 +1,8 @@
-//! What must not go unrecorded: each call with who made it and why it ran or did not, and how connections went.
+//! The facts that must be recorded: each call with its caller and the reason why it ran or did not, and the beginnings
+//! and ends of connections.
 //!
 //! [Events](crate::Event) are for observers, and a slow one misses some. A [`Witness`] receives everything, in order,
-//! on the task that does it.
+//! on the task where it happens.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,15 +14,15 @@ use crate::{
     canonical::CanonicalMap, definition::DefinitionHash, event::CallEnd, principal::Principal, spec::ServerName, text,
 };
 
-/// Receives everything that must not go unrecorded.
+/// Receives the facts that must be recorded.
 ///
-/// Must not block: it is called in the course of calls.
+/// Must not block, because it is called during calls.
 pub trait Witness: Send + Sync {
     /// Records a fact.
     fn saw(&self, fact: Fact);
 
-    /// Whether [`Called::arguments`] has the arguments in full, and not only their [hash](Evidence::sha256). The
-    /// default is not: arguments are people's work.
+    /// Returns whether [`Called::arguments`] should contain the arguments in full, and not only their
+    /// [hash](Evidence::sha256). Default `false`, because arguments may be confidential.
     fn wants_arguments(&self) -> bool {
         false
     }
@@ -33,78 +34,78 @@ impl fmt::Debug for dyn Witness {
     }
 }
 
-/// A fact that must not go unrecorded.
+/// A fact that must be recorded.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Fact {
-    /// A call has ended, was refused, or was given up by its caller.
+    /// A call has ended, was refused, or was abandoned by its caller.
     Called(Box<Called>),
-    /// A person answered whether a call may run. Its [`Called`] follows when it has ended.
+    /// A user answered the question whether a call may run. The [`Called`] of the call follows at its end.
     Answered {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Which tool.
+        /// The tool.
         tool: String,
         /// The caller.
         caller: Caller,
         /// The answer.
         decision: Decision,
-        /// The rule that asked.
+        /// The rule that required the question.
         why: String,
     },
     /// A server is connected and its tools are listed.
     Connected {
-        /// Which.
+        /// The server.
         server: ServerName,
-        /// How many of its tools are in the catalog.
+        /// The number of its tools in the catalog.
         tools: usize,
     },
     /// A server could not be connected, or its tools could not be listed.
     Failed {
-        /// Which.
+        /// The server.
         server: ServerName,
-        /// What went wrong, made safe to print.
+        /// The error, safe to print.
         error: String,
     },
     /// A connection ended.
     Closed {
-        /// Which server's.
+        /// The server.
         server: ServerName,
-        /// Why, made safe to print; `None` when this side ended it.
+        /// The reason, safe to print; `None` when this side ended the connection.
         reason: Option<String>,
     },
-    /// A person signed in to a server, or this program did.
+    /// A user signed in to a server, or this program did.
     SignedIn {
-        /// Which server.
+        /// The server.
         server: ServerName,
         /// The issuer of the tokens; untrusted.
         issuer: String,
     },
-    /// A person signed out of a server.
+    /// A user signed out of a server.
     SignedOut {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// What happened to the tokens, which are deleted here in any case; made safe to print.
+        /// The outcome of the revocation of the tokens, which are deleted here in any case; safe to print.
         outcome: String,
     },
     /// Signing in to a server failed, or a token could not be renewed.
     SignInFailed {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// What went wrong, made safe to print.
+        /// The error, safe to print.
         error: String,
-        /// A stable word for it.
+        /// Its stable code.
         code: &'static str,
     },
-    /// A daemon refused a request of a process at one of its local doors.
+    /// A daemon refused a request of a local process at one of its sockets.
     TurnedAway {
-        /// Which door.
+        /// The socket.
         door: &'static str,
         /// The process, as the system names it; untrusted.
         process: String,
-        /// Why.
+        /// The reason.
         why: String,
-        /// How many earlier refusals have no fact of their own.
+        /// The number of earlier refusals without their own fact.
         untold: usize,
     },
 }
@@ -113,39 +114,39 @@ pub enum Fact {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Called {
-    /// Which server.
+    /// The server.
     pub server: ServerName,
     /// The tool's own name; untrusted.
     pub tool: String,
     /// The caller.
     pub caller: Caller,
-    /// The tool's definition at that moment.
+    /// The tool's definition at the time of the call.
     pub definition: DefinitionHash,
-    /// The arguments that were sent, or would have been.
+    /// The arguments that were sent, or would have been sent.
     pub arguments: Evidence,
-    /// Whether it ran, and by whose decision.
+    /// Whether it ran, and who decided that.
     pub decision: Decision,
     /// The rule or the answer behind the decision; untrusted.
     pub why: String,
-    /// How it ended; `None` when nothing was sent.
+    /// The end of the call; `None` when it was not sent.
     pub end: Option<CallEnd>,
-    /// [`CallError::code`](crate::CallError::code) of a call that failed.
+    /// The [`CallError::code`](crate::CallError::code) of a failed call.
     pub code: Option<&'static str>,
-    /// From the gate to the end; zero when nothing was sent.
+    /// The time from the gate to the end; zero when the call was not sent.
     pub duration: Duration,
-    /// Size of the result object as the server sent it; 0 without one.
+    /// The size of the result object as the server sent it; 0 without one.
     pub bytes: usize,
 }
 
 /// Evidence of the arguments of a call, without their text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Evidence {
-    /// SHA-256 of the arguments as JSON without spaces, members in the order of their names. A reader who can guess the
-    /// arguments can confirm the guess.
+    /// SHA-256 of the arguments as JSON without spaces, members in the order of their names. A reader who guesses the
+    /// arguments can verify the guess.
     pub sha256: [u8; 32],
     /// The size of that JSON.
     pub bytes: usize,
-    /// The JSON itself, when the witness [wants it](Witness::wants_arguments).
+    /// The JSON itself, if the witness [wants it](Witness::wants_arguments).
     pub full: Option<String>,
 }
 
@@ -158,14 +159,14 @@ impl fmt::Debug for Evidence {
 impl Evidence {
     pub(crate) fn of(arguments: &Map<String, Value>, in_full: bool) -> Self {
         let mut measured = Measured { hash: Sha256::new(), bytes: 0 };
-        // Nothing in a map of JSON values, and no writer here, can fail.
+        // Neither a map of JSON values nor this writer can fail.
         let _ = serde_json::to_writer(&mut measured, &CanonicalMap(arguments));
         let full = in_full.then(|| serde_json::to_string(arguments).unwrap_or_default());
         Self { sha256: measured.hash.finalize().into(), bytes: measured.bytes, full }
     }
 }
 
-/// Measures bytes and keeps none.
+/// Hashes and counts bytes without storing them.
 struct Measured {
     hash: Sha256,
     bytes: usize,
@@ -183,34 +184,34 @@ impl std::io::Write for Measured {
     }
 }
 
-/// Whether a call ran, and by whose decision.
+/// Whether a call ran, and who decided that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decision {
-    /// A rule let it run.
+    /// A rule allowed it.
     Allowed,
-    /// A person's earlier answer let calls like it run.
+    /// A user's earlier answer, which covers calls like it, allowed it.
     Remembered,
-    /// A person let it run as it was asked.
+    /// A user allowed it unchanged.
     Confirmed,
-    /// A person let it run with other arguments.
+    /// A user allowed it with other arguments.
     Edited,
-    /// A rule forbids it.
+    /// A rule denied it.
     Denied,
-    /// A person said no.
+    /// A user denied it.
     Declined,
-    /// The policy asks for a person, and no asker could ask one.
+    /// The policy requires a user's decision, and no asker could ask one.
     Unasked,
-    /// The call was given up before it was answered.
+    /// The call was abandoned before the user answered.
     Unanswered,
 }
 
 impl Decision {
-    /// The decisions with which a call runs.
+    /// The decisions that let a call run.
     pub const YES: [Self; 4] = [Self::Allowed, Self::Remembered, Self::Confirmed, Self::Edited];
 
-    /// A stable word.
+    /// Returns a stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -226,13 +227,13 @@ impl Decision {
     }
 }
 
-/// Bytes of a name in a [`Caller`]; a longer one is cut.
+/// The most bytes of a name in a [`Caller`]; a longer one is cut.
 const MAX_NAME: usize = 200;
 
-/// Who calls: the principal, the way in, and the known facts about the client on that way.
+/// The caller: the principal, the way in, and the known facts about the client.
 ///
-/// Plain data that each door makes in one place and that travels with the call: to the gate, to the
-/// [asker](crate::Asker), to the [witness](Witness). Everything but [`Self::client`] is the door's own knowledge.
+/// Plain data that each entrance makes in one place, and that is passed with the call to the gate, to the
+/// [asker](crate::Asker) and to the [witness](Witness). Only [`Self::client`] comes from the client itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     principal: Principal,
@@ -241,7 +242,7 @@ pub struct Caller {
     known: Option<Arc<Known>>,
 }
 
-/// The known facts about a caller beside its way.
+/// The known facts about a caller besides its way in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
     client: Option<Arc<str>>,
@@ -256,13 +257,13 @@ impl Caller {
     /// The program that embeds this library.
     pub(crate) const UNKNOWN: Self = Self { principal: Principal::LOCAL, way: Way::Program, known: None };
 
-    /// The person of a machine that has only one, by this way in.
+    /// Creates the caller for the person of a machine with a single user, by this way in.
     #[must_use]
     pub fn local(way: Way) -> Self {
         Self::of(Principal::LOCAL, way)
     }
 
-    /// A caller whose identity a door has proved, by this way in.
+    /// Creates a caller whose identity was proved, by this way in.
     #[must_use]
     pub fn of(principal: Principal, way: Way) -> Self {
         Self { principal, way, known: None }
@@ -273,93 +274,93 @@ impl Caller {
         self
     }
 
-    /// The client's own name for itself; untrusted. At most 200 bytes of it are kept.
+    /// Sets the client's own name for itself; untrusted. At most 200 bytes of it are kept.
     #[must_use]
     pub fn client(self, client: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.client = Some(bounded(client.into())))
     }
 
-    /// How a client of the [gateway](Way::Gateway) is connected.
+    /// Sets how a client of the [gateway](Way::Gateway) is connected.
     #[must_use]
     pub fn over(self, over: Over) -> Self {
         self.knowing(|known| known.over = Some(over))
     }
 
-    /// Distinguishes this client from others of its name. Never a whole session id that grants access: the person who
-    /// answers a question reads it.
+    /// Sets a text that distinguishes this client from others of its name. Never use a whole session id that grants
+    /// access, because the text is shown with questions.
     #[must_use]
     pub fn session(self, session: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.session = Some(bounded(session.into())))
     }
 
-    /// The client's id of this one request; untrusted.
+    /// Sets the client's id of this one request; untrusted.
     #[must_use]
     pub fn request(self, request: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.request = Some(bounded(request.into())))
     }
 
-    /// The conversation with a model whose turn makes the call.
+    /// Sets the conversation with a model whose turn makes the call.
     #[must_use]
     pub fn conversation(self, conversation: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.conversation = Some(bounded(conversation.into())))
     }
 
-    /// The agent of `toolrack.toml` whose world the call is in.
+    /// Sets the agent of `toolrack.toml` whose world the call is in.
     #[must_use]
     pub fn agent(self, agent: impl Into<Arc<str>>) -> Self {
         self.knowing(|known| known.agent = Some(bounded(agent.into())))
     }
 
-    /// Who asks.
+    /// Returns the principal.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// The way.
+    /// Returns the way in.
     #[must_use]
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// The client's own name for itself; untrusted.
+    /// Returns the client's own name for itself; untrusted.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.known.as_ref()?.client.as_deref()
     }
 
-    /// How a client of the gateway is connected.
+    /// Returns how a client of the gateway is connected.
     #[must_use]
     pub fn connected_over(&self) -> Option<Over> {
         self.known.as_ref()?.over
     }
 
-    /// Distinguishes this client from others of its name.
+    /// Returns the text that distinguishes this client from others of its name.
     #[must_use]
     pub fn in_session(&self) -> Option<&str> {
         self.known.as_ref()?.session.as_deref()
     }
 
-    /// The client's id of this one request; untrusted.
+    /// Returns the client's id of this one request; untrusted.
     #[must_use]
     pub fn in_request(&self) -> Option<&str> {
         self.known.as_ref()?.request.as_deref()
     }
 
-    /// The conversation with a model whose turn makes the call.
+    /// Returns the conversation with a model whose turn makes the call.
     #[must_use]
     pub fn in_conversation(&self) -> Option<&str> {
         self.known.as_ref()?.conversation.as_deref()
     }
 
-    /// The agent whose world the call is in.
+    /// Returns the agent whose world the call is in.
     #[must_use]
     pub fn of_agent(&self) -> Option<&str> {
         self.known.as_ref()?.agent.as_deref()
     }
 }
 
-/// At most [`MAX_NAME`] bytes of a name.
+/// Returns at most [`MAX_NAME`] bytes of a name.
 fn bounded(name: Arc<str>) -> Arc<str> {
     match &*text::clip(&name, MAX_NAME) {
         cut if cut.len() != name.len() => Arc::from(cut),
@@ -367,7 +368,7 @@ fn bounded(name: Arc<str>) -> Arc<str> {
     }
 }
 
-/// Text for a person, on one line, safe to print.
+/// Writes text for users, on one line, safe to print.
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.principal.is_local() {
@@ -399,7 +400,7 @@ impl fmt::Display for Caller {
     }
 }
 
-/// How a client of the gateway is connected.
+/// The transport of a client of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Over {
@@ -410,7 +411,7 @@ pub enum Over {
 }
 
 impl Over {
-    /// A stable word.
+    /// Returns a stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -420,14 +421,14 @@ impl Over {
     }
 }
 
-/// The way a call came in.
+/// The way in which a call arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
     /// A program that embeds this library. The default.
     #[default]
     Program,
-    /// A person's command.
+    /// A user's command.
     Cli,
     /// The control API of a daemon, and its dashboard.
     Daemon,
@@ -438,7 +439,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// A stable word.
+    /// Returns a stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! Sends the spans of turns (`turn`, `model`), calls (`call`) and connects (`connect`) to an OpenTelemetry collector,
 //! and passes the trace of a call on to its server ([`Tracer`]).
 //!
-//! One room:
+//! Data flow:
 //!
 //! ```text
 //!   spans of host and agent ──► layer ──┐
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! OTLP over HTTP with Protobuf (<https://opentelemetry.io/docs/specs/otlp/>). `OTEL_EXPORTER_OTLP_ENDPOINT`,
-//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and their kin configure it.
+//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER` and the other standard variables configure it.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -56,20 +56,21 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The prefix of the targets whose spans are exported: the crates of this workspace.
 const OURS: &str = "toolrack";
 
-/// Why an exporter cannot be built.
+/// The reason why an exporter cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the traces cannot be sent: check what the variables OTEL_EXPORTER_OTLP_… say")]
 pub struct ExporterError(#[source] opentelemetry_otlp::ExporterBuildError);
 
-/// Sends spans in batches, from a thread of its own. It drops spans that the collector refuses. Only [`Self::close`]
-/// waits for the collector.
+/// Sends spans in batches, from its own thread. It drops spans that the collector refuses. Only [`Self::close`] waits
+/// for the collector.
 #[derive(Debug)]
 pub struct Exporter {
     provider: SdkTracerProvider,
 }
 
 impl Exporter {
-    /// Sends as `service` to `endpoint`, the whole URL with its path; without one, to the endpoint of the environment.
+    /// Creates an exporter that sends spans as `service` to `endpoint`, the whole URL with its path; without one, to
+    /// the endpoint that the environment names.
     ///
     /// # Errors
     /// If `endpoint` or a variable of the environment is invalid. It does not check that a collector listens.
@@ -89,7 +90,7 @@ impl Exporter {
         Ok(Self { provider })
     }
 
-    /// The layer that exports the spans of a subscriber.
+    /// Returns the layer that exports the spans of a subscriber.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -98,7 +99,7 @@ impl Exporter {
         tracing_opentelemetry::layer().with_tracer(self.provider.tracer(OURS)).with_filter(own_targets)
     }
 
-    /// The tracer for a [`Host`](toolrack_host::Host), so that its servers continue the traces.
+    /// Returns the tracer for a [`Host`](toolrack_host::Host), so that its servers continue the traces.
     #[must_use]
     pub fn tracer(&self) -> Tracer {
         Tracer { propagator: TraceContextPropagator::new() }
@@ -123,7 +124,7 @@ impl toolrack_host::Tracer for Tracer {
         if let Some(from) = from {
             let fields: HashMap<String, String> =
                 from.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            // Fails if the subscriber has no layer of ours: the server then gets the caller's own context.
+            // Fails if the subscriber has no layer of this exporter: the server then gets the caller's own context.
             let _ = span.set_parent(self.propagator.extract(&fields));
         }
         let context = span.context();
@@ -133,7 +134,7 @@ impl toolrack_host::Tracer for Tracer {
         let mut fields = HashMap::new();
         self.propagator.inject_context(&context, &mut fields);
         let own = TraceContext::from_fields(|name| fields.get(name).map(String::as_str))?;
-        // The propagator writes no baggage: pass on what the caller sent.
+        // The propagator writes no baggage: pass on the caller's.
         let baggage = from.and_then(|from| from.fields().find(|(name, _)| *name == "baggage"));
         Some(baggage.map_or(own.clone(), |(_, baggage)| own.baggage(baggage)))
     }

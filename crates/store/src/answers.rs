@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
-use toolrack_host::{AnswerAbout, Answers, Caller, DefinitionHash, NewAnswer, owned};
+use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, NewAnswer, owned};
 
 use crate::{
     Store, StoreError,
@@ -76,7 +76,7 @@ impl Store {
         Ok(gone.len())
     }
 
-    async fn recalled(&self, about: AnswerAbout<'_>) -> Result<Option<String>, StoreError> {
+    async fn recalled(&self, about: AnswerQuery<'_>) -> Result<Option<String>, StoreError> {
         let row: Option<(bool, i64)> = sqlx::query_as(
             "SELECT of_server, answered_at FROM answers WHERE server = ? AND fingerprint = ? AND tool = ? AND definition = ?",
         )
@@ -121,12 +121,12 @@ impl Store {
 }
 
 impl Answers for Store {
-    fn recall<'a>(&'a self, about: AnswerAbout<'a>) -> BoxFuture<'a, Option<String>> {
+    fn recall<'a>(&'a self, about: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>> {
         let store = self.clone();
-        let AnswerAbout { server, fingerprint, tool, definition } = about;
+        let AnswerQuery { server, fingerprint, tool, definition } = about;
         let (server, fingerprint, tool) = (server.clone(), fingerprint.to_owned(), tool.to_owned());
         Box::pin(owned(async move {
-            let about = AnswerAbout { server: &server, fingerprint: &fingerprint, tool: &tool, definition };
+            let about = AnswerQuery { server: &server, fingerprint: &fingerprint, tool: &tool, definition };
             store.recalled(about).await.unwrap_or_else(|error| {
                 tracing::warn!("{error}; a person is asked");
                 None

@@ -4,7 +4,7 @@
 //!
 //! - the era of MCP that worked with each server (the host's [`Memory`](toolrack_host::Memory)),
 //! - the entries of projects that a user agreed to run ([`Approval`]),
-//! - the pins of tools (the host's [`Pins`](toolrack_host::Pins)) and the tools that differ from theirs ([`Stranger`]),
+//! - the pins of tools (the host's [`Pins`](toolrack_host::Pins)) and the tools that differ from theirs ([`QuarantinedTool`]),
 //! - the calls that a user always lets run ([`StandingAnswer`]),
 //! - what servers wrote to their logs ([`LogLine`]),
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
@@ -106,7 +106,7 @@ pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
 pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
-pub use pins::{Pinned, Stranger};
+pub use pins::{Pinned, QuarantinedTool};
 pub use refusals::Refusal;
 pub use sessions::{
     Claim, Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step,

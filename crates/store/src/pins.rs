@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use sqlx::{QueryBuilder, Sqlite, Transaction};
 use toolrack_host::{
     Caller, DefinitionHash, ServerName, Way, owned,
-    pins::{Cause, Definition, Pin, PinnedServer, Pins, PinsUnreadable, Recalled, Seen, Strange},
+    pins::{Cause, Definition, Pin, PinMismatch, PinnedServer, Pins, PinsUnreadable, Seen, StoredPins},
 };
 
 use crate::{
@@ -28,11 +28,11 @@ const MAX_AUDITED: usize = 100;
 
 /// A tool that differs from its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stranger {
+pub struct QuarantinedTool {
     /// The server that offers it.
     pub of: PinnedServer,
     /// The tool's current definition, and why it is in quarantine.
-    pub strange: Strange,
+    pub mismatch: PinMismatch,
     /// When it came into quarantine, in seconds since 1970.
     pub since: i64,
     /// The tool's pin; `None` if it has none.
@@ -50,7 +50,7 @@ pub struct Pinned {
     pub approved_by: Option<String>,
 }
 
-type StrangerRow = (
+type QuarantineRow = (
     String,
     String,
     String,
@@ -69,7 +69,7 @@ fn hash(bytes: Vec<u8>) -> Option<DefinitionHash> {
     bytes.try_into().ok().map(DefinitionHash::from_bytes)
 }
 
-fn stranger(row: StrangerRow) -> Option<Stranger> {
+fn quarantined(row: QuarantineRow) -> Option<QuarantinedTool> {
     let (source, server, tool, now, text, cause, was, since, pinned, before, at, approved_by) = row;
     let cause = match (cause.as_str(), was) {
         ("renamed", Some(was)) => Cause::Renamed { was },
@@ -78,8 +78,13 @@ fn stranger(row: StrangerRow) -> Option<Stranger> {
     };
     let pinned = pinned.and_then(hash).zip(before).zip(at);
     let pinned = pinned.map(|((hash, text), at)| Pinned { definition: Definition { hash, text }, at, approved_by });
-    let strange = Strange { tool, definition: Definition { hash: hash(now)?, text }, cause };
-    Some(Stranger { of: PinnedServer { server: ServerName::new(server).ok()?, source }, strange, since, pinned })
+    let mismatch = PinMismatch { tool, definition: Definition { hash: hash(now)?, text }, cause };
+    Some(QuarantinedTool {
+        of: PinnedServer { server: ServerName::new(server).ok()?, source },
+        mismatch,
+        since,
+        pinned,
+    })
 }
 
 impl Store {
@@ -87,8 +92,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn quarantine(&self) -> Result<Vec<Stranger>, StoreError> {
-        let rows: Vec<StrangerRow> = sqlx::query_as(
+    pub async fn quarantine(&self) -> Result<Vec<QuarantinedTool>, StoreError> {
+        let rows: Vec<QuarantineRow> = sqlx::query_as(
             "SELECT q.source, q.server, q.tool, q.hash, q.definition, q.cause, q.was, q.since, \
              p.hash, p.definition, p.pinned_at, p.approved_by \
              FROM quarantine q LEFT JOIN pins p \
@@ -98,7 +103,7 @@ impl Store {
         .fetch_all(&self.pool)
         .await
         .map_err(self.error("reading the quarantine"))?;
-        Ok(rows.into_iter().filter_map(stranger).collect())
+        Ok(rows.into_iter().filter_map(quarantined).collect())
     }
 
     /// Trusts the tool `tool` of `of` with the definition of this hash: replaces its pin, and records that in the
@@ -149,7 +154,7 @@ impl Store {
         Ok(true)
     }
 
-    async fn read_pins(&self, of: &PinnedServer, list: &[u8; 32]) -> Result<Recalled, StoreError> {
+    async fn read_pins(&self, of: &PinnedServer, list: &[u8; 32]) -> Result<StoredPins, StoreError> {
         let doing = "reading pins";
         let row: Option<(i64, Option<Vec<u8>>)> =
             sqlx::query_as("SELECT generation, list FROM pinned_servers WHERE source = ? AND server = ?")
@@ -159,10 +164,10 @@ impl Store {
                 .await
                 .map_err(self.error(doing))?;
         let Some((generation, known)) = row else {
-            return Ok(Recalled::Pins { generation: 0, pins: BTreeMap::new() });
+            return Ok(StoredPins::Pins { generation: 0, pins: BTreeMap::new() });
         };
         if known.as_deref() == Some(&list[..]) {
-            return Ok(Recalled::AsBefore);
+            return Ok(StoredPins::Unchanged);
         }
         // If another process adds a pin between the two queries, the older generation makes the host check again.
         let rows: Vec<(String, Vec<u8>, String, Option<String>)> =
@@ -175,7 +180,7 @@ impl Store {
         let pins = rows.into_iter().filter_map(|(tool, bytes, text, renamed_to)| {
             Some((tool, Pin { definition: Definition { hash: hash(bytes)?, text }, renamed_to }))
         });
-        Ok(Recalled::Pins { generation: generation.unsigned_abs(), pins: pins.collect() })
+        Ok(StoredPins::Pins { generation: generation.unsigned_abs(), pins: pins.collect() })
     }
 
     async fn write_seen(&self, of: &PinnedServer, seen: &Seen) -> Result<(), StoreError> {
@@ -191,10 +196,10 @@ impl Store {
         for some in seen.new.chunks(PINS_PER_INSERT) {
             pin(&mut transaction, of, some, None).await.map_err(error())?;
         }
-        replace_quarantine(&mut transaction, of, &seen.strange).await.map_err(error())?;
+        replace_quarantine(&mut transaction, of, &seen.mismatches).await.map_err(error())?;
         let generation = i64::try_from(seen.generation).unwrap_or(i64::MAX);
         // The hash of a list without findings saves the next comparison, unless pins have changed meanwhile.
-        let list = seen.strange.is_empty().then_some(&seen.list[..]);
+        let list = seen.mismatches.is_empty().then_some(&seen.list[..]);
         sqlx::query(
             "UPDATE pinned_servers SET generation = generation + ?, list = CASE WHEN generation = ? THEN ? END \
              WHERE source = ? AND server = ?",
@@ -256,12 +261,12 @@ async fn forget_checked_list(transaction: &mut Transaction<'static, Sqlite>, of:
         .map(drop)
 }
 
-/// Sets the quarantine of `of` to `strange`. Tools that were in it before keep their time; new ones get a row in the
+/// Sets the quarantine of `of` to `mismatches`. Tools that were in it before keep their time; new ones get a row in the
 /// audit log.
 async fn replace_quarantine(
     transaction: &mut Transaction<'static, Sqlite>,
     of: &PinnedServer,
-    strange: &[Strange],
+    mismatches: &[PinMismatch],
 ) -> sqlx::Result<()> {
     let known: Vec<(String, Vec<u8>, i64)> =
         sqlx::query_as("SELECT tool, hash, since FROM quarantine WHERE source = ? AND server = ?")
@@ -269,7 +274,7 @@ async fn replace_quarantine(
             .bind(of.server.as_str())
             .fetch_all(&mut **transaction)
             .await?;
-    if known.is_empty() && strange.is_empty() {
+    if known.is_empty() && mismatches.is_empty() {
         return Ok(());
     }
     sqlx::query("DELETE FROM quarantine WHERE source = ? AND server = ?")
@@ -279,8 +284,8 @@ async fn replace_quarantine(
         .await?;
     let since: BTreeMap<_, _> = known.iter().map(|(tool, hash, since)| ((tool.as_str(), &hash[..]), *since)).collect();
     let mut audited = Vec::new();
-    for each in strange {
-        let Strange { tool, definition, cause } = each;
+    for each in mismatches {
+        let PinMismatch { tool, definition, cause } = each;
         let known = since.get(&(tool.as_str(), &definition.hash.as_bytes()[..])).copied();
         if known.is_none() && audited.len() < MAX_AUDITED {
             audited.push((Utc::now().timestamp_millis(), Entry::of_quarantine(of, each)));
@@ -316,7 +321,7 @@ impl Pins for Store {
         &'a self,
         server: &'a PinnedServer,
         list: &'a [u8; 32],
-    ) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>> {
+    ) -> BoxFuture<'a, Result<StoredPins, PinsUnreadable>> {
         let (store, server, list) = (self.clone(), server.clone(), *list);
         Box::pin(owned(async move {
             match tokio::time::timeout(READ_TIMEOUT, store.read_pins(&server, &list)).await {

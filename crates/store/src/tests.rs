@@ -9,7 +9,7 @@ use std::{
 };
 
 use sqlx::{ConnectOptions, Connection, sqlite::SqliteConnectOptions};
-use toolrack_host::{AnswerAbout, Answers, Caller, DefinitionHash, Memory, NewAnswer, ServerName, Way, spec::Era};
+use toolrack_host::{AnswerQuery, Answers, Caller, DefinitionHash, Memory, NewAnswer, ServerName, Way, spec::Era};
 
 use super::*;
 
@@ -49,7 +49,7 @@ async fn an_answer_counts_for_the_same_definition_of_the_same_server_until_it_is
     let (_folder, store) = new_store().await;
     let (fs, one, two) =
         (ServerName::new("fs").unwrap(), DefinitionHash::from_bytes([1; 32]), DefinitionHash::from_bytes([2; 32]));
-    let about = |fingerprint, tool, definition| AnswerAbout { server: &fs, fingerprint, tool, definition };
+    let about = |fingerprint, tool, definition| AnswerQuery { server: &fs, fingerprint, tool, definition };
     let answer = |tools, of_server| NewAnswer { server: &fs, fingerprint: "a", tools, of_server, by: Way::Agent };
     let tools = [("read".to_owned(), one), ("write".to_owned(), one)];
     assert!(store.remember(answer(&tools, true)).await);

@@ -1,12 +1,12 @@
 //! A scripted authorization server, in front of an MCP server that needs its tokens.
 //!
 //! It implements what MCP requires (RFC 9728, RFC 8414, RFC 7591, OAuth 2.1 with PKCE, RFC 8707, RFC 9207, RFC 7009)
-//! and checks what clients must send. `authorize` redirects at once, as if a user had agreed. A refresh token works
+//! and checks what clients must send. `authorize` redirects immediately, as if a user had agreed. A refresh token works
 //! once: the server refuses and counts a second use, and revokes the tokens that came from it (RFC 9700, 4.14.2). A
 //! client that proves a key when it asks for tokens gets tokens that are bound to that key (RFC 9449). [`Wrong`] lists
 //! the faults that a test can give the server, at the start or later.
 //!
-//! The server runs on a thread of its own, for tests with and without a runtime, and ends when it is dropped.
+//! The server runs on its own thread, for tests with and without a runtime, and ends when it is dropped.
 //!
 //! ```no_run
 //! use toolrack_testkit::authorization::{FakeAuthorization, Wrong};
@@ -263,7 +263,7 @@ impl FakeAuthorization {
         self.shared.state.lock().grants.revoke_all();
     }
 
-    /// Every token and secret that the server has issued, for a test to search where none may appear.
+    /// Returns every token and secret that the server has issued, so that a test can search for them.
     #[must_use]
     pub fn given(&self) -> Vec<String> {
         self.shared.state.lock().grants.given()

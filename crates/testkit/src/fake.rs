@@ -36,7 +36,7 @@ use options::{Options, Transport, USAGE};
 /// Returns only when the arguments are wrong or asked for help: a server that ran ends the process itself.
 #[must_use]
 pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
-    // Before anything else opens a file: what is open now was inherited from the parent process.
+    // Do this before anything else opens a file: the open descriptors were inherited from the parent process.
     let inherited = process::open_descriptors();
     let args: Vec<String> = args.collect();
     match args.first().map(String::as_str) {

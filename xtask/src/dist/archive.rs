@@ -7,27 +7,27 @@ use std::process::Command;
 use super::released::Released;
 use super::staged::Staged;
 use crate::report::Stop;
-use crate::run::{program, told};
+use crate::run::{capture, program};
 
 /// Packs the staged folder.
 ///
 /// # Errors
-/// With what `tar` said.
+/// With the message of `tar`.
 pub(crate) fn pack(staged: &Staged, released: &Released) -> Result<PathBuf, Stop> {
     let folder = name(&released.version, staged.target.triple);
     let file = released.folder.join(format!("{folder}.tar.gz"));
     let mut tar = steady_tar(released);
     tar.arg(format!("--transform=s,^\\.,{folder},")).args(["--gzip", "--file"]).arg(&file);
-    told(tar.arg("--directory").arg(&staged.prefix).arg("."))?;
+    capture(tar.arg("--directory").arg(&staged.prefix).arg("."))?;
     Ok(file)
 }
 
-/// The name of an archive without its extension, which is also the name of the one folder in it.
+/// Returns the name of an archive without its extension, which is also the name of the one folder in it.
 pub(crate) fn name(version: &str, triple: &str) -> String {
     format!("toolrack-{version}-{triple}")
 }
 
-/// `tar` with a fixed order, owner, mode and time, so that it writes the same bytes for the same files.
+/// Returns `tar` with a fixed order, owner, mode and time, so that it writes the same bytes for the same files.
 fn steady_tar(released: &Released) -> Command {
     let mut tar = program("tar");
     tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
@@ -46,7 +46,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (staged, released) = (staged(folder.path()), released(folder.path()));
         let file = pack(&staged, &released).unwrap();
-        let listed = told(program("tar").arg("--list").arg("--file").arg(&file)).unwrap();
+        let listed = capture(program("tar").arg("--list").arg("--file").arg(&file)).unwrap();
         let listed: Vec<_> = listed.lines().collect();
         let top = "toolrack-9.9.9-x86_64-unknown-linux-gnu/";
         assert!(listed.iter().all(|name| name.starts_with(top)), "{listed:?}");

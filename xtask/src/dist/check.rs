@@ -19,7 +19,7 @@ use super::staged::write;
 use crate::report::{Report, Step, Stop};
 use crate::run::{failed, program, root};
 
-/// How long a user may wait for the first result.
+/// The time limit for the first result.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// What stdout must contain when the first command worked.
@@ -27,7 +27,7 @@ const RESULT: &str = "[FILE] first-result.txt";
 
 /// The packages that `dist` made, for this machine and others.
 #[derive(Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct Packages {
     /// The npm packages, in the order in which they are published.
     pub(crate) npm: Vec<PathBuf>,
     /// The Python wheels.
@@ -43,7 +43,7 @@ pub(crate) struct Made {
 struct Times(Vec<(&'static str, Duration)>);
 
 /// Installs each package, and runs `toolrack` from it.
-pub(crate) fn run(report: &mut Report, made: &Made, released: &Released) {
+pub(crate) fn run(report: &mut Report, made: &Packages, released: &Released) {
     let mut times = Times::default();
     report.step("a line of shell", || shell::check(released, &mut times));
     report.step("npx, from a registry on this machine", || npm::check(&made.npm, &mut times));
@@ -57,14 +57,14 @@ pub(crate) fn run(report: &mut Report, made: &Made, released: &Released) {
     println!();
 }
 
-/// A user who has nothing yet: an empty home, and a folder to work in.
+/// A new user: an empty home, and a folder to work in.
 #[derive(Debug)]
-struct Newcomer {
+struct NewUser {
     folder: PathBuf,
 }
 
-impl Newcomer {
-    /// The user `name`, without the files of an earlier run.
+impl NewUser {
+    /// Creates the user `name`, without the files of an earlier run.
     fn new(name: &str) -> Result<Self, Stop> {
         let folder = root().join("target/dist/check").join(name);
         if folder.exists() {
@@ -76,7 +76,7 @@ impl Newcomer {
         Ok(newcomer)
     }
 
-    /// The same user with an empty home again.
+    /// Returns the same user with an empty home again.
     fn again(&self) -> Result<Self, Stop> {
         let home = self.home();
         fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).map_err(failed("empty", &home))?;
@@ -87,7 +87,8 @@ impl Newcomer {
         self.folder.join("home")
     }
 
-    /// A command that runs a program of this machine with the home, the folder and the environment of this user.
+    /// Returns a command that runs a program of this machine with the home, the folder and the environment of this
+    /// user.
     fn runs(&self, name: impl AsRef<OsStr>) -> Command {
         let mut command = program(name);
         command.env_clear().env("HOME", self.home()).current_dir(self.folder.join("work"));

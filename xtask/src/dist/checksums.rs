@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use super::released::Released;
 use super::staged::write;
 use crate::report::{Step, Stop};
-use crate::run::{failed, program, told};
+use crate::run::{capture, failed, program};
 
 /// The name of the checksum file.
 pub(crate) const FILE: &str = "SHA256SUMS";
 
-/// The SHA-256 of a file, in hexadecimal digits.
+/// Returns the SHA-256 of a file, in hexadecimal digits.
 ///
 /// # Errors
 /// When `sha256sum` cannot read it.
 pub(crate) fn sha256(path: &Path) -> Result<String, Stop> {
-    let said = told(program("sha256sum").arg("--binary").arg(path))?;
+    let said = capture(program("sha256sum").arg("--binary").arg(path))?;
     let digits: String = said.trim_start_matches('\\').chars().take_while(char::is_ascii_hexdigit).collect();
-    if digits.len() == 64 { Ok(digits) } else { Err(Stop::Failed(format!("sha256sum told no hash, but {said:?}"))) }
+    if digits.len() == 64 { Ok(digits) } else { Err(Stop::Failed(format!("sha256sum printed no hash, but {said:?}"))) }
 }
 
 /// Writes the hashes of all files of the release.
@@ -35,7 +35,7 @@ pub(crate) fn write_for(released: &Released) -> Step {
     write(&released.folder.join(FILE), &lines?.concat())
 }
 
-/// The files of a folder, sorted by name.
+/// Returns the files of a folder, sorted by name.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Stop> {
     let entries = fs::read_dir(folder).map_err(failed("read", folder))?;
     let mut files: Vec<_> =
@@ -58,7 +58,7 @@ mod tests {
         write_for(&released).unwrap();
         let sums = fs::read_to_string(released.folder.join(FILE)).unwrap();
         assert!(sums.starts_with("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a\n"), "{sums}");
-        let check = || told(program("sha256sum").args(["--check", FILE]).current_dir(&released.folder));
+        let check = || capture(program("sha256sum").args(["--check", FILE]).current_dir(&released.folder));
         check().unwrap();
         write(&released.folder.join("b"), "changed").unwrap();
         check().unwrap_err();

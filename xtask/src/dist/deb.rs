@@ -7,7 +7,7 @@ use super::needed;
 use super::released::{REPOSITORY, Released};
 use super::staged::{PROGRAMS, Staged, place, write};
 use crate::report::{Step, Stop};
-use crate::run::{failed, program, root, told};
+use crate::run::{capture, failed, program, root};
 
 /// Folders of the prefix that Debian has under another name below `/usr`.
 const RELOCATED: &[(&str, &str)] = &[("share/zsh/site-functions", "share/zsh/vendor-completions")];
@@ -24,11 +24,11 @@ pub(crate) fn pack(staged: &Staged, folder: &Path, released: &Released) -> Resul
     let file = released.folder.join(format!("toolrack_{}_{processor}.deb", released.version));
     let mut build = program("dpkg-deb");
     build.args(["--root-owner-group", "-Zxz", "--build"]).arg(&folder).arg(&file);
-    told(build.env("SOURCE_DATE_EPOCH", released.time.to_string()))?;
+    capture(build.env("SOURCE_DATE_EPOCH", released.time.to_string()))?;
     Ok(Some(file))
 }
 
-/// The `Depends` field: the packages of the shared libraries that the programs load.
+/// Returns the `Depends` field: the packages of the shared libraries that the programs load.
 fn depends(staged: &Staged) -> Result<&'static str, Stop> {
     let libraries =
         PROGRAMS.iter().map(|name| needed::libraries(&staged.program(name))).collect::<Result<Vec<_>, _>>()?;
@@ -44,7 +44,7 @@ fn lay_out(staged: &Staged, folder: &Path, depends: &str, released: &Released) -
     for name in PROGRAMS {
         place(&staged.program(name), &usr.join("bin").join(name), 0o755)?;
     }
-    told(program("cp").arg("-R").arg(staged.prefix.join("share")).arg(&usr))?;
+    capture(program("cp").arg("-R").arg(staged.prefix.join("share")).arg(&usr))?;
     for (from, to) in RELOCATED {
         let (from, to) = (usr.join(from), usr.join(to));
         fs::rename(&from, &to).map_err(failed("move", &from))?;
@@ -54,7 +54,7 @@ fn lay_out(staged: &Staged, folder: &Path, depends: &str, released: &Released) -
         }
     }
     compress_documents(&usr.join("share"))?;
-    told(program("chmod").args(["-R", "u+rwX,go+rX,go-w"]).arg(folder))?;
+    capture(program("chmod").args(["-R", "u+rwX,go+rX,go-w"]).arg(folder))?;
     let control = folder.join("DEBIAN/control");
     write(&control, &control_file(staged, &usr, depends, released)?)?;
     write_md5sums(folder)
@@ -68,7 +68,7 @@ fn compress_documents(share: &Path) -> Step {
     let man = share.join("man/man1");
     let pages = fs::read_dir(&man).map_err(failed("read", &man))?.filter_map(|entry| Some(entry.ok()?.path()));
     for page in pages.chain([changes]) {
-        told(program("gzip").args(["-9", "--no-name"]).arg(&page))?;
+        capture(program("gzip").args(["-9", "--no-name"]).arg(&page))?;
     }
     let mut text = format!("Toolrack, from {REPOSITORY}\nLicensed under MIT or Apache-2.0, at the user's choice.\n");
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
@@ -79,9 +79,9 @@ fn compress_documents(share: &Path) -> Step {
     write(&doc.join("copyright"), &text)
 }
 
-/// The control file.
+/// Returns the control file.
 fn control_file(staged: &Staged, usr: &Path, depends: &str, released: &Released) -> Result<String, Stop> {
-    let size = told(program("du").args(["--summarize", "--apparent-size", "--block-size=1024"]).arg(usr))?;
+    let size = capture(program("du").args(["--summarize", "--apparent-size", "--block-size=1024"]).arg(usr))?;
     let size = size.split_whitespace().next().unwrap_or_default();
     let (version, processor) = (&released.version, staged.target.debian.unwrap_or_default());
     Ok(format!(
@@ -98,7 +98,7 @@ fn control_file(staged: &Staged, usr: &Path, depends: &str, released: &Released)
 fn write_md5sums(folder: &Path) -> Step {
     let mut find = program("find");
     find.args(["usr", "-type", "f", "-exec", "md5sum", "{}", "+"]).current_dir(folder);
-    let said = told(&mut find)?;
+    let said = capture(&mut find)?;
     let mut lines: Vec<_> = said.lines().collect();
     lines.sort_unstable_by_key(|line| line.split_whitespace().last());
     write(&folder.join("DEBIAN/md5sums"), &(lines.join("\n") + "\n"))
@@ -130,7 +130,7 @@ mod tests {
         let control: Vec<_> =
             fs::read_dir(laid.join("DEBIAN")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(control.len(), 2, "{control:?}");
-        told(program("md5sum").args(["--check", "DEBIAN/md5sums"]).current_dir(&laid)).unwrap();
+        capture(program("md5sum").args(["--check", "DEBIAN/md5sums"]).current_dir(&laid)).unwrap();
         let text = fs::read_to_string(laid.join("DEBIAN/control")).unwrap();
         assert!(
             text.contains("\nVersion: 9.9.9\nArchitecture: amd64\n") && text.contains("\nDepends: libc6 (>= 2.17)\n")

@@ -8,7 +8,7 @@ use super::released::{REPOSITORY, Released};
 use super::staged::{PAGES, PROGRAMS, Staged, place, write};
 use crate::engines::{podman, podman_does_not_run};
 use crate::report::{Step, Stop};
-use crate::run::{failed, program, root, told};
+use crate::run::{capture, failed, program, root};
 
 const CONTAINERFILE: &str = include_str!("../../dist/Containerfile");
 
@@ -40,14 +40,14 @@ pub(crate) fn build(staged: &Staged, folder: &Path, released: &Released) -> Resu
     let mut build = engine()?;
     build.args(["build", "--quiet", "--format", "docker", "--isolation", "chroot", "--tag", &name]);
     build.args(["--timestamp", &released.time.to_string()]).arg(&context);
-    told(&mut build)?;
+    capture(&mut build)?;
     let file = released.folder.join(format!("toolrack-{}-image-{processor}.tar", released.version));
-    told(engine()?.args(["save", "--quiet", "--format", "docker-archive", "--output"]).arg(&file).arg(&name))?;
+    capture(engine()?.args(["save", "--quiet", "--format", "docker-archive", "--output"]).arg(&file).arg(&name))?;
     fs::remove_dir_all(&store).map_err(failed("empty", &store))?;
     Ok(Some(file))
 }
 
-/// The local name of the image, without a registry.
+/// Returns the local name of the image, without a registry.
 pub(crate) fn name(released: &Released) -> String {
     format!("localhost/toolrack:{}", released.version)
 }
@@ -80,9 +80,9 @@ fn write_context(staged: &Staged, context: &Path, released: &Released) -> Step {
     write(&context.join("Containerfile"), &file)
 }
 
-/// The shared libraries that a program loads, directly and indirectly, and the dynamic loader.
+/// Returns the shared libraries that a program loads, directly and indirectly, and the dynamic loader.
 fn libraries(path: &Path) -> Result<Vec<PathBuf>, Stop> {
-    let linked = told(program("ldd").arg(path))?;
+    let linked = capture(program("ldd").arg(path))?;
     let mut files: Vec<PathBuf> =
         linked.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect();
     // glibc opens this library only when it resolves a host name, so `ldd` does not list it.

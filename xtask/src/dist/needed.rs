@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use crate::report::{Step, Stop};
-use crate::run::{program, told};
+use crate::run::{capture, program};
 
 /// The oldest glibc on which the programs run.
 pub(crate) const OLDEST_GLIBC: (u32, u32) = (2, 17);
 
-/// The shared libraries that a program loads; none for a file that is no ELF program, such as a script.
+/// Returns the shared libraries that a program loads; none for a file that is no ELF program, such as a script.
 ///
 /// # Errors
 /// When `readelf` cannot read it.
@@ -31,7 +31,7 @@ pub(crate) fn only_old_symbols(path: &Path) -> Step {
 }
 
 fn readelf(path: &Path, part: &str) -> Result<String, Stop> {
-    told(program("readelf").env("LC_ALL", "C").args(["--wide", part]).arg(path))
+    capture(program("readelf").env("LC_ALL", "C").args(["--wide", part]).arg(path))
 }
 
 fn needed_libraries(dynamic: &str) -> Vec<String> {
@@ -39,7 +39,7 @@ fn needed_libraries(dynamic: &str) -> Vec<String> {
     needed.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned())).collect()
 }
 
-/// The symbols of a newer glibc.
+/// Returns the symbols of a newer glibc.
 fn newer_symbols(symbols: &str) -> Vec<String> {
     let named = symbols.lines().filter_map(|line| line.split_whitespace().find(|word| word.contains("@GLIBC_")));
     let is_newer = |name: &&str| {

@@ -8,7 +8,7 @@ use super::released::{REPOSITORY, Released};
 use super::staged::{PROGRAMS, Staged, place, write};
 use super::target::Target;
 use crate::report::{Step, Stop};
-use crate::run::{failed, program, root, told};
+use crate::run::{capture, failed, program, root};
 
 const LAUNCHER: &str = include_str!("../../dist/npm/launcher.js");
 
@@ -28,7 +28,7 @@ pub(crate) fn pack(staged: &[Staged], folder: &Path, released: &Released) -> Res
 fn npm_pack(package: &Path, released: &Released) -> Result<PathBuf, Stop> {
     let mut npm = program("npm");
     npm.args(["pack", "--ignore-scripts", "--loglevel=error", "--pack-destination"]).arg(&released.folder).arg(package);
-    let said = told(&mut npm)?;
+    let said = capture(&mut npm)?;
     said.lines().last().map(|name| released.folder.join(name)).ok_or_else(|| Stop::Failed("npm packed nothing".into()))
 }
 
@@ -63,14 +63,14 @@ fn copy_licences(package: &Path) -> Step {
     PAGES.iter().try_for_each(|page| place(&root().join(page), &package.join(page), 0o644))
 }
 
-/// The name of the package for one target.
+/// Returns the name of the package for one target.
 fn name(target: &Target) -> String {
     let (system, processor) = target.npm;
     let library = if target.is_linux() { "-gnu" } else { "" };
     format!("@toolrack/{system}-{processor}{library}")
 }
 
-/// The launcher script, with the names of this release's packages filled in.
+/// Returns the launcher script, with the names of this release's packages filled in.
 fn launcher(targets: &[&Target]) -> String {
     let package = |target: &&Target| format!("  '{}-{}': '{}',\n", target.npm.0, target.npm.1, name(target));
     LAUNCHER.replace("@PACKAGES@", &format!("{{\n{}}}", targets.iter().map(package).collect::<String>()))
@@ -97,7 +97,7 @@ fn manifest_of(target: &Target, released: &Released) -> String {
     )
 }
 
-/// The fields that every `package.json` has.
+/// Returns the fields that every `package.json` has.
 fn common(released: &Released) -> String {
     let version = &released.version;
     format!(

@@ -10,7 +10,7 @@ use crate::report::Stop;
 use crate::run::{root, show};
 use crate::tools::AUDITABLE;
 
-/// What `cargo xtask dist` is asked to do.
+/// The options of `cargo xtask dist`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The folders of programs that are built already, by target.
@@ -48,8 +48,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The folders of the programs that `--programs` named, or else the folder of a new optimised build for this
-    /// machine.
+    /// Returns the folders of the programs that `--programs` named, or else the folder of a new optimised build for
+    /// this machine.
     ///
     /// # Errors
     /// With cargo's message, when the build fails.

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use crate::report::Stop;
-use crate::run::{program, root, told};
+use crate::run::{capture, program, root};
 
 /// The repository, which has the sources and the files of each release.
 pub(crate) const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
-/// What every form needs to know of the release.
+/// The data of a release that every package needs.
 #[derive(Debug)]
 pub(crate) struct Released {
     /// The version of the workspace.
@@ -21,18 +21,18 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// The release that the current work tree gives.
+    /// Returns the release of the current work tree.
     ///
     /// # Errors
     /// When git does not know the time of the last commit.
     pub(crate) fn of_this_tree() -> Result<Self, Stop> {
-        let said = told(program("git").args(["log", "-1", "--format=%ct"]))?;
-        let time = said.trim().parse().map_err(|_| Stop::Failed(format!("git told no time, but {said:?}")))?;
+        let said = capture(program("git").args(["log", "-1", "--format=%ct"]))?;
+        let time = said.trim().parse().map_err(|_| Stop::Failed(format!("git printed no time, but {said:?}")))?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Ok(Self { version, time, folder: root().join("target/dist/release") })
     }
 
-    /// The URL under which users download its files.
+    /// Returns the URL under which users download its files.
     pub(crate) fn address(&self) -> String {
         format!("{REPOSITORY}/releases/download/v{}", self.version)
     }

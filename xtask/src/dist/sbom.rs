@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::released::Released;
 use super::staged::write;
 use crate::report::{Step, Stop};
-use crate::run::{content, failed, root, told};
+use crate::run::{capture, content, failed, root};
 use crate::tools::CYCLONEDX;
 
 /// Writes the bill of materials for the release. `cargo cyclonedx` writes one file into the folder of each crate; only
@@ -29,7 +29,7 @@ pub(crate) fn write_for(released: &Released) -> Step {
         "all",
     ]);
     tool.args(["--no-build-deps", "--quiet", "--override-filename", &name]);
-    let outcome = told(tool.env("SOURCE_DATE_EPOCH", released.time.to_string()));
+    let outcome = capture(tool.env("SOURCE_DATE_EPOCH", released.time.to_string()));
     let file = format!("{name}.json");
     let bill = content(&root().join("crates/cli").join(&file));
     for folder in members()? {
@@ -43,7 +43,7 @@ pub(crate) fn write_for(released: &Released) -> Step {
     write(&released.folder.join(file), &without_this_machine(&bill))
 }
 
-/// The folders of the workspace's crates.
+/// Returns the folders of the workspace's crates.
 fn members() -> Result<Vec<PathBuf>, Stop> {
     let crates = root().join("crates");
     let entries = fs::read_dir(&crates).map_err(failed("read", &crates))?;

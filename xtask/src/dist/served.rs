@@ -53,7 +53,7 @@ impl Served {
         Ok(Self { address, ended, thread: Some(thread) })
     }
 
-    /// The URL of the server.
+    /// Returns the URL of the server.
     pub(crate) fn address(&self) -> String {
         format!("http://{}", self.address)
     }

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use super::target::Target;
 use crate::report::{Step, Stop};
-use crate::run::{failed, program, root, told};
+use crate::run::{capture, failed, program, root};
 
-/// The programs. `toolrack` looks for the other one beside itself, so every form puts both into one folder.
+/// The programs. `toolrack` looks for the other one in its own folder, so every package puts both into one folder.
 pub(crate) const PROGRAMS: &[&str] = &["toolrack", "toolrack-supervisor"];
 
 /// The documents that go with the programs, from the root of the repository.
@@ -58,22 +58,22 @@ impl Staged {
     /// When the program does not run, or its files cannot be written.
     pub(crate) fn describe(&self, runnable: &Path) -> Step {
         let man = self.prefix.join("share/man/man1");
-        told(toolrack(runnable).arg("man").arg(&man))?;
+        capture(toolrack(runnable).arg("man").arg(&man))?;
         for (shell, file) in COMPLETIONS {
-            let script = told(toolrack(runnable).args(["completions", shell]))?;
+            let script = capture(toolrack(runnable).args(["completions", shell]))?;
             write(&self.prefix.join("share").join(file), &script)?;
         }
         Ok(())
     }
 
-    /// The path of a program.
+    /// Returns the path of a program.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.prefix.join("bin").join(self.target.file_of(name))
     }
 }
 
-/// `toolrack` in `folder`, called by its bare name, because the completion scripts repeat the name it was called by. It
-/// sees neither the home nor the environment of the user.
+/// Returns `toolrack` in `folder`, called by its bare name, because the completion scripts repeat the name it was
+/// called by. It sees neither the home nor the environment of the user.
 fn toolrack(folder: &Path) -> Command {
     let mut command = program("toolrack");
     command.env_clear().env("PATH", folder).env("HOME", folder);

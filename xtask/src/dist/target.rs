@@ -35,12 +35,12 @@ pub(crate) const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// The target with this triple.
+    /// Returns the target with this triple.
     pub(crate) fn named(triple: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| target.triple == triple)
     }
 
-    /// The file name of a program, with `.exe` on Windows.
+    /// Returns the file name of a program, with `.exe` on Windows.
     pub(crate) fn file_of(&self, program: &str) -> String {
         if self.is_windows() { format!("{program}.exe") } else { program.to_owned() }
     }
@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-/// The target of this machine.
+/// Returns the target of this machine.
 ///
 /// # Errors
 /// When Toolrack is not released for it.

@@ -12,7 +12,7 @@ pub(crate) fn npm() -> Npm {
     Npm { list: pinned_versions(), node_from: folder.clone(), folder, programs: &[], oldest_node: 22 }
 }
 
-/// The packages from PyPI, in a virtual environment of their own.
+/// Returns the packages from PyPI, in a virtual environment of their own.
 pub(crate) fn python() -> Python {
     Python { list: pinned_versions().join("requirements.txt"), venv: root().join(".cache/dist/venv"), oldest_minor: 11 }
 }

@@ -7,7 +7,7 @@ use super::released::{REPOSITORY, Released};
 use super::staged::{PROGRAMS, Staged, place, write};
 use super::tools;
 use crate::report::{Step, Stop};
-use crate::run::{content, failed, program, root, told};
+use crate::run::{capture, content, failed, program, root};
 
 /// Lays a wheel out below `folder`, and packs it for the release with its `RECORD`.
 ///
@@ -21,11 +21,11 @@ pub(crate) fn pack(staged: &Staged, folder: &Path, released: &Released) -> Resul
     let mut wheel = program(python.python());
     wheel.args(["-m", "wheel", "pack", "--dest-dir"]).arg(&released.folder).arg(&folder);
     // Sets the time of every file in the wheel.
-    told(wheel.env("SOURCE_DATE_EPOCH", released.time.to_string()))?;
+    capture(wheel.env("SOURCE_DATE_EPOCH", released.time.to_string()))?;
     Ok(released.folder.join(format!("toolrack-{}-{}.whl", released.version, tag(staged))))
 }
 
-/// The wheel's tag: any Python 3, no Python ABI, one platform.
+/// Returns the wheel's tag: any Python 3, no Python ABI, one platform.
 fn tag(staged: &Staged) -> String {
     format!("py3-none-{}", staged.target.wheel)
 }
@@ -42,7 +42,7 @@ fn lay_out(staged: &Staged, folder: &Path, released: &Released) -> Step {
     }
     let share = data.join("data");
     fs::create_dir_all(&share).map_err(failed("make", &share))?;
-    told(program("cp").args(["-R"]).arg(staged.prefix.join("share")).arg(&share))?;
+    capture(program("cp").args(["-R"]).arg(staged.prefix.join("share")).arg(&share))?;
     for page in ["LICENSE-APACHE", "LICENSE-MIT"] {
         place(&root().join(page), &info.join("licenses").join(page), 0o644)?;
     }
@@ -52,7 +52,7 @@ fn lay_out(staged: &Staged, folder: &Path, released: &Released) -> Step {
     write(&info.join("METADATA"), &metadata(&released.version))
 }
 
-/// The `METADATA` file, which PyPI shows.
+/// Returns the `METADATA` file, which PyPI shows.
 fn metadata(version: &str) -> String {
     let readme = content(&root().join("README.md"));
     format!(

@@ -17,8 +17,8 @@ use tracing::Instrument as _;
 
 use super::{Agent, AgentError, Front, TurnEvent};
 use crate::{
-    message::{ToolCallData, is_said},
-    turn::{Next, Pending, Sending, ToolSaid, Turn},
+    message::{ToolCallData, is_in_text},
+    turn::{Next, Pending, Sending, ToolResult, Turn},
 };
 
 /// The most reports of progress that wait to be shown. Beyond that, new ones are dropped.
@@ -40,8 +40,8 @@ impl Agent {
         };
         for refused in pending.iter().filter(|pending| pending.result.is_some()) {
             front.happened(TurnEvent::CallBegins(&refused.call));
-            if let Some(said) = &refused.result {
-                let (text, is_error) = (&*said.text, said.is_error);
+            if let Some(result) = &refused.result {
+                let (text, is_error) = (&*result.text, result.is_error);
                 let call = &refused.call;
                 front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error, took: Duration::ZERO });
             }
@@ -56,28 +56,28 @@ impl Agent {
         };
         let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(making).collect();
         let (mut open, mut running) = (open.into_iter(), JoinSet::new());
-        let mut unwanted = front.calls_unwanted();
+        let mut unwanted = front.calls_cancelled();
         loop {
             while running.len() < self.parallel.get()
                 && let Some(making) = open.next()
             {
-                running.spawn(making.made().in_current_span());
+                running.spawn(making.run().in_current_span());
             }
             tokio::select! {
                 biased;
                 Some(report) = reports.recv() => report.tell(front),
                 made = running.join_next() => {
                     let Some(made) = made else { return Ok(()) };
-                    let Made { call, outcome, took } = propagate_panic(made).await;
-                    // Show the reports of this call first, which may have begun and ended since the last look.
+                    let FinishedCall { call, outcome, took } = propagate_panic(made).await;
+                    // Show the reports of this call first: it may have begun and ended since the last iteration.
                     while let Ok(report) = reports.try_recv() {
                         report.tell(front);
                     }
-                    let said = self.said(&outcome);
-                    let (text, is_error) = (&*said.text, said.is_error);
+                    let result = self.result(&outcome);
+                    let (text, is_error) = (&*result.text, result.is_error);
                     let outcome = Some(outcome.as_ref());
                     front.happened(TurnEvent::CallEnds { call: &call, outcome, text, is_error, took });
-                    turn.tool_said(&call.id, said);
+                    turn.tool_finished(&call.id, result);
                     // The last result is stored by the next step of the driver, together with all results.
                     if matches!(turn.next(), Next::CallTools(_)) {
                         front.keep(turn).await?;
@@ -85,7 +85,7 @@ impl Agent {
                 }
                 () = &mut unwanted => {
                     running.shutdown().await;
-                    for (call, text) in turn.give_calls_up() {
+                    for (call, text) in turn.abandon_calls() {
                         let (call, took) = (&call, Duration::ZERO);
                         front.happened(TurnEvent::CallEnds { call, outcome: None, text, is_error: true, took });
                     }
@@ -122,7 +122,7 @@ impl Agent {
         self.host.call(request).await
     }
 
-    /// Refuses a tool that the model was neither shown nor can find, and whose name it must have from elsewhere.
+    /// Refuses a tool that the requests did not offer and that the model cannot find by searching.
     fn has(&self, name: &str, catalog: &Catalog) -> Result<(), CallError> {
         let findable = |tool: &CatalogTool| self.findable.as_ref().is_some_and(|findable| findable.has(tool));
         match catalog.select(name) {
@@ -134,14 +134,14 @@ impl Agent {
         }
     }
 
-    /// The result for the model, with secrets concealed.
-    fn said(&self, outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
-        let mut said = said(outcome);
+    /// Returns the result for the model, with secrets concealed.
+    fn result(&self, outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
+        let mut result = result(outcome);
         if let Some(conceal) = &self.conceal {
-            said.text = conceal(&said.text);
-            said.parts.iter_mut().for_each(|part| conceal_part(part, conceal));
+            result.text = conceal(&result.text);
+            result.parts.iter_mut().for_each(|part| conceal_part(part, conceal));
         }
-        said
+        result
     }
 }
 
@@ -155,19 +155,19 @@ struct CallTask {
 }
 
 /// A call that was made, and its outcome.
-struct Made {
+struct FinishedCall {
     call: ToolCallData,
     outcome: Result<ToolOutcome, CallError>,
     took: Duration,
 }
 
 impl CallTask {
-    async fn made(self) -> Made {
+    async fn run(self) -> FinishedCall {
         let Self { agent, catalog, call, sending, report } = self;
         let _ = report.try_send(Report::Begun(call.clone()));
         let began = Instant::now();
         let outcome = agent.call(&call, &catalog, sending, report).await;
-        Made { call, outcome, took: began.elapsed() }
+        FinishedCall { call, outcome, took: began.elapsed() }
     }
 }
 
@@ -205,16 +205,16 @@ impl Report {
     }
 }
 
-/// The result for the model, which names the server that it comes from.
-fn said(outcome: &Result<ToolOutcome, CallError>) -> ToolSaid {
+/// Returns the result for the model, which names the server that it comes from.
+fn result(outcome: &Result<ToolOutcome, CallError>) -> ToolResult {
     match outcome {
         Ok(outcome) => {
             let text = format!("[data from {}]\n{}", text::for_line(outcome.server.as_str()), outcome.text);
             // Drop parts that `text` contains already, so that secrets need to be hidden in one place only.
-            let parts = outcome.content.iter().filter(|part| !is_said(part)).cloned().collect();
-            ToolSaid { text, is_error: outcome.is_error, parts }
+            let parts = outcome.content.iter().filter(|part| !is_in_text(part)).cloned().collect();
+            ToolResult { text, is_error: outcome.is_error, parts }
         }
-        Err(error) => ToolSaid::error(error.to_string()),
+        Err(error) => ToolResult::error(error.to_string()),
     }
 }
 

@@ -52,7 +52,7 @@ impl Front for Noted {
         Box::pin(async move { answer })
     }
 
-    fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
+    fn calls_cancelled(&mut self) -> BoxFuture<'static, ()> {
         if self.cancels { Box::pin(async {}) } else { Box::pin(futures::future::pending()) }
     }
 }
@@ -86,7 +86,7 @@ async fn a_call_reaches_its_server_and_its_result_the_model() {
         ["asked 1", "answered ", &format!("begins {id}"), &format!("ends {id}"), "asked 2", "answered It said hello."]
     );
     assert_eq!(front.kept.iter().map(|(messages, _)| *messages).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    let asked = model.asked();
+    let asked = model.requests();
     assert!(asked[0].system.as_deref().unwrap().contains(SAFETY));
     assert_eq!(asked[0].tools.as_ref().unwrap().json().get(), asked[1].tools.as_ref().unwrap().json().get());
     agent.host.shutdown().await;
@@ -120,7 +120,7 @@ async fn other_tools_are_offered_in_the_next_turn_or_where_it_is_wanted_with_the
         agent.renews_tools = renews_tools;
         let mut turn = turn();
         assert_eq!(agent.run(&mut turn, &mut Adds(agent.host.clone())).await.unwrap(), End::Answered);
-        let asked = model.asked();
+        let asked = model.requests();
         let knows = |round: usize| asked[round].tools.as_ref().unwrap().json().get().contains("mcp__more__echo");
         assert_eq!((knows(0), knows(1)), (false, renews_tools));
         agent.host.shutdown().await;
@@ -157,10 +157,10 @@ async fn what_is_concealed_in_results_reaches_neither_the_model_nor_the_history(
     agent.conceal = Some(Arc::new(|text| text.replace("hunter2", "[hidden]")));
     let (mut turn, mut front) = (turn(), Noted::default());
     agent.run(&mut turn, &mut front).await.unwrap();
-    let results: Vec<_> = model.asked()[2].messages.iter().filter(|said| said.role == Role::Tool).cloned().collect();
+    let results: Vec<_> = model.requests()[2].messages.iter().filter(|said| said.role == Role::Tool).cloned().collect();
     assert_eq!(results[0].content, "[data from rooms]\nthe key is [hidden]");
     assert!(results[1].is_error && results[1].content.contains("[hidden] is wrong"), "{results:?}");
-    assert_eq!(turn.messages()[..5], model.asked()[2].messages, "what is kept is what was sent");
+    assert_eq!(turn.messages()[..5], model.requests()[2].messages, "what is kept is what was sent");
     agent.host.shutdown().await;
 }
 
@@ -246,7 +246,7 @@ async fn a_model_that_takes_no_tools_is_asked_once_more_without_any() {
         assert_eq!(agent.run(&mut turn, &mut front).await.unwrap(), End::Answered);
         let told = format!("without tools: {message}");
         assert_eq!(front.events, ["asked 1", &told, "asked 1", "answered hello"]);
-        let asked = model.asked();
+        let asked = model.requests();
         assert!(asked[0].tools.is_some() && asked[1].tools.is_none() && asked[1].system.is_none());
     }
     // Other refusals end the turn, and a second one does too.
@@ -303,7 +303,7 @@ struct EndsAtTheQuestion(Arc<tokio::sync::Notify>);
 impl Front for EndsAtTheQuestion {
     fn happened(&mut self, _: TurnEvent<'_>) {}
 
-    fn calls_unwanted(&mut self) -> BoxFuture<'static, ()> {
+    fn calls_cancelled(&mut self) -> BoxFuture<'static, ()> {
         let asked = Arc::clone(&self.0);
         Box::pin(async move { asked.notified().await })
     }

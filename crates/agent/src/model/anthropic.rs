@@ -20,11 +20,11 @@ use super::{
 };
 use crate::message::{Message, Role};
 
-/// The API wants a bound; by default, the largest that every model still in service takes.
+/// The API requires a bound. The default is the largest that every model still in service accepts.
 const MAX_TOKENS: u32 = 8_192;
 /// The longest id of a call.
 const LONGEST_ID: usize = 64;
-/// Marks the end of what the provider should cache.
+/// Marks the end of the part that the provider should cache.
 const CACHE: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Adapter for Anthropic {
             body.member("stream", &true);
         }
         if let Some(tools) = body::tools(request) {
-            // An array of objects, so it ends in `}]`: the mark goes into its last tool, and nothing has to be parsed.
+            // The text is an array of objects, so it ends in `}]`: add the mark to the last tool without parsing.
             match tools.get().strip_suffix("}]").filter(|_| self.settings.prompt_cache) {
                 Some(open) => body.raw("tools", &[open, CACHE, "}]"]),
                 None => body.raw("tools", &[tools.get()]),
@@ -85,11 +85,11 @@ impl Adapter for Anthropic {
 type Turn<'a> = (&'static str, Vec<Value>);
 
 impl Anthropic {
-    /// The conversation as turns of user and assistant. All results of one answer stand in one user turn, before the
-    /// text of the user.
+    /// Returns the conversation as turns of user and assistant. One user turn has all results of an answer, followed by
+    /// the user's text.
     fn messages(&self, messages: &[Message]) -> Vec<Value> {
         let mut turns: Vec<Turn<'_>> = Vec::new();
-        // Blocks that cannot stand inside of a result follow after the last of them.
+        // The API allows these blocks only outside of a result: add them after the last result.
         let mut after_results: Vec<Value> = Vec::new();
         for message in messages.iter().filter(|m| m.role != Role::System && body::says_something(m)) {
             if message.role != Role::Tool {
@@ -101,13 +101,13 @@ impl Anthropic {
                     add(&mut turns, "user", vec![block]);
                 }
                 Role::Assistant => add(&mut turns, "assistant", self.answer(message)),
-                Role::User | Role::System => add(&mut turns, "user", said(message)),
+                Role::User | Role::System => add(&mut turns, "user", user_content(message)),
             }
         }
         flush(&mut turns, &mut after_results);
         if self.settings.prompt_cache {
-            // The end of what is sent now, and the end of what was sent the round before: a lookup goes back only 20
-            // blocks, and one round can add more.
+            // Mark the end of this request and the end of the previous one: a cache lookup goes back only 20 blocks,
+            // and one round can add more.
             let users = turns.iter_mut().filter(|(role, _)| *role == "user").rev().take(2);
             users.filter_map(|(_, blocks)| blocks.last_mut()).for_each(|block| self.mark(block));
         }
@@ -123,7 +123,7 @@ impl Anthropic {
     fn answer(&self, message: &Message) -> Vec<Value> {
         let sent = pieces(message, Wire::Anthropic, &self.settings.model).into_iter().filter_map(|piece| match piece {
             Sent::Raw(value) => Some(value.clone()),
-            // A text of nothing but spaces is refused.
+            // The API refuses a text of spaces only.
             Sent::Text(text, _) if text.trim().is_empty() => None,
             Sent::Text(text, with) => Some(beside(json!({"type": "text", "text": text}), with)),
             Sent::Call(call, with) => {
@@ -137,7 +137,7 @@ impl Anthropic {
     }
 }
 
-/// The block, with what stood beside it.
+/// Adds to the block the members that its provider sent with it.
 fn beside(mut block: Value, with: Option<&Map<String, Value>>) -> Value {
     if let (Some(block), Some(with)) = (block.as_object_mut(), with) {
         block.extend(with.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -166,8 +166,8 @@ fn id(id: &str) -> Cow<'_, str> {
     body::fitting_id(id, fits, 24)
 }
 
-/// The blocks of a user's message.
-fn said(message: &Message) -> Vec<Value> {
+/// Returns the blocks of a user's message.
+fn user_content(message: &Message) -> Vec<Value> {
     let text = (!message.content.trim().is_empty()).then(|| text_block(&message.content));
     text.into_iter().chain(message.parts.iter().map(|part| part_block(&body::media(part)))).collect()
 }
@@ -189,7 +189,7 @@ fn part_block(media: &Media<'_>) -> Value {
     }
 }
 
-/// The result of one call. Beside an error only text is allowed: its pictures follow after all results.
+/// Builds the result of one call. An error may contain only text, so its pictures follow after all results.
 fn result(message: &Message, after_results: &mut Vec<Value>) -> Value {
     let mut content = Vec::new();
     if !message.content.trim().is_empty() {
@@ -242,7 +242,7 @@ struct OpenBlock {
     index: u64,
     at: At,
     kind: Kind,
-    /// Of a block that is not ours: its input, in pieces.
+    /// The input of a call of a provider's own tool, in pieces.
     json: String,
 }
 
@@ -278,13 +278,13 @@ impl Decode for Decoder {
                 self.ended = true;
                 return Ok(Progress::End);
             }
-            // `ping`, and whatever comes after our time.
+            // `ping`, and kinds of events that this version does not know.
             _ => {}
         }
         Ok(Progress::More)
     }
 
-    fn whole(&mut self, mut answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn unstreamed(&mut self, mut answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let Some(Value::Array(blocks)) = answer.get_mut("content").map(Value::take) else {
             return Err(DecodeError::unreadable("it has no `content`"));
         };
@@ -319,7 +319,8 @@ impl Decoder {
             }
             "tool_use" => {
                 let at = self.draft.begin_call(&text_of(&block, "id"), &text_of(&block, "name"), deltas)?;
-                // Empty at the beginning of a stream, missing from llama.cpp's, the whole in an answer that came whole.
+                // The input is empty at the beginning of a stream, missing from llama.cpp's stream, and complete in an
+                // answer that is not streamed.
                 let input = block.get("input").and_then(Value::as_object).filter(|input| !input.is_empty());
                 if let Some(input) = input {
                     self.draft.arguments_at(at, &json!(input).to_string(), deltas);
@@ -331,7 +332,7 @@ impl Decoder {
                 if !thought.is_empty() {
                     deltas.push_back(Delta::Thinking(thought));
                 }
-                // Not for sending back.
+                // The API refuses this member when it is sent back.
                 if let Some(block) = block.as_object_mut() {
                     block.shift_remove("cache_control");
                 }
@@ -361,7 +362,7 @@ impl Decoder {
                     append(block, "signature", text("signature"));
                 }
             }
-            // Citations, and newer kinds: they are for front ends that can show them.
+            // Citations, and newer kinds: for front ends that can show them.
             _ => {}
         }
     }
@@ -376,11 +377,11 @@ impl Decoder {
         }
     }
 
-    /// Takes the newest numbers, one by one: the end of a stream repeats some of them and leaves others out.
+    /// Takes the newest counts, field by field: the end of a stream repeats some of them and leaves others out.
     fn usage(&mut self, reported: Option<WireUsage>, deltas: &mut Deltas) {
         let Some(reported) = reported else { return };
         let Usage { input, output, cached_read, cache_write, reasoning } = self.draft.usage;
-        // The sum may have met its end.
+        // The sum may have saturated.
         let plain = input.saturating_sub(cached_read).saturating_sub(cache_write);
         let plain = reported.input_tokens.unwrap_or(plain);
         let cached_read = reported.cache_read_input_tokens.unwrap_or(cached_read);

@@ -12,7 +12,7 @@ use toolrack_host::Content;
 use super::{Request, settings::ModelSettings};
 use crate::message::{Message, Role, ToolCallData};
 
-/// The members of a body that only the wire may write.
+/// The members of a body that `extra_body` cannot set.
 const OURS: [&str; 8] =
     ["messages", "input", "contents", "tools", "stream", "system", "systemInstruction", "instructions"];
 
@@ -20,13 +20,13 @@ const OURS: [&str; 8] =
 pub(super) struct BodyWriter(Vec<u8>);
 
 impl BodyWriter {
-    /// Begins with the small members: `head`, and over it what settings and request add.
+    /// Begins with the small members: those of `head`, overridden by those that the settings and the request add.
     pub(super) fn new(mut head: Map<String, Value>, settings: &ModelSettings, request: &Request<'_>) -> Self {
         for extra in [Some(&settings.extra_body), request.extra_body].into_iter().flatten() {
             for (name, value) in extra.iter().filter(|(name, _)| !OURS.contains(&name.as_str())) {
                 match (head.get_mut(name), value) {
                     (_, Value::Null) => drop(head.shift_remove(name)),
-                    // One level down as well, so that a part of `generationConfig` can be set.
+                    // Merge one level deep, so that a part of `generationConfig` can be set.
                     (Some(Value::Object(present)), Value::Object(added)) => {
                         present.extend(added.iter().map(|(name, value)| (name.clone(), value.clone())));
                     }
@@ -44,7 +44,7 @@ impl BodyWriter {
     /// Writes a member.
     pub(super) fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.name(name);
-        // Cannot fail: JSON lacks only maps whose keys are no strings, and nothing here has those.
+        // Cannot fail: serialization fails only for maps whose keys are no strings, and nothing here has those.
         if serde_json::to_writer(&mut self.0, value).is_err() {
             self.0.extend_from_slice(b"null");
         }
@@ -73,19 +73,20 @@ impl BodyWriter {
     }
 }
 
-/// The tools of a request, if there are any.
+/// Returns the tools of a request, if there are any.
 pub(super) fn tools<'a>(request: &Request<'a>) -> Option<&'a RawValue> {
     request.tools.filter(|tools| !tools.is_empty()).map(|tools| &**tools.json())
 }
 
-/// The system prompt in its parts: the request's first, then the conversation's system messages.
+/// Returns the system prompt in its parts: the request's first, then the conversation's system messages.
 pub(super) fn system_texts<'a>(request: &Request<'a>) -> Vec<&'a str> {
     let of_messages =
         request.messages.iter().filter(|message| message.role == Role::System).map(|m| m.content.as_str());
     request.system.into_iter().chain(of_messages).filter(|text| !text.trim().is_empty()).collect()
 }
 
-/// Whether to send the message. Not an empty one, such as an answer that was cut before its first word.
+/// Returns whether to send the message. An empty one, such as an answer that was cut before its first word, is not
+/// sent.
 pub(super) fn says_something(message: &Message) -> bool {
     message.role != Role::Assistant
         || !message.content.trim().is_empty()
@@ -93,13 +94,13 @@ pub(super) fn says_something(message: &Message) -> bool {
         || message.blocks.is_some()
 }
 
-/// The arguments of a call as an object. Sends an empty object if the model wrote something else, because a provider
-/// would refuse the whole conversation; the result of the call reports the error.
+/// Returns the arguments of a call as an object. Sends an empty object if the model wrote something else, because a
+/// provider would refuse the whole conversation; the result of the call reports the error.
 pub(super) fn arguments(call: &ToolCallData) -> Cow<'_, Map<String, Value>> {
     call.arguments().map_or_else(|| Cow::Owned(Map::new()), Cow::Borrowed)
 }
 
-/// The arguments of a call as text.
+/// Returns the arguments of a call as text.
 pub(super) fn arguments_text(call: &ToolCallData) -> String {
     call.arguments().map_or_else(|| "{}".to_owned(), |_| call.input.to_string())
 }
@@ -124,7 +125,7 @@ pub(super) enum Media<'a> {
     Text(Cow<'a, str>),
 }
 
-/// The kind of a part.
+/// Returns the kind of a part.
 pub(super) fn media(part: &Content) -> Media<'_> {
     match part {
         Content::Image { data, mime_type } if !data.is_empty() => Media::Image(data, mime_type),
@@ -150,27 +151,27 @@ pub(super) fn media(part: &Content) -> Media<'_> {
 
 /// Describes a part in words, for a wire that cannot send it.
 pub(super) fn in_words(media: &Media<'_>) -> String {
-    let told = |what: &str, kind: &str, data: &str| {
+    let describe = |what: &str, kind: &str, data: &str| {
         format!("[{what}, {kind}, {} bytes: it cannot be shown to this model]", data.len() / 4 * 3)
     };
     match media {
-        Media::Image(data, kind) => told("a picture", kind, data),
-        Media::Audio(data, kind) => told("a sound", kind, data),
-        Media::File(data, kind, uri) => told(&format!("the file {uri}"), kind, data),
+        Media::Image(data, kind) => describe("a picture", kind, data),
+        Media::Audio(data, kind) => describe("a sound", kind, data),
+        Media::File(data, kind, uri) => describe(&format!("the file {uri}"), kind, data),
         Media::Text(text) => text.clone().into_owned(),
     }
 }
 
-/// The text of a tool's result, with `Error:` in front if the call failed and the text does not say so.
+/// Returns the text of a tool's result, with `Error:` in front if the call failed and the text does not say so.
 pub(super) fn result_text(message: &Message) -> Cow<'_, str> {
-    let is_told = || message.content.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
-    match message.is_error && !is_told() {
+    let says_error = || message.content.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
+    match message.is_error && !says_error() {
         true => Cow::Owned(format!("Error: {}", message.content)),
         false => Cow::Borrowed(message.content.as_str()),
     }
 }
 
-/// The text of a tool's result, with all its parts described in words.
+/// Returns the text of a tool's result, with all its parts described in words.
 pub(super) fn result_in_words(message: &Message) -> Cow<'_, str> {
     let mut text = result_text(message);
     for part in &message.parts {

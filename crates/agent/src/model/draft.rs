@@ -39,7 +39,7 @@ enum Piece {
 struct Call {
     number: usize,
     id: String,
-    /// Whether its beginning was streamed, which waits for its name.
+    /// Whether the beginning of the call was streamed, which requires its name.
     is_announced: bool,
     name: String,
     arguments: String,
@@ -51,9 +51,9 @@ struct Call {
 pub(super) struct At(usize);
 
 impl Draft {
-    /// A draft of the answer to a conversation with this many messages.
+    /// Creates a draft of the answer to a conversation with this many messages.
     pub(super) fn new(messages: usize) -> Self {
-        // Unique in the conversation, which only grows, and deterministic.
+        // The prefix makes ids unique in the conversation, which only grows, and deterministic.
         Self { id_prefix: format!("call_{messages}_"), ..Self::default() }
     }
 
@@ -65,7 +65,7 @@ impl Draft {
         Ok(At(self.pieces.len() - 1))
     }
 
-    /// Whether nothing has arrived yet.
+    /// Returns whether nothing has arrived yet.
     pub(super) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -85,7 +85,7 @@ impl Draft {
         }
     }
 
-    /// Whether the text `at` is empty.
+    /// Returns whether the text `at` is empty.
     pub(super) fn is_blank(&self, at: At) -> bool {
         matches!(self.pieces.get(at.0), Some(Piece::Text { text, .. }) if text.is_empty())
     }
@@ -108,7 +108,7 @@ impl Draft {
         self.add(Piece::Raw(value))
     }
 
-    /// The block `at`, to complete it.
+    /// Returns the block `at`, to complete it.
     pub(super) fn raw_at(&mut self, at: At) -> Option<&mut Value> {
         match self.pieces.get_mut(at.0) {
             Some(Piece::Raw(value)) => Some(value),
@@ -116,7 +116,7 @@ impl Draft {
         }
     }
 
-    /// The members beside a text or a call.
+    /// Returns the members beside a text or a call.
     pub(super) fn with_at(&mut self, at: At) -> Option<&mut Map<String, Value>> {
         match self.pieces.get_mut(at.0)? {
             Piece::Text { with, .. } => Some(with),
@@ -228,15 +228,15 @@ pub(super) enum Sent<'a> {
     Call(&'a ToolCallData, Option<&'a Map<String, Value>>),
 }
 
-/// The pieces of a model's message, in order: with the provider's blocks if this wire and model made them, otherwise
-/// only text and calls.
+/// Returns the pieces of a model's message, in order: with the provider's blocks if this wire and model made them,
+/// otherwise only text and calls.
 pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<Sent<'a>> {
     let own = message.blocks.as_ref().filter(|blocks| blocks.wire == wire.as_str() && blocks.model == model);
     if let Some(laid_out) = own.and_then(|own| lay_out(message, &own.blocks)) {
         return laid_out;
     }
     let text = (!message.content.is_empty()).then_some(Sent::Text(&message.content, None));
-    // The message has been changed since: put the opaque blocks first.
+    // The message has changed since the provider sent it: put the opaque blocks first.
     let raw = own.into_iter().flat_map(|own| &own.blocks).filter_map(|block| match block {
         Block::Raw(value) => Some(Sent::Raw(value)),
         _ => None,
@@ -244,7 +244,8 @@ pub(super) fn pieces<'a>(message: &'a Message, wire: Wire, model: &str) -> Vec<S
     raw.chain(text).chain(message.calls().iter().map(|call| Sent::Call(call, None))).collect()
 }
 
-/// Puts text and calls back where they stood; `None` if the blocks are not those of this text and these calls.
+/// Returns text and calls in the order of the provider's blocks; `None` if the blocks are not those of this text and
+/// these calls.
 fn lay_out<'a>(message: &'a Message, blocks: &'a [Block]) -> Option<Vec<Sent<'a>>> {
     let (mut text, mut calls) = (message.content.as_str(), message.calls().iter());
     let mut sent = Vec::with_capacity(blocks.len());

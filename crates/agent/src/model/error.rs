@@ -2,22 +2,22 @@
 
 use std::{fmt, time::Duration};
 
-/// Why a model gave no answer.
+/// The reason why a model gave no answer.
 ///
-/// Displays as one safe line that names the model, what went wrong and what to do next. A key is never in it.
+/// Displays as one safe line that names the model, the problem and the next step. It never contains a key.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{model}: {kind}{}", Tries(*.attempts))]
 #[non_exhaustive]
 pub struct ModelError {
     /// `provider/name`, safe to print.
     pub model: String,
-    /// How often the request was sent.
+    /// The number of times that the request was sent.
     pub attempts: u32,
-    /// What went wrong.
+    /// The kind of error.
     pub kind: ModelErrorKind,
 }
 
-/// What went wrong. All text in it is safe to print and bounded.
+/// The kind of a model's error. All its text is bounded and safe to print.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelErrorKind {
@@ -27,12 +27,12 @@ pub enum ModelErrorKind {
         /// The reason.
         why: String,
     },
-    /// No server answers there.
+    /// No server answers at the address.
     #[error("cannot reach {origin}: {why}; check the base URL and the network")]
     Unreachable {
         /// Scheme, host and port.
         origin: String,
-        /// In the words of the HTTP client.
+        /// The error message of the HTTP client.
         why: String,
     },
     /// 401 or 403.
@@ -42,7 +42,7 @@ pub enum ModelErrorKind {
         status: u16,
         /// The provider's words.
         message: String,
-        /// What to do.
+        /// The next step for the user.
         advice: String,
     },
     /// The conversation does not fit into the model.
@@ -79,7 +79,7 @@ pub enum ModelErrorKind {
         /// The provider's words.
         message: String,
     },
-    /// An error inside of a stream that had begun well.
+    /// The provider reported an error within a stream.
     #[error("the provider broke the answer off{}", Quote(.message))]
     BrokenOff {
         /// The provider's name for it, such as `overloaded_error`.
@@ -93,17 +93,17 @@ pub enum ModelErrorKind {
         /// The reason.
         why: String,
     },
-    /// Too long a silence, or too long an answer.
+    /// The provider was silent for too long, or its answer took too long.
     #[error("{what} took longer than {} s ({setting})", .after.as_secs_f64())]
     TimedOut {
-        /// What was waited for.
+        /// The event that did not arrive in time.
         what: &'static str,
-        /// How long.
+        /// The time limit.
         after: Duration,
         /// The setting to change.
         setting: &'static str,
     },
-    /// More bytes than an answer may have.
+    /// The answer has more bytes than allowed.
     #[error("{what} is larger than {limit} bytes ({setting})")]
     TooLarge {
         /// The thing that is too large.
@@ -113,38 +113,38 @@ pub enum ModelErrorKind {
         /// The setting to change.
         setting: &'static str,
     },
-    /// The address answers with something else than a model's API.
+    /// The response is not one of a model's API.
     #[error("the answer is no answer of a model: {why}; is the base URL right?")]
     Unreadable {
-        /// What came instead.
+        /// A description of the response.
         why: String,
     },
 }
 
 impl ModelErrorKind {
-    /// The provider's words, where it refuses the request because the model takes no tools.
+    /// Returns the provider's words, if it refused the request because the model does not support tools.
     #[must_use]
     pub fn refuses_tools(&self) -> Option<&str> {
         let (Self::Refused { status, message } | Self::Unavailable { status, message, .. }) = self else {
             return None;
         };
-        let said = message.to_lowercase();
-        let about = ["tool", "function call"].iter().any(|word| said.contains(word));
-        // Ollama, OpenRouter, vLLM, llama.cpp, in this order.
+        let lower = message.to_lowercase();
+        let about = ["tool", "function call"].iter().any(|word| lower.contains(word));
+        // The messages of Ollama, OpenRouter, vLLM and llama.cpp, in this order.
         let refuses =
             ["not support", "that support", "unsupported", "requires --enable-auto-tool-choice", "requires --jinja"];
-        let refuses = refuses.iter().any(|sign| said.contains(sign));
+        let refuses = refuses.iter().any(|sign| lower.contains(sign));
         (matches!(status, 400 | 404 | 422 | 500 | 501) && about && refuses).then_some(message.as_str())
     }
 }
 
 impl ModelError {
-    /// The error of a model of your own.
+    /// Creates the error of a model that another crate implements.
     pub fn new(model: impl Into<String>, attempts: u32, kind: ModelErrorKind) -> Self {
         Self { model: model.into(), attempts, kind }
     }
 
-    /// The HTTP status, if there was one.
+    /// Returns the HTTP status, if there was one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self.kind {
@@ -157,7 +157,7 @@ impl ModelError {
         }
     }
 
-    /// How long the provider asks to wait, if it does.
+    /// Returns how long the provider asks to wait, if it does.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
@@ -168,7 +168,7 @@ impl ModelError {
         }
     }
 
-    /// A stable code for programs.
+    /// Returns a stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self.kind {

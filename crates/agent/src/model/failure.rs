@@ -17,9 +17,9 @@ const KEY_BEGINNING: usize = 8;
 /// A shorter key is not searched for, because it occurs in many unrelated words.
 const SHORTEST_KEY: usize = 4;
 
-/// A response that is an error.
+/// An error response.
 pub(super) struct ErrorResponse<'a> {
-    /// The HTTP status; `None` if the error came within a stream that had begun well.
+    /// The HTTP status; `None` if the error came within a stream.
     pub(super) status: Option<u16>,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: &'a [u8],
@@ -81,14 +81,14 @@ fn words_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// The kind of error that a status usually means.
+/// Returns the kind of error that a status usually means.
 pub(super) fn classify_response(response: &ErrorResponse<'_>) -> ModelErrorKind {
     let body = serde_json::from_slice::<Value>(response.body).ok().and_then(|value| ErrorBody::read(&value));
     let body = body.unwrap_or_else(|| ErrorBody { message: plain_text(response), ..ErrorBody::default() });
     classify(response, &body)
 }
 
-/// The kind of error of a body, with the status if there is one.
+/// Returns the kind of error of a body, with the status if there is one.
 pub(super) fn classify(response: &ErrorResponse<'_>, body: &ErrorBody) -> ModelErrorKind {
     let message = quote(&body.message, response.key);
     if is_overflow(response.status, body) {
@@ -111,7 +111,7 @@ pub(super) fn classify(response: &ErrorResponse<'_>, body: &ErrorBody) -> ModelE
     }
 }
 
-/// Whether the same request may succeed later.
+/// Returns whether the same request may succeed later.
 pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> bool {
     // Anthropic's and OpenAI's own clients obey this header.
     match response.headers.get("x-should-retry").and_then(|value| value.to_str().ok()) {
@@ -131,7 +131,7 @@ pub(super) fn may_retry(response: &ErrorResponse<'_>, kind: &ModelErrorKind) -> 
     }
 }
 
-/// Whether the provider reports that the conversation is too long. Each provider words this differently.
+/// Returns whether the provider reports that the conversation is too long. Each provider words this differently.
 fn is_overflow(status: Option<u16>, body: &ErrorBody) -> bool {
     if !matches!(status, None | Some(400 | 413 | 422 | 500)) {
         return false;
@@ -156,7 +156,8 @@ fn is_overflow(status: Option<u16>, body: &ErrorBody) -> bool {
     status == Some(413) || signs.iter().any(|sign| message.contains(sign))
 }
 
-/// How long the provider asks to wait: `retry-after-ms`, then `Retry-After` in seconds or as a date (RFC 9110, 10.2.3).
+/// Returns how long the provider asks to wait: `retry-after-ms`, then `Retry-After` in seconds or as a date (RFC 9110,
+/// 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(wait) = text("retry-after-ms").and_then(seconds) {
@@ -173,13 +174,13 @@ fn seconds(text: &str) -> Option<Duration> {
     text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-/// A body that is no JSON.
+/// Returns a body that is no JSON.
 fn plain_text(response: &ErrorResponse<'_>) -> String {
     let text = String::from_utf8_lossy(response.body);
     if is_html(&text) { "an HTML page".to_owned() } else { text.into_owned() }
 }
 
-/// Whether a text is an HTML page.
+/// Returns whether a text is an HTML page.
 pub(super) fn is_html(text: &str) -> bool {
     let start: String = text.trim_start_matches('\u{feff}').trim_start().chars().take(15).collect();
     let start = start.to_ascii_lowercase();
@@ -216,7 +217,7 @@ fn without_key(text: &str, key: &str) -> String {
     out + rest
 }
 
-/// The innermost cause of an error, as one safe line.
+/// Returns the innermost cause of an error, as one safe line.
 pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let cause = iter::successors(Some(error), |cause| cause.source()).last().map(ToString::to_string);
     safe(&text::clip(&cause.unwrap_or_default(), QUOTE_BYTES))

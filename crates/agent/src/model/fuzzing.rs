@@ -13,7 +13,7 @@ use super::{
 };
 use crate::message::{Message, Role, ToolCallData};
 
-/// A limit as small as a few answers of the real size.
+/// Small enough that a few answers of usual size reach it.
 const LIMIT: usize = 64 * 1024;
 const MODEL: &str = "some-model";
 
@@ -24,16 +24,16 @@ pub fn answers(data: &[u8]) {
     let adapter = adapter(wire);
     let (deltas, reply) = stream(&*adapter, wire, [bytes]);
     let halves = bytes.split_at(bytes.len() / 2);
-    let (same_told, same) = stream(&*adapter, wire, [halves.0, halves.1]);
+    let (same_deltas, same) = stream(&*adapter, wire, [halves.0, halves.1]);
     assert_eq!(
         (deltas_in_words(&deltas), &reply.as_ref().ok()),
-        (deltas_in_words(&same_told), &same.as_ref().ok()),
+        (deltas_in_words(&same_deltas), &same.as_ref().ok()),
         "cut or not"
     );
     check(wire, &deltas, reply);
     if let Ok(answer) = serde_json::from_slice::<Value>(bytes) {
         let (mut decoder, mut deltas) = (adapter.decoder(1), Deltas::new());
-        let outcome = online::no_error(answer).and_then(|answer| decoder.whole(answer, &mut deltas));
+        let outcome = online::no_error(answer).and_then(|answer| decoder.unstreamed(answer, &mut deltas));
         let reply = outcome.and_then(|()| decoder.end()).map(|draft| draft.finish(wire, MODEL));
         check(wire, &Vec::from(deltas), reply);
     }
@@ -44,7 +44,7 @@ fn adapter(wire: Wire) -> Box<dyn Adapter> {
     online::adapter(&Arc::new(settings), provider::dialect("custom"))
 }
 
-/// The result of a stream that comes in these pieces.
+/// Returns the result of a stream that comes in these pieces.
 fn stream<'a>(
     adapter: &dyn Adapter,
     wire: Wire,
@@ -79,7 +79,7 @@ fn deltas_in_words(deltas: &[Delta]) -> String {
     format!("{deltas:?}")
 }
 
-/// Checks an answer and what was streamed of it.
+/// Checks a decoded answer against its streamed deltas.
 fn check(wire: Wire, deltas: &[Delta], reply: Result<Reply, DecodeError>) {
     let reply = match reply {
         Ok(reply) => reply,
@@ -93,8 +93,8 @@ fn check(wire: Wire, deltas: &[Delta], reply: Result<Reply, DecodeError>) {
     }
     let text: String =
         deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
-    // Two texts that come mixed are told mixed.
-    assert_eq!(in_order(&text), in_order(&reply.message.content), "what is told is what is kept");
+    // If two texts arrive interleaved, their deltas are interleaved as well.
+    assert_eq!(in_order(&text), in_order(&reply.message.content), "the deltas make up the answer");
     for (number, call) in reply.message.calls().iter().enumerate() {
         check_call(number, call, deltas);
         let same = reply.message.calls().iter().filter(|other| other.id == call.id).count();
@@ -137,7 +137,7 @@ fn check_call(number: usize, call: &ToolCallData, deltas: &[Delta]) {
     assert_eq!(&ToolCallData::from_text(&*call.id, &*call.name, &arguments), call, "the pieces are the whole");
 }
 
-/// Every provider can be sent the answer, its own included.
+/// Checks that each wire can send the answer back, its own included.
 fn check_replay(answer: Message) {
     let results: Vec<_> = answer.calls().iter().map(|call| Message::tool_result(&*call.id, "done")).collect();
     let conversation: Vec<_> = [Message::new(Role::User, "hello"), answer].into_iter().chain(results).collect();
@@ -240,14 +240,14 @@ mod tests {
             for at in 0..bytes.len() {
                 let (before, after) = bytes.split_at(at);
                 let (begun, reply) = stream(&*adapter, wire, [before]);
-                assert!(deltas.starts_with(&begun), "{wire} {at}: what is told is not taken back");
+                assert!(deltas.starts_with(&begun), "{wire} {at}: streamed deltas stay");
                 match reply {
                     Ok(reply) => assert_eq!(reply.message, whole.message, "{wire} {at}"),
                     Err(DecodeError::Kind(ModelErrorKind::Cut { .. })) => errors += 1,
                     Err(error) => panic!("{wire} {at}: {error:?}"),
                 }
-                let (same_told, same) = stream(&*adapter, wire, [before, after]);
-                assert_eq!((same_told == deltas, same.ok().as_ref()), (true, Some(&whole)), "{wire} {at}");
+                let (same_deltas, same) = stream(&*adapter, wire, [before, after]);
+                assert_eq!((same_deltas == deltas, same.ok().as_ref()), (true, Some(&whole)), "{wire} {at}");
             }
             assert!(errors > bytes.len() / 2, "{wire}: {errors} of {}", bytes.len());
         }

@@ -20,7 +20,8 @@ use super::{
 use crate::message::{Message, Role};
 
 const SIGNATURE: &str = "thoughtSignature";
-/// What Google says to send for a call that another model made: since Gemini 3, a call without a signature is refused.
+/// The value that Google documents for a call that another model made: since Gemini 3, the API refuses a call without a
+/// signature.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl Gemini {
     fn contents(&self, messages: &[Message]) -> Vec<Value> {
         let mut calls = Calls::new();
         let mut turns: Vec<(&'static str, Vec<Value>)> = Vec::new();
-        // Beside results only results: what they have of pictures follows after the last of them.
+        // A turn with results may contain only results: add their pictures after the last one.
         let mut after_results = Vec::new();
         for message in messages.iter().filter(|m| m.role != Role::System && body::says_something(m)) {
             if message.role != Role::Tool {
@@ -101,7 +102,7 @@ impl Gemini {
                     let parts = self.answer(message, &mut calls);
                     add(&mut turns, "model", parts);
                 }
-                Role::User | Role::System => add(&mut turns, "user", said(message)),
+                Role::User | Role::System => add(&mut turns, "user", user_content(message)),
             }
         }
         add(&mut turns, "user", after_results);
@@ -110,7 +111,7 @@ impl Gemini {
 
     fn answer<'a>(&self, message: &'a Message, calls: &mut Calls<'a>) -> Vec<Value> {
         let mut parts = Vec::new();
-        // The signature stands with the first of parallel calls.
+        // Only the first of parallel calls has the signature.
         let mut is_signed = !self.wants_signatures();
         for piece in pieces(message, Wire::Gemini, &self.settings.model) {
             match piece {
@@ -153,7 +154,7 @@ fn add(turns: &mut Vec<(&'static str, Vec<Value>)>, role: &'static str, parts: V
     }
 }
 
-fn said(message: &Message) -> Vec<Value> {
+fn user_content(message: &Message) -> Vec<Value> {
     let text = (!message.content.is_empty()).then(|| json!({"text": message.content}));
     text.into_iter().chain(message.parts.iter().map(|part| part_of(&body::media(part)))).collect()
 }
@@ -180,7 +181,7 @@ fn result(message: &Message, calls: &Calls<'_>, after_results: &mut Vec<Value>) 
     json!({"functionResponse": response})
 }
 
-/// An answer, and as much of one as an event has.
+/// A whole answer, or the part of one in an event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
@@ -250,11 +251,11 @@ struct Decoder {
 impl Decode for Decoder {
     fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError> {
         self.chunk(event_json(data)?, deltas)?;
-        // The end is the end of the stream: usage may follow the reason.
+        // Do not stop here: usage may follow the finish reason. The answer ends with the stream.
         Ok(Progress::More)
     }
 
-    fn whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if answer.get("candidates").is_none() && answer.get("promptFeedback").is_none() {
             return Err(DecodeError::unreadable("it has no `candidates`"));
         }
@@ -300,7 +301,7 @@ impl Decoder {
         match (part.function_call, part.text) {
             (Some(call), _) => {
                 let at = self.draft.begin_call(call.id.as_deref().unwrap_or_default(), &call.name, deltas)?;
-                // An id that it gave, it wants to see in the result.
+                // If Gemini gave the call an id, the result must repeat it.
                 if let Some(id) = call.id.filter(|id| !id.is_empty()) {
                     with.insert("id".into(), id.into());
                 }
@@ -342,8 +343,8 @@ fn stop(reason: &str, message: Option<&str>) -> Stop {
         "MAX_TOKENS" => Stop::Length,
         "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => Stop::Refusal,
         other => {
-            let said = message.map_or_else(|| other.to_owned(), |message| format!("{other}: {message}"));
-            Stop::Other(failure::quote(&said, None))
+            let reason = message.map_or_else(|| other.to_owned(), |message| format!("{other}: {message}"));
+            Stop::Other(failure::quote(&reason, None))
         }
     }
 }

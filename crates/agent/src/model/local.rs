@@ -1,7 +1,7 @@
 //! Finds local model servers, for an error message that says how to use one.
 //!
-//! Never use them unasked: any program of this machine can own one of these ports, and would get every prompt and every
-//! result of a tool.
+//! Never use a server that the user did not choose: any program of this machine can own one of these ports, and would
+//! get every prompt and every tool result.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,13 +16,13 @@ use super::provider::PROVIDERS;
 
 /// The time for all requests to all servers.
 const PROBE_TIME: Duration = Duration::from_millis(800);
-/// A port of this machine answers at once or not at all.
+/// Local connections succeed or fail quickly.
 const CONNECT_TIME: Duration = Duration::from_millis(300);
-/// Of an answer.
+/// The largest answer to read.
 const MOST_BYTES: usize = 512 * 1024;
-/// Of a server.
+/// The most models of one server.
 const MOST_MODELS: usize = 20;
-/// The number of models whose abilities are asked for.
+/// The most models whose abilities to request.
 const MOST_DETAILS: usize = 5;
 
 /// A server that runs here.
@@ -31,7 +31,7 @@ const MOST_DETAILS: usize = 5;
 pub struct LocalServer {
     /// The provider: `ollama`, `llamacpp` or `lmstudio`.
     pub provider: &'static str,
-    /// Where.
+    /// The base URL.
     pub base_url: String,
     /// The models that it has, at most 20.
     pub models: Vec<LocalModel>,
@@ -47,14 +47,14 @@ pub struct LocalModel {
     pub tools: Option<bool>,
 }
 
-/// The servers that answer on their usual ports: Ollama on 11434, llama.cpp on 8080, LM Studio on 1234, all of
-/// 127.0.0.1. Takes at most 800 ms.
+/// Returns the servers that answer on their usual ports on 127.0.0.1: Ollama on 11434, llama.cpp on 8080, LM Studio on
+/// 1234. Takes at most 800 ms.
 pub async fn running() -> Vec<LocalServer> {
     let local = PROVIDERS.iter().filter(|provider| provider.is_local());
     running_at(local.map(|provider| (provider.name, provider.base_url.to_owned()))).await
 }
 
-/// The same for servers at other places: provider and base URL. Takes at most 800 ms.
+/// Returns the servers that answer at these places (provider and base URL). Takes at most 800 ms.
 pub async fn running_at(places: impl IntoIterator<Item = (&'static str, String)>) -> Vec<LocalServer> {
     let client = Client::builder().connect_timeout(CONNECT_TIME).redirect(redirect::Policy::none()).no_proxy().build();
     let Ok(client) = client else { return Vec::new() };
@@ -123,7 +123,8 @@ impl Probe {
         Some(shown.capabilities.iter().any(|ability| ability == "tools"))
     }
 
-    /// JSON from there, if it comes in time and is what it should be. With a body it is posted.
+    /// Requests JSON. Returns `None` if no answer arrives in time, or if it has another form. Sends a POST if there is
+    /// a body.
     async fn get<T: DeserializeOwned>(&self, url: &str, body: Option<String>) -> Option<T> {
         let request = match body {
             Some(body) => self.client.post(url).header("content-type", "application/json").body(body),

@@ -22,13 +22,13 @@ use super::{
 
 /// The request format of a provider.
 pub(super) trait Adapter: Send + Sync + fmt::Debug {
-    /// The URL of a request.
+    /// Returns the URL of a request.
     fn url(&self, base: &Url, streamed: bool) -> Url;
 
-    /// The body of a request.
+    /// Returns the body of a request.
     fn body(&self, request: &Request<'_>, streamed: bool) -> Bytes;
 
-    /// A reader for the answer to a conversation with this many messages.
+    /// Returns a reader for the answer to a conversation with this many messages.
     fn decoder(&self, messages: usize) -> Box<dyn Decode>;
 }
 
@@ -38,9 +38,9 @@ pub(super) trait Decode: Send {
     fn event(&mut self, data: &str, deltas: &mut Deltas) -> Result<Progress, DecodeError>;
 
     /// Reads an answer that is not streamed.
-    fn whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
+    fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError>;
 
-    /// The draft of the answer, at the end of the response.
+    /// Returns the draft of the answer, at the end of the response.
     ///
     /// # Errors
     /// The answer is not finished.
@@ -54,7 +54,7 @@ pub(super) enum Progress {
     End,
 }
 
-/// Why an answer cannot be used.
+/// The reason why an answer cannot be used.
 #[derive(Debug)]
 pub(super) enum DecodeError {
     /// The provider reports an error.
@@ -70,12 +70,12 @@ impl From<ModelErrorKind> for DecodeError {
 }
 
 impl DecodeError {
-    /// The answer broke off.
+    /// Returns the error for an answer that broke off.
     pub(super) fn cut() -> Self {
         Self::Kind(ModelErrorKind::Cut { why: "the connection was closed".into() })
     }
 
-    /// The answer is in no form that this wire knows.
+    /// Returns the error for an answer in a format that the wire cannot read.
     pub(super) fn unreadable(why: impl fmt::Display) -> Self {
         Self::Kind(ModelErrorKind::Unreadable { why: failure::quote(&why.to_string(), None) })
     }
@@ -88,7 +88,7 @@ pub(super) fn event_json(data: &str) -> Result<Value, DecodeError> {
     no_error(value)
 }
 
-/// The value, unless it is an error.
+/// Returns the value, unless it is an error.
 pub(super) fn no_error(value: Value) -> Result<Value, DecodeError> {
     let inner = value.as_array().and_then(|list| list.first()).unwrap_or(&value);
     let is_error = inner.get("error").is_some_and(|error| error.is_object() || error.is_string())
@@ -134,7 +134,7 @@ pub(super) fn connect(settings: ModelSettings, dialect: Dialect) -> Result<Arc<d
     Ok(Arc::new(Online { name, settings, adapter, transport: Arc::new(transport), base }))
 }
 
-/// The implementation of the wire that the settings name.
+/// Returns the implementation of the wire that the settings name.
 pub(super) fn adapter(settings: &Arc<ModelSettings>, dialect: Dialect) -> Box<dyn Adapter> {
     match settings.wire {
         Wire::Anthropic => Box::new(anthropic::Anthropic::new(settings.clone())),
@@ -179,7 +179,7 @@ fn headers(settings: &ModelSettings, base: &Url) -> Result<HeaderMap, String> {
                 transport::secret_header(name, &value).map_err(|_| "the key has forbidden characters".to_owned())?;
             headers.insert(name, value);
         }
-        // Another header may hold the credentials, and an address of the user's own may need none.
+        // Another header may hold the credentials, and a user's own server may need none.
         _ => {
             let is_needed = super::provider::PROVIDERS.iter().find(|provider| provider.name == settings.provider);
             let variable =
@@ -204,7 +204,7 @@ impl Online {
         Attempts::new(self.transport.clone(), url, self.adapter.body(request, streamed), failure::classify_response)
     }
 
-    /// Refuses tools in the format of another wire, for which the provider's own error would be of no help.
+    /// Refuses tools in the format of another wire, because the provider's own error would not help.
     fn misfit(&self, request: &Request<'_>) -> Option<ModelErrorKind> {
         let tools = request.tools.filter(|tools| !tools.is_empty() && tools.wire() != self.settings.wire)?;
         let why = format!("the tools are written for {}, but this model speaks {}", tools.wire(), self.settings.wire);
@@ -227,14 +227,14 @@ impl Model for Online {
 
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
         let misfit = self.misfit(&request);
-        let mut hearing = Hearing::new(self, &request);
+        let mut reader = AnswerReader::new(self, &request);
         let mut attempts = self.attempts(&request, false);
         async move {
             let reply = async {
                 misfit.map_or(Ok(()), Err)?;
                 let response = attempts.answer().await?;
-                hearing.hear_whole(Body::new(response, &attempts)).await?;
-                hearing.finish()
+                reader.read_unstreamed(Body::new(response, &attempts)).await?;
+                reader.finish()
             };
             reply.await.map_err(|failed: Failed| failed.of(&attempts.transport, attempts.made))
         }
@@ -243,7 +243,7 @@ impl Model for Online {
 
     fn stream(&self, request: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
         let run = Run {
-            hearing: Hearing::new(self, &request),
+            reader: AnswerReader::new(self, &request),
             attempts: self.attempts(&request, true),
             stage: self.misfit(&request).map_or(Stage::Sending, |misfit| Stage::Failed(Some(misfit.into()))),
         };
@@ -260,14 +260,14 @@ impl Model for Online {
 }
 
 /// Reads an answer.
-struct Hearing {
+struct AnswerReader {
     decoder: Option<Box<dyn Decode>>,
     deltas: Deltas,
     settings: Arc<ModelSettings>,
     transport: Arc<Transport>,
 }
 
-impl Hearing {
+impl AnswerReader {
     fn new(model: &Online, request: &Request<'_>) -> Self {
         Self {
             decoder: Some(model.adapter.decoder(request.messages.len())),
@@ -282,8 +282,8 @@ impl Hearing {
     }
 
     /// Reads an answer that does not come as a stream.
-    async fn hear_whole(&mut self, body: Body) -> Result<(), Failed> {
-        let bytes = body.whole().await?;
+    async fn read_unstreamed(&mut self, body: Body) -> Result<(), Failed> {
+        let bytes = body.read_all().await?;
         let answer = serde_json::from_slice(&bytes).map_err(|error| {
             let text = String::from_utf8_lossy(&bytes);
             let why = match text.trim() {
@@ -295,7 +295,7 @@ impl Hearing {
         })?;
         let mut deltas = mem::take(&mut self.deltas);
         let outcome = no_error(answer).and_then(|answer| match self.decoder.as_mut() {
-            Some(decoder) => decoder.whole(answer, &mut deltas),
+            Some(decoder) => decoder.unstreamed(answer, &mut deltas),
             None => Err(DecodeError::cut()),
         });
         self.deltas = deltas;
@@ -303,14 +303,14 @@ impl Hearing {
     }
 
     /// Reads one event.
-    fn hear(&mut self, data: &str) -> Result<Progress, Failed> {
+    fn read_event(&mut self, data: &str) -> Result<Progress, Failed> {
         let mut deltas = mem::take(&mut self.deltas);
         let outcome = self.decoder()?.event(data, &mut deltas);
         self.deltas = deltas;
         outcome.map_err(|error| self.failed(error))
     }
 
-    /// The whole answer.
+    /// Returns the whole answer.
     fn finish(&mut self) -> Result<Reply, Failed> {
         let decoder = self.decoder.take();
         let draft = decoder.map_or_else(|| Err(DecodeError::cut()), Decode::end).map_err(|error| self.failed(error))?;
@@ -338,7 +338,7 @@ impl Hearing {
 
 /// A stream, from its request to its end.
 struct Run {
-    hearing: Hearing,
+    reader: AnswerReader,
     attempts: Attempts,
     stage: Stage,
 }
@@ -348,25 +348,26 @@ enum Stage {
     Reading {
         body: Box<Body>,
         events: Box<SseParser>,
-        heard_any: bool,
+        has_read_any: bool,
     },
-    /// The error comes after what was read before it.
+    /// A failure, returned after the deltas that were read before it.
     Failed(Option<Failed>),
     Ended,
 }
 
 impl Run {
-    /// The next delta.
+    /// Returns the next delta.
     async fn next(&mut self) -> Result<Delta, Failed> {
         loop {
-            if let Some(delta) = self.hearing.deltas.pop_front() {
+            if let Some(delta) = self.reader.deltas.pop_front() {
                 return Ok(delta);
             }
             match &mut self.stage {
                 Stage::Sending => match self.attempts.send().await {
                     Ok(response) => self.begin(Body::new(response, &self.attempts)).await?,
                     Err(failed) => match self.attempts.pause(&failed) {
-                        // Report it before the wait: the caller polls again at once, and the stream waits then.
+                        // Report the retry before the wait: the caller polls again immediately, and the stream then
+                        // waits.
                         Some(after) => {
                             self.stage = Stage::Sending;
                             let why = failed.kind.to_string();
@@ -382,7 +383,7 @@ impl Run {
                         .take()
                         .unwrap_or_else(|| ModelErrorKind::Cut { why: "it failed".into() }.into()));
                 }
-                Stage::Ended => return self.hearing.finish().map(|reply| Delta::Done(Box::new(reply))),
+                Stage::Ended => return self.reader.finish().map(|reply| Delta::Done(Box::new(reply))),
             }
         }
     }
@@ -391,7 +392,7 @@ impl Run {
         match body.media_type().as_str() {
             // Some servers do not stream although the request asks for it.
             "application/json" => {
-                self.hearing.hear_whole(body).await?;
+                self.reader.read_unstreamed(body).await?;
                 self.stage = Stage::Ended;
             }
             kind if kind.contains("html") => {
@@ -400,7 +401,7 @@ impl Run {
             // Some servers label a stream with another media type, or none.
             _ => {
                 let events = Box::new(SseParser::new(self.attempts.transport.bounds.response_bytes));
-                self.stage = Stage::Reading { body: Box::new(body), events, heard_any: false };
+                self.stage = Stage::Reading { body: Box::new(body), events, has_read_any: false };
             }
         }
         Ok(())
@@ -408,9 +409,9 @@ impl Run {
 
     /// Reads until there is a delta or the answer ends.
     async fn read(&mut self) -> Result<(), Failed> {
-        let Stage::Reading { body, events, heard_any } = &mut self.stage else { return Ok(()) };
+        let Stage::Reading { body, events, has_read_any } = &mut self.stage else { return Ok(()) };
         let Some(chunk) = body.chunk().await? else {
-            if !*heard_any {
+            if !*has_read_any {
                 return Err(ModelErrorKind::Unreadable { why: "there is no event in it".into() }.into());
             }
             self.stage = Stage::Ended;
@@ -418,16 +419,16 @@ impl Run {
         };
         let mut ready = VecDeque::new();
         events.push(&chunk, &mut ready);
-        *heard_any |= !ready.is_empty();
+        *has_read_any |= !ready.is_empty();
         for event in ready {
             let outcome = match event {
                 Ok(event) if event.data.is_empty() => continue,
-                Ok(event) => self.hearing.hear(&event.data),
+                Ok(event) => self.reader.read_event(&event.data),
                 Err(error) => Err(ModelErrorKind::Unreadable { why: error.to_string() }.into()),
             };
             match outcome {
                 Ok(Progress::More) => {
-                    body.has_begun |= self.hearing.deltas.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
+                    body.has_begun |= self.reader.deltas.iter().any(|delta| !matches!(delta, Delta::Usage(_)));
                     continue;
                 }
                 Ok(Progress::End) => {

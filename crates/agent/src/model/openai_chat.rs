@@ -1,5 +1,5 @@
-//! OpenAI Chat Completions, and the many servers made after it: DeepSeek, Mistral, Groq, xAI, OpenRouter, Ollama,
-//! llama.cpp, LM Studio, vLLM. Where they differ stands in [`Dialect`].
+//! OpenAI Chat Completions, and the many servers with the same API: DeepSeek, Mistral, Groq, xAI, OpenRouter, Ollama,
+//! llama.cpp, LM Studio, vLLM. [`Dialect`] has their differences.
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/chat>, and each provider's own pages.
 
@@ -79,7 +79,7 @@ struct ChatMessage<'a> {
     /// `null` beside calls without a text.
     content: Option<Content<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<SaidCall<'a>>,
+    tool_calls: Vec<WireCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
     /// The blocks that the provider wants back.
@@ -95,14 +95,14 @@ enum Content<'a> {
 }
 
 #[derive(Serialize)]
-struct SaidCall<'a> {
+struct WireCall<'a> {
     id: Cow<'a, str>,
     r#type: &'static str,
-    function: SaidFunction<'a>,
+    function: WireFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct SaidFunction<'a> {
+struct WireFunction<'a> {
     name: &'a str,
     arguments: String,
 }
@@ -131,15 +131,16 @@ impl OpenAiChat {
         let mut tool_calls = Vec::new();
         for piece in pieces(message, Wire::OpenAiChat, &self.settings.model) {
             match piece {
-                // Only beside calls: elsewhere it is dead weight, and some refuse it.
+                // Send reasoning only with calls: elsewhere it costs tokens without a use, and some providers refuse
+                // it.
                 Sent::Raw(value) if self.dialect.echoes_reasoning && !message.calls().is_empty() => {
                     echoed = value.as_object();
                 }
                 Sent::Raw(_) | Sent::Text(..) => {}
-                Sent::Call(call, _) => tool_calls.push(SaidCall {
+                Sent::Call(call, _) => tool_calls.push(WireCall {
                     id: self.id(&call.id),
                     r#type: "function",
-                    function: SaidFunction { name: &call.name, arguments: body::arguments_text(call) },
+                    function: WireFunction { name: &call.name, arguments: body::arguments_text(call) },
                 }),
             }
         }
@@ -202,11 +203,11 @@ struct Choice {
 struct Heading {
     content: Option<Value>,
     refusal: Option<String>,
-    /// DeepSeek, Kimi, llama.cpp, xAI.
+    /// Sent by DeepSeek, Kimi, llama.cpp and xAI.
     reasoning_content: Option<String>,
-    /// OpenRouter, Groq, Ollama.
+    /// Sent by OpenRouter, Groq and Ollama.
     reasoning: Option<String>,
-    /// OpenRouter, for replay.
+    /// Sent by OpenRouter, which wants it back.
     reasoning_details: Option<Vec<Value>>,
     tool_calls: Option<Vec<CallDelta>>,
 }
@@ -221,7 +222,7 @@ struct CallDelta {
 #[derive(Default, Deserialize)]
 struct HeardFunction {
     name: Option<String>,
-    /// A text with JSON in it; from some servers the JSON itself.
+    /// A string of JSON; some servers send the JSON value itself.
     arguments: Option<Value>,
 }
 
@@ -232,9 +233,9 @@ struct ChatUsage {
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<InputDetails>,
     completion_tokens_details: Option<OutputDetails>,
-    /// DeepSeek.
+    /// Sent by DeepSeek.
     prompt_cache_hit_tokens: Option<u64>,
-    /// OpenRouter, in US dollars.
+    /// Sent by OpenRouter, in US dollars.
     cost: Option<f64>,
 }
 
@@ -242,7 +243,7 @@ struct ChatUsage {
 struct Decoder {
     draft: Draft,
     calls: Vec<OpenCall>,
-    /// `reasoning_content`, to be echoed under this name.
+    /// `reasoning_content`, to send back under this name.
     reasoning_content: String,
     reasoning_details: Vec<Value>,
     refused: bool,
@@ -266,7 +267,7 @@ impl Decode for Decoder {
         Ok(Progress::More)
     }
 
-    fn whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if answer.get("choices").and_then(Value::as_array).is_none_or(Vec::is_empty) {
             return Err(DecodeError::unreadable("it has no `choices`"));
         }
@@ -275,7 +276,7 @@ impl Decode for Decoder {
     }
 
     fn end(mut self: Box<Self>) -> Result<Draft, DecodeError> {
-        // The reason of the end comes before the end; some servers leave out `[DONE]`, others the reason.
+        // The finish reason comes before the end of the stream; some servers leave out `[DONE]`, others the reason.
         if !self.ended && self.draft.stop.is_none() {
             return Err(DecodeError::cut());
         }
@@ -336,7 +337,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Mistral's thinking models answer in parts.
+    /// Reads content in parts, as Mistral's thinking models send it.
     fn parts(&mut self, parts: &[Value], deltas: &mut Deltas) -> Result<(), DecodeError> {
         for part in parts {
             if let Some(text) = part.get("text").and_then(Value::as_str) {
@@ -354,7 +355,8 @@ impl Decoder {
     fn call(&mut self, call: CallDelta, deltas: &mut Deltas) -> Result<(), DecodeError> {
         let function = call.function.unwrap_or_default();
         let (id, name) = (call.id.unwrap_or_default(), function.name.unwrap_or_default());
-        // By index; but some give every call the index 0, or none, and then a new id means a new call.
+        // Find the call by its index. Some servers give every call the index 0, or none: then a new id means a new
+        // call.
         let open = self.calls.iter().rev().find(|open| match call.index {
             Some(_) => open.index == call.index,
             None => id.is_empty() || open.id == id,
@@ -391,7 +393,7 @@ impl Decoder {
     }
 }
 
-/// OpenRouter streams its blocks in pieces: those of one kind and index belong together.
+/// Adds a block of OpenRouter, which streams blocks in pieces: pieces of the same kind and index belong together.
 fn add_detail(details: &mut Vec<Value>, piece: Value) -> Result<(), DecodeError> {
     let same = |a: &Value, b: &Value| a.get("type") == b.get("type") && a.get("index") == b.get("index");
     let Some(last) = details.last_mut().filter(|last| same(last, &piece)) else {

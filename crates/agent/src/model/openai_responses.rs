@@ -1,7 +1,7 @@
 //! OpenAI Responses: a conversation as a list of items. OpenAI's newest models call tools only here.
 //!
-//! Nothing is stored at the provider (`store: false`): reasoning comes encrypted, and goes back as it came.
-//! Source: <https://platform.openai.com/docs/api-reference/responses> and its page on streaming events.
+//! The provider stores nothing (`store: false`): it sends reasoning encrypted, and gets it back unchanged. Source:
+//! <https://platform.openai.com/docs/api-reference/responses> and its page on streaming events.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -35,7 +35,7 @@ impl OpenAiResponses {
         Self { settings }
     }
 
-    /// Whether to ask for reasoning: models that do not think refuse such a request.
+    /// Returns whether to ask for reasoning: models that do not think refuse such a request.
     fn thinks(&self) -> bool {
         let name = self.settings.model.rsplit('/').next().unwrap_or_default();
         let name = name.strip_prefix("ft:").unwrap_or(name);
@@ -87,7 +87,7 @@ impl OpenAiResponses {
         for message in messages.iter().filter(|message| body::says_something(message)) {
             match message.role {
                 Role::System => {}
-                Role::User => items.push(json!({"type": "message", "role": "user", "content": said(message)})),
+                Role::User => items.push(json!({"type": "message", "role": "user", "content": user_content(message)})),
                 Role::Tool => items.push(json!({
                     "type": "function_call_output",
                     "call_id": id(message.tool_call_id.as_deref().unwrap_or_default()),
@@ -127,12 +127,12 @@ fn id(id: &str) -> Cow<'_, str> {
     body::fitting_id(id, |id| (1..=LONGEST_ID).contains(&id.len()), 24)
 }
 
-fn said(message: &Message) -> Vec<Value> {
+fn user_content(message: &Message) -> Vec<Value> {
     let text = (!message.content.is_empty()).then(|| text_part(&message.content));
     text.into_iter().chain(message.parts.iter().map(|part| part_of(&body::media(part)))).collect()
 }
 
-/// A result: a text, or a list if there is more to it than that.
+/// Builds a result: a string, or a list if it has more than text.
 fn output(message: &Message) -> Value {
     let parts: Vec<Value> = message.parts.iter().map(|part| part_of(&body::media(part))).collect();
     if parts.iter().all(|part| part["type"] == "input_text") {
@@ -191,7 +191,7 @@ pub(super) struct InputDetails {
     pub(super) cache_write_tokens: Option<u64>,
 }
 
-/// How much of the output was thinking; the same fields, too.
+/// How much of the output was thinking; Chat Completions has the same fields.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct OutputDetails {
@@ -208,7 +208,7 @@ struct Decoder {
 
 /// An item that may grow.
 struct OpenItem {
-    /// Its place; a few servers leave it out, and say only its id.
+    /// The index of the item; a few servers send only its id.
     index: Option<u64>,
     id: Option<String>,
     at: At,
@@ -264,7 +264,7 @@ impl Decode for Decoder {
         Ok(Progress::More)
     }
 
-    fn whole(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
+    fn unstreamed(&mut self, answer: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if !answer.get("output").is_some_and(Value::is_array) {
             return Err(DecodeError::unreadable("it has no `output`"));
         }
@@ -310,7 +310,7 @@ impl Decoder {
             "function_call" => {
                 (self.draft.begin_call(text_of(item, "call_id"), text_of(item, "name"), deltas)?, Kind::Call)
             }
-            // Nothing of it counts before it is done.
+            // Content of an unfinished item is not used before it is done.
             _ => (self.draft.raw(Value::Null)?, Kind::Raw),
         };
         let id = item.get("id").and_then(Value::as_str).map(ToOwned::to_owned).or_else(|| event.item_id.clone());
@@ -343,7 +343,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes from a whole item what the pieces did not bring.
+    /// Adds the parts of a finished item that its pieces did not bring.
     fn fill(&mut self, at: At, kind: Kind, item: Value, deltas: &mut Deltas) {
         match kind {
             Kind::Text => {
@@ -365,7 +365,7 @@ impl Decoder {
                 self.draft.whole_arguments_at(at, text_of(&item, "arguments"), deltas);
             }
             Kind::Raw => {
-                // Reasoning that is not encrypted is only a reference to what was never stored.
+                // Unencrypted reasoning is only a reference to an item that the provider did not store.
                 let is_lost = text_of(&item, "type") == "reasoning"
                     && !item.get("encrypted_content").is_some_and(Value::is_string);
                 if let Some(raw) = self.draft.raw_at(at).filter(|_| !is_lost) {
@@ -375,7 +375,7 @@ impl Decoder {
         }
     }
 
-    /// The response as a whole: at the end of a stream, or all that there is.
+    /// Reads the whole response: at the end of a stream, or if it is not streamed.
     fn over(&mut self, mut response: Value, deltas: &mut Deltas) -> Result<(), DecodeError> {
         if let Some(error) =
             response.get("error").filter(|error| error.is_object()).and_then(|_| ErrorBody::read(&response))
@@ -420,7 +420,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Streams the thinking in a whole item.
+    /// Streams the thinking of a finished item.
     fn thought(&self, item: &Value, deltas: &mut Deltas) {
         let parts = item.get("summary").and_then(Value::as_array).into_iter().flatten();
         let texts: Vec<_> = parts.map(|part| text_of(part, "text")).filter(|text| !text.is_empty()).collect();
@@ -431,12 +431,12 @@ impl Decoder {
 }
 
 impl Event {
-    /// An event about a whole item that came without one.
+    /// Creates an event for a finished item that arrived without one.
     fn of(item: Value) -> Self {
         Self { item: Some(item), ..Self::blank() }
     }
 
-    /// An event at the same place.
+    /// Creates an event for the same item.
     fn at(other: &Self) -> Self {
         Self { output_index: other.output_index, ..Self::blank() }
     }

@@ -16,7 +16,7 @@ mod models;
 
 pub use models::KnownModel;
 
-/// A provider.
+/// A provider of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Provider {
@@ -28,7 +28,7 @@ pub struct Provider {
     pub base_url: &'static str,
     /// The variable that usually holds its key; `None` where no key is needed.
     pub key_variable: Option<&'static str>,
-    /// The model to take where none is named; `None` where that depends on what is installed.
+    /// The model to use if the user names none; `None` if it depends on the installed models.
     pub default_model: Option<&'static str>,
 }
 
@@ -41,20 +41,20 @@ impl Provider {
         Self { key_variable: Some(key_variable), default_model, ..self }
     }
 
-    /// The provider of this name.
+    /// Returns the provider of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
         PROVIDERS.iter().find(|provider| provider.name == name)
     }
 
-    /// Whether it runs on this machine.
+    /// Returns whether it runs on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.base_url.starts_with("http://127.0.0.1")
     }
 }
 
-/// All of them. Those whose keys are looked for come first, in the order in which they are looked for.
+/// All providers. Those whose keys are looked for come first, in the order of the search.
 pub const PROVIDERS: &[Provider] = &[
     provider("anthropic", Wire::Anthropic, "https://api.anthropic.com")
         .with("ANTHROPIC_API_KEY", Some("claude-sonnet-5-5")),
@@ -74,28 +74,28 @@ pub const PROVIDERS: &[Provider] = &[
     provider("lmstudio", Wire::OpenAiChat, "http://127.0.0.1:1234/v1"),
 ];
 
-/// The provider of an address that the user gave: all that is known is that it speaks the chat wire.
+/// The provider of an address that the user gave, which is expected to serve the chat wire.
 pub const CUSTOM: &str = "custom";
 
-/// How servers of the chat wire differ.
+/// The differences between servers of the chat wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
-    /// The member that bounds an answer.
+    /// The name of the member that bounds the tokens of an answer.
     pub(super) max_tokens: &'static str,
-    /// `reasoning_content` and the like are sent back beside calls.
+    /// Whether the server wants `reasoning_content` back beside calls.
     pub(super) echoes_reasoning: bool,
-    /// Usage at the end of a stream has to be asked for.
+    /// Whether usage at the end of a stream must be requested.
     pub(super) stream_usage: bool,
-    /// Ids of calls have nine letters and digits.
+    /// Whether ids of calls must have nine letters and digits.
     pub(super) short_ids: bool,
 }
 
-/// The dialect of a provider; the usual one for an unknown provider.
+/// Returns the dialect of a provider; the usual one for an unknown provider.
 pub(super) fn dialect(provider: &str) -> Dialect {
     let usual = Dialect { max_tokens: "max_tokens", echoes_reasoning: true, stream_usage: true, short_ids: false };
     match provider {
         "openai" => Dialect { max_tokens: "max_completion_tokens", ..usual },
-        // Refuses `reasoning_content` (422), and says what was used up without being asked.
+        // Refuses `reasoning_content` (422), and reports usage without being asked.
         "mistral" => Dialect { echoes_reasoning: false, stream_usage: false, short_ids: true, ..usual },
         // Refuses members of a message that it does not know.
         "groq" => Dialect { echoes_reasoning: false, ..usual },
@@ -110,21 +110,21 @@ pub(super) fn dialect(provider: &str) -> Dialect {
 pub struct Selector {
     /// The provider, one of [`PROVIDERS`] or [`CUSTOM`].
     pub provider: String,
-    /// The model's name, sent as it is.
+    /// The model's name, sent unchanged.
     pub model: String,
 }
 
-/// Why a text selects no model.
+/// The reason why a text selects no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSelector {
-    /// The part before the slash, or the whole if there is none, names no provider.
+    /// The part before the slash, or the whole text if there is no slash, names no provider.
     #[error("`{given}` names no provider; write provider/model with one of {}, {CUSTOM}", Names)]
     UnknownProvider {
-        /// What was written, safe to print.
+        /// The text, safe to print.
         given: String,
     },
-    /// A provider without a model, and it has no default model.
+    /// The text names a provider that has no default model, and no model.
     #[error("which model of {provider}? write {provider}/model")]
     NoModel {
         /// The provider.
@@ -168,9 +168,9 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// The settings for this model, with what the tables know. A `base_url` replaces the provider's own, and then the
-    /// wire of OpenAI is Chat: that is what other servers than OpenAI's offer. A custom provider without one has an
-    /// empty address, which [`ModelSettings::connect`] refuses.
+    /// Returns the settings for this model, with size and prices from the tables. A `base_url` replaces the provider's
+    /// address; with it, the provider OpenAI uses the chat wire, because that is the wire other servers offer. A custom
+    /// provider without one has an empty address, which [`ModelSettings::connect`] refuses.
     #[must_use]
     pub fn settings(&self, base_url: Option<&str>, key: Option<Key>) -> ModelSettings {
         let known = Provider::find(&self.provider);
@@ -184,9 +184,9 @@ impl Selector {
         settings.key_variable = known.and_then(|known| known.key_variable).map(ToOwned::to_owned);
         if let Some(model) = KnownModel::find(&self.provider, &self.model) {
             settings.context_tokens = Some(model.context_tokens);
-            // Prices are those of the provider itself.
+            // The prices are valid only for the provider's own servers.
             settings.price = Some(model.price).filter(|_| base_url.is_none());
-            // Only Anthropic needs a bound, and a long answer costs only if it is given.
+            // Only Anthropic requires a bound. A large one costs nothing unless the answer is long.
             settings.max_tokens = (wire == Wire::Anthropic).then_some(model.max_output.min(32_000));
         }
         settings

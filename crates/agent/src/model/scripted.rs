@@ -1,4 +1,4 @@
-//! A model that answers from a script: `mock`, for tests and for scripts without a network. Never a default.
+//! A model that answers from a script: `mock`, for tests and for scripts that use no network. Never the default.
 
 use std::{collections::VecDeque, fmt};
 
@@ -11,7 +11,7 @@ use toolrack_host::ToolBlock;
 use super::{Delta, Model, ModelError, ModelErrorKind, Reply, Request, Usage, Wire};
 use crate::message::{Message, Role, ToolCallData};
 
-/// A model that answers request after request from a script, and fails when the script is over.
+/// A model that answers each request from a script, and fails when the script has ended.
 ///
 /// ```
 /// use toolrack_agent::{Message, Model as _, Request, Role, model::Scripted};
@@ -36,13 +36,13 @@ pub struct Scripted {
 struct Played {
     script: VecDeque<Step>,
     /// The requests, if they are recorded.
-    asked: Option<Vec<AskedModel>>,
+    requests: Option<Vec<RecordedRequest>>,
 }
 
 /// A recorded request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct AskedModel {
+pub struct RecordedRequest {
     /// The conversation.
     pub messages: Vec<Message>,
     /// The tools, if there were any.
@@ -104,7 +104,7 @@ impl fmt::Debug for Scripted {
 }
 
 impl Scripted {
-    /// A model with an empty script, called `mock/script`.
+    /// Creates a model with an empty script, called `mock/script`.
     #[must_use]
     pub fn new() -> Self {
         Self { name: "mock/script".into(), wire: Wire::OpenAiChat, context_tokens: None, played: Mutex::default() }
@@ -114,7 +114,7 @@ impl Scripted {
     /// `usage`, all of them optional.
     ///
     /// # Errors
-    /// [`BadScript`] if it is something else.
+    /// [`BadScript`] if the text is no such list.
     pub fn from_json(script: &str) -> Result<Self, BadScript> {
         let written: Vec<Written> = serde_json::from_str(script).map_err(|source| BadScript { source })?;
         Ok(written.into_iter().fold(Self::new(), |model, answer| {
@@ -175,17 +175,17 @@ impl Scripted {
         Self { wire, ..self }
     }
 
-    /// Records its requests, for [`asked`](Self::asked).
+    /// Records its requests, for [`requests`](Self::requests).
     #[must_use]
     pub fn recording(mut self) -> Self {
-        self.played.get_mut().asked = Some(Vec::new());
+        self.played.get_mut().requests = Some(Vec::new());
         self
     }
 
-    /// The requests since [`recording`](Self::recording); none without that.
+    /// Returns the requests since [`recording`](Self::recording) was called; empty if it was not.
     #[must_use]
-    pub fn asked(&self) -> Vec<AskedModel> {
-        self.played.lock().asked.clone().unwrap_or_default()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.played.lock().requests.clone().unwrap_or_default()
     }
 
     fn step(mut self, step: Step) -> Self {
@@ -197,8 +197,8 @@ impl Scripted {
     fn next(&self, request: &Request<'_>) -> Result<Step, ModelError> {
         let step = {
             let mut played = self.played.lock();
-            if let Some(asked) = &mut played.asked {
-                asked.push(AskedModel {
+            if let Some(requests) = &mut played.requests {
+                requests.push(RecordedRequest {
                     messages: request.messages.to_vec(),
                     tools: request.tools.cloned(),
                     system: request.system.map(ToOwned::to_owned),
@@ -222,7 +222,7 @@ impl Scripted {
     }
 }
 
-/// An answer as it would be streamed: the text word by word, the calls one after the other.
+/// Returns an answer as it would be streamed: the text word by word, the calls one after the other.
 fn deltas(reply: &Reply) -> Vec<Delta> {
     let words = words(&reply.message.content).map(Delta::Text);
     let calls = reply.message.calls().iter().enumerate().flat_map(|(index, call)| {
@@ -303,8 +303,8 @@ mod tests {
         assert!(matches!(deltas.last(), Some(Ok(Delta::Done(reply))) if reply.message.content == "two words"));
         let error = block_on(model.complete(Request::new(&messages))).unwrap_err();
         assert_eq!(error.to_string(), "mock/script: the script has no further answer");
-        assert_eq!(model.asked().len(), 3);
-        assert_eq!(model.asked()[0].messages, messages);
+        assert_eq!(model.requests().len(), 3);
+        assert_eq!(model.requests()[0].messages, messages);
     }
 
     #[test]

@@ -28,16 +28,16 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Every bound of a request. An error names the one that was reached by the name of its setting.
+/// The bounds of a request. An error names the setting of the bound that was reached.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bounds {
     /// `connect_timeout`: for the connection itself; 10 s.
     pub connect: Duration,
-    /// `first_token_timeout`: silence before the first word of an answer; 120 s, for local servers load their model and
-    /// read the whole prompt first, or 300 s where a thinking model says nothing (see [`Bounds::of`]).
+    /// `first_token_timeout`: silence before the first word of an answer; 120 s, because local servers first load their
+    /// model and read the whole prompt, or 300 s if the wire is silent while a model thinks (see [`Bounds::of`]).
     pub first_token: Duration,
-    /// `silence_timeout`: silence after that; 30 s, or 300 s where a thinking model says nothing.
+    /// `silence_timeout`: silence after that; 30 s, or 300 s if the wire is silent while a model thinks.
     pub silence: Duration,
     /// `total_timeout`: for everything, tries and waits included; 10 minutes.
     pub total: Duration,
@@ -67,8 +67,8 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// The defaults for a wire. Anthropic pings, and the servers of the chat wire send comments or think aloud; OpenAI's
-    /// Responses and Gemini are silent while a model thinks, which takes minutes.
+    /// Returns the defaults for a wire. Anthropic sends pings, and servers of the chat wire send comments or their
+    /// thinking. OpenAI Responses and Gemini send nothing while a model thinks, which takes minutes.
     #[must_use]
     pub fn of(wire: Wire) -> Self {
         let usual = Self::default();
@@ -82,7 +82,7 @@ impl Bounds {
     }
 }
 
-/// What a million tokens cost, in US dollars.
+/// The price of a million tokens, in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Price {
@@ -103,7 +103,7 @@ impl Price {
         Self { input, output, cached_read: input, cache_write: input }
     }
 
-    /// What this usage costs, in US dollars.
+    /// Returns the price of this usage, in US dollars.
     #[must_use]
     pub fn of(&self, usage: &Usage) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "no model has 2^53 tokens")]
@@ -116,16 +116,17 @@ impl Price {
     }
 }
 
-/// How a model is reached. Made by [`provider::Selector::settings`] from the table of providers, changed at will,
-/// and used by [`connect`](Self::connect). Prints neither its address nor its headers, which may hold secrets.
+/// The settings to reach a model. [`provider::Selector::settings`] makes them from the table of providers, the caller
+/// may change them, and [`connect`](Self::connect) uses them. `Debug` prints neither the address nor the headers, which
+/// may hold secrets.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ModelSettings {
     /// The provider's name for people: the part of [`Model::name`] before the slash.
     pub provider: String,
-    /// The model's name, sent as it is.
+    /// The model's name, sent unchanged.
     pub model: String,
-    /// The wire that it speaks.
+    /// The model's wire.
     pub wire: Wire,
     /// The address. Without a path, the usual one (`/v1`, for Gemini `/v1beta`) is added.
     pub base_url: String,
@@ -143,7 +144,8 @@ pub struct ModelSettings {
     pub price: Option<Price>,
     /// Members for the body of every request; see [`Request::extra_body`](super::Request::extra_body).
     pub extra_body: Map<String, Value>,
-    /// Whether to mark the conversation for the provider's cache, where that has to be asked for (Anthropic). On.
+    /// Whether to mark the conversation for the provider's cache, if the provider caches only on request (Anthropic).
+    /// Default `true`.
     pub prompt_cache: bool,
     /// The bounds of requests.
     pub bounds: Bounds,
@@ -156,7 +158,7 @@ impl fmt::Debug for ModelSettings {
 }
 
 impl ModelSettings {
-    /// A model at an address, with no other settings.
+    /// Creates a model at an address, with no other settings.
     pub fn new(provider: impl Into<String>, model: impl Into<String>, wire: Wire, base_url: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
@@ -175,13 +177,13 @@ impl ModelSettings {
         }
     }
 
-    /// `provider/name`, safe to print.
+    /// Returns `provider/name`, safe to print.
     #[must_use]
     pub fn name(&self) -> String {
         text::for_line(&text::clip(&format!("{}/{}", self.provider, self.model), 200)).into_owned()
     }
 
-    /// A model to send requests to. Sends nothing yet.
+    /// Returns a model to send requests to. Sends nothing yet.
     ///
     /// # Errors
     /// [`ModelErrorKind::Settings`] if a key is needed and missing, or the address is invalid.

@@ -17,7 +17,7 @@ use super::{
     settings::{Bounds, Key},
 };
 
-/// How much of the body of an error to read, and for how long.
+/// The most bytes of an error's body to read, and the time for it.
 const ERROR_BODY: usize = 64 * 1024;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 const BEGINNING: &str = "the beginning of the answer";
@@ -38,13 +38,13 @@ pub(super) struct Transport {
     pub(super) headers: HeaderMap,
     pub(super) key: Option<Key>,
     pub(super) bounds: Bounds,
-    /// What to do about a refused key.
+    /// The next step for the user if the provider refuses the key.
     pub(super) key_advice: String,
 }
 
-/// A client for models. It follows no redirects, which would carry the key elsewhere. For servers on this machine it
-/// uses no proxy, which would see every prompt, and a new connection each time, because llama.cpp often closes a used
-/// one just when the client reuses it.
+/// Returns a client for models. It follows no redirects, which would carry the key elsewhere. For servers on this
+/// machine it uses no proxy, which would see every prompt, and a new connection each time, because llama.cpp often
+/// closes a used one just when the client reuses it.
 pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
     let is_here = match base.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -65,7 +65,7 @@ pub(super) fn client(connect: Duration, base: &Url) -> Result<Client, String> {
         .map_err(|error| format!("no HTTP client: {error}"))
 }
 
-/// A header that is never printed.
+/// Returns a header that is never printed.
 pub(super) fn secret_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let safe = || toolrack_host::text::for_log(name).into_owned();
     let name = HeaderName::try_from(name).map_err(|_| format!("`{}` is no name of a header", safe()))?;
@@ -90,7 +90,7 @@ impl From<ModelErrorKind> for Failed {
 }
 
 impl Failed {
-    /// The error, with the name of the model.
+    /// Returns the error, with the name of the model.
     pub(super) fn of(self, transport: &Transport, attempts: u32) -> ModelError {
         ModelError { model: transport.model.clone(), attempts, kind: self.kind }
     }
@@ -140,7 +140,7 @@ impl Attempts {
         }
     }
 
-    /// How long to wait before the next try; `None` if there must be none.
+    /// Returns how long to wait before the next try; `None` if there must be none.
     pub(super) fn pause(&self, failed: &Failed) -> Option<Duration> {
         let bounds = &self.transport.bounds;
         if !failed.may_retry || self.made > bounds.retries {
@@ -160,7 +160,7 @@ impl Attempts {
         (pause <= bounds.longest_pause && Instant::now() + pause < self.until).then_some(pause)
     }
 
-    /// Sends the request until there is a response, or another try is useless.
+    /// Sends the request until there is a response, or until no further try is allowed.
     pub(super) async fn answer(&mut self) -> Result<Response, Failed> {
         loop {
             match self.send().await {
@@ -173,7 +173,7 @@ impl Attempts {
         }
     }
 
-    /// An error of the HTTP client, without the URL, which may hold a secret.
+    /// Returns an error of the HTTP client, without the URL, which may hold a secret.
     fn unreachable(&self, error: reqwest::Error) -> Failed {
         let error = error.without_url();
         let why = failure::innermost(&error);
@@ -208,7 +208,7 @@ impl Attempts {
         Failed { kind, may_retry }
     }
 
-    /// The error that the total time is over.
+    /// Returns the error for the exceeded total time.
     fn over(&self) -> ModelErrorKind {
         timed_out("the answer", self.transport.bounds.total, "total_timeout")
     }
@@ -246,13 +246,13 @@ impl Body {
         }
     }
 
-    /// The media type of the body, without parameters, in lower case; empty if there is none.
+    /// Returns the media type of the body, without parameters, in lower case; empty if there is none.
     pub(super) fn media_type(&self) -> String {
         let value = self.response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelErrorKind> {
         let (what, silence, setting) = match self.has_begun {
             true => ("the next piece of the answer", self.silence, "silence_timeout"),
@@ -282,8 +282,8 @@ impl Body {
         let _ = timeout(DRAIN_TIME, rest).await;
     }
 
-    /// The whole body.
-    pub(super) fn whole(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
+    /// Returns the whole body.
+    pub(super) fn read_all(mut self) -> BoxFuture<'static, Result<Vec<u8>, ModelErrorKind>> {
         Box::pin(async move {
             // A server that does not stream sends nothing until the answer is complete.
             self.first_token = self.total;

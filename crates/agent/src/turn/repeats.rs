@@ -19,7 +19,7 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// Counts `call`, and returns how often the model has wanted it, including this time.
+    /// Counts `call`, and returns how often the model has requested it, including this time.
     pub(super) fn count(&mut self, call: &ToolCallData) -> u32 {
         let mut hasher = DefaultHasher::new();
         // The order of arguments makes no difference.
@@ -30,7 +30,7 @@ impl Repeats {
         *count
     }
 
-    /// How often the model has wanted its most frequent call.
+    /// Returns how often the model has requested its most frequent call.
     pub(super) fn most(&self) -> u32 {
         self.counts.values().copied().max().unwrap_or_default()
     }

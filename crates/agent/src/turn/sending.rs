@@ -1,4 +1,4 @@
-//! Decides whether a call is sent or given up, when two tasks race for it.
+//! Decides whether a call is sent or abandoned when two tasks race for it.
 
 use std::sync::{
     Arc,
@@ -10,28 +10,28 @@ const WAITING: u8 = 1;
 const SENT: u8 = 2;
 const GIVEN_UP: u8 = 3;
 
-/// Whether a call was sent to its server. The task that makes the call and the task that gives it up both report here,
+/// Whether a call was sent to its server. The task that makes the call and the task that abandons it both report here,
 /// and the first one wins. A call that is not [watched](Self::watch) counts as one that may have been sent. A clone is
 /// independent of the original.
 #[derive(Debug, Default)]
 pub struct Sending(Arc<AtomicU8>);
 
 impl Sending {
-    /// A handle for the task that makes the call, which reports with [`Self::begin`] that it sends it.
+    /// Returns a handle for the task that makes the call, which reports with [`Self::begin`] that it sends it.
     #[must_use]
     pub fn watch(&self) -> Self {
         let _ = self.0.compare_exchange(UNKNOWN, WAITING, Ordering::AcqRel, Ordering::Acquire);
         Self(Arc::clone(&self.0))
     }
 
-    /// Reports that the call is about to be sent. Returns `false` if it was given up before: then it must not be sent.
+    /// Reports that the call is about to be sent. Returns `false` if it was abandoned before; then it must not be sent.
     #[must_use]
     pub fn begin(&self) -> bool {
         let before = self.0.compare_exchange(WAITING, SENT, Ordering::AcqRel, Ordering::Acquire);
         before.is_ok() || before == Err(SENT)
     }
 
-    /// Gives the call up. Returns whether it may have been sent before.
+    /// Abandons the call. Returns whether it may have been sent before.
     pub(crate) fn give_up(&self) -> bool {
         let before = self.0.compare_exchange(WAITING, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
         !matches!(before, Ok(_) | Err(GIVEN_UP))

@@ -19,8 +19,8 @@ fn wants(calls: Vec<ToolCallData>) -> Reply {
     Reply::new(Message::new(Role::Assistant, "").with_tool_calls(calls))
 }
 
-fn text(text: &str) -> ToolSaid {
-    ToolSaid { text: text.to_owned(), ..ToolSaid::default() }
+fn text(text: &str) -> ToolResult {
+    ToolResult { text: text.to_owned(), ..ToolResult::default() }
 }
 
 /// The messages, in short.
@@ -55,7 +55,7 @@ fn an_answer_without_calls_ends_the_turn() {
     for (stop, end) in [(Stop::End, End::Answered), (Stop::Length, End::Cut), (Stop::Refusal, End::Refused)] {
         let mut turn = Turn::new(user(), Limits::default());
         assert_eq!(turn.next(), Next::CallModel);
-        turn.model_said(Reply { stop, ..says("done") });
+        turn.model_answered(Reply { stop, ..says("done") });
         assert_eq!(turn.next(), Next::Done(&end));
         assert_eq!(said(&turn), ["do it", "done"]);
     }
@@ -64,15 +64,15 @@ fn an_answer_without_calls_ends_the_turn() {
 #[test]
 fn results_are_appended_in_the_order_of_the_calls_whatever_comes_first() {
     let mut turn = Turn::new(user(), Limits::default());
-    turn.model_said(wants(vec![call("a", "x", "1"), call("b", "x", "2"), call("c", "x", "3")]));
+    turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2"), call("c", "x", "3")]));
     for id in ["c", "a", "nobody", "a"] {
-        turn.tool_said(id, text(id));
+        turn.tool_finished(id, text(id));
     }
     assert_eq!(said(&turn), ["do it", "a+b+c"]);
     let Next::CallTools(pending) = turn.next() else { panic!("{turn:?}") };
     let open: Vec<_> = pending.iter().filter(|open| open.result.is_none()).map(|open| &*open.call.id).collect();
     assert_eq!(open, ["b"]);
-    turn.tool_said("b", ToolSaid::error("no"));
+    turn.tool_finished("b", ToolResult::error("no"));
     assert_eq!(said(&turn), ["do it", "a+b+c", "a: a", "b!: no", "c: c"]);
     assert_eq!(turn.next(), Next::CallModel);
 }
@@ -80,11 +80,11 @@ fn results_are_appended_in_the_order_of_the_calls_whatever_comes_first() {
 #[test]
 fn a_call_without_readable_arguments_is_answered_and_not_made() {
     let mut turn = Turn::new(user(), Limits::default());
-    turn.model_said(wants(vec![ToolCallData::from_text("a", "x", r#"{"path": "#), call("b", "x", "1")]));
+    turn.model_answered(wants(vec![ToolCallData::from_text("a", "x", r#"{"path": "#), call("b", "x", "1")]));
     let Next::CallTools(pending) = turn.next() else { panic!("{turn:?}") };
     assert!(pending[0].result.as_ref().is_some_and(|said| said.is_error));
     assert!(pending[1].result.is_none());
-    turn.tool_said("b", text("1"));
+    turn.tool_finished("b", text("1"));
     assert!(said(&turn)[2].starts_with("a!: the call was not made"), "{:?}", said(&turn));
 }
 
@@ -93,10 +93,10 @@ fn the_same_call_over_and_over_is_first_refused_and_then_the_end() {
     let mut turn = Turn::new(user(), Limits { rounds: 100, ..Limits::default() });
     let mut made = 0;
     while let Next::CallModel = turn.next() {
-        turn.model_said(wants(vec![call("a", "x", "1")]));
+        turn.model_answered(wants(vec![call("a", "x", "1")]));
         if let Next::CallTools(_) = turn.next() {
             made += 1;
-            turn.tool_said("a", text("1"));
+            turn.tool_finished("a", text("1"));
         }
     }
     assert_eq!(turn.next(), Next::Done(&End::Repeating));
@@ -108,16 +108,16 @@ fn the_same_call_over_and_over_is_first_refused_and_then_the_end() {
 fn other_arguments_are_another_call() {
     let mut turn = Turn::new(user(), Limits::default());
     for path in ["1", "2", "3", "4", "5"] {
-        turn.model_said(wants(vec![call(path, "x", path)]));
-        turn.tool_said(path, text(path));
+        turn.model_answered(wants(vec![call(path, "x", path)]));
+        turn.tool_finished(path, text(path));
     }
     assert_eq!(turn.next(), Next::CallModel);
 }
 
 fn round(turn: &mut Turn, usage: Usage, cost: Option<f64>) {
     let id = turn.rounds().to_string();
-    turn.model_said(Reply { usage, cost, ..wants(vec![call(&id, "x", &id)]) });
-    turn.tool_said(&id, text(&id));
+    turn.model_answered(Reply { usage, cost, ..wants(vec![call(&id, "x", &id)]) });
+    turn.tool_finished(&id, text(&id));
 }
 
 #[test]
@@ -148,15 +148,15 @@ fn a_limit_is_asked_about_and_can_be_extended_once_for_each_answer() {
 #[test]
 fn the_last_answer_counts_even_at_the_limit() {
     let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
-    turn.model_said(says("done"));
+    turn.model_answered(says("done"));
     assert_eq!(turn.next(), Next::Done(&End::Answered));
 }
 
 #[test]
 fn a_cancelled_turn_leaves_a_history_to_go_on_with() {
     let mut turn = Turn::new(user(), Limits::default());
-    turn.model_said(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
-    turn.tool_said("b", text("2"));
+    turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
+    turn.tool_finished("b", text("2"));
     turn.cancel("");
     assert_eq!(said(&turn), ["do it", "a+b", &format!("a!: {CANCELLED}"), "b: 2"]);
     assert_eq!(turn.next(), Next::Done(&End::Cancelled));
@@ -165,7 +165,7 @@ fn a_cancelled_turn_leaves_a_history_to_go_on_with() {
     assert_eq!(said(&turn), ["do it", "I was about to"]);
     // What is over stays as it ended.
     let mut turn = Turn::new(user(), Limits::default());
-    turn.model_said(says("done"));
+    turn.model_answered(says("done"));
     turn.cancel("more");
     assert_eq!((turn.next(), said(&turn).len()), (Next::Done(&End::Answered), 2));
 }
@@ -173,8 +173,8 @@ fn a_cancelled_turn_leaves_a_history_to_go_on_with() {
 #[test]
 fn a_turn_that_was_killed_between_calls_tells_the_model_so_and_makes_none_again() {
     let mut turn = Turn::new(user(), Limits::default());
-    turn.model_said(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
-    turn.tool_said("b", text("2"));
+    turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
+    turn.tool_finished("b", text("2"));
     let state = serde_json::to_string(turn.state()).unwrap();
     let stored = serde_json::to_string(turn.messages()).unwrap();
     let resumed =
@@ -198,8 +198,8 @@ fn calls_that_an_earlier_program_left_open_are_closed_before_anything_else() {
 #[test]
 fn a_stored_state_has_no_secret_of_a_call_and_the_turn_itself_goes_on_with_it() {
     let mut turn = Turn::new(user(), Limits::default());
-    turn.model_said(wants(vec![call("a", "x", "canary 1"), call("b", "x", "canary 2")]));
-    turn.tool_said("b", text("it says canary"));
+    turn.model_answered(wants(vec![call("a", "x", "canary 1"), call("b", "x", "canary 2")]));
+    turn.tool_finished("b", text("it says canary"));
     let conceal = |text: &str| text.replace("canary", "***");
     let kept = serde_json::to_string(&turn.state().concealed(&conceal)).unwrap();
     assert!(!kept.contains("canary") && kept.contains("*** 1") && kept.contains("it says ***"), "{kept}");
@@ -236,18 +236,18 @@ fn counts_that_cannot_be_reach_a_limit_and_are_no_panic() {
 fn what_was_not_asked_for_changes_nothing() {
     let mut turn = Turn::new(user(), Limits { rounds: 1, ..Limits::default() });
     turn.answered(Answer::GoOn);
-    turn.tool_said("a", text("x"));
-    assert!(turn.give_calls_up().is_empty());
+    turn.tool_finished("a", text("x"));
+    assert!(turn.abandon_calls().is_empty());
     assert_eq!((turn.next(), turn.messages().len()), (Next::CallModel, 1));
-    turn.model_said(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
-    turn.model_said(says("too early"));
-    turn.tool_said("c", text("of no call"));
-    turn.tool_said("a", text("first"));
-    turn.tool_said("a", text("second"));
-    turn.tool_said("b", text("2"));
+    turn.model_answered(wants(vec![call("a", "x", "1"), call("b", "x", "2")]));
+    turn.model_answered(says("too early"));
+    turn.tool_finished("c", text("of no call"));
+    turn.tool_finished("a", text("first"));
+    turn.tool_finished("a", text("second"));
+    turn.tool_finished("b", text("2"));
     assert_eq!(said(&turn), ["do it", "a+b", "a: first", "b: 2"]);
     // The question is open: the model is not asked.
-    turn.model_said(says("uninvited"));
+    turn.model_answered(says("uninvited"));
     assert_eq!((turn.next(), turn.messages().len()), (Next::Ask(&Question::GoOn(End::RoundLimit)), 4));
     turn.cancel("words of no answer");
     assert_eq!((turn.next(), turn.messages().len()), (Next::Done(&End::Cancelled), 4));
@@ -300,18 +300,18 @@ proptest! {
         let mut ids = 0;
         for step in steps {
             match step {
-                Happens::Answer => turn.model_said(says("done")),
+                Happens::Answer => turn.model_answered(says("done")),
                 Happens::Calls(count) => {
                     let calls = (0..count).map(|at| call(&(ids + at).to_string(), "x", &(at % 2).to_string())).collect();
                     ids += count;
-                    turn.model_said(wants(calls));
+                    turn.model_answered(wants(calls));
                 }
                 Happens::Said(at) => {
                     let id = match turn.next() {
                         Next::CallTools(pending) => pending.get(at).map(|open| open.call.id.clone()),
                         _ => None,
                     };
-                    turn.tool_said(&id.unwrap_or_default(), text("x"));
+                    turn.tool_finished(&id.unwrap_or_default(), text("x"));
                 }
                 Happens::Killed => {
                     let state: State = serde_json::from_str(&serde_json::to_string(turn.state()).unwrap()).unwrap();

@@ -1,5 +1,5 @@
 use serde_json::json;
-use toolrack_host::spec::KeptText;
+use toolrack_host::spec::TextOrFile;
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn a_server_that_lists_only_the_form_gets_its_secrets_there() {
 #[test]
 fn every_secret_of_a_request_is_one_that_its_errors_do_not_repeat() {
     let with = OAuth {
-        assertion: KeptText { text: Some("the-assertion".into()), file: None },
+        assertion: TextOrFile { text: Some("the-assertion".into()), file: None },
         ..oauth(Some("me"), Some("the-secret"))
     };
     assert_eq!(Form::new("x", &with).secrets, ["the-secret", "the-assertion"]);

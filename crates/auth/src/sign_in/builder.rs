@@ -29,46 +29,48 @@ impl fmt::Debug for SignInBuilder {
 }
 
 impl SignInBuilder {
-    /// What fills in the placeholders of an entry's `oauth`. Default: they are left as they are.
+    /// Sets the resolver that fills in the placeholders of an entry's `oauth`. Default: placeholders stay as they are.
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// The owner of the tokens: a tenant, and a user within it. Both are empty by default, for a program with one user.
+    /// Sets the owner of the tokens: a tenant, and a user within it. Both are empty by default, for a program with one
+    /// user.
     pub fn owner(mut self, tenant: impl Into<String>, user: impl Into<String>) -> Self {
         (self.tenant, self.user) = (tenant.into(), user.into());
         self
     }
 
-    /// Where the user is sent when a server wants a sign-in. Default: nowhere; such a server waits until the user has
-    /// [signed in](SignIn::login).
+    /// Sets the browser in which the user signs in when a server requires it. Default: none; such a server waits until
+    /// the user has [signed in](SignIn::login).
     pub fn browser(mut self, browser: Arc<dyn Browser>) -> Self {
         self.browser = Some(browser);
         self
     }
 
-    /// How a user signs in to a server, with more scopes if some are given: one line of advice, such as
-    /// `toolrack login sentry`.
+    /// Sets the advice on how to sign in to a server, with more scopes if some are given: one line, such as `toolrack
+    /// login sentry`.
     pub fn how(mut self, how: impl Fn(&ServerName, &[String]) -> String + Send + Sync + 'static) -> Self {
         self.how = Box::new(how);
         self
     }
 
-    /// Receives every token and secret before it is used, to keep it out of logs and off the screen: a server can
-    /// repeat what it was sent.
+    /// Sets a function that receives every token and secret before it is used, to keep it out of logs and off the
+    /// screen: a server can repeat a secret that it was sent.
     pub fn secrets(mut self, hears: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.hears = Box::new(hears);
         self
     }
 
-    /// The witness of sign-ins, sign-outs and failures, so that none goes unrecorded. Default: none.
+    /// Sets the witness of sign-ins, sign-outs and failures, so that each one is recorded. Default: none.
     pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
         self
     }
 
-    /// Where requests to authorization servers may go. Default: [`Profile::Local`](toolrack_host::egress::Profile::Local).
+    /// Sets the egress rules for requests to authorization servers. Default:
+    /// [`Profile::Local`](toolrack_host::egress::Profile::Local).
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
         self
@@ -85,7 +87,7 @@ impl SignInBuilder {
 }
 
 impl SignIn {
-    /// A builder; tokens are kept in `store`.
+    /// Returns a builder; tokens are kept in `store`.
     pub fn builder(store: Arc<dyn TokenStore>) -> SignInBuilder {
         SignInBuilder {
             store,

@@ -1,7 +1,7 @@
 use aws_lc_rs::signature::Ed25519KeyPair;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
-use toolrack_host::spec::KeptText;
+use toolrack_host::spec::TextOrFile;
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn oauth(client: Option<&str>, key: bool) -> OAuth {
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()));
     OAuth {
         client_id: client.map(str::to_owned),
-        private_key: KeptText { text: key.then_some(pem), file: None },
+        private_key: TextOrFile { text: key.then_some(pem), file: None },
         ..OAuth::default()
     }
 }

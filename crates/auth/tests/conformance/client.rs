@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolrack_auth::{Browser, BrowserError, MemoryTokens, SignIn};
 use toolrack_host::{
     Desired, Host, ServerName, ServerSpec, State,
-    spec::{Grant, IdentityProvider, KeptText, OAuth, Transport},
+    spec::{Grant, IdentityProvider, OAuth, TextOrFile, Transport},
 };
 use url::Url;
 
@@ -62,7 +62,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
 /// The client's settings that are known in advance, as its entry would have them.
 fn oauth(scenario: &str, context: &Value) -> OAuth {
     let text = |name: &str| context[name].as_str().map(str::to_owned);
-    let kept = |name: &str| KeptText { text: text(name), file: None };
+    let kept = |name: &str| TextOrFile { text: text(name), file: None };
     let known = OAuth {
         client_id: text("client_id"),
         client_secret: text("client_secret"),

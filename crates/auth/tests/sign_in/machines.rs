@@ -2,14 +2,14 @@
 
 use toolrack_host::{
     State,
-    spec::{Grant, IdentityProvider, KeptText, OAuth},
+    spec::{Grant, IdentityProvider, OAuth, TextOrFile},
 };
 use toolrack_testkit::authorization::{ASSERTION, CLIENT, FakeAuthorization, Wrong};
 
 use crate::stage::{Stage, echo, state};
 
-fn kept(text: &str) -> KeptText {
-    KeptText { text: Some(text.to_owned()), file: None }
+fn kept(text: &str) -> TextOrFile {
+    TextOrFile { text: Some(text.to_owned()), file: None }
 }
 
 fn workload(assertion: &str) -> OAuth {

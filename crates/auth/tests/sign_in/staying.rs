@@ -4,7 +4,7 @@ use futures::future::join_all;
 use toolrack_auth::{SignIn, TokenStore as _};
 use toolrack_host::{
     Fact, State, Witness,
-    spec::{Grant, KeptText, OAuth, Transport},
+    spec::{Grant, OAuth, TextOrFile, Transport},
 };
 use toolrack_testkit::authorization::{CLIENT, CLIENT_SECRET, FakeAuthorization, Wrong};
 
@@ -188,7 +188,7 @@ async fn a_person_signs_in_through_a_client_with_a_key_and_stays_signed_in() {
     let server = FakeAuthorization::start([]);
     let (id, key) = server.client_with_key();
     let oauth =
-        OAuth { client_id: Some(id), private_key: KeptText { text: Some(key), file: None }, ..OAuth::default() };
+        OAuth { client_id: Some(id), private_key: TextOrFile { text: Some(key), file: None }, ..OAuth::default() };
     let mut stage = Stage::with(server, oauth);
     stage.login().await.unwrap();
     stage.outlives_a_token().await;

@@ -194,7 +194,7 @@ async fn a_token_of_before_a_server_wanted_bound_ones_is_not_renewed_but_asked_f
 
 #[tokio::test]
 async fn a_workload_binds_its_tokens_where_the_metadata_wants_it() {
-    let assertion = toolrack_host::spec::KeptText { text: Some(ASSERTION.to_owned()), file: None };
+    let assertion = toolrack_host::spec::TextOrFile { text: Some(ASSERTION.to_owned()), file: None };
     let oauth = OAuth { grant: Grant::JwtBearer, assertion, ..OAuth::default() };
     let stage = Stage::with(FakeAuthorization::start(only_bound()), oauth);
     let host = stage.host().await;

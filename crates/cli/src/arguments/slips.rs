@@ -1,4 +1,4 @@
-//! What was probably meant by arguments that a tool does not have, and by a call in the form of another language.
+//! Guesses the meaning of arguments that a tool does not have, and of calls in the syntax of another language.
 
 use serde_json::{Map, Value};
 use toolrack_config::{abbreviated, closest};
@@ -8,8 +8,8 @@ use super::is_name;
 /// Most bytes of a call that is read to suggest another form of it.
 const MAX_CALL: usize = 4096;
 
-/// Arguments that an open schema does not name, with what was probably meant. [`check()`](super::check()) is for a closed
-/// one.
+/// Returns arguments that an open schema does not name, each with its probable meaning. [`check()`](super::check()) is
+/// for a closed one.
 pub(crate) fn unnamed(arguments: &Map<String, Value>, schema: &Value) -> Vec<String> {
     if !is_open(schema) || properties(schema).is_none() {
         return Vec::new();
@@ -37,8 +37,8 @@ fn unknown<'a>(arguments: &'a Map<String, Value>, schema: &'a Value) -> impl Ite
     arguments.keys().filter(move |name| !is_known(name))
 }
 
-/// The argument of the tool that `name` probably stands for: a like one, one that it is short for, or the only one that
-/// is wanted and not there.
+/// Returns the argument of the tool that `name` probably means: a similar one, one that it abbreviates, or the only
+/// missing required one.
 pub(super) fn meant<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
     let free = || {
         let known = properties(schema).into_iter().flat_map(Map::keys);
@@ -53,13 +53,14 @@ pub(super) fn meant<'a>(name: &str, arguments: &Map<String, Value>, schema: &'a 
     closest(name, free()).or_else(|| abbreviated(name, free())).or_else(missing)
 }
 
-/// The argument that was given in the place of `property`, where the tool may take that too.
+/// Returns the argument that was probably meant for `property`, if the tool allows further arguments.
 pub(super) fn given_for<'a>(property: &str, arguments: &'a Map<String, Value>, schema: &'a Value) -> Option<&'a str> {
     let mut others = unknown(arguments, schema).filter(|_| is_open(schema));
     others.find(|name| meant(name, arguments, schema) == Some(property)).map(String::as_str)
 }
 
-/// `f(a: 1, b: "x y")`, typed as one word or as several, in the words of a command line; `None` when it is no such call.
+/// Converts `f(a: 1, b: "x y")`, typed as one word or as several, into the syntax of a command line; `None` when it is
+/// no such call.
 pub(crate) fn as_call(selector: &str, arguments: &[String]) -> Option<String> {
     let typed = std::iter::once(selector).chain(arguments.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
     let (tool, inside) = typed.trim_end().strip_suffix(')')?.split_once('(')?;
@@ -72,7 +73,7 @@ pub(crate) fn as_call(selector: &str, arguments: &[String]) -> Option<String> {
     Some(all.map(|word| as_typed(&word)).collect::<Vec<_>>().join(" "))
 }
 
-/// `word` as it is typed in a shell. `a=1` needs no quotes, which `shell_words` gives it.
+/// Quotes `word` for a shell. `a=1` needs no quotes, but `shell_words` would add them.
 pub(super) fn as_typed(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
     if word.chars().all(is_plain) { word.to_owned() } else { shell_words::quote(word).into_owned() }
@@ -90,7 +91,7 @@ fn words(inside: &str) -> Option<Vec<String>> {
     parts(inside).into_iter().map(word).collect()
 }
 
-/// What stands between the commas that are in no quotes and no brackets.
+/// Splits at the commas outside of quotes and brackets.
 fn parts(inside: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut depth, mut quote) = (Vec::new(), 0, 0_usize, None);
     for (at, c) in inside.char_indices() {

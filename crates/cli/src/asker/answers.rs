@@ -1,4 +1,4 @@
-//! Answers to servers' forms that were given beforehand, with `--answer` and `--answers`.
+//! Answers to servers' forms from the options `--answer` and `--answers`.
 
 use std::{collections::BTreeMap, path::Path, sync::OnceLock};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Most bytes of a file of answers.
 const MAX: u64 = 1024 * 1024;
 
-/// One answer, as it was given.
+/// One answer.
 #[derive(Debug)]
 enum Answer {
     /// Typed, and read as the field's type.
@@ -23,7 +23,7 @@ enum Answer {
     Json(Value),
 }
 
-/// The answers, by the names of fields. One that no form wants is no mistake: servers ask what they like.
+/// The answers, by the names of fields. An unused answer is no mistake, because servers choose their questions.
 #[derive(Debug)]
 pub(super) struct Answers {
     given: BTreeMap<String, Answer>,
@@ -51,10 +51,10 @@ impl Answers {
         Ok(is_asked_for.then(|| Self { given, wrong: OnceLock::new() }))
     }
 
-    /// The values for a form with these fields; `None` where a field that is needed has no answer.
+    /// The values for a form with these fields; `None` if a required field has no answer.
     ///
     /// # Errors
-    /// When an answer does not fit its field: which one, and why, without the value.
+    /// When an answer does not match its field: names the field and the reason, without the value.
     pub(super) fn to(&self, fields: &[Field]) -> Result<Option<Map<String, Value>>, String> {
         let mut values = Map::new();
         for field in fields {
@@ -94,7 +94,7 @@ impl Answers {
 /// When it cannot be read.
 pub(crate) async fn read(global: &mut Global) -> Result<(), Failure> {
     if let Some(file) = global.answers.clone() {
-        // On a thread of its own: to open a pipe without a writer blocks.
+        // On its own thread, because opening a pipe without a writer blocks.
         let text = tokio::task::spawn_blocking(move || text_of(&file)).await;
         let stopped = || Failure::new(Exit::Other, "INTERNAL", "the answers were not read");
         global.answers_text = Some(text.map_err(|_| stopped())??);

@@ -50,7 +50,7 @@ fn answers(lasting: Lasting) -> String {
     )
 }
 
-/// What `answer` allows; `None` when it does not run the call, or cannot be given here.
+/// Returns what `answer` allows; `None` when it does not run the call, or is not possible here.
 fn kept(answer: &str, lasting: Lasting) -> Option<Keep> {
     match answer {
         "y" | "yes" => Some(Keep::Once),
@@ -62,7 +62,7 @@ fn kept(answer: &str, lasting: Lasting) -> Option<Keep> {
 }
 
 impl Terminal {
-    /// Asks until there is an answer. A user who goes away has not agreed.
+    /// Asks until there is an answer. The end of input counts as a refusal.
     pub(super) async fn approve(&self, mut question: Confirm) -> Confirmed {
         // The question before this one may have answered it.
         if question.is_answered() {
@@ -126,7 +126,7 @@ impl Terminal {
         None
     }
 
-    /// The arguments as the user types them anew; `None` when they stay as they are.
+    /// Returns the arguments that the user types again; `None` when they stay the same.
     async fn retyped(&self, question: &Confirm) -> Option<Map<String, Value>> {
         for _ in 0..MAX_TRIES {
             let typed = self.ask("Arguments as JSON, on one line (Enter leaves them): ").await?;
@@ -175,7 +175,7 @@ fn page(question: &Confirm) -> String {
     page
 }
 
-/// Why it is asked, what is known of the tool, and the possible answers.
+/// Returns the reason of the question, the facts about the tool, and the possible answers.
 fn reasons(question: &Confirm) -> String {
     let mut lines = vec![format!("It is asked because {}.", text::for_line(&question.why))];
     let claim = match (question.destructive, question.read_only) {

@@ -125,7 +125,7 @@ fn choices(schema: &Value) -> Option<Vec<Choice>> {
 }
 
 impl Field {
-    /// What is shown before the field is asked for.
+    /// Returns the lines that are shown before the question for the field.
     pub(super) fn intro(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(description) = &self.description {

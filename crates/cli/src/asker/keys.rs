@@ -17,7 +17,7 @@ const MOST: usize = 256;
 /// Ctrl-D.
 const END: u8 = 4;
 
-/// While this lives, the terminal passes each key on at once, and does not show it. Ctrl-C still interrupts.
+/// While this exists, the terminal delivers each key immediately, and does not show it. Ctrl-C still interrupts.
 #[derive(Debug)]
 pub(crate) struct KeyMode {
     terminal: OwnedFd,
@@ -25,7 +25,8 @@ pub(crate) struct KeyMode {
 }
 
 impl KeyMode {
-    /// Discards what was typed before now, so that it answers no later question; `None` where there is no terminal.
+    /// Switches stdin to keys, and discards earlier input, so that it answers no later question; `None` if there is no
+    /// terminal.
     pub(super) fn of_stdin() -> Option<Self> {
         let terminal = io::stdin().as_fd().try_clone_to_owned().ok()?;
         let before = tcgetattr(&terminal).ok()?;
@@ -40,17 +41,17 @@ impl KeyMode {
 
 impl Drop for KeyMode {
     fn drop(&mut self) {
-        // What was typed with the key, such as Enter, answers nothing else.
+        // Input together with the key, such as Enter, must answer no other question.
         let _ = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.before);
     }
 }
 
-/// The next key; `None` at the end of input (Ctrl-D). What was pasted comes as one text, so that its first letter is
-/// no answer.
+/// Reads the next key; `None` at the end of input (Ctrl-D). Pasted text is returned as one text, so that its first
+/// letter is no answer.
 pub(super) fn read_key() -> Option<String> {
     let mut bytes = [0; MOST];
     loop {
-        // Not through the buffer of lines, which would keep what comes after the key.
+        // Bypasses the buffer of lines, which would keep the input after the key.
         match read(io::stdin().as_fd(), &mut bytes) {
             Ok(0) => return None,
             Ok(1) if bytes[0] == END => return None,

@@ -1,4 +1,4 @@
-//! Lines and keys from stdin, without blocking an async thread and without reading more than is asked for.
+//! Lines and keys from stdin, without blocking an async thread and without reading more than requested.
 
 use std::{
     io::{self, BufRead, IsTerminal as _},
@@ -20,7 +20,7 @@ use crate::{
     lending::{FarKeys, FarLines},
 };
 
-/// Milliseconds between two checks whether the question still stands.
+/// The milliseconds between two checks whether the question is still open.
 const MOMENT: u8 = 50;
 
 /// A line without its end; `None` at the end of input.
@@ -36,7 +36,7 @@ enum Unit {
 /// A task that waits for a line or a key.
 type Asked = (Unit, oneshot::Sender<Line>);
 
-/// Keys come at once while this lives.
+/// While this exists, keys are delivered immediately.
 #[derive(Debug)]
 pub(super) struct Keys {
     _own: Option<KeyMode>,
@@ -45,9 +45,9 @@ pub(super) struct Keys {
 
 /// Reads one line per request, on a thread that starts with the first request.
 ///
-/// When the task that asked goes away before there is a line, nothing is read: what is typed then is for another task.
-/// A read that has begun cannot be cancelled. Its line goes to the next task that asks, if one waits by then, and is
-/// dropped otherwise.
+/// When the requesting task is dropped before there is a line, none is read: later input is for another task. A read
+/// that has begun cannot be cancelled. Its line goes to the next task that asks, if one waits by then, and is dropped
+/// otherwise.
 #[derive(Debug)]
 pub(crate) struct OwnLines {
     /// Reaches the thread; `None` when it could not be started.
@@ -76,7 +76,7 @@ impl Lines {
         Self::Own(OwnLines { wanted, editor: Editor::none() })
     }
 
-    /// Discards what was typed before now, so that it answers no later question.
+    /// Discards earlier input, so that it answers no later question.
     pub(super) fn forget(&self) {
         match self {
             Self::Own(lines) => lines.forget(),
@@ -92,7 +92,7 @@ impl Lines {
         }
     }
 
-    /// Discards what was typed before now, and has keys come at once while the result lives.
+    /// Discards earlier input, and delivers keys immediately while the result exists.
     pub(super) fn keys(&self) -> Keys {
         match self {
             Self::Own(lines) => Keys { _own: lines.keys(), _far: None },
@@ -126,7 +126,7 @@ impl OwnLines {
     pub(crate) fn forget(&self) {
         let stdin = io::stdin();
         if stdin.is_terminal() {
-            // A user who looks at the question sees what was typed before it, too.
+            // A user who looks at the question also sees the input before it.
             let _ = tcflush(stdin.as_fd(), FlushArg::TCIFLUSH);
         }
     }
@@ -194,7 +194,7 @@ fn is_typed() -> bool {
     // A terminal hands out whole lines, so that none is left in our buffer.
     match poll(&mut typed, PollTimeout::from(MOMENT)) {
         Ok(ready) => ready > 0,
-        // The terminal was resized, or another signal came that is handled elsewhere.
+        // The terminal was resized, or another signal arrived that is handled elsewhere.
         Err(Errno::EINTR) => false,
         // The read reports the error.
         Err(_) => true,

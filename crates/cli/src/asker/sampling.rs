@@ -13,7 +13,7 @@ use crate::{
     render::{Tone, paint},
 };
 
-/// The model that answers servers once the user has said yes.
+/// The model that answers servers after the user has agreed.
 #[derive(Clone)]
 pub(crate) struct Sampler {
     /// The name of the model, for the user.
@@ -45,7 +45,7 @@ impl Sampler {
         Self { name: chosen.model.name().to_owned(), source, conceal }
     }
 
-    /// The model that `wishes` name; `None` where they name none.
+    /// Creates a sampler with the model that `wishes` name; `None` if they name none.
     pub(crate) fn configured(wishes: Wishes, model_context: ModelContext, conceal: Conceal) -> Option<Self> {
         let name = wishes.name()?;
         Some(Self { name, source: Source::Configured(Box::new((wishes, model_context))), conceal })
@@ -76,7 +76,7 @@ impl Sampler {
 }
 
 impl Terminal {
-    /// Shows the user what a server asks the model, and after a yes lets the model answer.
+    /// Shows the user the server's request to the model, and lets the model answer if the user agrees.
     pub(super) async fn answer_by_model(&self, server: ServerName, request: Value) -> Result<Value, AskRefused> {
         let sampler = self.sampler.load_full().ok_or_else(|| AskRefused::new("no model is there to answer"))?;
         let asked = sampler.read(request)?;
@@ -163,11 +163,11 @@ pub(super) mod tests {
         let (terminal, model) = lent(&["y"]);
         let answer = terminal.sample(server(), request("canary \u{e0041}capital?")).await.unwrap();
         assert_eq!((&answer["content"]["text"], &answer["model"]), (&json!("Paris"), &json!("mock/script")));
-        assert_eq!(model.asked()[0].messages[0].content, "*** capital?");
+        assert_eq!(model.requests()[0].messages[0].content, "*** capital?");
         for no in [vec!["n"], vec![""], vec![], vec!["what?"]] {
             let (terminal, model) = lent(&no);
             let refused = terminal.sample(server(), request("capital?")).await.unwrap_err().to_string();
-            assert!(refused.contains("refused") && model.asked().is_empty(), "{no:?}: {refused}");
+            assert!(refused.contains("refused") && model.requests().is_empty(), "{no:?}: {refused}");
         }
     }
 
@@ -178,7 +178,7 @@ pub(super) mod tests {
         let (terminal, model) = lent(&["y"]);
         let image = json!({"messages": [{"role": "user", "content": {"type": "image", "data": "AAAA"}}]});
         let refused = terminal.sample(server(), image).await.unwrap_err().to_string();
-        assert!(refused.contains("pictures") && model.asked().is_empty(), "{refused}");
+        assert!(refused.contains("pictures") && model.requests().is_empty(), "{refused}");
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::path::{Component, Path, PathBuf};
 
 use super::files::Refused;
 
-/// A folder, and the rule that nothing outside it is seen.
+/// A folder whose outside is not accessible.
 ///
 /// Links are resolved before the rule is applied, so a link that leads out is refused like any other path outside. A
-/// program that swaps folders for links at the very moment of a call could still slip through: this keeps an honest
-/// caller inside, it is no sandbox for a hostile machine.
+/// program that replaces folders by links during a call could still bypass it: this restricts an honest caller, and is
+/// no sandbox against hostile programs.
 #[derive(Debug)]
 pub(super) struct Fence {
     root: PathBuf,

@@ -82,7 +82,7 @@ impl Wanted {
 
 /// Walks the folders below `path`, without following links and without entering `.git`.
 ///
-/// `cancelled` is asked before each folder; what was found until then is returned.
+/// Checks `cancelled` before each folder; if it is set, returns the results so far.
 pub(super) fn search(fence: &Fence, path: &str, pattern: &str, cancelled: &dyn Fn() -> bool) -> Result<Found, Refused> {
     let wanted = Wanted::parse(pattern)?;
     let top = fence.resolve(path)?;

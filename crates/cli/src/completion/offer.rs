@@ -1,7 +1,7 @@
-//! Which words are offered where.
+//! Chooses the words that are offered at each place.
 //!
-//! An argument is completed by its value name: `SERVER` by the names of servers, `TOOL` by tools, wherever they stand.
-//! A new command needs nothing but these names; a test finds a name that is not in the table.
+//! An argument is completed by its value name: `SERVER` by the names of servers, `TOOL` by tools, in any command. A new
+//! command needs only these names; a test finds a name that is not in the table.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -9,10 +9,10 @@ pub(super) struct Mention {
     pub(super) uri: String,
 }
 
-/// What may stand right before the `@`, besides white space.
+/// The characters, besides white space, that may precede the `@`.
 const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\'', '“', '„', '«'];
 
-/// What ends a sentence and no URI, unless the URI stands between `<` and `>`.
+/// Characters at the end of a sentence that do not belong to a URI, unless the URI is between `<` and `>`.
 const AFTER: &[char] = &['.', ',', ';', ':', '!', '?', '\'', '"', '”', '“', '»', '>', '`'];
 
 /// Brackets that belong to a URI only as a pair.

@@ -1,12 +1,12 @@
-//! Another key in the place of the one that stored secrets are sealed with.
+//! Replaces the key with which stored secrets are sealed.
 //!
-//! The new key is kept first, in `secret.key.next` beside `secret.key` and in the same kind of place. Then one transaction
-//! of the database seals everything anew and writes down which key took the place of which. At last `secret.key.next`
-//! takes the place of `secret.key`. A process that ends in between leaves both, and the database says which is in use:
-//! a process that finds the old one retired goes on with the next one, and finishes what was begun. Until the transaction
-//! is done, no process uses the next one.
+//! The new key is stored first, in `secret.key.next` beside `secret.key` and in the same kind of place. Then one
+//! transaction of the database seals all rows again and records which key replaced which. Finally `secret.key.next`
+//! replaces `secret.key`. If a process ends in between, both files exist, and the database shows which key is in use: a
+//! process that finds the old one retired uses the next one, and finishes the rotation. Until the transaction is
+//! committed, no process uses the next key.
 //!
-//! A lock on the folder keeps two processes from putting keys there at once.
+//! A lock on the folder prevents two processes from writing keys at the same time.
 
 use std::{
     path::{Path, PathBuf},
@@ -44,7 +44,7 @@ pub(super) async fn turn(path: &Path) -> Result<Turn, SecretsError> {
 }
 
 impl Stored {
-    /// Whether a new key must be given, because it is kept where nothing can be written.
+    /// Returns whether the caller must provide the new key, because the key is in a place that cannot be written.
     pub(crate) fn takes_given_key(&self) -> bool {
         matches!(self.place, Place::Variable(_))
     }
@@ -91,7 +91,7 @@ impl Stored {
         }
     }
 
-    /// Makes the next key and keeps it, in the kind of place where the key in use is.
+    /// Creates the next key and stores it, in the same kind of place as the current key.
     async fn keep_next(&self, path: &Path, turn: &Turn) -> Result<VaultKey, SecretsError> {
         // One that was never used: what it sealed was never committed.
         self.drop_next(path, turn).await?;
@@ -124,7 +124,7 @@ impl Stored {
         }
     }
 
-    /// Puts the next key in the place of the old one, which is in no place then.
+    /// Replaces the old key by the next one, and removes the old one.
     async fn promote(&self, path: &Path, _turn: &Turn) -> Result<(), SecretsError> {
         // While a file still says where the old one is.
         if let Ok(Some(Kept::In(id))) = file::read(path) {

@@ -1,4 +1,4 @@
-//! The verbs that say how servers are, and why.
+//! The verbs that show the state of servers, and the reasons.
 
 pub(crate) mod doctor;
 pub(crate) mod list;

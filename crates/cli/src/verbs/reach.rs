@@ -1,4 +1,4 @@
-//! From the words of a verb to the servers that it is about, and to what it says of those that it cannot use.
+//! Finds the servers that the arguments of a verb name, and reports those that cannot be used.
 
 use std::collections::BTreeSet;
 
@@ -130,7 +130,7 @@ impl Meant {
         }
     }
 
-    /// Whether `server` can be the one that is meant. No other server is started or waited for.
+    /// Returns whether `server` may be the named one. No other server is started or waited for.
     pub(crate) fn may_be(&self, server: &ServerName) -> bool {
         match self {
             Self::Of { server: named, .. } => named == server,
@@ -189,7 +189,7 @@ pub(crate) fn connected(host: &Host) -> Vec<ServerName> {
         .collect()
 }
 
-/// A host that runs `name` and nothing else.
+/// Starts a host that runs only `name`.
 ///
 /// # Errors
 /// When there is no such server or it cannot be used.

@@ -1,4 +1,4 @@
-//! The verbs about what may run, who is who, and what was done.
+//! The verbs about permissions, identities and the audit log.
 
 pub(crate) mod audit;
 pub(crate) mod policy;

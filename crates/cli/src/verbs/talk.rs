@@ -1,4 +1,4 @@
-//! The verbs that talk with a model, and look after what was said.
+//! The verbs for conversations with a model.
 
 pub(crate) mod ask;
 pub(crate) mod chat;

@@ -55,7 +55,7 @@ fn kill(signal: &str, pid: u32) {
 }
 
 /// A process that is not ours.
-fn stranger() -> Child {
+fn quarantined() -> Child {
     Command::new("sleep").arg("600").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
 
@@ -179,15 +179,15 @@ fn a_process_that_has_the_number_of_a_daemon_is_not_ended_for_it() {
     let up = home.start();
     kill("KILL", pid(&up));
     assert!(processes::wait_gone(pid(&up), LIMIT));
-    let mut stranger = stranger();
+    let mut quarantined = quarantined();
     let file = home.0.home.toolrack_home().join("daemon.json");
     let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    record["pid"] = stranger.id().into();
+    record["pid"] = quarantined.id().into();
     std::fs::write(&file, record.to_string()).unwrap();
     assert_eq!(home.0.run(&["daemon", "stop", "--json"]).ends_with(0).json()["stopped"], false);
-    assert!(stranger.try_wait().unwrap().is_none(), "it was ended");
-    stranger.kill().unwrap();
-    let _ = stranger.wait();
+    assert!(quarantined.try_wait().unwrap().is_none(), "it was ended");
+    quarantined.kill().unwrap();
+    let _ = quarantined.wait();
     assert!(!file.exists());
 }
 

@@ -157,9 +157,9 @@ mod needs_clients {
         mcporter_uses(&rack, "lines");
         // It would take the token of the same URL from its file.
         configure_mcporter(&rack, None);
-        let stranger =
+        let quarantined =
             ["call", "--http-url", &url(&daemon), "--allow-http", "--no-oauth", "--name", "x", "mcp__fake__add"];
-        let refused = mcporter(&rack, &stranger);
+        let refused = mcporter(&rack, &quarantined);
         assert!(refused.code != Some(0) && refused.stderr.contains("401"), "without the token: {refused}");
     }
 
@@ -252,9 +252,9 @@ mod needs_clients {
         for era in ["legacy", "modern"] {
             inspected(&rack, &Way::url(&daemon, "url"), era);
             let url = url(&daemon);
-            let stranger =
+            let quarantined =
                 ["--protocol-era", era, "--stored-auth-only", "--server-url", &url, "--method", "tools/list"];
-            let refused = inspector(&rack, &stranger).with(3);
+            let refused = inspector(&rack, &quarantined).with(3);
             assert!(refused.stderr.contains("auth_required"), "without the token: {refused}");
         }
     }

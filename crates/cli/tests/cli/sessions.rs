@@ -474,7 +474,7 @@ fn nothing_of_a_conversation_is_obeyed_by_a_terminal() {
 #[test]
 fn a_secret_that_a_server_gave_away_is_not_shown_to_the_user() {
     let secret = "canary-of-the-environment";
-    let rack = Rack::new().env("FAKE_TOKEN", secret).env("OTHERS_TOKEN", "canary-of-a-stranger");
+    let rack = Rack::new().env("FAKE_TOKEN", secret).env("OTHERS_TOKEN", "canary-of-a-quarantined");
     let mut server = fake(&[]);
     server["env"] = json!({ "API_TOKEN": "${FAKE_TOKEN}" });
     rack.configure(&[("fake", server.clone())]);
@@ -487,7 +487,7 @@ fn a_secret_that_a_server_gave_away_is_not_shown_to_the_user() {
         says(Role::User, &format!("my token is {secret}")),
         wrote(Role::Assistant, &json!({ "content": "", "tool_calls": [call] })),
         says(Role::Tool, &result),
-        says(Role::Tool, "canary-of-a-stranger"),
+        says(Role::Tool, "canary-of-a-quarantined"),
     ];
     keep(&database(&rack), secret, messages);
     for args in [["list"].as_slice(), &["show"], &["show", "--full"], &["export", "last"], &["rename", "last", secret]]
@@ -504,6 +504,6 @@ fn a_secret_that_a_server_gave_away_is_not_shown_to_the_user() {
     for file in ["work/out.md", "work/out.json"] {
         let written = rack.home.read(file);
         assert!(written.contains("***") && !written.contains(secret), "{written}");
-        assert!(written.contains("canary-of-a-stranger"), "what waits for approval was not filled in: {written}");
+        assert!(written.contains("canary-of-a-quarantined"), "what waits for approval was not filled in: {written}");
     }
 }

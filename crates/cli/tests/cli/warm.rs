@@ -428,9 +428,9 @@ fn a_daemon_that_is_gone_stopped_or_a_stranger_is_done_without() {
     assert!(is_alone(&rack, &effects, CALL));
     assert!(socket.exists(), "a daemon that was killed leaves it");
     std::fs::remove_file(&socket).unwrap();
-    let stranger = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let quarantined = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let talking = std::thread::spawn(move || {
-        let (mut stream, _) = stranger.accept().unwrap();
+        let (mut stream, _) = quarantined.accept().unwrap();
         stream.write_all(b"220 mail ready\r\n").unwrap();
     });
     assert!(is_alone(&rack, &effects, CALL));

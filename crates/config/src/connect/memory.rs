@@ -1,4 +1,4 @@
-//! What an undo needs to give a file its bytes back: where it was changed, and what stood there.
+//! The stored data with which an undo restores the bytes of a file: the place of the change and the replaced text.
 
 use std::{
     fs, io,
@@ -14,23 +14,23 @@ use crate::{
     import::Client,
 };
 
-/// One change of one file. Texts are whole, byte order mark and all; what did not change in it is not kept.
+/// One change of one file. The hashes are of whole texts, including the byte order mark; unchanged text is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Memory {
-    /// The hash of the text before; `None` where there was no file.
+    /// The hash of the text before the change; `None` if there was no file.
     before: Option<String>,
-    /// The hash of the text after.
+    /// The hash of the text after the change.
     after: String,
-    /// The bytes of the text after that are new.
+    /// The range of new bytes in the text after the change.
     from: usize,
     to: usize,
-    /// What stood there before.
+    /// The replaced text.
     replaced: String,
-    /// The folders that were made for the file, innermost first.
+    /// The folders that were created for the file, innermost first.
     folders: Vec<PathBuf>,
 }
 
-/// The file that a memory is kept in.
+/// Returns the file in which a memory is stored.
 pub(super) fn place(folder: &Path, client: Client, path: &Path, name: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(path.as_os_str().as_encoded_bytes());
@@ -39,14 +39,14 @@ pub(super) fn place(folder: &Path, client: Client, path: &Path, name: &str) -> P
     folder.join(format!("{}-{}.json", client.id(), &hex(&hash.finalize())[..16]))
 }
 
-/// Removes the memory that is kept in `file`.
+/// Removes the memory in `file`.
 pub(super) fn forget(file: &Path) {
-    // One that stays fits no file any more, and so changes none.
+    // A memory that stays matches no file, and so changes none.
     let _ = fs::remove_file(file);
 }
 
 impl Memory {
-    /// What is to be remembered of `plan`; `None` where it removes the file.
+    /// Creates the memory of `plan`; `None` if `plan` removes the file.
     pub(super) fn of(plan: &Plan, folders: Vec<PathBuf>) -> Option<Self> {
         Some(Self::between(plan.before.as_deref(), plan.after.as_deref()?, folders))
     }
@@ -59,7 +59,7 @@ impl Memory {
         let same = old.bytes().rev().zip(after.bytes().rev()).take(rest).take_while(|(old, new)| old == new).count();
         let (old_end, new_end) =
             (old.ceil_char_boundary(old.len() - same), after.ceil_char_boundary(after.len() - same));
-        // Both texts end alike, so a boundary in one is a boundary in the other.
+        // Both texts end in the same way, so a boundary in one is a boundary in the other.
         let tail = (old.len() - old_end).min(after.len() - new_end);
         Self {
             before: before.map(hash),
@@ -71,19 +71,19 @@ impl Memory {
         }
     }
 
-    /// The same with what `plan` does after it.
+    /// Returns the memory of this change followed by that of `plan`.
     pub(super) fn followed_by(self, plan: &Plan) -> Option<Self> {
         let original = self.original(plan.before.as_deref()?)?;
         Some(Self::between(original.as_deref(), plan.after.as_deref()?, self.folders))
     }
 
-    /// Whether it is of a file that holds `now`.
+    /// Returns whether it belongs to a file with the content `now`.
     pub(super) fn fits(&self, now: &str) -> bool {
         self.after == hash(now)
     }
 
-    /// What the file that holds `now` held before, where `Some(None)` means that there was none; `None` where the file
-    /// has changed since.
+    /// Returns the earlier content of a file that now contains `now`; `Some(None)` if there was no file, `None` if the
+    /// file has changed since.
     pub(super) fn original(&self, now: &str) -> Option<Option<String>> {
         if !self.fits(now) {
             return None;
@@ -97,12 +97,12 @@ impl Memory {
         self.folders.clone()
     }
 
-    /// What is kept in `file`; a memory that cannot be read is none.
+    /// Reads the memory in `file`; `None` if it cannot be read.
     pub(super) fn read(file: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
-    /// Keeps it in `file`, for its owner only.
+    /// Stores it in `file`, readable only by its owner.
     pub(super) fn keep(&self, file: &Path) -> Result<(), ConnectError> {
         let keep = || keep_for_the_owner(file, &serde_json::to_string(self).map_err(io::Error::other)?);
         keep().map_err(|source| ConnectError::NotKept { path: file.to_owned(), source })

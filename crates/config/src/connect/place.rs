@@ -1,4 +1,4 @@
-//! Where a program has its servers.
+//! Finds the files in which programs list their servers.
 
 use std::path::{Path, PathBuf};
 
@@ -10,18 +10,18 @@ use crate::{
     places::project_root,
 };
 
-/// Where one program has its servers: a file, which need not be there yet, and a place in it.
+/// The place of a program's servers: a file, which need not exist yet, and a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The program.
     pub client: Client,
-    /// Its file, with symbolic links not followed.
+    /// Its file; symbolic links are not followed.
     pub path: PathBuf,
     pub(super) spot: Spot,
 }
 
 impl Place {
-    /// Where `client` has the servers that the user of this `environment` has in every folder.
+    /// Returns the place where `client` lists the servers of the user of this `environment` for every folder.
     ///
     /// # Errors
     /// When the home folder is not known.
@@ -30,13 +30,13 @@ impl Place {
         Ok(Self { client, path: cwd.join(file), spot: spot(client) })
     }
 
-    /// Where `client` has the servers of the project of `cwd`.
+    /// Returns the place where `client` lists the servers of the project of `cwd`.
     ///
-    /// Claude Code's are the user's own for that project: its file for all users of a project, `.mcp.json`, is one that
-    /// Toolrack reads itself, and would have it be a server of its own.
+    /// For Claude Code, this is the user's private list for the project. Its file for all users of a project,
+    /// `.mcp.json`, is also read by Toolrack, which would then become its own server.
     ///
     /// # Errors
-    /// When `client` has none.
+    /// When `client` has no such place.
     pub fn of_project(client: Client, environment: &Environment, cwd: &Path) -> Result<Self, ConnectError> {
         let root = project_root(cwd);
         if client == Client::ClaudeCode {
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-/// Whether something of `client` is in the user's folders.
+/// Returns whether the user's folders contain files of `client`.
 #[must_use]
 pub fn is_installed(client: Client, environment: &Environment, cwd: &Path) -> bool {
     let home = environment.home();
@@ -81,7 +81,7 @@ fn spot(client: Client) -> Spot {
     }
 }
 
-/// The file that is there; else the one whose folder is there; else the usual one.
+/// Returns the existing file; else the one whose folder exists; else the usual one.
 fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
     let mut files = files_of_the_user(client, environment);
     files.retain(|file| holds_servers(client, file) && !file.components().any(|part| part.as_os_str() == "profiles"));
@@ -92,13 +92,13 @@ fn file_of_user(client: Client, environment: &Environment) -> Option<PathBuf> {
     usual(client, &likely).or_else(|| usual(client, &files)).cloned()
 }
 
-/// Whether servers are added to a file of this name, and not only found in it for historical reasons.
+/// Returns whether servers may be added to a file of this name; some names are only read for historical reasons.
 fn holds_servers(client: Client, file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     client != Client::VsCode || name == "mcp.json"
 }
 
-/// The one that the program makes itself, as its makers document it.
+/// Returns the file that the program creates itself, as its documentation says.
 fn usual(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
     let of_macos = |file: &&PathBuf| file.components().any(|part| part.as_os_str() == "Library");
     match client {
@@ -110,7 +110,7 @@ fn usual(client: Client, files: &[PathBuf]) -> Option<&PathBuf> {
     }
 }
 
-/// Whether it is in opencode's own folder of a project, where it keeps other things than this file.
+/// Returns whether it is in opencode's own folder of a project, which also contains other files.
 fn is_hidden(file: &Path) -> bool {
     file.starts_with(".opencode")
 }

@@ -1,17 +1,17 @@
-//! The entry of Toolrack's gateway in the words of each program.
+//! Writes the entry of Toolrack's gateway in the format of each program.
 //!
-//! [`import`](crate::import) names where the words are documented.
+//! [`import`](crate::import) names the documentation of the formats.
 
 use serde_json::{Map, Value as Json, json};
 
 use super::ConnectError;
 use crate::import::Client;
 
-/// The variable that holds the token of the daemon, where a program connects to it over HTTP. No file gets the token
-/// itself.
+/// The variable with the daemon's token, for a program that connects to the daemon over HTTP. The token itself is
+/// written into no file.
 pub const TOKEN_VARIABLE: &str = "TOOLRACK_TOKEN";
 
-/// How a program reaches Toolrack.
+/// The way in which a program reaches Toolrack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// It starts a gateway.
@@ -28,7 +28,7 @@ pub enum Reach {
     },
 }
 
-/// The fields that say how a server is reached, in the words of all programs.
+/// The fields for the transport of a server, in the formats of all programs.
 const REACHES: &[&str] = &[
     "type",
     "transport",
@@ -42,7 +42,7 @@ const REACHES: &[&str] = &[
     "bearer_token_env_var",
 ];
 
-/// The entry that `client` is to have.
+/// Returns the new entry for `client`.
 pub(super) fn entry(client: Client, reach: &Reach) -> Result<Json, ConnectError> {
     match reach {
         Reach::Program { command, args } => Ok(program(client, command, args)),
@@ -92,7 +92,7 @@ fn braced(kind: &str) -> String {
     format!("${{{kind}{TOKEN_VARIABLE}}}")
 }
 
-/// `wanted` with what the user has added to the entry that was `found`.
+/// Returns `wanted` with the user's additions to the entry `found`.
 pub(super) fn merged(found: &Map<String, Json>, wanted: Json) -> Json {
     let Json::Object(mut wanted) = wanted else { return wanted };
     for (field, value) in found.iter().filter(|(field, _)| !REACHES.contains(&field.as_str())) {

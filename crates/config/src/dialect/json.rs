@@ -14,20 +14,20 @@ use crate::{
     suggest::misspelt,
 };
 
-/// The keys that hold the servers, most common first.
+/// The keys of the servers, most common first.
 pub(crate) const CONTAINERS: &[&[&str]] =
     &[&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp.servers"], OPENCODE];
 
-/// The key under which opencode has its servers, where the file is opencode's.
+/// The key of the servers in opencode's files.
 const OPENCODE: &[&str] = &["mcp"];
 
 /// The most servers that a message names.
 const MAX_NAMED: usize = 5;
 
-/// Members beside the servers that files legitimately have.
+/// Members that files may have beside the servers.
 const COMPANIONS: &[&str] = &["$schema", "inputs"];
 
-/// JSON with comments and trailing commas, and otherwise as RFC 8259 has it.
+/// JSON with comments and trailing commas, otherwise as in RFC 8259.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -41,14 +41,14 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// Where the servers are in a file.
+/// The object of the servers in a file.
 #[derive(Debug)]
 pub(crate) enum Container<'a> {
-    /// In the object under a key.
+    /// The object under a key.
     Under(&'a Node),
-    /// In the outermost object.
+    /// The outermost object.
     Root(&'a Node),
-    /// Nowhere yet.
+    /// There is none yet.
     Missing,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     Ok(servers)
 }
 
-/// The value of the file; `None` when there is nothing but comments.
+/// Parses the file; `None` when it has only comments.
 pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
     check_texts(document)?;
     let parsed = parse_to_ast(&document.text, &CollectOptions::default(), &OPTIONS).map_err(|error| {
@@ -85,7 +85,7 @@ pub(crate) fn parse(document: &Document) -> Result<Option<Node>, Box<Problem>> {
     parsed.value.map(|value| convert(document, value)).transpose()
 }
 
-/// Finds where in `root` the servers are.
+/// Finds the object of the servers in `root`.
 pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Container<'a>, Box<Problem>> {
     let Some(members) = root.members() else {
         return Err(not_an_object(document, root, "the file"));
@@ -111,7 +111,7 @@ pub(crate) fn container<'a>(document: &Document, root: &'a Node) -> Result<Conta
     Ok(Container::Missing)
 }
 
-/// Warns of servers that are ignored: those under another key, or under the same key a second time.
+/// Returns warnings about ignored servers: those under another key, or under the same key a second time.
 fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut counting_path = None;
@@ -124,7 +124,7 @@ fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem>
                 counting_path = Some(path);
                 continue;
             }
-            // The servers that count may stand in it, or it is one of them.
+            // The used servers may be inside it, or it is one of them.
             let holds = |outer: &Node, inner: &Node| outer.at.start <= inner.at.start && inner.at.end <= outer.at.end;
             let names = names_of_servers(node);
             if names.is_empty() || holds(node, counting) || holds(counting, node) {
@@ -150,7 +150,7 @@ fn overlooked(document: &Document, root: &Node, counting: &Node) -> Vec<Problem>
     problems.into_iter().map(problem).collect()
 }
 
-/// Everything at `path`: more than one value where a name is given twice.
+/// Returns all values at `path`: several if a name is repeated.
 fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
     let mut found = vec![root];
     for key in path {
@@ -160,7 +160,7 @@ fn all_at<'a>(root: &'a Node, path: &[&str]) -> Vec<&'a Node> {
     found
 }
 
-/// The names of the members of `container` that look like servers: the first few, and how many more there are.
+/// Returns the first few names of the members of `container` that look like servers, and the number of the others.
 fn names_of_servers(container: &Node) -> String {
     let members = container.members().unwrap_or_default().iter();
     let mut names = members.filter(|member| looks_like_server(&member.node)).map(|member| format!("`{}`", member.name));
@@ -172,7 +172,7 @@ fn names_of_servers(container: &Node) -> String {
     shown.join(", ")
 }
 
-/// Whether the file is opencode's, which has its own words for the fields of an entry.
+/// Returns whether the file is opencode's, which has its own names for the fields of an entry.
 pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
     let is_named = || document.path.as_deref().and_then(Path::file_stem).is_some_and(|stem| stem == "opencode");
     let has_schema = || root.text("$schema").is_some_and(|schema| schema.contains("opencode.ai/"));
@@ -183,13 +183,13 @@ pub(crate) fn is_opencode(document: &Document, root: &Node) -> bool {
     }
 }
 
-/// Whether the file is Gemini CLI's own.
+/// Returns whether the file is Gemini CLI's own.
 fn is_gemini(document: &Document) -> bool {
     document.path.as_deref().is_some_and(|path| path.ends_with(".gemini/settings.json"))
 }
 
-/// Gemini CLI takes a `url` without a type for SSE, and `httpUrl` for streamable HTTP (docs/tools/mcp-server.md in
-/// google-gemini/gemini-cli).
+/// Adds the type SSE where Gemini CLI implies it: it treats a `url` without a type as SSE, and `httpUrl` as streamable
+/// HTTP (docs/tools/mcp-server.md in google-gemini/gemini-cli).
 fn say_sse(entry: &mut Node) {
     let has = |name: &str| entry.get(name).is_some_and(|member| !matches!(member.node.value, Value::Null));
     if !has("url") || has("type") || has("httpUrl") {
@@ -255,8 +255,8 @@ fn member(document: &Document, property: ast::ObjectProp<'_>) -> Result<Member, 
     })
 }
 
-/// Refuses raw control characters in strings, which the parser accepts (RFC 8259, section 7). A line break among them
-/// is nearly always a forgotten quote, and the parser would only fail at what follows.
+/// Refuses raw control characters in strings, which the parser accepts (RFC 8259, section 7). A line break in a string
+/// usually means a forgotten quote, and the parser would only fail at the text that follows.
 fn check_texts(document: &Document) -> Result<(), Box<Problem>> {
     let Some(at) = control_in_text(&document.text) else {
         return Ok(());
@@ -271,7 +271,7 @@ fn check_texts(document: &Document) -> Result<(), Box<Problem>> {
     Err(Box::new(document.locate(problem, at..at + 1)))
 }
 
-/// The first control character between double quotes, comments aside.
+/// Returns the first control character between double quotes, outside of comments.
 fn control_in_text(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut at, mut in_text) = (0, false);
@@ -290,7 +290,7 @@ fn control_in_text(text: &str) -> Option<usize> {
     None
 }
 
-/// The length of the comment at the beginning of `text`, when there is one.
+/// Returns the length of the comment at the beginning of `text`, when there is one.
 pub(crate) fn comment_length(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         Some(text.find(['\n', '\r']).unwrap_or(text.len()))

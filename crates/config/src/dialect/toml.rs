@@ -12,7 +12,7 @@ use crate::{
     problem::Problem,
 };
 
-/// The value of the file.
+/// Returns the value of the file.
 pub(crate) fn parse(document: &Document) -> Result<Node, Box<Problem>> {
     let parsed = Toml::parse(&*document.text).map_err(|error| {
         let message = error.message().replace('\n', ", ");
@@ -42,7 +42,7 @@ pub(crate) fn servers(document: &Document) -> Result<Servers, Box<Problem>> {
     Ok(servers)
 }
 
-/// `[[agents]]`: two of one id are one agent. An error in one of them leaves the servers of the others untouched.
+/// Reads `[[agents]]`: two of one id are one agent. An error in one of them does not affect the servers of the others.
 fn agents(document: &Document, list: &Node, servers: &mut Servers) {
     let Value::List(nodes) = &list.value else {
         let problem = Problem::error("`agents` must be a list: write `[[agents]]` above each agent");
@@ -70,7 +70,7 @@ fn agents(document: &Document, list: &Node, servers: &mut Servers) {
     }
 }
 
-/// `[[defaults.mcp]]`: the name of each server is one of its fields.
+/// Reads `[[defaults.mcp]]`, where the name of each server is one of its fields.
 fn named_list(
     document: &Document,
     place: &str,

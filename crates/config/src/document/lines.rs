@@ -1,24 +1,24 @@
-//! Finds the lines of a text in little more time than it takes to read the text once, however many are asked for.
+//! Finds any number of lines of a text in little more time than reading the text once.
 //!
-//! A file is foreign, and one of a single line can hold a hundred thousand mistakes.
+//! A file is untrusted, and a single line can contain a hundred thousand mistakes.
 
 use std::cell::{OnceCell, RefCell};
 
 use super::masked;
 
-/// Where the lines of one text are. Every call must pass the same text.
+/// The positions of the lines of one text. Every call must pass the same text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
-    /// Where each line begins, in bytes.
+    /// The start of each line, in bytes.
     starts: OnceCell<Vec<usize>>,
-    /// The line that was asked for last; problems come one after the other.
+    /// The line of the last call; consecutive problems are often on the same line.
     last: RefCell<Option<Line>>,
 }
 
 /// One line.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// From 1.
+    /// The number, from 1.
     pub(super) number: usize,
     /// Its first byte.
     pub(super) start: usize,
@@ -26,17 +26,17 @@ pub(super) struct Line {
     pub(super) bytes: usize,
     /// Its characters, with values hidden.
     pub(super) masked: Vec<char>,
-    /// Where each character begins, in bytes from the beginning of the text.
+    /// The start of each character, in bytes from the beginning of the text.
     places: Vec<usize>,
 }
 
 impl Lines {
-    /// The number of the line that holds the byte `at`, from 1.
+    /// Returns the number of the line that contains the byte `at`, from 1.
     pub(super) fn number(&self, text: &str, at: usize) -> usize {
         self.starts(text).partition_point(|start| *start <= at)
     }
 
-    /// Calls `look` with the line that holds the byte `at`.
+    /// Calls `look` with the line that contains the byte `at`.
     pub(super) fn look<T>(&self, text: &str, at: usize, look: impl FnOnce(&Line) -> T) -> T {
         let number = self.number(text, at);
         let mut last = self.last.borrow_mut();
@@ -71,7 +71,7 @@ impl Line {
         }
     }
 
-    /// How many of its characters stand before the byte `at`.
+    /// Returns the number of its characters before the byte `at`.
     pub(super) fn chars_before(&self, at: usize) -> usize {
         self.places.partition_point(|place| *place < at)
     }

@@ -1,19 +1,20 @@
-//! A line that cannot be parsed, with its values hidden, so that it can be shown in a message.
+//! Masks the values in a line that cannot be parsed, so that it can be shown in a message.
 
-/// Bare words that are shown: they are grammar, not values.
+/// Bare words that are shown, because they are grammar, not values.
 const WORDS: &[&str] = &["true", "false", "null"];
 
 /// The longest bare word that can be a key.
 const MAX_KEY: usize = 32;
 
-/// `line` of a JSON or TOML file with all values replaced by asterisks, character by character, so that columns stay.
+/// Returns `line` of a JSON or TOML file with all values replaced by asterisks, character by character, so that columns
+/// stay the same.
 ///
-/// Keys, punctuation, short numbers and the words of the grammar remain; everything else is taken for a value.
+/// Keys, punctuation, short numbers and the words of the grammar remain; all other text counts as a value.
 pub(crate) fn masked(line: &str) -> String {
     let chars: Vec<char> = line.chars().collect();
     let mut out = String::with_capacity(line.len());
     let mut at = 0;
-    // Whether a key may stand here: at the beginning of the line, after `{`, `[` or `,`.
+    // Whether a key may follow: at the beginning of the line, after `{`, `[` or `,`.
     let mut key_place = true;
     while let Some(&c) = chars.get(at) {
         match c {
@@ -66,7 +67,7 @@ fn hide_rest(mut out: String, chars: &[char], at: usize, marker: usize) -> Strin
     out
 }
 
-/// Behind the closing quote, or the end of the line.
+/// Returns the position after the closing quote, or the end of the line.
 fn string_end(chars: &[char], start: usize) -> usize {
     let quote = chars[start];
     let mut at = start + 1;
@@ -93,7 +94,8 @@ fn is_followed_by_value(chars: &[char], at: usize) -> bool {
     matches!(next_visible(chars, at), Some(':' | '='))
 }
 
-/// A bare key ends before its value, before the next part of a dotted key, or with a table's header.
+/// Returns whether a bare key ends at `at`: before its value, before the next part of a dotted key, or with a table's
+/// header.
 fn is_followed_by_name_end(chars: &[char], at: usize) -> bool {
     let header = chars.first() == Some(&'[');
     match next_visible(chars, at) {

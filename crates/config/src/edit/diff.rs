@@ -9,8 +9,8 @@ use crate::{document::Document, redact};
 /// Lines shown around the change.
 const CONTEXT: usize = 3;
 
-/// The change from `before` to `after` as one hunk of a unified diff, with secrets hidden and control characters
-/// visible; empty when the texts are the same.
+/// Returns the change from `before` to `after` as one hunk of a unified diff, with secrets hidden and control
+/// characters visible; empty when the texts are equal.
 pub(crate) fn of(path: &Path, before: &str, after: &str) -> String {
     if before == after {
         return String::new();

@@ -1,4 +1,5 @@
-//! Entries in the files of other programs: each at its own place, in that program's words, and put back to the byte.
+//! Edits entries in the files of other programs, at each program's place and in its format, and restores files byte for
+//! byte.
 
 use std::path::{Path, PathBuf};
 
@@ -7,41 +8,41 @@ use serde_json::Value as Json;
 use super::{EditError, File, diff, ensure_safe, missing, objects, toml, write};
 use crate::document::Document;
 
-/// The largest file that is edited: 64 MiB. Claude Code keeps its history beside its servers.
+/// The largest file that is edited: 64 MiB. Claude Code stores its history in the same file.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Where a program has its servers in its file.
+/// The place of a program's servers in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Spot {
-    /// In JSON, in the object that these keys lead to.
+    /// JSON: the object at these keys.
     Under(Vec<String>),
-    /// In opencode's JSON, where its version says.
+    /// opencode's JSON: the place for its version.
     OpenCode,
-    /// In Codex's TOML.
+    /// Codex's TOML.
     Codex,
 }
 
-/// What happens to an entry.
+/// The change of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Deed<'a> {
-    /// It is written, in the place of one of the same name where there is one.
+    /// Write the entry, replacing one of the same name.
     Put(&'a Json),
-    /// It is taken out.
+    /// Remove the entry.
     Remove,
 }
 
-/// A change that is worked out and not written yet. All texts are whole, byte order mark and all.
+/// A change that is computed but not written yet. All texts are whole, including the byte order mark.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The file, with symbolic links followed.
     pub(crate) path: PathBuf,
-    /// What it holds; `None` where it is not there.
+    /// Its content; `None` if it does not exist.
     pub(crate) before: Option<String>,
-    /// What it is to hold; `None` where it is to go.
+    /// Its new content; `None` to remove it.
     pub(crate) after: Option<String>,
 }
 
-/// Opens the file at `path`, as it is or empty; also returns its whole text.
+/// Opens the file at `path`, or an empty one if it does not exist; also returns its whole text.
 fn open(path: &Path, spot: &Spot) -> Result<(Box<dyn File>, Option<String>), EditError> {
     let document = Document::read_up_to(path, MAX_BYTES).map_err(EditError::Unreadable)?;
     let before = document.as_ref().map(|document| document.with_text(&document.text));
@@ -54,7 +55,7 @@ fn open(path: &Path, spot: &Spot) -> Result<(Box<dyn File>, Option<String>), Edi
     Ok((file, before))
 }
 
-/// The entry `name` as the file at `path` has it.
+/// Returns the entry `name` of the file at `path`, as it is written.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -62,7 +63,7 @@ pub(crate) fn entry(path: &Path, spot: &Spot, name: &str) -> Result<Option<Json>
     Ok(entries(path, spot)?.into_iter().find_map(|(known, entry)| (known == name).then_some(entry)))
 }
 
-/// The entries of the file at `path`.
+/// Returns the entries of the file at `path`.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -73,10 +74,10 @@ pub(crate) fn entries(path: &Path, spot: &Spot) -> Result<Vec<(String, Json)>, E
     Ok(parts.filter(|((place, _), _)| *place == servers).map(|((_, name), entry)| (name, entry)).collect())
 }
 
-/// Works out what the file at `path` is to hold after `deed` was done to the entry `name`.
+/// Computes the content of the file at `path` after the change `deed` of the entry `name`.
 ///
 /// # Errors
-/// When the file cannot be read, cannot be edited safely, or does not have what is to be removed.
+/// When the file cannot be read, cannot be edited safely, or does not have the entry to remove.
 pub(crate) fn plan(path: &Path, spot: &Spot, name: &str, deed: Deed<'_>) -> Result<Plan, EditError> {
     let target = write::target(path)?;
     let (file, before) = open(&target, spot)?;
@@ -90,7 +91,7 @@ pub(crate) fn plan(path: &Path, spot: &Spot, name: &str, deed: Deed<'_>) -> Resu
     Ok(Plan { after: Some(file.document().with_text(&text)), path: target, before })
 }
 
-/// The whole text of the file at `path`, with the file that it leads to; `None` where there is none.
+/// Returns the whole text of the file at `path`, with the file that it links to; `None` if it does not exist.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -109,19 +110,19 @@ pub(crate) fn keep_for_the_owner(path: &Path, text: &str) -> std::io::Result<()>
 }
 
 impl Plan {
-    /// The change as a unified diff, with secrets hidden.
+    /// Returns the change as a unified diff, with secrets hidden.
     pub(crate) fn diff(&self) -> String {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         diff::of(&self.path, &text(&self.before), &text(&self.after))
     }
 
-    /// Writes it, unless the file is not what it was: returns whether it did. `first` is done before, while no other
-    /// process of ours edits a file in that folder.
+    /// Writes the change if the file has not changed since; returns whether it did. Runs `first` before, while no other
+    /// Toolrack process can edit a file in that folder.
     ///
     /// # Errors
     /// When the file cannot be written, or `first` fails; it is unchanged then.
     pub(crate) fn write<E: From<EditError>>(&self, first: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
-        // Another error than an edit's has to come through the lock.
+        // An error other than an edit's has to be passed out of the lock.
         let mut failed = None;
         let written = write::locked(&self.path, || {
             if let Err(error) = first() {

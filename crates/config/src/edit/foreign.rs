@@ -1,17 +1,17 @@
-//! Our entries in the words of other programs.
+//! Converts our entries into the formats of other programs.
 //!
-//! A program that finds an unknown field may refuse its whole file. So a field for which it has no words is not
-//! written, but named.
+//! A program that finds an unknown field may refuse its whole file. So a field that its format cannot express is not
+//! written, but reported.
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::placeholder::{Bare, Piece, pieces};
 
-/// The entry, or the field of ours for which the program has no words.
+/// The entry, or our field that the program's format cannot express.
 type InTheirWords = Result<Json, String>;
 
-/// `entry` as opencode writes it (opencode.ai/docs/mcp-servers), or its version 2, which has `disabled` alone
-/// (opencode.ai/v2/docs/mcp-servers).
+/// Converts `entry` into the format of opencode (opencode.ai/docs/mcp-servers), or of its version 2, which has only
+/// `disabled` (opencode.ai/v2/docs/mcp-servers).
 pub(super) fn for_opencode(entry: &Json, is_second: bool) -> InTheirWords {
     let fields = fields(entry)?;
     let is_remote = fields.contains_key("url");
@@ -45,7 +45,7 @@ pub(super) fn for_opencode(entry: &Json, is_second: bool) -> InTheirWords {
     Ok(Json::Object(out))
 }
 
-/// `value` with our placeholders in opencode's form.
+/// Returns `value` with our placeholders in opencode's form.
 fn curly(field: &str, value: &Json, bare: Bare) -> InTheirWords {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
@@ -58,7 +58,7 @@ fn curly(field: &str, value: &Json, bare: Bare) -> InTheirWords {
     })
 }
 
-/// `entry` as Codex writes it (`RawMcpServerConfig` in its codex-rs/config/src/mcp_types.rs).
+/// Converts `entry` into the format of Codex (`RawMcpServerConfig` in its codex-rs/config/src/mcp_types.rs).
 pub(super) fn for_codex(entry: &Json) -> InTheirWords {
     let fields = fields(entry)?;
     let is_remote = fields.contains_key("url");
@@ -86,7 +86,8 @@ pub(super) fn for_codex(entry: &Json) -> InTheirWords {
     Ok(Json::Object(out))
 }
 
-/// Variables and headers. Codex looks nothing up in texts, but has fields for values that are whole variables.
+/// Converts variables and headers. Codex has no placeholders in texts, but has fields for values that are whole
+/// variables.
 fn codex_values(field: &str, values: &Json, out: &mut Map<String, Json>) -> Result<(), String> {
     let is_header = field == "headers";
     for (name, value) in values.as_object().ok_or(field)? {
@@ -142,7 +143,7 @@ fn merge(out: &mut Map<String, Json>, field: &str, more: &Json) {
     }
 }
 
-/// `value` without placeholders; `$$` is one dollar sign.
+/// Returns `value` without placeholders, with `$$` as one dollar sign; an error if it has placeholders.
 fn plain(field: &str, value: &Json, bare: Bare) -> InTheirWords {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
@@ -169,13 +170,13 @@ fn each_text(value: &Json, translate: &dyn Fn(&str) -> InTheirWords) -> InTheirW
     }
 }
 
-/// The fields that say something.
+/// Returns the fields that are not empty.
 fn fields(entry: &Json) -> Result<Map<String, Json>, String> {
     let fields = entry.as_object().ok_or("entry")?;
     Ok(fields.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
-/// Whether `type` can be left out for a program that has no word for SSE.
+/// Returns whether `type` can be left out for a program that has no word for SSE.
 fn is_kind(word: &Json, is_remote: bool) -> bool {
     let word = word.as_str().unwrap_or_default().to_ascii_lowercase().replace(['-', '_'], "");
     if is_remote { matches!(&*word, "http" | "streamablehttp" | "remote") } else { matches!(&*word, "stdio" | "local") }

@@ -1,4 +1,4 @@
-//! Texts that were shown hidden, and the values that they stand for.
+//! Restores the values of texts that were shown hidden.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::EditError;
 use crate::{Problem, mask::HIDDEN};
 
-/// Refuses an entry with a hidden text that stands for no known value: once written, it would be taken for a value.
+/// Refuses an entry with a hidden text that has no known value, because it would be written as the value.
 pub(super) fn refuse(name: &str, entry: &Json) -> Result<(), EditError> {
     match first_hidden(entry, "") {
         ControlFlow::Continue(()) => Ok(()),
@@ -15,7 +15,7 @@ pub(super) fn refuse(name: &str, entry: &Json) -> Result<(), EditError> {
     }
 }
 
-/// Puts the values of the file in the place of the hidden texts of `entry`, which was shown as `view`.
+/// Replaces the hidden texts of `entry`, which was shown as `view`, by the values of the file.
 ///
 /// # Errors
 /// [`EditError::Invalid`] with the field whose value is not in the file, or is one of several that look the same.
@@ -45,10 +45,10 @@ fn first_hidden(value: &Json, at: &str) -> ControlFlow<String> {
     }
 }
 
-/// Fails with the field that has no value.
+/// Restores the values; the error is the field that has no value.
 fn put_back(entry: &mut Json, view: &Json, values: &Json, at: &str) -> Result<(), String> {
     if *entry == *view && !values.is_null() {
-        // Placeholders too are shown in one form, and may be written in another.
+        // Placeholders are shown in one form, and may be written in another.
         entry.clone_from(values);
         return Ok(());
     }
@@ -61,7 +61,7 @@ fn put_back(entry: &mut Json, view: &Json, values: &Json, at: &str) -> Result<()
             let sent = items.clone();
             for (index, item) in items.iter_mut().enumerate() {
                 let place = format!("{at}[{index}]");
-                // It may stand at another place now.
+                // The item may have moved.
                 let origin = match item {
                     Json::String(text) if text.contains(HIDDEN) => shown.origin(&sent, index).ok_or(&place)?,
                     _ => index,
@@ -84,15 +84,16 @@ fn put_back(entry: &mut Json, view: &Json, values: &Json, at: &str) -> Result<()
     }
 }
 
-/// A list as it was shown, and what it holds.
+/// A list as it was shown, with its values.
 struct List<'a> {
     shown: &'a [Json],
     values: &'a [Json],
 }
 
 impl List<'_> {
-    /// The index that the item at `index` of the list `sent` had before. Items that look the same are told apart by the
-    /// option before them, whose value they are, and then by their order, as long as none of them was added or removed.
+    /// Returns the index that the item at `index` of the list `sent` had before. Items that look the same are
+    /// distinguished by the option before them, whose value they are, and then by their order, unless one of them was
+    /// added or removed.
     fn origin(&self, sent: &[Json], index: usize) -> Option<usize> {
         let alike: Vec<usize> = places(self.shown, |other| self.shown[other] == sent[index]);
         let mut values = alike.iter().map(|at| self.values.get(*at));
@@ -113,7 +114,7 @@ fn places(list: &[Json], is_meant: impl Fn(usize) -> bool) -> Vec<usize> {
     (0..list.len()).filter(|at| is_meant(*at)).collect()
 }
 
-/// The option before an item, whose value that item is.
+/// Returns the option before an item, if the item is its value.
 fn option(list: &[Json], at: usize) -> Option<&str> {
     list.get(at.checked_sub(1)?)?.as_str().filter(|text| text.starts_with('-'))
 }

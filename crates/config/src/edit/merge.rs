@@ -1,8 +1,8 @@
-//! What a changed entry says: what was not changed stays as it is written, in its own words, and so does all that
-//! Toolrack does not understand.
+//! Merges a changed entry into the file: unchanged fields stay as they are written, in their own format, and so do all
+//! fields that Toolrack does not know.
 //!
-//! No second table says which written fields speak of which of ours. Instead, the merge leaves a field out and reads
-//! the entry again; and it reads what it is about to write before it writes it.
+//! There is no second table from written fields to ours. Instead, the merge leaves a field out and parses the entry
+//! again; and it parses the result before it is written.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ use crate::{
 /// The members of an entry.
 type Fields = Map<String, Json>;
 
-/// Fields that belong together: another program reads one of them in the light of all.
+/// Fields that belong together, because another program interprets one of them depending on the others.
 const TOGETHER: &[&[&str]] = &[&["type", "command", "args", "url"], &["env", "inherit_env"]];
 
-/// Reads `entry`, when it is a server, and the names of the members that no field of ours takes.
+/// Parses `entry` if it is a server; also returns the names of the members that belong to no field of ours.
 pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> {
     let raw = Member { name: name.to_owned(), name_at: 0..0, node };
     let mut report = Report::new(None, name);
@@ -32,7 +32,7 @@ pub(super) fn read(name: &str, node: Node) -> Option<(ServerSpec, Vec<String>)> 
     }
 }
 
-/// All that `entry` says, in our words.
+/// Returns all fields of `entry`, in our format.
 fn fields_in(name: &str, entry: &Json) -> Option<Fields> {
     let (spec, _) = read(name, Node::from_json(entry))?;
     fields_of(redact::proposal(&spec))
@@ -45,7 +45,7 @@ fn fields_of(entry: Json) -> Option<Fields> {
     }
 }
 
-/// With whole numbers written as such: `60.0` and `60` are the same time.
+/// Returns the value with whole numbers as integers: `60.0` and `60` are the same time.
 fn tidy(value: Json) -> Json {
     match value {
         Json::Number(number) if number.is_f64() => Json::Number(whole_number(&number).unwrap_or(number)),
@@ -60,21 +60,21 @@ fn whole_number(number: &Number) -> Option<Number> {
     text.parse::<i64>().ok().map(Number::from)
 }
 
-/// An entry that comes back.
+/// An entry that an editor sends back.
 pub(super) struct Returned<'a> {
     pub(super) name: &'a str,
-    /// What the file has.
+    /// The entry in the file.
     pub(super) written: &'a Fields,
-    /// As it was shown.
+    /// The entry as it was shown.
     pub(super) shown: &'a Json,
-    /// As the editor sent it back.
+    /// The entry as the editor sent it.
     pub(super) sent: &'a Json,
-    /// The same with the values of its hidden texts.
+    /// The sent entry with the values of its hidden texts.
     pub(super) revealed: &'a Json,
 }
 
 impl Returned<'_> {
-    /// What `file` is to say, in its words.
+    /// Returns the new entry, in the format of `file`.
     pub(super) fn merged(&self, file: &dyn File) -> Result<Json, EditError> {
         let had = fields_in(self.name, &Json::Object(self.written.clone())).unwrap_or_default();
         let (wanted, changed) = self.wanted(&had);
@@ -92,8 +92,9 @@ impl Returned<'_> {
         Ok(Json::Object(attempts.into_iter().find(fits).unwrap_or_else(|| self.anew(base, &wanted))))
     }
 
-    /// The fields of the new entry, and which of them change. A field that came back as it was shown stays as the file
-    /// has it, even where the view had it from elsewhere: the folder of a project, or what another file switched.
+    /// Returns the fields of the new entry, and the names of the changed ones. A field that came back unchanged stays
+    /// as the file has it, even if the view had its value from elsewhere: the folder of a project, or the switch of
+    /// another file.
     fn wanted(&self, had: &Fields) -> (Fields, BTreeSet<String>) {
         let of = |entry: &Json| fields_in(self.name, entry).or_else(|| fields_of(entry.clone())).unwrap_or_default();
         let (shown, sent, revealed) = (of(self.shown), of(self.sent), of(self.revealed));
@@ -113,7 +114,7 @@ impl Returned<'_> {
         (wanted, changed)
     }
 
-    /// Takes over the members that came back and are no fields of ours.
+    /// Copies the members of the sent entry that are no fields of ours.
     fn take_unknown(&self, base: &mut Fields) {
         let unknown = read(self.name, Node::from_json(self.revealed)).map(|(_, unknown)| unknown).unwrap_or_default();
         for name in unknown {
@@ -121,7 +122,8 @@ impl Returned<'_> {
         }
     }
 
-    /// For the file of another program: the members in which its words for the old and the new entry differ.
+    /// Merges for the file of another program: applies the members in which the old and the new entry differ in its
+    /// format.
     fn translated(
         &self,
         file: &dyn File,
@@ -146,7 +148,7 @@ impl Returned<'_> {
         base.retain(|name, _| !old.contains_key(name) || new.contains_key(name));
         base.extend(new.into_iter().filter(|(name, value)| old.get(name) != Some(value)));
         let merged = Json::Object(base);
-        // It may have been written in other words than those of this program.
+        // The entry may have been written in a format other than this program's.
         if fields_in(self.name, &merged).is_none() {
             file.translated(self.name, &Json::Object(wanted.clone()))
         } else {
@@ -154,7 +156,7 @@ impl Returned<'_> {
         }
     }
 
-    /// All fields in our words, beside the members that are none of them.
+    /// Returns all fields in our format, beside the members that are no fields of ours.
     fn anew(&self, mut base: Fields, wanted: &Fields) -> Fields {
         let unknown = read(self.name, Node::from_json(&Json::Object(base.clone()))).map(|(_, unknown)| unknown);
         let unknown = unknown.unwrap_or_default();
@@ -164,7 +166,7 @@ impl Returned<'_> {
     }
 }
 
-/// A change of what an entry of ours says.
+/// A change of an entry in our format.
 struct Merge<'a> {
     name: &'a str,
     had: &'a Fields,
@@ -173,7 +175,7 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Every changed field under the name that it is written with.
+    /// Writes every changed field under its name in the file.
     fn in_place(&self, mut base: Fields) -> Fields {
         for field in self.changed {
             let named = |base: &Fields, name: &str| base.keys().find(|key| canonical(key) == name).cloned();
@@ -200,7 +202,7 @@ impl Merge<'_> {
         base
     }
 
-    /// Every changed field under our name for it, with all fields that the same words set.
+    /// Writes every changed field under our name, with all other fields that the same members set.
     fn in_our_words(&self, mut base: Fields) -> Fields {
         let mut concerned = self.changed.clone();
         for field in self.changed {
@@ -219,7 +221,7 @@ impl Merge<'_> {
         base
     }
 
-    /// The written members that set `field`: those without which it would have another value.
+    /// Returns the written members that set `field`: those without which it would have another value.
     fn speakers(&self, base: &Fields, field: &str) -> Vec<String> {
         let before = fields_in(self.name, &Json::Object(base.clone())).unwrap_or_default();
         let speaks = |key: &&String| {
@@ -231,14 +233,15 @@ impl Merge<'_> {
         base.keys().filter(speaks).cloned().collect()
     }
 
-    /// What the entry says without one of its members; `None` when it is no server without it.
+    /// Returns the fields of the entry without one of its members; `None` when it is then no server.
     fn without(&self, base: &Fields, key: &str) -> Option<Fields> {
         let rest = base.iter().filter(|(name, _)| *name != key);
         fields_in(self.name, &Json::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect()))
     }
 }
 
-/// `wanted` in the place of `written`, which was read as `had`: of an object, only the members that differ.
+/// Returns `wanted` merged into `written`, which was parsed as `had`: in an object, only the members that differ
+/// change.
 fn refined(written: Option<&Json>, had: Option<&Json>, wanted: &Json) -> Json {
     let (Some(Json::Object(written)), Some(Json::Object(had)), Json::Object(wanted)) = (written, had, wanted) else {
         return wanted.clone();
@@ -251,10 +254,10 @@ fn refined(written: Option<&Json>, had: Option<&Json>, wanted: &Json) -> Json {
     Json::Object(merged)
 }
 
-/// A value to be written, by the names on the way to its place; without a value, the member is removed.
+/// A value to write, with the path of its place; without a value, the member is removed.
 pub(super) type Difference = (Vec<String>, Option<Json>);
 
-/// Where two entries differ, with objects looked into.
+/// Returns the differences of two entries, recursing into objects.
 pub(super) fn differences(old: &Fields, new: &Fields) -> Vec<Difference> {
     let mut found = Vec::new();
     collect(old, new, &[], &mut found);

@@ -1,4 +1,4 @@
-//! Edits of JSON.
+//! Edits JSON files.
 
 use serde_json::{Value as Json, json};
 
@@ -13,11 +13,11 @@ use crate::{
 pub(super) struct File {
     document: Document,
     root: Option<Node>,
-    /// Whether it is one of opencode's, which has its own words.
+    /// Whether it is a file of opencode, which has its own format.
     is_opencode: bool,
-    /// Whether opencode's words are those of its version 2.
+    /// Whether the format is that of opencode's version 2.
     is_second: bool,
-    /// The keys that lead to the servers, where they are known; otherwise the file shows where they are.
+    /// The keys of the servers, if they are known; otherwise they are detected in the file.
     keys: Option<Vec<String>>,
 }
 
@@ -33,7 +33,7 @@ impl File {
         Ok(file)
     }
 
-    /// The file of a program that has its servers under `keys`, whatever else stands in it.
+    /// Opens the file of a program that has its servers under `keys`.
     pub(super) fn under(document: Document, keys: &[String]) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let file = Self { document, root, is_opencode: false, is_second: false, keys: Some(keys.to_owned()) };
@@ -41,7 +41,7 @@ impl File {
         Ok(file)
     }
 
-    /// The file of opencode, of either version.
+    /// Creates the file of opencode, of either version.
     pub(super) fn of_opencode(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
         let below = root.as_ref().and_then(|root| root.get("mcp")?.node.get("servers"));
@@ -50,7 +50,7 @@ impl File {
         Self::under(document, &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>())
     }
 
-    /// The object that holds the servers.
+    /// Returns the object with the servers.
     fn container(&self) -> Result<Option<&Node>, EditError> {
         let Some(root) = &self.root else {
             return Ok(None);
@@ -65,7 +65,7 @@ impl File {
         }
     }
 
-    /// The object at `keys`, where there is one.
+    /// Returns the object at `keys`, if there is one.
     fn at<'a>(&'a self, root: &'a Node, keys: &[String]) -> Result<Option<&'a Node>, EditError> {
         let mut node = root;
         for at in 0..=keys.len() {
@@ -81,7 +81,7 @@ impl File {
         Ok(None)
     }
 
-    /// The text with `entry` under keys of which some are not there yet.
+    /// Returns the text with `entry` under keys of which some do not exist yet.
     fn insert_with_keys(&self, keys: &[String], name: &str, entry: &Json) -> String {
         let mut value = json!({ name: entry });
         for (at, key) in keys.iter().enumerate().rev() {
@@ -206,13 +206,13 @@ impl super::File for File {
     }
 }
 
-/// `mcp.servers`, for a message.
+/// Returns the keys for a message, as in `mcp.servers`.
 fn place(keys: &[String]) -> String {
     if keys.is_empty() { "the file".to_owned() } else { format!("`{}`", keys.join(".")) }
 }
 
-/// Takes what stands at `keys` out of `value`, and every object on the way that holds nothing else: they come and go
-/// with it.
+/// Removes the member at `keys` from `value`, and every object on the way that becomes empty, because an edit adds and
+/// removes them together.
 fn take_at(value: &mut Json, keys: &[String]) {
     let (Some((key, rest)), Some(members)) = (keys.split_first(), value.as_object_mut()) else {
         return;
@@ -225,7 +225,7 @@ fn take_at(value: &mut Json, keys: &[String]) {
     }
 }
 
-/// Takes the servers out of a file's value.
+/// Removes the servers from a file's value.
 fn take_servers(root: &mut Json, servers: &Json) {
     for path in reader::CONTAINERS {
         let Some((last, parents)) = path.split_last() else {

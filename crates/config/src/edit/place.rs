@@ -1,10 +1,10 @@
-//! The file that an edit goes to.
+//! Chooses the file for an edit.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Entry, Loaded, Places, Scope, project_root};
 
-/// A file that an edit goes to, with its layer.
+/// The file for an edit, with its layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its layer.
@@ -13,20 +13,20 @@ pub struct Place {
     pub path: PathBuf,
 }
 
-/// Why an edit of an entry has no single file to go to.
+/// The reason why an edit of an entry has no single file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPlace {
-    /// The entry comes from a file that was named on the command line, which is not ours to edit.
+    /// The entry comes from a file on the command line, which Toolrack does not edit.
     CommandLine,
-    /// The program carries the entry; it can only be switched off.
+    /// The entry is built into the program, and can only be disabled.
     BuiltIn,
-    /// Several files have an entry of this name, the one that counts first.
+    /// Several files have an entry of this name; the strongest comes first.
     Several(Vec<Place>),
 }
 
 impl Place {
-    /// The file to which new entries of `scope` are written when the user works in `folder`. Only [`Scope::Project`]
-    /// and [`Scope::Local`] have files of their own; everything else is the user's.
+    /// Returns the file for new entries of `scope` when the user works in `folder`. Only [`Scope::Project`] and
+    /// [`Scope::Local`] have their own files; all others use the user's file.
     #[must_use]
     pub fn of_new(scope: Scope, places: &Places, folder: &Path) -> Self {
         match scope {
@@ -36,7 +36,7 @@ impl Place {
         }
     }
 
-    /// Every file that has an entry of this name, the one that counts first.
+    /// Returns every file that has an entry of this name, the strongest first.
     #[must_use]
     pub fn all_of(entry: &Entry) -> Vec<Self> {
         let shadows = entry.shadows.iter().map(|shadow| (shadow.scope, &shadow.source));
@@ -46,17 +46,17 @@ impl Place {
             .collect()
     }
 
-    /// The file of `scope` that has the entry already, and otherwise the one that new entries go to.
+    /// Returns the file of `scope` that has the entry already, otherwise the file for new entries.
     #[must_use]
     pub fn within(scope: Scope, entry: Option<&Entry>, places: &Places, folder: &Path) -> Self {
         let known = entry.into_iter().flat_map(Self::all_of).find(|place| place.scope == scope);
         known.unwrap_or_else(|| Self::of_new(scope, places, folder))
     }
 
-    /// The one file that has the entry.
+    /// Returns the only file that has the entry.
     ///
     /// # Errors
-    /// When it is not ours to edit, when there are several, or none.
+    /// When Toolrack does not edit it, when there are several, or none.
     pub fn only(entry: &Entry) -> Result<Self, NoPlace> {
         let mut places = Self::all_of(entry);
         match (entry.scope, places.len()) {
@@ -67,8 +67,9 @@ impl Place {
         }
     }
 
-    /// The file in which a user switches a server for themselves: where it is switched already, or configured, or,
-    /// where that file is not theirs to edit, a file of their own that says no more than `enabled`.
+    /// Returns the file in which a user enables or disables a server for themselves: the one where it is switched
+    /// already, or configured, or, if that file is not the user's, one of the user's files, with an entry that has only
+    /// `enabled`.
     ///
     /// # Errors
     /// [`NoPlace::CommandLine`]
@@ -82,7 +83,7 @@ impl Place {
             if path == local().path {
                 return Ok(local());
             }
-            // What a project switched off is switched on again for this project only.
+            // A server that a project disabled is enabled again for this project only.
             let by_project = path.starts_with(&loaded.project) && path != places.user_file();
             return Ok(if by_project { local() } else { Self { scope: Scope::User, path } });
         }

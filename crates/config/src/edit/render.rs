@@ -8,7 +8,7 @@ const FIELD_ORDER: &[&str] = &["name", "type", "transport", "command", "args", "
 /// A list of scalars that fits into this many characters stays on one line.
 const LIST_WIDTH: usize = 80;
 
-/// How the rest of the file is written.
+/// The style of the rest of the file.
 pub(super) struct Style {
     pub(super) newline: &'static str,
     /// One step of indentation.
@@ -16,7 +16,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// The style of `text`: its line ends, and the white space before the first line that has some.
+    /// Creates the style of `text`: its line ends, and the indentation of the first indented line.
     pub(super) fn of(text: &str) -> Self {
         let indent = |line: &str| {
             let indent = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
@@ -29,24 +29,24 @@ impl Style {
     }
 }
 
-/// The place of a field in an entry.
+/// Returns the place of a field in an entry.
 pub(super) fn rank(name: &str) -> usize {
     FIELD_ORDER.iter().position(|field| *field == name).unwrap_or(FIELD_ORDER.len())
 }
 
-/// How a new value is laid out.
+/// The layout of a new value.
 pub(super) enum Layout {
     OneLine,
-    /// Over several lines, the first of which begins with this.
+    /// Several lines; this is the indentation of the first.
     Lines(String),
 }
 
-/// A member of an object.
+/// Returns a member of an object.
 pub(super) fn property(name: &str, of: &Json, style: &Style, layout: &Layout) -> String {
     format!("{}: {}", Json::from(name), value(of, style, layout))
 }
 
-/// Any value.
+/// Returns any value.
 pub(super) fn value(value: &Json, style: &Style, layout: &Layout) -> String {
     match value {
         Json::Object(members) if !members.is_empty() => {
@@ -76,7 +76,7 @@ fn enclosed(
 ) -> String {
     match layout {
         Layout::OneLine => {
-            // Objects breathe, lists do not: `{ "a": [1, 2] }`.
+            // Objects have inner spaces, lists do not: `{ "a": [1, 2] }`.
             let space = if open == '{' { " " } else { "" };
             format!("{open}{space}{}{space}{close}", items(layout).join(", "))
         }

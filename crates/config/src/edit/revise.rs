@@ -11,15 +11,15 @@ use super::{
 };
 use crate::{redact, trust::hash};
 
-/// An entry as an editor showed it, and as the user changed it.
+/// An entry as an editor showed it, and the user's change of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Revision<'a> {
     /// The entry as [`Entry::view`](crate::Entry::view) showed it.
     pub shown: &'a Json,
     /// The entry as the user changed it, with `***` where the editor hides secrets.
     pub entry: &'a Json,
-    /// The [hash](crate::Entry::hash) of the entry that was shown: an entry that has another one by now is left alone.
-    /// No other process edits the file between this check and the change. `None` changes whatever is there.
+    /// The [hash](crate::Entry::hash) of the entry that was shown: an entry with another hash is not changed. No other
+    /// Toolrack process can edit the file between this check and the change. `None` skips the check.
     pub seen: Option<&'a str>,
 }
 
@@ -29,14 +29,14 @@ pub struct Revision<'a> {
 /// because only other programs know them. A changed field is written in place, under the name and in the form that it
 /// has in the file; if that form cannot express the new value, it is written in Toolrack's own form.
 ///
-/// A text with `***` in it keeps the value that the file has at the same place, so that secrets neither leave the file
-/// nor get lost. It is an error if the file has no such value or more than one candidate, and so is everything that
-/// [`add`](super::add()) refuses. An entry with errors, which the editor could not show, is replaced as a whole.
+/// A text with `***` keeps the value that the file has at the same place, so that secrets neither leave the file nor
+/// get lost. It is an error if the file has no such value or more than one candidate, or if [`add`](super::add()) would
+/// refuse the entry. An entry with errors, which the editor could not show, is replaced as a whole.
 ///
 /// Blocks up to 5 s while another process edits the file.
 ///
 /// # Errors
-/// [`EditError`]; the file is then as it was.
+/// [`EditError`]; the file is then unchanged.
 pub fn revise(path: &Path, name: &str, revision: &Revision<'_>, options: Options) -> Result<Edited, EditError> {
     let mut warnings = Vec::new();
     let edited = change(path, name, options.dry_run, |file| {

@@ -1,4 +1,4 @@
-//! Inserts, replaces and removes a member of an object in a text, and leaves every other byte alone.
+//! Inserts, replaces and removes a member of an object in a text, without changing any other byte.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::{
     node::{Member, Node},
 };
 
-/// A text for a file that holds at most comments.
+/// Returns the text for a file that has at most comments so far.
 pub(super) fn create(text: &str, value: &Json) -> String {
     let style = Style::of(text);
     let mut out = text.trim_end().to_owned();
@@ -61,7 +61,7 @@ pub(super) fn insert(text: &str, object: &Node, name: &str, value: &Json) -> Str
     out + &text[close..]
 }
 
-/// Adds the first member of an object that is empty but for comments.
+/// Adds the first member of an object that is empty or has only comments.
 fn insert_first(text: &str, object: &Node, name: &str, value: &Json, style: &Style) -> String {
     let close = object.at.end - 1;
     let outer = indent_at(text, object.at.start);
@@ -88,7 +88,7 @@ pub(super) fn replace(text: &str, member: &Member, value: &Json) -> String {
     format!("{}{value}{}", &text[..at.start], &text[at.end..])
 }
 
-/// Removes `member` from `object`, with its comma and a comment behind it on its line. Comments above it stay.
+/// Removes `member` from `object`, with its comma and a comment after it on its line. Comments above it stay.
 pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
     let members = object.members().unwrap_or_default();
     let index = members.iter().position(|other| other.name_at == member.name_at).unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
 
     let mut cuts = Vec::new();
     if has_own_lines {
-        // The lines go with the line end in front of them, so that what follows keeps its own.
+        // Remove the line ends before the lines, so that the text after them keeps its own.
         let line_start = start - indent_at(text, start).len();
         let rest = line_rest(text, end).unwrap_or_default();
         cuts.push(before_newline(text, line_start)..end + rest);
@@ -111,7 +111,7 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
         cuts.push(start..if after.is_some() { end + space } else { end });
     }
     if let (None, Some(before)) = (comma, before) {
-        // The one before is the last now.
+        // The member before it is now the last.
         let gap = before.node.at.end..start;
         cuts.extend(comma_in(text, gap).map(|comma| {
             let only_space = text[comma + 1..start].chars().all(|c| matches!(c, ' ' | '\t'));
@@ -125,7 +125,7 @@ pub(super) fn remove(text: &str, object: &Node, member: &Member) -> String {
     }
 }
 
-/// `{` and `}` with nothing but white space between them become `{}`.
+/// Replaces `{` and `}` with only white space in between by `{}`.
 fn tidy_empty(text: &str, open: usize) -> String {
     let inside = &text[open + 1..];
     let rest = inside.trim_start();
@@ -143,14 +143,14 @@ fn cut(text: &str, mut cuts: Vec<Range<usize>>) -> String {
     out + &text[done..]
 }
 
-/// The white space at the beginning of the line of `at`.
+/// Returns the white space at the beginning of the line of `at`.
 fn indent_at(text: &str, at: usize) -> &str {
     let line_start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = &text[line_start..at];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// The white space before `at`, when there is nothing else before it on its line.
+/// Returns the indentation before `at`, if there is nothing else before it on its line.
 fn own_line_indent(text: &str, at: usize) -> Option<&str> {
     let indent = indent_at(text, at);
     let before = text[..at].strip_suffix(indent)?;
@@ -164,7 +164,7 @@ fn before_newline(text: &str, line_start: usize) -> usize {
     before.strip_suffix('\r').unwrap_or(before).len()
 }
 
-/// The length of the rest of the line behind `at`, when it holds nothing but white space and a comment.
+/// Returns the length of the rest of the line after `at`, if it has only white space and a comment.
 fn line_rest(text: &str, at: usize) -> Option<usize> {
     let line = text[at..].split('\n').next().unwrap_or_default();
     let line = line.strip_suffix('\r').unwrap_or(line);
@@ -173,12 +173,12 @@ fn line_rest(text: &str, at: usize) -> Option<usize> {
         let is_closed = rest.starts_with("//") || (length >= "/**/".len() && rest[..length].ends_with("*/"));
         is_closed && rest[length..].trim().is_empty()
     });
-    // A carriage return alone ends a comment too, and what follows it is no rest.
+    // A carriage return alone ends a comment too; the text after it does not belong to the line.
     let ends = text.len() > at + line.len() && !line.contains('\r');
     (ends && (rest.is_empty() || is_comment)).then_some(line.len())
 }
 
-/// The comma between two values, behind comments or not.
+/// Returns the comma between two values, which may follow comments.
 fn comma_in(text: &str, gap: Range<usize>) -> Option<usize> {
     let mut at = gap.start;
     while at < gap.end {

@@ -1,6 +1,6 @@
 //! Edits of TOML: our `[[defaults.mcp]]` and Codex's `[mcp_servers.name]`.
 //!
-//! toml_edit finds where everything stands; the text itself is spliced, since toml_edit writes other line ends.
+//! toml_edit finds the positions; the text itself is spliced, because toml_edit changes line ends.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ pub(super) struct File {
     document: Document,
     parsed: Toml<String>,
     root: Node,
-    /// Whether the file is known to be Codex's, wherever it lies.
+    /// Whether the file is known to be Codex's.
     is_codex: bool,
 }
 
-/// The program in whose words an entry is written.
+/// The format of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// `[[defaults.mcp]]` with a name.
@@ -38,9 +38,9 @@ struct Entry<'a> {
 enum Body<'a> {
     /// A table with a header, and tables below it.
     Table(&'a Table),
-    /// `{ … }`, with the key before it where there is one.
+    /// `{ … }`, with the key before it, if there is one.
     Inline(&'a InlineTable, Option<Range<usize>>),
-    /// Anything else.
+    /// Another value.
     Other,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The table under `name` in it.
+    /// Returns the table under `name` in it.
     fn below(&self, name: &str) -> Option<Body<'a>> {
         match self.table()?.get(name)? {
             Item::Table(table) => Some(Body::Table(table)),
@@ -63,13 +63,13 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A table with its header and all that stands under it, in whole lines.
+/// A table with its header and content, in whole lines.
 type Block = Range<usize>;
 
 impl File {
     pub(super) fn of(document: Document) -> Result<Self, EditError> {
         let root = reader::parse(&document).map_err(EditError::Unreadable)?;
-        // A file that holds something else where servers should be would lose it.
+        // A file that has something else in the place of servers would lose it.
         reader::servers(&document).map_err(EditError::Unreadable)?;
         let parsed = Toml::parse(document.text.clone());
         let parsed = parsed.map_err(|_| EditError::Unreadable(Box::new(Problem::error("this is not TOML"))))?;
@@ -115,7 +115,7 @@ impl File {
         self.parsed.contains_key("mcp_servers")
     }
 
-    /// The words for a new entry.
+    /// Returns the format of a new entry.
     fn form(&self) -> Result<Form, EditError> {
         if self.is_codex {
             return Ok(Form::Codex);
@@ -134,7 +134,7 @@ impl File {
         let named = (form == Form::Ours).then(|| Json::from(name));
         let mut fields: Vec<(&str, &Json)> = named.iter().map(|name| ("name", name)).collect();
         let of_entry = entry.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value));
-        // There, `name` is the name of the entry, and cannot be another field.
+        // In this format, `name` is the name of the entry, and cannot be another field.
         fields.extend(of_entry.filter(|(name, _)| form != Form::Ours || *name != "name"));
         fields.sort_by_key(|(name, _)| render::rank(name));
         let mut out = Vec::with_capacity(fields.len());
@@ -144,7 +144,7 @@ impl File {
         Ok(out)
     }
 
-    /// The lines of a new table.
+    /// Returns the lines of a new table.
     fn table(&self, form: Form, name: &str, entry: &Json) -> Result<String, EditError> {
         let newline = self.newline();
         let header = match form {
@@ -158,7 +158,7 @@ impl File {
         Ok(out)
     }
 
-    /// Gives `name` this value in `body`, where it has one or behind all others.
+    /// Sets `name` to this value in `body`, in place or after all others.
     fn put(&self, body: &Body<'_>, name: &str, value: &Value) -> Option<String> {
         let text = &self.document.text;
         let key = toml_edit::Key::new(name);
@@ -186,7 +186,7 @@ impl File {
         }
     }
 
-    /// Takes `name` out of `body`, with its lines.
+    /// Removes `name` from `body`, with its lines.
     fn take(&self, body: &Body<'_>, name: &str) -> Option<String> {
         let text = &self.document.text;
         match (body, body.table()?.get(name)) {
@@ -214,8 +214,8 @@ impl File {
         render::Style::of(&self.document.text).newline
     }
 
-    /// The blocks of `table` and of all tables below it, in the order of the file. Those of one entry that follow each
-    /// other are one.
+    /// Returns the blocks of `table` and of all tables below it, in the order of the file. Consecutive blocks of one
+    /// entry are merged.
     fn blocks(&self, table: &Table) -> Vec<Block> {
         let text = &self.document.text;
         let mut own = Vec::new();
@@ -235,7 +235,7 @@ impl File {
         merged
     }
 
-    /// Where a new table of this form goes: behind the last one, or at the end.
+    /// Returns the position of a new table of this form: after the last one, or at the end.
     fn end_of(&self, form: Form) -> usize {
         let mut blocks = Vec::new();
         let tables = match form {
@@ -322,7 +322,7 @@ impl super::File for File {
         let (last, parents) = path.split_last()?;
         let found = self.entry(name).ok()?;
         if found.form == Form::Ours && path == ["name"] {
-            // What the entry is called.
+            // The name of the entry.
             return Some(self.text().to_owned());
         }
         let mut body = found.body;
@@ -343,7 +343,7 @@ impl super::File for File {
                 let blocks: Vec<Block> = self.blocks(table).iter().map(|block| with_blank_line(text, block)).collect();
                 if blocks.is_empty() { Err(self.refused()) } else { Ok(cut(text, &blocks)) }
             }
-            // The value of a key that has its lines for itself.
+            // The value of a key on its own lines.
             Body::Inline(table, Some(key)) => {
                 let end = table.span().ok_or_else(|| self.refused())?.end;
                 let lines = line_start(text, key.start)..line_end(text, end);
@@ -376,11 +376,11 @@ impl super::File for File {
         if let Some(Json::Array(servers)) = defaults.and_then(|defaults| defaults.shift_remove("mcp")) {
             for server in servers {
                 let name = server.get("name").and_then(Json::as_str).map(str::to_owned);
-                // Servers without a name are told apart by their content.
+                // Servers without a name are distinguished by their content.
                 parts.insert(("server", name.unwrap_or_else(|| server.to_string())), server);
             }
         }
-        // A table that holds nothing but servers comes and goes with them.
+        // A table that has only servers is added and removed with them.
         if top.get("defaults").and_then(Json::as_object).is_some_and(serde_json::Map::is_empty) {
             top.as_object_mut().and_then(|top| top.shift_remove("defaults"));
         }
@@ -406,12 +406,12 @@ fn collect_item(item: Option<&Item>, text: &str, out: &mut Vec<Block>) {
     }
 }
 
-/// Where the header of `table` stands, when it has one.
+/// Returns the position of the header of `table`, if it has one.
 fn header(table: &Table, text: &str) -> Option<Range<usize>> {
     table.span().filter(|at| !table.is_dotted() && text[at.clone()].starts_with('['))
 }
 
-/// The end of the last value that stands under the header of `table` itself.
+/// Returns the end of the last value directly under the header of `table`.
 fn content_end(table: &Table) -> usize {
     let ends = table.iter().map(|(_, item)| match item {
         Item::Value(value) => value.span().map_or(0, |at| at.end),
@@ -421,7 +421,7 @@ fn content_end(table: &Table) -> usize {
     ends.max().unwrap_or_default()
 }
 
-/// `block` with one blank line in front of it, which belongs to it where nothing else would be parted by it.
+/// Extends `block` by one blank line before it, unless that line separates other content.
 fn with_blank_line(text: &str, block: &Block) -> Block {
     let before = &text[..block.start];
     let blank = if before.ends_with("\r\n\r\n") { 2 } else { usize::from(before.ends_with("\n\n")) };
@@ -444,12 +444,12 @@ fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Behind the line end that follows `at`.
+/// Returns the position after the line end that follows `at`.
 fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
 }
 
-/// A value on one line; `None` for what TOML cannot say.
+/// Converts a value to one line of TOML; `None` for a value that TOML cannot express.
 pub(super) fn to_toml(value: &Json) -> Option<Value> {
     Some(match value {
         Json::Null => return None,

@@ -1,4 +1,4 @@
-//! One writer at a time, and never half a file.
+//! Writes files: one process at a time, and atomically.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -16,14 +16,14 @@ use super::EditError;
 /// How long to wait for another process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often to try while waiting.
+/// The pause between attempts while waiting.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many links in a row lead to a file; more are taken for a loop. As many as Linux follows.
+/// The most links in a row that are followed, as in Linux; more count as a loop.
 const MAX_LINKS: usize = 40;
 
-/// The file that `path` leads to, with links followed, even where there is nothing yet: it is created there. In the
-/// place of the link it would be a file that its owner believes to be elsewhere.
+/// Returns the file that `path` links to, even if it does not exist yet: it must be created at the target, because a
+/// file in place of the link would not be where its owner expects it.
 pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -37,10 +37,11 @@ pub(super) fn target(path: &Path) -> Result<PathBuf, EditError> {
     Err(EditError::Io { doing: "follow the link", path: path.to_owned(), source })
 }
 
-/// Runs `edit` while no other process edits a file in the folder of `path`. The folder is made when there is none.
+/// Runs `edit` while no other Toolrack process edits a file in the folder of `path`. Creates the folder if it does not
+/// exist.
 ///
-/// The folder is locked, not the file: a file that is replaced takes its lock with it. And a folder needs no lock file
-/// that the user would find lying around.
+/// The folder is locked, not the file: a file that is replaced takes its lock with it. And a folder needs no additional
+/// lock file.
 pub(super) fn locked<T>(path: &Path, edit: impl FnOnce() -> Result<T, EditError>) -> Result<T, EditError> {
     locked_within(PATIENCE, path, edit)
 }
@@ -79,9 +80,9 @@ fn locked_within<T>(
 
 /// Replaces the content of `path` in one step, keeping the permissions of a file. A new one is for its owner only.
 ///
-/// Returns whether it did: a file that is no longer what it was `before` (`None`: not there) stays as another program,
-/// which knows nothing of the lock, has left it. The look comes last, so that no more than the moment of a rename is
-/// left for such a program.
+/// Returns whether it did: a file that has changed since `before` (`None`: it did not exist) is left unchanged, because
+/// another program without the lock has written it. The check comes last, so that only the moment of the rename is left
+/// for such a program.
 pub(super) fn replace(path: &Path, before: Option<&str>, text: &str) -> Result<bool, EditError> {
     let write = || -> io::Result<bool> {
         let mut file = opened(path)?;
@@ -96,7 +97,7 @@ pub(super) fn replace(path: &Path, before: Option<&str>, text: &str) -> Result<b
     write().map_err(|source| EditError::Io { doing: "write", path: path.to_owned(), source })
 }
 
-/// Writes a file that no other program writes, for its owner only, with the folders that it needs.
+/// Writes a file of Toolrack, readable only by its owner, and creates its folders.
 pub(super) fn keep(path: &Path, text: &str) -> io::Result<()> {
     build(folder_of(path))?;
     let mut file = opened(path)?;
@@ -110,14 +111,14 @@ fn opened(path: &Path) -> io::Result<AtomicWriteFile> {
     {
         use atomic_write_file::unix::OpenOptionsExt as _;
         use std::os::unix::fs::OpenOptionsExt as _;
-        // The permissions of a link, which another process may have put there meanwhile, let every user write.
+        // The permissions of a link, which another process may have created meanwhile, allow every user to write.
         let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
         options.mode(0o600).preserve_mode(is_file);
     }
     options.open(path)
 }
 
-/// Whether `path` still holds what it did.
+/// Returns whether the content of `path` is still `before`.
 pub(super) fn is_still(path: &Path, before: Option<&str>) -> io::Result<bool> {
     match (fs::read(path), before) {
         (Ok(bytes), Some(before)) => Ok(bytes == before.as_bytes()),

@@ -14,7 +14,7 @@ use crate::{
     rows::{ATTEMPTS, ENTRY, Row, Sets},
 };
 
-/// What `timeout` says, in the words of each program.
+/// Reads `timeout`, which has another meaning in each program.
 pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) {
     if let Some(field) = fields.take_object("timeout") {
         opencode_timeouts(fields, field, timeouts);
@@ -27,7 +27,7 @@ pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) 
     }
 }
 
-/// Reads the fields whose rows are `wanted`, as far as their rows say what they set.
+/// Reads the fields whose rows are `wanted`, if their rows define what they set.
 pub(super) fn of_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wanted: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| wanted(row)) {
         match row.sets {
@@ -42,7 +42,7 @@ pub(super) fn of_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wa
                 set(number, bound(spec));
             }
             Some(Sets::Word { set, .. }) => drop(fields.word(row.key, |word| set(spec, word))),
-            // A sandbox has a reader of its own.
+            // The sandbox has its own reader.
             Some(Sets::Confines(_) | Sets::Other(_)) | None => {}
         }
     }
@@ -54,7 +54,7 @@ fn set<T>(given: Option<T>, bound: Option<&mut T>) {
     }
 }
 
-/// The object of version 2 of opencode, in milliseconds.
+/// Reads the object of opencode's version 2, in milliseconds.
 fn opencode_timeouts(fields: &mut Fields<'_, '_, '_>, field: Field<'_>, timeouts: &mut Timeouts) {
     for member in field.node.members().unwrap_or_default() {
         let place = format!("{}.{}", field.name, member.name);
@@ -87,7 +87,7 @@ fn milliseconds(node: &Node) -> Option<Duration> {
     (!duration.is_zero() && duration <= MAX_DURATION).then_some(duration)
 }
 
-/// `"off"` and `false` never reconnect; a number is the attempts.
+/// Reads the reconnects: `"off"` and `false` mean none; a number is the number of attempts.
 pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
     let Some(field) = fields.take("retry") else {
         return;
@@ -104,7 +104,7 @@ pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
     }
 }
 
-/// When the server is started.
+/// Reads when the server is started.
 pub(super) fn start(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec) {
     let Some(field) = fields.take("start") else {
         return;

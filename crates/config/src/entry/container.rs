@@ -19,8 +19,8 @@ use crate::{
 /// The most processors that can be asked for, in thousandths.
 const MAX_MILLICPUS: f64 = 1_024_000.0;
 
-/// `container = "IMAGE"`, or `{ image, engine, pull, network, mounts, tmpfs, read_only, user, limits }`. What is not understood is
-/// an error, as in a sandbox.
+/// Reads `container = "IMAGE"`, or `{ image, engine, pull, network, mounts, tmpfs, read_only, user, limits }`. An
+/// unknown part is an error, as in a sandbox.
 pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     let field = fields.take("container")?;
     let members = match &field.node.value {
@@ -55,7 +55,7 @@ pub(super) fn container(fields: &mut Fields<'_, '_, '_>) -> Option<Container> {
     Some(container)
 }
 
-/// Reports what an entry cannot have together with its container.
+/// Reports fields that an entry cannot have together with a container.
 pub(super) fn check_together(fields: &mut Fields<'_, '_, '_>, stdio: &Stdio, at: &Range<usize>) {
     if stdio.container.is_none() {
         return;
@@ -139,13 +139,13 @@ fn words(fields: &mut Fields<'_, '_, '_>, container: &mut Container) {
     }
 }
 
-/// A name of engines and of users: `[a-zA-Z0-9_][a-zA-Z0-9_.-]*`.
+/// Returns whether a word is a name for engines and users: `[a-zA-Z0-9_][a-zA-Z0-9_.-]*`.
 fn is_word(word: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     word.starts_with(is_plain) && word.chars().all(|c| is_plain(c) || matches!(c, '.' | '-'))
 }
 
-/// `SOURCE:TARGET`, `SOURCE:TARGET:ro`, `SOURCE:TARGET:rw`; what is not `rw` can only be read.
+/// Reads `SOURCE:TARGET`, `SOURCE:TARGET:ro` or `SOURCE:TARGET:rw`; without `rw`, the mount is read-only.
 fn mounts(fields: &mut Fields<'_, '_, '_>) -> Vec<Mount> {
     let Some(field) = fields.take("mounts") else { return Vec::new() };
     let items = fields.texts(field);

@@ -16,12 +16,12 @@ use crate::{
 /// The longest time that can be configured.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The fields of one entry that are not taken yet. Fields that are `null` count as absent.
+/// The fields of one entry that are not read yet. Fields that are `null` count as absent.
 ///
-/// [`decode`](super::decode) has already reported a name that is given twice, `null` or not: the first one counts.
+/// [`decode`](super::decode) has already reported a name that is given twice, `null` or not: the first one is used.
 #[derive(Debug)]
 pub(super) struct Fields<'m, 'r, 'd> {
-    /// What is known of them.
+    /// The rows of the fields.
     table: &'static Table,
     rest: Vec<(String, &'m Member)>,
     report: &'r mut Report<'d>,
@@ -65,35 +65,35 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.report
     }
 
-    /// Whether nothing is left but notes.
+    /// Returns whether only notes are left.
     pub(super) fn is_exhausted(&self) -> bool {
         self.rest.iter().all(|(key, _)| is_note(key))
     }
 
-    /// What is left, by comparable name.
+    /// Returns the remaining fields, by comparable name.
     pub(super) fn rest(&mut self) -> Vec<(String, Field<'m>)> {
         let rest = std::mem::take(&mut self.rest);
         rest.into_iter().map(|(key, member)| (key, Field::of(member))).collect()
     }
 
-    /// Whether the field `key` is there, under any of its names.
+    /// Returns whether there is the field `key`, under any of its names.
     pub(super) fn has(&self, key: &str) -> bool {
         self.row(key).is_some_and(|row| self.rest.iter().any(|(name, _)| row.is_called(name)))
     }
 
-    /// The row of `key`. A field without one would never be found.
+    /// Returns the row of `key`. A field without one would never be found.
     fn row(&self, key: &str) -> Option<&'static Row> {
         let row = self.table.row(key);
         debug_assert!(row.is_some(), "`{key}` has no row in the table `{}`", self.table.title);
         row
     }
 
-    /// A field that is not taken yet, and the one of `names` that it is probably a misspelling of.
+    /// Returns a remaining field that is probably a misspelling of one of `names`, and that name.
     pub(super) fn misspelt<'n>(&self, names: &[&'n str]) -> Option<(&'m str, &'n str)> {
         self.rest.iter().find_map(|(key, member)| Some((&*member.name, misspelt(key, names.iter().copied())?)))
     }
 
-    /// Takes the field `key`, under any of its names. Two of them are an error: they name one thing.
+    /// Takes the field `key`, under any of its names. Two of them are an error, because they mean the same field.
     pub(super) fn take(&mut self, key: &str) -> Option<Field<'m>> {
         let row = self.row(key)?;
         let mut taken: Option<Field<'m>> = None;
@@ -114,8 +114,8 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         Some(Field::of(self.rest.remove(found).1))
     }
 
-    /// Takes the field `name` where it is a number that other programs take for milliseconds, and none for seconds: a
-    /// thousand or more. What is longer than can be configured is the longest that can.
+    /// Takes the field `name` if it is a number that other programs treat as milliseconds, and none as seconds: a
+    /// thousand or more. Times beyond the longest possible one are reduced to it.
     ///
     /// In Claude Code's `.mcp.json` such a `timeout` is the whole time of a call, and in the files of other programs
     /// that of a request; below a thousand, where Claude Code takes none, it is in seconds here.
@@ -147,7 +147,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         }
     }
 
-    /// A list of texts. Numbers and flags are taken as they are written.
+    /// Reads a list of texts. Numbers and flags are used as they are written.
     pub(super) fn texts(&mut self, field: Field<'m>) -> Vec<Item<'m>> {
         let Value::List(nodes) = &field.node.value else {
             self.wrong::<()>(field, "a list of texts, such as `[\"a\", \"b\"]`");
@@ -157,7 +157,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         items.filter_map(|(index, node)| self.item(format!("{}[{index}]", field.name), node)).collect()
     }
 
-    /// A map to texts. The items are named by their keys.
+    /// Reads a map to texts. The items are named by their keys.
     pub(super) fn map(&mut self, field: Field<'m>) -> Vec<Item<'m>> {
         let Some(members) = field.node.members() else {
             self.wrong::<()>(field, "an object of texts, such as `{ \"NAME\": \"value\" }`");
@@ -193,7 +193,7 @@ impl<'m, 'r, 'd> Fields<'m, 'r, 'd> {
         self.count(field, self.row(key)?.kind)
     }
 
-    /// A whole number of this kind.
+    /// Reads a whole number of this kind.
     pub(super) fn count(&mut self, field: Field<'m>, kind: Kind) -> Option<u64> {
         let (least, most) = kind.bounds()?;
         match &field.node.value {
@@ -244,12 +244,12 @@ impl<'m> Field<'m> {
     }
 }
 
-/// Whether the field `name` only describes.
+/// Returns whether the field `name` is only a note.
 pub(super) fn is_note(name: &str) -> bool {
     NOTES.rows.iter().any(|note| note.is_called(name))
 }
 
-/// A node for a message: numbers as they are, for they are no secrets; everything else by its kind.
+/// Describes a node for a message: numbers by their value, because they are no secrets; all others by their kind.
 fn described(node: &Node) -> String {
     match &node.value {
         Value::Number(number) => number.to_string(),
@@ -276,7 +276,7 @@ fn parse_duration(text: &str, unit: f64) -> Option<Duration> {
     seconds(number.parse::<f64>().ok()? * unit)
 }
 
-/// The comparable form of a field's name: `startupTimeout` and `startup-timeout` are `startup_timeout`.
+/// Returns the comparable form of a field's name: `startupTimeout` and `startup-timeout` are `startup_timeout`.
 pub(crate) fn canonical(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 4);
     let mut after_lower = false;

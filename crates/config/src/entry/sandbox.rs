@@ -1,4 +1,4 @@
-//! The sandbox of a child process: what it may do.
+//! The sandbox of a child process.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const MAX_PORTS: usize = 256;
 
 const KIB: u64 = 1024;
 
-/// `sandbox = true`, or an object with the fields of [`SANDBOX`]. What is not understood is an error: a sandbox with a
-/// hole in it is worse than none, because the user trusts it.
+/// Reads `sandbox = true`, or an object with the fields of [`SANDBOX`]. An unknown part is an error: a sandbox with a
+/// hole is worse than none, because the user trusts it.
 pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     let field = fields.take("sandbox")?;
     let members = match &field.node.value {
@@ -56,12 +56,12 @@ pub(super) fn sandbox(fields: &mut Fields<'_, '_, '_>) -> Option<Box<Sandbox>> {
     Some(Box::new(sandbox))
 }
 
-/// Whether this is VS Code's `sandbox`, which has other names and another meaning.
+/// Returns whether this is VS Code's `sandbox`, which has other names and another meaning.
 fn is_vs_codes(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| matches!(&*member.name, "filesystem" | "network"))
 }
 
-/// Has `read` take the fields of `limits` that it knows; all others are errors.
+/// Lets `read` take the fields of `limits` that it knows; all others are errors.
 pub(super) fn limits(
     fields: &mut Fields<'_, '_, '_>,
     table: &'static Table,
@@ -101,7 +101,7 @@ fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Vec<String> {
     items.into_iter().map(|item| item.value).collect()
 }
 
-/// A list of ports, or `"any"`.
+/// Reads a list of ports, or `"any"`.
 fn ports(fields: &mut Fields<'_, '_, '_>, name: &str, ports: &mut Ports) {
     let Some(field) = fields.take(name) else { return };
     let read = match &field.node.value {
@@ -134,7 +134,7 @@ fn bounds(fields: &mut Fields<'_, '_, '_>, sandbox: &mut Sandbox) {
     }
 }
 
-/// Bytes, or text with `KiB`, `MiB` or `GiB`.
+/// Reads a number of bytes, or a text with `KiB`, `MiB` or `GiB`.
 pub(super) fn size(field: Field<'_>) -> Option<u64> {
     let bytes = match &field.node.value {
         Value::Number(number) => number.as_u64()?,

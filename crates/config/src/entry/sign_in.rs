@@ -1,6 +1,6 @@
 //! The settings of an entry for signing in.
 
-use toolrack_host::spec::{Grant, IdentityProvider, KeptText, OAuth};
+use toolrack_host::spec::{Grant, IdentityProvider, OAuth, TextOrFile};
 
 use super::{
     fields::{Field, Fields, Item},
@@ -25,8 +25,8 @@ const GRANTS: [(&str, Grant); 6] = [
     ("enterprise_managed", Grant::EnterpriseManaged),
 ];
 
-/// `oauth = { client_id, client_secret, client_metadata_url, scopes, account, grant }`, and for programs without a person
-/// `private_key`, `key_id`, `assertion`, `idp`; `dpop` binds tokens to a key. Other programs spell some of it `clientId`,
+/// Reads `oauth = { client_id, client_secret, client_metadata_url, scopes, account, grant }`, and for programs without
+/// a user `private_key`, `key_id`, `assertion`, `idp`; `dpop` binds tokens to a key. Other programs write `clientId`,
 /// `scope` or `CLIENT_ID`, and Cursor calls the object `auth`.
 pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     let mut oauth = OAuth::default();
@@ -60,7 +60,7 @@ pub(super) fn oauth(fields: &mut Fields<'_, '_, '_>) -> OAuth {
     oauth
 }
 
-/// Warns of the fields that are left.
+/// Warns of the remaining fields.
 fn unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
     for (_, unknown) in fields.rest() {
         let problem = Problem::warning(format!("`{within}.{}` is not a known field", unknown.name));
@@ -70,9 +70,9 @@ fn unknown(fields: &mut Fields<'_, '_, '_>, within: &str) {
     }
 }
 
-/// The field that the grant requires and the entry lacks.
+/// Returns the field that the grant requires and the entry lacks.
 fn missing(oauth: &OAuth) -> Option<&'static str> {
-    let is_double = |kept: &KeptText| kept.text.is_some() && kept.file.is_some();
+    let is_double = |kept: &TextOrFile| kept.text.is_some() && kept.file.is_some();
     if is_double(&oauth.private_key) || is_double(&oauth.assertion) {
         return Some("`oauth.private_key` and `oauth.assertion` are a text or a file: leave one out");
     }
@@ -98,9 +98,9 @@ fn missing(oauth: &OAuth) -> Option<&'static str> {
     }
 }
 
-/// A text, or the file that holds it.
-fn kept(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> KeptText {
-    KeptText { text: text(fields, name), file: text(fields, file) }
+/// Reads a text, or the path of the file that contains it.
+fn kept(fields: &mut Fields<'_, '_, '_>, name: &str, file: &str) -> TextOrFile {
+    TextOrFile { text: text(fields, name), file: text(fields, file) }
 }
 
 fn idp(fields: &mut Fields<'_, '_, '_>) -> Option<IdentityProvider> {
@@ -126,7 +126,7 @@ fn text(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<String> {
     Some(item.value)
 }
 
-/// A list, or one text with spaces between them, as OAuth writes it.
+/// Reads a list of scopes, or one text with spaces between them, as in OAuth.
 fn scopes(fields: &mut Fields<'_, '_, '_>) -> Vec<String> {
     let Some(field) = fields.take("scopes") else {
         return Vec::new();
@@ -155,7 +155,7 @@ fn account(fields: &mut Fields<'_, '_, '_>) -> Option<String> {
     wrong_account(fields, field)
 }
 
-/// Whether `name` can be that of an account: 1 to 64 letters, digits and `_`, `.`, `-`, `@`, `+`.
+/// Returns whether `name` is valid for an account: 1 to 64 letters, digits and `_`, `.`, `-`, `@`, `+`.
 #[must_use]
 pub fn is_account(name: &str) -> bool {
     let fits = |c: char| c.is_alphanumeric() || "_.-@+".contains(c);

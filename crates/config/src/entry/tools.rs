@@ -7,7 +7,7 @@ use toolrack_host::ToolFilter;
 use super::fields::{Field, Fields};
 use crate::{node::Value, problem::Problem, rows::TOOL_LISTS};
 
-/// Both lists, as they are collected.
+/// Both lists while they are collected.
 #[derive(Default)]
 struct Lists {
     allow: Vec<String>,
@@ -18,7 +18,7 @@ impl Lists {
     fn allow<'m>(&mut self, fields: &mut Fields<'m, '_, '_>, field: Field<'m>) {
         let globs = globs(fields, field);
         if globs.is_empty() {
-            // A list that allows nothing must not mean what an absent one means.
+            // An empty allow list must not mean the same as an absent one.
             self.deny.push("*".to_owned());
         }
         self.allow.extend(globs);
@@ -29,7 +29,7 @@ impl Lists {
     }
 }
 
-/// `tools = { allow, deny }`, a list of what is allowed, or the names that other programs have for the two.
+/// Reads `tools = { allow, deny }`, a list of allowed tools, or the fields of other programs for the two.
 pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> ToolFilter {
     let mut lists = Lists::default();
     if let Some(field) = fields.take("tools") {
@@ -47,7 +47,7 @@ pub(super) fn filter(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) ->
     if let Some(field) = fields.take("disabled_tools") {
         lists.deny(fields, field);
     }
-    // Each list was checked where it stands; together they may still be too long.
+    // Each list was checked separately; together they may still be too long.
     ToolFilter::new(&lists.allow, &lists.deny).unwrap_or_else(|error| {
         fields.report().error(name_at, "tools", format!("`tools`: {error}"));
         ToolFilter::default()

@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// Whether the field of `row` means nothing to such a server.
+    /// Returns whether the field of `row` has no meaning for such a server.
     pub(super) fn excludes(self, row: &Row) -> bool {
         match row.of {
             Of::Any => false,
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-/// What `type` says, or what the other fields imply.
+/// Returns the type from `type`, or from the other fields.
 pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Kind> {
     if let Some(field) = fields.take("type") {
         let word = fields.text(field)?;
@@ -59,7 +59,7 @@ pub(super) fn kind(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> O
         };
     }
     let has_url = fields.has("url");
-    // In a container, what the image says is run where nothing else is named.
+    // In a container, the image's own program runs if no other is named.
     let problem = match (fields.has("command") || fields.has("container"), has_url) {
         (true, false) => return Some(Kind::Stdio),
         (false, true) => return Some(Kind::Http),
@@ -150,13 +150,13 @@ fn http(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Http {
     http
 }
 
-/// Whether `text` begins with `start`, in letters of either size: that is how schemes are compared.
+/// Returns whether `text` begins with `start`, ignoring case, as schemes are compared.
 fn begins(text: &str, start: &str) -> bool {
     text.get(..start.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
 }
 
-/// A program that prints headers: a list, or one text that is split into words as a shell would, quotes included. No
-/// shell runs it, though.
+/// Reads a program that prints headers: a list, or one text that is split into words as in a shell, with quotes. No
+/// shell runs it.
 fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     let field = fields.take("headers_helper")?;
     let Value::Text(line) = &field.node.value else {
@@ -195,7 +195,7 @@ fn headers_helper(fields: &mut Fields<'_, '_, '_>) -> Option<Stdio> {
     Some(Stdio { command, args: words, ..Stdio::default() })
 }
 
-/// A program and its arguments as one list.
+/// Reads a program and its arguments from one list.
 fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (String, Option<Vec<Item<'m>>>) {
     let mut items = fields.texts(field);
     if items.first().is_none_or(|item| item.value.trim().is_empty()) {
@@ -208,7 +208,7 @@ fn listed_command<'m>(fields: &mut Fields<'m, '_, '_>, field: Field<'m>) -> (Str
     (command.value, Some(items))
 }
 
-/// A text that must be there and not be empty.
+/// Reads a text that must exist and not be empty.
 fn required(fields: &mut Fields<'_, '_, '_>, field: Option<Field<'_>>, name: &str, name_at: &Range<usize>) -> String {
     let Some(field) = field else {
         fields.report().error(name_at, name, format!("`{name}` is missing"));
@@ -278,7 +278,7 @@ fn inherit_env(fields: &mut Fields<'_, '_, '_>) -> InheritEnv {
     }
 }
 
-/// Headers, and the three other ways in which Codex writes them.
+/// Reads headers, also in the three forms of Codex.
 fn headers(fields: &mut Fields<'_, '_, '_>) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     if let Some(field) = fields.take("headers") {
@@ -317,7 +317,7 @@ fn variable(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>, prefix: &str) -> O
     None
 }
 
-/// Keeps the header `headers.NAME` when it can be one (RFC 9110, 5.1 and 5.5).
+/// Adds the header `headers.NAME` if it is valid (RFC 9110, 5.1 and 5.5).
 fn header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String>, item: Item<'_>) {
     let name = item.name.trim_start_matches("headers.");
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
@@ -354,7 +354,7 @@ pub(super) fn check_template(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     }
 }
 
-/// Warns of what was probably pasted by mistake: white space at the ends, and invisible characters.
+/// Warns of characters that were probably pasted by mistake: white space at the ends, and invisible characters.
 fn check_white_space(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
     let what = if item.value.trim() != item.value {
         "begins or ends with white space"

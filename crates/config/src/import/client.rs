@@ -33,7 +33,7 @@ pub enum Client {
 }
 
 impl Client {
-    /// All of them.
+    /// All variants.
     pub const ALL: &[Self] = &[
         Self::ClaudeCode,
         Self::ClaudeDesktop,
@@ -48,7 +48,7 @@ impl Client {
         Self::Synapse,
     ];
 
-    /// The name of the program on a command line.
+    /// Returns the name of the program on a command line.
     #[must_use]
     pub fn id(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Client {
         }
     }
 
-    /// The name of the program as its makers write it.
+    /// Returns the name of the program as its makers write it.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Client {
         }
     }
 
-    /// The program with this [`id`](Self::id).
+    /// Returns the program with this [`id`](Self::id).
     #[must_use]
     pub fn from_id(id: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|client| client.id() == id)

@@ -2,10 +2,10 @@
 
 use crate::placeholder::is_name;
 
-/// The variables of `text`, each once, as the last line that names it says.
+/// Returns the variables of `text`, each with the value of its last line.
 ///
-/// Comments, blank lines and the word `export` mean nothing; a value may stand in quotes, and in double ones `\n` is a
-/// line break. Any other line is left out. Nothing is looked up: a `$` means itself.
+/// Comments, blank lines and the word `export` are ignored; a value may be in quotes, and in double ones `\n` is a line
+/// break. Any other line is skipped. A `$` has no special meaning.
 pub(super) fn variables(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for (name, value) in text.lines().filter_map(variable) {
@@ -28,7 +28,7 @@ fn variable(line: &str) -> Option<(String, String)> {
 fn unquoted(value: &str) -> String {
     let inside = |quote: char| {
         let rest = value.strip_prefix(quote)?;
-        // What follows the quotes can only be a comment.
+        // Only a comment can follow the quotes.
         rest.rfind(quote).map(|end| &rest[..end])
     };
     if let Some(text) = inside('"') {

@@ -1,11 +1,11 @@
-//! Tells Toolrack itself among the servers of other programs.
+//! Recognizes Toolrack itself among the servers of other programs.
 
 use std::path::Path;
 
 use serde_json::Value as Json;
 
-/// Whether `entry`, in the words of any program, is Toolrack's own gateway: the program with its verb, or the endpoint of
-/// a daemon with the variable that `toolrack connect` writes.
+/// Returns whether `entry`, in the format of any program, is Toolrack's own gateway: the program with its verb, or the
+/// endpoint of a daemon with the variable that `toolrack connect` writes.
 pub(crate) fn is_gateway(entry: &Json) -> bool {
     let text = |field: &str| entry.get(field).and_then(Json::as_str);
     if let Some(words) = words(entry) {
@@ -22,7 +22,7 @@ fn is_of_a_daemon(url: &str) -> bool {
     url.split(['?', '#']).next().is_some_and(|url| url.trim_end_matches('/').ends_with("/mcp"))
 }
 
-/// The command of `entry` with its arguments.
+/// Returns the command of `entry` with its arguments.
 fn words(entry: &Json) -> Option<Vec<&str>> {
     let command = entry.get("command")?;
     // Zed had an object in its place.

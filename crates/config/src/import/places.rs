@@ -1,4 +1,4 @@
-//! Where each program keeps its servers.
+//! Finds the files in which each program lists its servers.
 
 use std::path::{Path, PathBuf};
 
@@ -25,14 +25,13 @@ pub(super) struct File {
 /// The folders of VS Code and its relatives.
 const CODES: &[&str] = &["Code", "Code - Insiders", "VSCodium"];
 
-/// More profiles than a user keeps.
+/// The most profiles.
 const MAX_PROFILES: usize = 100;
 
-/// The files of `client`, existing or not, the strongest first: those of the project from `cwd` up to its root, and
-/// then the user's own.
+/// Returns the files of `client`, existing or not, the strongest first: those of the project from `cwd` up to its root,
+/// and then the user's own.
 ///
-/// It looks at the places of both Linux and macOS: a home folder can be shared, and a file that is there is there for a
-/// reason.
+/// It includes the places of both Linux and macOS, because a home folder can be shared.
 pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<File> {
     let folders = project_folders(cwd);
     let root = project_root(cwd);
@@ -46,7 +45,7 @@ pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<F
         from_project,
     };
     let own: Vec<PathBuf> = files_of_the_user(client, environment).into_iter().map(|path| cwd.join(path)).collect();
-    // A home folder that is its own project brings nothing that is not the user's.
+    // A home folder that is its own project has only the user's files.
     let project = folders.iter().rev().flat_map(|folder| {
         let paths = files_of_the_project(client).iter().map(move |name| folder.join(name));
         paths.map(move |path| (folder, path))
@@ -56,7 +55,7 @@ pub(super) fn of(client: Client, environment: &Environment, cwd: &Path) -> Vec<F
     project.into_iter().chain(own.iter().map(|path| file(path.clone(), &root, false))).collect()
 }
 
-/// The files that a project can bring, relative to each of its folders.
+/// Returns the files that a project can bring, relative to each of its folders.
 pub(crate) fn files_of_the_project(client: Client) -> &'static [&'static str] {
     match client {
         // `.mcp.json` is one of our own layers.
@@ -71,11 +70,11 @@ pub(crate) fn files_of_the_project(client: Client) -> &'static [&'static str] {
     }
 }
 
-/// The files of the user, the strongest first.
+/// Returns the files of the user, the strongest first.
 pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Vec<PathBuf> {
     let home = environment.home();
     let at = |path: &str| home.iter().map(|home| home.join(path)).collect::<Vec<_>>();
-    // Where Electron and the XDG Base Directory Specification put configuration, then where macOS does.
+    // The folders of Electron and the XDG Base Directory Specification, then those of macOS.
     let xdg = environment.path("XDG_CONFIG_HOME").filter(|path| path.is_absolute());
     let config: Vec<PathBuf> = xdg.map_or_else(|| at(".config"), |path| vec![path]);
     let both: Vec<PathBuf> = config.iter().cloned().chain(at("Library/Application Support")).collect();
@@ -111,7 +110,7 @@ pub(crate) fn files_of_the_user(client: Client, environment: &Environment) -> Ve
     }
 }
 
-/// The folders of VS Code's profiles other than the default one.
+/// Returns the folders of VS Code's profiles other than the default one.
 fn profiles(user: &Path) -> Vec<PathBuf> {
     let folders = std::fs::read_dir(user.join("profiles")).into_iter().flatten().flatten();
     let mut folders: Vec<_> = folders.take(MAX_PROFILES).map(|folder| folder.path()).collect();

@@ -1,4 +1,4 @@
-//! Takes the secrets out of an entry, so that they can be kept elsewhere.
+//! Moves the secrets out of an entry, so that they can be stored elsewhere.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use crate::{
     placeholder::{Bare, Piece, pieces},
 };
 
-/// Puts what `keep` returns, a placeholder, in the place of each secret that `entry`, in our words, has written out: the
-/// values of variables and headers whose names say that they are secrets, tokens of well-known services among them and
-/// among the arguments, and the values of options such as `--api-key`. `keep` gets the name of what holds it, and the
-/// value.
+/// Replaces each literal secret of `entry`, in our format, by the placeholder that `keep` returns: the values of
+/// variables and headers whose names mark them as secrets, tokens of well-known services among them and among the
+/// arguments, and the values of options such as `--api-key`. `keep` gets the name of the variable, header or option,
+/// and the value.
 pub fn seal(entry: &mut Json, keep: &mut dyn FnMut(&str, String) -> String) {
     for map in ["env", "headers"] {
         for (name, value) in entry.get_mut(map).and_then(Json::as_object_mut).into_iter().flatten() {
@@ -32,7 +32,7 @@ pub fn seal(entry: &mut Json, keep: &mut dyn FnMut(&str, String) -> String) {
     }
 }
 
-/// The value of the variable or header `name`; `None` where it holds no secret.
+/// Returns the value of the variable or header `name`; `None` if it is no secret.
 fn sealed_value(name: &str, text: &str, keep: &mut dyn FnMut(&str, String) -> String) -> Option<String> {
     let (scheme, rest) = mask::split_scheme(text);
     let value = plain(rest, Bare::Names).filter(|value| !value.is_empty())?;
@@ -57,7 +57,7 @@ fn sealed_parts(
     out + &text[at..]
 }
 
-/// The text without escapes; `None` where a placeholder is in it.
+/// Returns the text without escapes; `None` if it contains a placeholder.
 fn plain(text: &str, bare: Bare) -> Option<String> {
     let pieces = pieces(text, bare).ok()?.into_iter();
     pieces.map(|piece| if let Piece::Literal(text) = piece { Some(text) } else { None }).collect()

@@ -15,26 +15,26 @@
 
 use super::Client;
 
-/// What a field of another program means here.
+/// The meaning that a field of another program has here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// How the server is reached.
+    /// The transport of the server.
     Type,
     /// The program, or a list of it and its arguments.
     Command,
-    /// Texts that may hold placeholders, by this name here.
+    /// Texts that may contain placeholders, with this name here.
     Texts(&'static str),
     /// The folder that the server runs in.
     Folder,
-    /// The address; of two, the one that comes first in the table counts.
+    /// The address; of two, the first one in the table is used.
     Address(Address),
-    /// The same thing by this name, taken as it is.
+    /// The same field with this name here, unchanged.
     Same(&'static str),
     /// Names of tools that are shown, or hidden.
     Tools(&'static str),
     /// A time in milliseconds, for each of these bounds of ours.
     Milliseconds(&'static [&'static str]),
-    /// A time in seconds, likewise.
+    /// A time in seconds, for each of these bounds of ours.
     Seconds(&'static [&'static str]),
     /// An object of times in milliseconds (opencode 2).
     Times,
@@ -42,13 +42,13 @@ pub(super) enum Meaning {
     Inherited,
     /// Headers whose values are in variables.
     VariableHeaders,
-    /// The variable that holds a bearer token.
+    /// The variable with a bearer token.
     BearerVariable,
     /// A file of variables.
     EnvFile,
-    /// Nothing, for this reason.
+    /// A field without a counterpart here, for this reason.
     Nothing(&'static str),
-    /// Nothing, and nothing is lost without it.
+    /// A field that is not needed here.
     Needless,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Address {
     Http,
     /// SSE.
     Sse,
-    /// Either, as the program finds out by trying: HTTP first, then SSE.
+    /// Either: the program tries HTTP first, then SSE.
     Either,
 }
 
@@ -70,7 +70,7 @@ use Meaning::{
 
 type Table = &'static [(&'static str, Meaning)];
 
-/// What all of them have.
+/// The fields of all programs.
 const COMMON: Table = &[
     ("type", Type),
     ("transport", Type),
@@ -89,7 +89,7 @@ const SIGN_IN: &str = "settings for signing in are not taken over";
 
 const CLAUDE: Table = &[
     ("url", Meaning::Address(Address::Http)),
-    // The whole time of a call, whatever the server reports meanwhile.
+    // The total time of a call, even with progress.
     ("timeout", Milliseconds(&["call_timeout", "max_call_time"])),
     (
         "headers_helper",
@@ -109,7 +109,7 @@ const CURSOR: Table = &[
     ("auto_approve", Nothing(ASKS)),
 ];
 
-/// Why VS Code's sandbox is not carried over: it means something else.
+/// The reason why VS Code's sandbox is not converted: it has another meaning.
 const SANDBOX: &str = "it runs without a sandbox until its entry says `\"sandbox\": true`";
 
 const VS_CODE: Table = &[
@@ -157,7 +157,7 @@ const GEMINI: Table = &[
     ("url", Meaning::Address(Address::Sse)),
     ("include_tools", Tools("allow")),
     ("exclude_tools", Tools("deny")),
-    // Of every request, whichever it is.
+    // The time-out of every request.
     ("timeout", Milliseconds(&["startup_timeout", "list_timeout", "call_timeout"])),
     ("trust", Nothing(ASKS)),
     ("oauth", Nothing(SIGN_IN)),
@@ -177,7 +177,7 @@ const OPENCODE: Table = &[
 
 const ZED: Table = &[
     ("url", Meaning::Address(Address::Http)),
-    // That the user wrote the entry, and no extension of Zed's.
+    // Marks an entry that the user wrote, as opposed to an extension of Zed's.
     ("source", Needless),
     ("settings", Nothing("they are for an extension of Zed's")),
     ("timeout", Seconds(&["call_timeout"])),
@@ -187,13 +187,13 @@ const ZED: Table = &[
 
 const QBIT: Table = &[("url", Meaning::Address(Address::Http)), ("timeout", Seconds(&["startup_timeout"]))];
 
-/// What the field `name` of `client` means; `None` for an undocumented one.
+/// Returns the meaning of the field `name` of `client`; `None` for an undocumented one.
 pub(super) fn meaning(client: Client, name: &str) -> Option<Meaning> {
     let own = own(client).iter();
     own.chain(COMMON).find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)
 }
 
-/// The place of an address of `client` in its table: the first one counts.
+/// Returns the rank of an address field of `client` in its table; the lowest one is used.
 pub(super) fn rank(client: Client, name: &str) -> usize {
     own(client).iter().position(|(known, _)| *known == name).unwrap_or(usize::MAX)
 }

@@ -17,17 +17,17 @@ pub(super) struct Texts<'a> {
     pub(super) notes: Vec<String>,
 }
 
-/// What one placeholder becomes.
+/// The replacement of a placeholder.
 enum Replacement {
     /// A variable of the environment, with its default.
     Variable(String),
     /// A stored secret.
     Secret(String),
-    /// Text that was known already.
+    /// Text that is known already.
     Text(String),
-    /// What it was: it means itself here too.
+    /// The placeholder itself, which has the same meaning here.
     Itself,
-    /// The same text, escaped, because it would mean something here.
+    /// The same text, escaped, because it would be a placeholder here.
     Escaped,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Texts<'a> {
         self.origin.file.client
     }
 
-    /// Adds a note, once. What it holds of foreign text becomes safe to print.
+    /// Adds a note, once. Untrusted text in it is made safe to print.
     pub(super) fn note(&mut self, note: impl Display) {
         let note = for_line(&note.to_string()).into_owned();
         if !self.notes.contains(&note) {
@@ -56,7 +56,8 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// `text` of the field `place` in our grammar: it resolves here to what it means to the program that it is from.
+    /// Translates `text` of the field `place` into our grammar, so that it resolves to the same value as in its own
+    /// program.
     pub(super) fn translate(&mut self, place: &str, text: &str, bare: Bare) -> String {
         let curly = self.client() == Client::OpenCode;
         let mut out = String::with_capacity(text.len());
@@ -76,7 +77,7 @@ impl<'a> Texts<'a> {
     /// Translates the text that begins with `$`; returns how much of it was read.
     fn dollar(&mut self, place: &str, text: &str, bare: Bare, out: &mut String) -> usize {
         let inner = match self.client() {
-            // What opencode knows begins at the brace.
+            // opencode's placeholders begin at the brace.
             Client::OpenCode if is_curly(&text[1..]).is_some() => None,
             _ if text.starts_with("${") => closing_brace(text).map(|end| &text[2..end]),
             _ => None,
@@ -109,7 +110,7 @@ impl<'a> Texts<'a> {
         1
     }
 
-    /// What stands between `${` and `}`.
+    /// Translates the text between `${` and `}`.
     fn braced(&mut self, place: &str, inner: &str) -> Replacement {
         let file = self.origin.file;
         let (kind, argument) = inner.split_once(':').unwrap_or((inner, ""));
@@ -139,7 +140,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// `${NAME}` and `${NAME:-default}`.
+    /// Translates `${NAME}` and `${NAME:-default}`.
     fn plain(&mut self, place: &str, inner: &str) -> Replacement {
         let name = inner.split_once(":-").map_or(inner, |(name, _)| name);
         if !is_name(name) {
@@ -156,7 +157,7 @@ impl<'a> Texts<'a> {
         Replacement::Text(folder.display().to_string())
     }
 
-    /// A placeholder for an input that VS Code asks the user for.
+    /// Translates a placeholder for an input that VS Code asks the user for.
     fn asked(&mut self, place: &str, id: &str) -> Replacement {
         let known = self.origin.inputs.iter().find(|known| known.id == id);
         let about = match known.map(|known| known.description.trim()).filter(|about| !about.is_empty()) {
@@ -173,7 +174,7 @@ impl<'a> Texts<'a> {
         Replacement::Variable(name)
     }
 
-    /// Puts a variable in the place of a value that only the other program can find.
+    /// Uses a variable for a value that only the other program can find.
     fn invented(&mut self, place: &str, source: &str, what: &str) -> Replacement {
         let stem = Path::new(source).file_stem().map_or_else(|| source.into(), |stem| stem.to_string_lossy());
         let name = variable_name(&stem);
@@ -199,13 +200,13 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The two parts of opencode's `{env:NAME}` or `{file:path}` at the beginning of `text`.
+/// Returns the two parts of opencode's `{env:NAME}` or `{file:path}` at the beginning of `text`.
 fn is_curly(text: &str) -> Option<(&str, &str)> {
     let inner = &text.strip_prefix('{')?[..text.find('}')? - 1];
     inner.split_once(':').filter(|(kind, argument)| matches!(*kind, "env" | "file") && !argument.is_empty())
 }
 
-/// `perplexity-key` as the name of a variable: `PERPLEXITY_KEY`.
+/// Converts a name such as `perplexity-key` into that of a variable: `PERPLEXITY_KEY`.
 fn variable_name(source: &str) -> String {
     let mut name = String::with_capacity(source.len());
     for c in source.chars() {

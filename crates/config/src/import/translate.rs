@@ -69,7 +69,7 @@ impl Translation<'_> {
         self.texts.client()
     }
 
-    /// `name`, changed so that a server can have it.
+    /// Returns `name`, changed so that it is valid for a server.
     fn name<'n>(&mut self, name: &'n str) -> Cow<'n, str> {
         if ServerName::new(name).is_ok() {
             return Cow::Borrowed(name);
@@ -78,7 +78,7 @@ impl Translation<'_> {
         let usable: String = name.trim().chars().map(kept).collect();
         let usable = &usable[..usable.floor_char_boundary(ServerName::MAX_BYTES)];
         if ServerName::new(usable).is_err() {
-            // The reader of entries reports what is wrong with it.
+            // The reader of entries reports the problem.
             return Cow::Borrowed(name);
         }
         self.texts.note(format!("it is called `{name}` there, which cannot be a name here"));
@@ -185,7 +185,7 @@ impl Translation<'_> {
         }
     }
 
-    /// The value of `node` with the placeholders of all of its texts translated.
+    /// Returns the value of `node` with the placeholders of all of its texts translated.
     fn value(&mut self, place: &str, node: &Node, bare: Bare) -> Value {
         match &node.value {
             Value::Text(text) => Value::Text(self.texts.translate(place, text, bare)),
@@ -285,7 +285,7 @@ impl Translation<'_> {
         let has = |name: &str| self.out.iter().any(|member| member.name == name);
         let (has_command, url) = (has("command"), self.out.iter().find(|member| member.name == "url").cloned());
         let Some(word) = self.word.take() else {
-            // With both, the reader of entries says what is wrong.
+            // With both, the reader of entries reports the problem.
             if let (false, Some(url), Some((_, address))) = (has_command, &url, self.address) {
                 let kind = self.guess(url, address);
                 self.put("type", url, Value::Text(kind.to_owned()));
@@ -345,7 +345,7 @@ impl Translation<'_> {
         }
     }
 
-    /// The one number of opencode 1, or the object of opencode 2.
+    /// Reads the number of opencode 1, or the object of opencode 2.
     fn times(&mut self, member: &Member) {
         let Some(times) = member.node.members() else {
             return self.time(member, &member.name, 0.001, &["startup_timeout", "list_timeout"]);
@@ -366,7 +366,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Names, or objects of a name and where the variable is.
+    /// Reads names, or objects with a name and the origin of the variable.
     fn inherited(&mut self, member: &Member) {
         let Value::List(nodes) = &member.node.value else {
             return self.put("inherit_env", member, member.node.value.clone());
@@ -406,7 +406,7 @@ impl Translation<'_> {
         }
     }
 
-    /// The placeholder of the variable that `node` names.
+    /// Returns the placeholder of the variable that `node` names.
     fn variable(&mut self, place: &str, node: &Node, prefix: &str) -> Option<Value> {
         match node.as_text().filter(|name| is_name(name)) {
             Some(name) => Some(Value::Text(format!("{prefix}${{{name}}}"))),
@@ -417,7 +417,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Applies the settings of the file that switch servers off.
+    /// Applies the settings of the file that disable servers.
     fn switch(&mut self, name: &str, at: &Range<usize>) {
         let Some((_, setting)) = self.texts.origin().off.iter().find(|(off, _)| *off == name) else {
             return;
@@ -429,7 +429,7 @@ impl Translation<'_> {
     }
 }
 
-/// A member of ours with the place of one of theirs.
+/// Creates a member of our format with the position of the other program's member.
 fn placed(name: &str, member: &Member, value: Value) -> Member {
     Member { name: name.to_owned(), name_at: member.name_at.clone(), node: Node { at: member.node.at.clone(), value } }
 }

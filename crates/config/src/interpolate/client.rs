@@ -4,17 +4,17 @@ use std::{fs::File, io::Read as _, path::Path};
 
 use toolrack_host::{
     ResolveError,
-    spec::{IdentityProvider, KeptText, OAuth},
+    spec::{IdentityProvider, OAuth, TextOrFile},
 };
 
 use super::{Bare, Interpolate, Values};
 
 /// The longest key or assertion, in bytes.
 const MAX_FILE: u64 = 64 * 1024;
-/// Lines of a key that are concealed on their own, too: at least so long.
+/// The shortest line of a key that is concealed on its own.
 const MIN_LINE: usize = 16;
 
-/// Every text that may hold placeholders, with the name of its field.
+/// Returns every text that may hold placeholders, with the name of its field.
 pub(super) fn texts(oauth: &OAuth) -> Vec<(&'static str, &str)> {
     let idp = oauth.idp.as_ref();
     let fields = [
@@ -78,7 +78,7 @@ impl Filled<'_> {
         })
     }
 
-    fn kept(&self, name: &str, kept: &KeptText) -> Result<KeptText, ResolveError> {
+    fn kept(&self, name: &str, kept: &TextOrFile) -> Result<TextOrFile, ResolveError> {
         let name_of_file = format!("{name}_file");
         let text = match (&kept.text, &kept.file) {
             (Some(text), _) => Some(self.text(name, text)?),
@@ -90,7 +90,7 @@ impl Filled<'_> {
             }
             (None, None) => None,
         };
-        Ok(KeptText { text, file: None })
+        Ok(TextOrFile { text, file: None })
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let environment = Environment::new([("DIR", folder.path())]);
         let interpolate = Interpolate::new(environment, Unset::Error);
         let file = |file: &str| OAuth {
-            private_key: KeptText { text: None, file: Some(file.to_owned()) },
+            private_key: TextOrFile { text: None, file: Some(file.to_owned()) },
             ..OAuth::default()
         };
         let resolve = |path: &str| interpolate.client(&file(path)).now_or_never().unwrap();

@@ -1,4 +1,4 @@
-//! The environment of a container: what its engine's client gets, and what of that is for the child.
+//! The environment of a container: the variables of the engine's client, and those that the client passes to the child.
 
 use toolrack_host::{
     ChildPlan, ContainerPlan, ResolveError,
@@ -10,7 +10,7 @@ use crate::placeholder::Bare;
 
 impl Interpolate {
     /// Gives `plan` a container. The environment of the plan is the client's then: the user's own folders, language and
-    /// the variables that locate the engine, and beside it the values that the child gets by name.
+    /// the variables that locate the engine, and the values that the child gets by name.
     pub(super) fn contain(
         &self,
         spec: &Stdio,

@@ -1,5 +1,4 @@
-//! How a secret looks in what other programs write: as it is, and in the encodings that they use without being asked
-//! to.
+//! The forms of a secret in the output of other programs: unchanged, and in the encodings that programs use by default.
 
 use std::collections::BTreeSet;
 
@@ -11,33 +10,34 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::unescaped::Unescaped;
 
-/// A shorter value is not looked for in texts: it would be found everywhere.
+/// The shortest value to search for; a shorter one would be found by chance everywhere.
 pub(super) const MIN_SECRET: usize = 6;
 
-/// A shorter secret is looked for as it is, and in JSON: encoded, a short text is found in other texts by chance.
+/// The shortest secret to search for in encoded form; a shorter one is searched for only unchanged and in JSON, because
+/// its encoded form would be found by chance.
 pub(super) const MIN_ENCODED: usize = 8;
 
-/// A longer one is a document; programs that encode it break it into lines.
+/// The longest secret to search for in encoded form; a longer one is a document, which programs encode in lines.
 const MAX_ENCODED: usize = 8 * 1024;
 
-/// What stays as it is in a query (RFC 3986, 2.3).
+/// The characters that stay unchanged in a query (RFC 3986, 2.3).
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The same in a path, and where Python quotes.
+/// The characters that stay unchanged in a path, and in Python's `quote`.
 const IN_PATHS: &AsciiSet = &UNRESERVED.remove(b'/');
 
-/// The same for JavaScript's `encodeURIComponent`.
+/// The characters that stay unchanged in JavaScript's `encodeURIComponent`.
 const IN_SCRIPTS: &AsciiSet = &UNRESERVED.remove(b'!').remove(b'\'').remove(b'(').remove(b')').remove(b'*');
 
-/// `secret` as it is, as JSON has it, and without escapes; from [`MIN_ENCODED`] bytes on also in base64, wherever in the encoded text it
-/// begins, percent-encoded, in hex, and with every character as `%XX` or `\\uXXXX`.
+/// Returns the forms of `secret`: unchanged, in JSON, and without escapes; from [`MIN_ENCODED`] bytes on also in base64
+/// at any offset, percent-encoded, in hex, and with every character as `%XX` or `\\uXXXX`.
 pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([secret.to_owned()]);
-    // Letters and digits are themselves in JSON and in URLs.
+    // Letters and digits are unchanged in JSON and in URLs.
     let is_plain = secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
     for style in STYLES.iter().filter(|_| !is_plain) {
         let once = style.write(secret);
-        // What is JSON inside of a text of JSON, of the same writer or of a plain one.
+        // JSON inside a JSON string, by the same writer or a plain one.
         forms.extend([style.write(&once), PLAIN.write(&once), once]);
     }
     if !is_plain {
@@ -53,7 +53,8 @@ pub(super) fn forms(secret: &str) -> BTreeSet<String> {
     forms
 }
 
-/// How `secret` looks where the escapes of its text are undone, also behind a backslash, which makes another character of `n`.
+/// Adds the forms of `secret` in which the escapes of its text are decoded, also after a backslash, which makes another
+/// character of `n`.
 fn unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     for text in [secret, &format!("\\{secret}")] {
         let unescaped = Unescaped::of(text, false);
@@ -62,23 +63,23 @@ fn unescaped(secret: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
-/// What a writer of JSON escapes although it need not.
+/// The optional escapes of a JSON writer.
 #[derive(Clone, Copy)]
 struct Style {
-    /// As `\u` and four digits.
+    /// The characters that are written as `\u` and four digits.
     in_digits: &'static str,
-    /// The same for all that is not ASCII, and for DEL.
+    /// Whether all characters outside of ASCII, and DEL, are written like that.
     is_ascii: bool,
-    /// With a backslash before `/`.
+    /// Whether `/` is written with a backslash.
     slash: bool,
-    /// With `A` to `F` as digits.
+    /// Whether hexadecimal digits are `A` to `F`.
     is_upper: bool,
 }
 
-/// JavaScript's, and Rust's.
+/// The style of JavaScript and Rust.
 const PLAIN: Style = Style { in_digits: "", is_ascii: false, slash: false, is_upper: false };
 
-/// How other languages write JSON by default.
+/// The default styles of other languages.
 const STYLES: &[Style] = &[
     PLAIN,
     // Go, Ruby on Rails, and Gson.
@@ -95,7 +96,7 @@ const STYLES: &[Style] = &[
 ];
 
 impl Style {
-    /// `text` as it stands between quotes.
+    /// Returns `text` as it is written between quotes.
     fn write(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -123,9 +124,9 @@ impl Style {
     }
 }
 
-/// Three bytes are four characters, so where `secret` begins decides which: each of the three ways, without the characters
-/// that hold bits of what stands beside it (at most four bits of `secret` are in those). The whole of it, with and
-/// without its padding, too.
+/// Adds the base64 forms. Three bytes become four characters, so there are three forms, depending on the offset of
+/// `secret`, each without the characters that also contain bits of the neighbours (with at most four bits of `secret`).
+/// Also adds the complete encoding, with and without padding.
 fn base64(secret: &[u8], forms: &mut BTreeSet<String>) {
     for (whole, bare) in [(STANDARD, STANDARD_NO_PAD), (URL_SAFE, URL_SAFE_NO_PAD)] {
         forms.insert(whole.encode(secret));
@@ -149,7 +150,8 @@ fn percent(secret: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
-/// With each byte, or each unit of UTF-16, written as its number: as `%XX`, as `\uXXXX`, and in hex, in small and large digits.
+/// Adds the forms in which each byte, or each unit of UTF-16, is written as its number: as `%XX`, as `\uXXXX`, and in
+/// hex, in lower and upper case.
 fn every_character(secret: &str, forms: &mut BTreeSet<String>) {
     let bytes = |write: fn(u8) -> String| secret.bytes().map(write).collect::<String>();
     let units = |write: fn(u16) -> String| secret.encode_utf16().map(write).collect::<String>();
@@ -163,7 +165,7 @@ fn every_character(secret: &str, forms: &mut BTreeSet<String>) {
     ]);
 }
 
-/// The same with small letters behind each `%`.
+/// Returns the same with lower-case digits after each `%`.
 fn lower(encoded: &str) -> String {
     let mut out = String::with_capacity(encoded.len());
     let mut left = 0_u8;

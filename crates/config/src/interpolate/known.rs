@@ -1,4 +1,4 @@
-//! The secrets that servers have been given, and the search for them in texts.
+//! The secrets that servers have received, and the search for them in texts.
 
 use std::{
     borrow::Cow,
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::mask::HIDDEN;
 
-/// The shortest secret to look for in arguments; a shorter one could be there by chance.
+/// The shortest secret to search for in arguments; a shorter one could occur by chance.
 const MIN_TELLING: usize = 8;
 
-/// The most secrets to remember. Beyond, the oldest are forgotten.
+/// The most secrets to remember. Beyond that, the oldest are forgotten.
 const MAX_SECRETS: usize = 10_000;
 
 /// The most bytes of all remembered secrets together.
@@ -27,13 +27,13 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How long a secret is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Life {
-    /// It is forgotten first: a token that will be renewed, or the output of a program that runs again and again.
+    /// It is forgotten first: a token that will be renewed, or the output of a program that runs repeatedly.
     Passing,
-    /// It is remembered as long as there is room: a process that got a configured secret may print it at any time.
+    /// It is kept as long as there is room, because a process may print a configured secret at any time.
     Lasting,
 }
 
-/// The known secrets, each with the servers that were given it.
+/// The known secrets, each with the servers that received it.
 #[derive(Default)]
 pub(super) struct Known {
     given: BTreeMap<String, Secret>,
@@ -45,7 +45,7 @@ pub(super) struct Known {
     longest: usize,
     /// The bytes of all secrets.
     bytes: usize,
-    /// Counts what was added.
+    /// Counts the additions.
     clock: u64,
 }
 
@@ -64,13 +64,13 @@ struct Form {
 }
 
 impl Known {
-    /// Counts `secret` as one from now on, which `server` was given; `None`: no server was.
+    /// Adds `secret`, which `server` received; `None` if no server did.
     pub(super) fn add(&mut self, server: Option<&ServerName>, secret: String, life: Life) {
         self.clock += 1;
         if let Some(known) = self.given.get_mut(&secret) {
             known.at = self.clock;
             known.life = known.life.max(life);
-            // As a rule: headers are given with each request.
+            // The usual case, because headers are given with each request.
             if server.is_none_or(|server| known.given.contains(server)) {
                 return;
             }
@@ -97,8 +97,8 @@ impl Known {
         }
     }
 
-    /// Forgets the tenth that was handed out the longest time ago: many at once, because what is left is looked
-    /// through. What passes goes before what lasts; the newest stays.
+    /// Forgets the oldest tenth: many together, because each removal scans the rest. Passing secrets are forgotten
+    /// before lasting ones; the newest one stays.
     fn forget(&mut self) {
         let mut oldest: Vec<_> =
             self.given.iter().map(|(text, secret)| (secret.life, secret.at, text.clone())).collect();
@@ -124,7 +124,7 @@ impl Known {
         self.longest = self.forms.keys().map(String::len).max().unwrap_or(0);
     }
 
-    /// `text` with `***` in place of each secret; overlapping secrets become one `***`.
+    /// Returns `text` with `***` in place of each secret; overlapping secrets become one `***`.
     pub(super) fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.forms.is_empty() {
             return Cow::Borrowed(text);
@@ -147,12 +147,12 @@ impl Known {
         if hidden == 0 { Cow::Borrowed(text) } else { Cow::Owned(concealed + &text[shown..]) }
     }
 
-    /// Where secrets stand in `text`: the longest form at each place, in order. They may overlap.
+    /// Returns the ranges of secrets in `text`, in order: the longest form at each position. They may overlap.
     fn found(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
         self.places(text).filter_map(|at| self.beginning(&text[at..]).next().map(|(form, _)| at..at + form.len()))
     }
 
-    /// The length of the beginning of `text` that ends inside no secret, whatever follows `text`.
+    /// Returns the length of the beginning of `text` that ends inside no secret, regardless of the text that follows.
     pub(super) fn safe_len(&self, text: &str) -> usize {
         if self.forms.is_empty() {
             return text.len();
@@ -160,8 +160,7 @@ impl Known {
         let views = Views::of(text, true);
         let begun = views.each().map(|view| view.original(self.before_begun(view.text)));
         let mut safe = begun.min().unwrap_or(text.len());
-        // One that is there already may go beyond where another one begins, and an escape has a meaning only as a
-        // whole.
+        // A secret may overlap the start of another one, and an escape must not be cut.
         let across = |at: usize| {
             let in_view = |view: View<'_>| Some(view.original(self.start_across(view.text, view.position(at))?));
             views.cut_by(at).or_else(|| views.each().find_map(in_view))
@@ -172,7 +171,7 @@ impl Known {
         safe
     }
 
-    /// How many bytes of `text` come before the first form that begins in it and may continue.
+    /// Returns the number of bytes before the first form that begins in `text` and may continue after it.
     fn before_begun(&self, text: &str) -> usize {
         let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
         let is_begun = |at: &usize| {
@@ -183,7 +182,7 @@ impl Known {
         text[from..].char_indices().map(|(at, _)| from + at).find(is_begun).unwrap_or(text.len())
     }
 
-    /// The first place where a secret begins in `text` before `at` and ends behind it.
+    /// Returns the start of the first secret in `text` that begins before `at` and ends after it.
     fn start_across(&self, text: &str, at: usize) -> Option<usize> {
         let from = text.floor_char_boundary(at.saturating_sub(self.longest));
         let goes_on =
@@ -194,7 +193,7 @@ impl Known {
             .find(|start| goes_on(*start))
     }
 
-    /// Whether `arguments`, names of members included, hold a secret that `server` was not given.
+    /// Returns whether `arguments`, including the names of members, contain a secret that `server` did not receive.
     pub(super) fn is_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
         arguments.iter().any(|(name, value)| self.holds(name, server) || self.holds_in(value, server))
     }
@@ -216,7 +215,7 @@ impl Known {
         }
     }
 
-    /// Where in `text` a form may begin. What else stands there is looked at once, however many there are.
+    /// Returns the positions in `text` where a form may begin, in one pass for any number of forms.
     fn places<'t>(&self, text: &'t str) -> impl Iterator<Item = usize> + use<'_, 't> {
         let windows = if self.forms.is_empty() { [].windows(START) } else { text.as_bytes().windows(START) };
         windows
@@ -226,9 +225,9 @@ impl Known {
             .filter(|at| text.is_char_boundary(*at))
     }
 
-    /// The forms that `text` begins with, the longest first.
+    /// Returns the forms that `text` begins with, the longest first.
     fn beginning<'k>(&'k self, text: &str) -> impl Iterator<Item = (&'k str, &'k Form)> {
-        // Each is the last of those that are not greater than what is left.
+        // Each candidate is the greatest form that is not greater than the rest.
         let mut left = text;
         std::iter::from_fn(move || {
             while !left.is_empty() {
@@ -239,7 +238,7 @@ impl Known {
                     left = &left[..left.floor_char_boundary(common - 1)];
                     return Some((&**form, known));
                 }
-                // A shorter one is in what both begin with.
+                // A shorter form is in the common prefix.
                 left = &left[..left.floor_char_boundary(common)];
             }
             None

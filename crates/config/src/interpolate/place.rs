@@ -1,4 +1,4 @@
-//! The working folder of a child, and its `PATH`.
+//! Sets the working folder of a child, and its `PATH`.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use toolrack_host::{
 /// Variables that name the working folder of the program that set them.
 const FOLDERS: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
 
-/// Gives the child a `PATH` of absolute folders, and tells it no other working folder than its own.
+/// Gives the child a `PATH` of absolute folders, and removes variables that name another working folder than its own.
 pub(super) fn clean(spec: &Stdio, plan: &mut ChildPlan) {
     for (name, value) in &mut plan.env {
         if name == "PATH"
@@ -27,8 +27,8 @@ pub(super) fn clean(spec: &Stdio, plan: &mut ChildPlan) {
     }
 }
 
-/// Makes the folder of one server below `own`, if `cwd` is that; returns its own place: no server makes the links of the
-/// user on the way to `own`. Only the user may look into it.
+/// Creates the folder of one server below `own`, if `cwd` is such a folder; returns its real path. No server can create
+/// the links on the way to `own`. Only the user has access to it.
 pub(super) fn make(cwd: &Path, own: &Path) -> Result<PathBuf, ResolveError> {
     if cwd.parent() != Some(own) {
         return Ok(cwd.to_owned());
@@ -39,7 +39,7 @@ pub(super) fn make(cwd: &Path, own: &Path) -> Result<PathBuf, ResolveError> {
     })
 }
 
-/// A folder that is the user's alone. To set its mode fails where it is another user's.
+/// Creates a folder that only the user can access. Setting its mode fails if it belongs to another user.
 fn private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

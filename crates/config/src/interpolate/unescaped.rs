@@ -1,39 +1,41 @@
-//! Text with the escapes of JSON undone, so that a secret is found in JSON, and in JSON inside of a text of JSON, in the style of any
-//! writer.
+//! Decodes the escapes of JSON, so that a secret is found in JSON, and in JSON inside a JSON string, in the style of
+//! any writer.
 //!
-//! Each time that a text is written into JSON, the backslashes before an escaped character are doubled and one more is added. So the
-//! number of them says nothing but how deep it is, and is not looked at.
+//! Each time that a text is written into JSON, the backslashes before an escaped character are doubled and one more is
+//! added. So their number only depends on the depth, and is ignored.
 
 use std::ops::Range;
 
-/// More backslashes in a row are no escape: JSON would have to be ten deep. A text that goes on is not held back for them.
+/// More backslashes in a row count as no escape: JSON would have to be nested ten times. An unfinished text is not held
+/// back for them.
 const MAX_RUN: usize = 1_024;
 
-/// A text without escapes, and where each part of it came from.
+/// A text without escapes, and the origin of each part.
 #[derive(Debug)]
 pub(super) struct Unescaped {
     text: String,
-    /// Where parts begin: in `text`, and in the original. Sorted by both. A part ends where the next one begins, in both; one that has
-    /// another length there is the character of an escape.
+    /// The starts of the parts, in `text` and in the original, sorted by both. A part ends at the start of the next
+    /// one, in both; a part whose lengths differ is the character of an escape.
     parts: Vec<(usize, usize)>,
 }
 
-/// What stands behind backslashes.
+/// The text after backslashes.
 enum Escape {
-    /// A character, and where it ends.
+    /// A character, and the end of the escape.
     Character(char, usize),
-    /// One half of a character beyond U+FFFF, and where it ends.
+    /// One half of a character beyond U+FFFF, and the end of the escape.
     Half(u16, usize),
-    /// What follows may be a part of it. The character if nothing follows, and where it ends.
+    /// An escape that the following text may continue: the character if it does not, and the end of the escape.
     Open(Option<char>, usize),
-    /// Too many backslashes, and where they end.
+    /// Too many backslashes, and their end.
     Endless(usize),
 }
 
 impl Unescaped {
-    /// `text` with each escape as the character that it means; `None` when there is no backslash.
+    /// Returns `text` with each escape replaced by its character; `None` when there is no backslash.
     ///
-    /// When `goes_on`, more text may follow, so an escape that the end cuts is left out. The cost goes by the length of `text`.
+    /// When `goes_on`, more text may follow, so an escape that is cut at the end is left out. The cost is linear in the
+    /// length of `text`.
     pub(super) fn of(text: &str, goes_on: bool) -> Option<Self> {
         let mut start = text.find('\\')?;
         let mut unescaped = Self { text: String::with_capacity(text.len()), parts: vec![(0, 0)] };
@@ -65,7 +67,7 @@ impl Unescaped {
         Some(unescaped)
     }
 
-    /// What follows in [`Self::text`] comes from `original` on.
+    /// Records that the following part of [`Self::text`] begins at `original`.
     fn begins_at(&mut self, original: usize) {
         let part = (self.text.len(), original);
         if self.parts.last() != Some(&part) {
@@ -73,18 +75,18 @@ impl Unescaped {
         }
     }
 
-    /// The text without escapes.
+    /// Returns the text without escapes.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where the character at `at` of [`Self::text`] begins in the original, its backslashes included.
+    /// Returns the start in the original of the character at `at` of [`Self::text`], including its backslashes.
     pub(super) fn original(&self, at: usize) -> usize {
         let (start, original) = self.parts[self.parts.partition_point(|(start, _)| *start <= at) - 1];
         original + (at - start)
     }
 
-    /// The same for a range that is not empty.
+    /// Converts a range that is not empty in the same way.
     pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
         let next = self.parts.partition_point(|(start, _)| *start < range.end);
         let (start, original) = self.parts[next - 1];
@@ -95,14 +97,14 @@ impl Unescaped {
         self.original(range.start)..end
     }
 
-    /// Where in [`Self::text`] the original's `at` stands; inside of an escape, where its character begins.
+    /// Returns the position in [`Self::text`] of the original's `at`; inside an escape, the start of its character.
     pub(super) fn position(&self, at: usize) -> usize {
         let next = self.parts.partition_point(|(_, original)| *original <= at);
         let (start, original) = self.parts[next - 1];
         if self.is_escape(next - 1) { start } else { (start + (at - original)).min(self.text.len()) }
     }
 
-    /// Where the escape begins that the original's `at` is inside of, if it is.
+    /// Returns the start of the escape that contains the original's `at`, if there is one.
     pub(super) fn cut_by(&self, at: usize) -> Option<usize> {
         let part = self.parts.partition_point(|(_, original)| *original <= at) - 1;
         let original = self.parts[part].1;
@@ -115,7 +117,7 @@ impl Unescaped {
     }
 }
 
-/// The escape that begins with the backslash at `start`, both halves of its character included.
+/// Returns the escape that begins with the backslash at `start`, including both halves of its character.
 fn whole_escape(text: &str, start: usize) -> Escape {
     let Escape::Half(first, middle) = escape(text, start) else { return escape(text, start) };
     let lone = || Escape::Character(char::REPLACEMENT_CHARACTER, middle);
@@ -136,7 +138,7 @@ fn whole_escape(text: &str, start: usize) -> Escape {
     }
 }
 
-/// The escape that begins with the backslash at `start`.
+/// Returns the escape that begins with the backslash at `start`.
 fn escape(text: &str, start: usize) -> Escape {
     let bytes = text.as_bytes();
     let mut at = start;
@@ -175,7 +177,7 @@ fn escape(text: &str, start: usize) -> Escape {
     Escape::Character(meant, end)
 }
 
-/// The number that four digits at the beginning of `bytes` are.
+/// Parses four digits at the beginning of `bytes`.
 fn number(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.get(..4)?;
     digits.iter().try_fold(0, |number, digit| {

@@ -1,24 +1,24 @@
-//! Text without the line breaks that an encoder put into it, so that a secret that goes over several lines is found.
+//! Removes the line breaks that an encoder inserted, so that a secret on several lines is found.
 //!
-//! Base64 has lines of 76 characters in MIME (RFC 2045, 6.8) and of 64 in PEM (RFC 7468); `base64(1)` and `xxd -p` break lines,
-//! too.
+//! Base64 has lines of 76 characters in MIME (RFC 2045, 6.8) and of 64 in PEM (RFC 7468); `base64(1)` and `xxd -p`
+//! break lines, too.
 
 use std::ops::Range;
 
-/// A text without the breaks between its lines, and where each part of it came from.
+/// A text without the breaks between its lines, and the origin of each part.
 #[derive(Debug)]
 pub(super) struct Unwrapped {
     text: String,
-    /// Where parts begin: in `text`, and in the original. Sorted by both.
+    /// The starts of the parts, in `text` and in the original, sorted by both.
     parts: Vec<(usize, usize)>,
 }
 
 impl Unwrapped {
-    /// `text` with each break left out that stands between two characters of base64, with the indentation behind it. `None`
-    /// when there is no such break.
+    /// Returns `text` without the breaks between two characters of base64, and without the indentation after them.
+    /// `None` when there is no such break.
     ///
-    /// When `goes_on`, more text may follow, so what could be a break at the end, or the beginning of one, is left out as well. The
-    /// cost goes by the length of `text`.
+    /// When `goes_on`, more text may follow, so a possible break at the end, or the beginning of one, is left out as
+    /// well. The cost is linear in the length of `text`.
     pub(super) fn of(text: &str, goes_on: bool) -> Option<Self> {
         let bytes = text.as_bytes();
         let mut unwrapped = Self { text: String::new(), parts: vec![(0, 0)] };
@@ -44,30 +44,30 @@ impl Unwrapped {
         Some(unwrapped)
     }
 
-    /// Takes `part` over, which is followed by something that is left out; the original goes on at `next`.
+    /// Copies `part`, after which a break is left out; the original continues at `next`.
     fn leave_out(&mut self, part: &str, next: usize) {
         self.text.push_str(part);
         self.parts.push((self.text.len(), next));
     }
 
-    /// The text without the breaks.
+    /// Returns the text without the breaks.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where the character at `at` of [`Self::text`] stands in the original.
+    /// Returns the position in the original of the character at `at` of [`Self::text`].
     pub(super) fn original(&self, at: usize) -> usize {
         let part = self.parts.partition_point(|(start, _)| *start <= at) - 1;
         let (start, original) = self.parts[part];
         original + (at - start)
     }
 
-    /// The same for a range that is not empty. Breaks inside of it belong to it.
+    /// Converts a range that is not empty in the same way, including breaks inside it.
     pub(super) fn original_range(&self, range: &Range<usize>) -> Range<usize> {
         self.original(range.start)..self.original(range.end - 1) + 1
     }
 
-    /// Where in [`Self::text`] the original's `at` stands; of what was left out, where it goes on.
+    /// Returns the position in [`Self::text`] of the original's `at`; inside a removed break, the position after it.
     pub(super) fn position(&self, at: usize) -> usize {
         let part = self.parts.partition_point(|(_, original)| *original <= at) - 1;
         let (start, original) = self.parts[part];
@@ -76,19 +76,19 @@ impl Unwrapped {
     }
 }
 
-/// A character of base64, of either alphabet, or of hex.
+/// Returns whether a byte is a character of base64, in either alphabet, or of hex.
 fn is_encoded(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte)
 }
 
-/// Where the next break begins, at or behind `from`, with the spaces before it.
+/// Returns the start of the next break at or after `from`, including the spaces before it.
 fn next_break(bytes: &[u8], from: usize) -> Option<usize> {
     let at = from + bytes[from..].iter().position(|byte| is_break(*byte))?;
     let spaces = bytes[from..at].iter().rev().take_while(|byte| is_space(**byte)).count();
     Some(at - spaces)
 }
 
-/// Behind the breaks and spaces that begin at `at`.
+/// Returns the end of the breaks and spaces that begin at `at`.
 fn break_end(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take_while(|byte| is_break(**byte) || is_space(**byte)).count()
 }

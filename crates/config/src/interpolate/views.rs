@@ -1,21 +1,21 @@
-//! The ways to read a text in which secrets are looked for.
+//! The views of a text in which secrets are searched.
 
 use std::ops::Range;
 
 use super::{unescaped::Unescaped, unwrapped::Unwrapped};
 
-/// A text as it is, without escapes, and without line breaks in what could be encoded.
+/// A text in several views: unchanged, without escapes, and without line breaks in possibly encoded parts.
 pub(super) struct Views<'t> {
     text: &'t str,
     unescaped: Option<Unescaped>,
-    /// Of the text without escapes.
+    /// The text without escapes and without line breaks.
     unwrapped: Option<Unwrapped>,
 }
 
-/// One way to read it.
+/// One view of the text.
 #[derive(Clone, Copy)]
 pub(super) struct View<'v> {
-    /// The text when it is read this way.
+    /// The text in this view.
     pub(super) text: &'v str,
     unescaped: Option<&'v Unescaped>,
     unwrapped: Option<&'v Unwrapped>,
@@ -29,7 +29,7 @@ impl<'t> Views<'t> {
         Self { text, unescaped, unwrapped }
     }
 
-    /// All ways that differ.
+    /// Returns all ways that differ.
     pub(super) fn each(&self) -> impl Iterator<Item = View<'_>> {
         let (unescaped, unwrapped) = (self.unescaped.as_ref(), self.unwrapped.as_ref());
         let as_it_is = View { text: self.text, unescaped: None, unwrapped: None };
@@ -38,26 +38,26 @@ impl<'t> Views<'t> {
         [Some(as_it_is), without_escapes, without_breaks].into_iter().flatten()
     }
 
-    /// Where the escape begins that the text's `at` is inside of, if it is.
+    /// Returns the start of the escape that contains the text's `at`, if there is one.
     pub(super) fn cut_by(&self, at: usize) -> Option<usize> {
         self.unescaped.as_ref()?.cut_by(at)
     }
 }
 
 impl View<'_> {
-    /// Where the character at `at` of [`Self::text`] stands in the text as it is.
+    /// Returns the position in the unchanged text of the character at `at` of [`Self::text`].
     pub(super) fn original(self, at: usize) -> usize {
         let at = self.unwrapped.map_or(at, |view| view.original(at));
         self.unescaped.map_or(at, |view| view.original(at))
     }
 
-    /// The same for a range that is not empty.
+    /// Converts a range that is not empty in the same way.
     pub(super) fn original_range(self, range: Range<usize>) -> Range<usize> {
         let range = self.unwrapped.map_or_else(|| range.clone(), |view| view.original_range(&range));
         self.unescaped.map_or_else(|| range.clone(), |view| view.original_range(&range))
     }
 
-    /// Where in [`Self::text`] the `at` of the text as it is stands.
+    /// Returns the position in [`Self::text`] of the unchanged text's `at`.
     pub(super) fn position(self, at: usize) -> usize {
         let at = self.unescaped.map_or(at, |view| view.position(at));
         self.unwrapped.map_or(at, |view| view.position(at))

@@ -12,7 +12,7 @@ use crate::{
     trust::hash,
 };
 
-/// The hash of an entry without what only switches it.
+/// Returns the hash of an entry without what only switches it.
 pub(super) fn hash_unswitched(mut entry: Node) -> String {
     if let Value::Map(fields) = &mut entry.value {
         fields.retain(|field| !["enabled", "disabled"].contains(&&*canonical(&field.name)));
@@ -30,7 +30,7 @@ pub(super) fn show_switched(shown: &mut Json, enabled: bool) {
     }
 }
 
-/// The proposal for the user: the entry, and the fingerprints of the files that it runs.
+/// Returns the proposal for the user: the entry, and the fingerprints of the files that it runs.
 pub(super) fn proposed(spec: &ServerSpec, files: &BTreeMap<String, String>) -> Json {
     let mut proposed = proposal(spec);
     if let (Json::Object(fields), false) = (&mut proposed, files.is_empty()) {

@@ -1,4 +1,4 @@
-//! The files that count, and which parts of each.
+//! The configuration files, and the parts of each that are used.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::{
     settings::FileOwner,
 };
 
-/// The files that a project can bring, the stronger one last.
+/// The files of a project, the stronger one last.
 const PROJECT_FILES: &[&str] = &[".mcp.json", ".toolrack/mcp.json"];
 
-/// And the one with its rules about calls.
+/// The file of a project with rules about calls.
 const PROJECT_POLICY: &str = ".toolrack/toolrack.toml";
 
 /// One file of one layer.
@@ -25,26 +25,26 @@ pub(super) struct Layer {
     pub(super) path: PathBuf,
     /// The folder that its servers run in by default.
     pub(super) folder: Option<PathBuf>,
-    /// What to report when it is missing.
+    /// The problem to report when it is missing.
     pub(super) missing: Option<Problem>,
     pub(super) reads: Reads,
-    /// What stands in its place where there is no file: [`Self::path`] only says where it was typed.
+    /// The text of a typed configuration without a file; [`Self::path`] then only describes where it was typed.
     pub(super) text: Option<String>,
 }
 
-/// The parts of a file that count.
+/// The parts of a file that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reads {
     Servers,
-    /// And settings: the user's `toolrack.toml`.
+    /// Servers and settings: the user's `toolrack.toml`.
     All,
-    /// The user's settings without servers and agents, where only the servers of other files are wanted.
+    /// The user's settings without servers and agents, if only the servers of other files are wanted.
     SettingsAlone,
     /// Only `[policy]`: of every other `toolrack.toml`.
     Policy,
 }
 
-/// The files that count, the weakest first.
+/// Returns the files that are used, the weakest first.
 pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
     let places = &request.places;
     let layer = |scope, path| Layer { scope, path, folder: None, missing: None, reads: Reads::Servers, text: None };
@@ -84,7 +84,7 @@ pub(super) fn layers(request: &Request, project: &Path) -> Vec<Layer> {
 }
 
 impl Layer {
-    /// What it says; `None` when there is no such file.
+    /// Reads the file; `None` when it does not exist.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -96,8 +96,8 @@ impl Layer {
         Document::read(&self.path, kind)
     }
 
-    /// Where its servers are configured. Text that was typed is no file: its servers are told apart by what they run, so
-    /// that nothing that is known of one counts for another.
+    /// Returns the source of its servers. Typed text has no file: its servers are distinguished by their commands, so
+    /// that stored facts about one do not apply to another.
     pub(super) fn source(&self) -> Source {
         match self.text {
             Some(_) => Source { scope: self.scope.as_str().to_owned(), path: None },

@@ -8,12 +8,12 @@ use std::{
 use super::{Loaded, Request, load};
 use crate::{problem::Problem, trust::Ledger};
 
-/// A configuration that cannot replace the running one. Nothing of it is to be used.
+/// A configuration that cannot replace the running one. None of it must be used.
 #[derive(Clone, Debug)]
 pub struct Rejected {
-    /// The files that cannot be used and why; at least one.
+    /// The problems of the unusable files; at least one.
     pub problems: Vec<Problem>,
-    /// What was read all the same, to be shown.
+    /// The parts that could be read, for display.
     pub loaded: Box<Loaded>,
 }
 
@@ -29,14 +29,14 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Loads the configuration again, to replace `before`; at any time, also while files are being written.
+/// Loads the configuration again, to replace `before`. May be called at any time, even while files are being written.
 ///
-/// Returns a whole new world or a report: when a file cannot be read or parsed, or is suddenly empty, it is most likely
-/// half written, and servers must not be stopped for that. A broken entry among good ones, a file that is gone, and an
-/// empty file that says so with `{}` are changes like any other.
+/// Returns a complete new configuration or a report: when a file cannot be read or parsed, or is suddenly empty, it is
+/// most likely half written, and servers must not be stopped for that. A broken entry among good ones, a removed file,
+/// and a file with only `{}` are changes like any other.
 ///
 /// # Errors
-/// [`Rejected`], with the problems of every file that cannot be used. The old world should stay.
+/// [`Rejected`], with the problems of every file that cannot be used. The old configuration should stay.
 pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result<Loaded, Rejected> {
     let loaded = load(request, ledger);
     let mut problems = emptied(&loaded, before);
@@ -52,7 +52,7 @@ pub fn reload(request: &Request, ledger: &dyn Ledger, before: &Loaded) -> Result
 /// Files that had servers in them and now have no text at all.
 fn emptied(loaded: &Loaded, before: &Loaded) -> Vec<Problem> {
     let had_servers = |path: &Path| before.entries.iter().any(|entry| entry.source.path.as_deref() == Some(path));
-    // The file as it was read: by now it may have its text again, but `loaded` has nothing of that.
+    // The file as it was read: it may have text again by now, but `loaded` does not contain it.
     let files = loaded.blank.iter().map(PathBuf::as_path);
     files
         .filter(|path| had_servers(path))

@@ -1,10 +1,11 @@
-//! The problems of all files, as many of them as a user reads.
+//! The problems of all files, limited to a number that a user can read.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::problem::{Problem, Severity};
 
-/// Errors, and also warnings, that are reported of one file. A file is foreign: it may hold a hundred thousand.
+/// The most errors, and also the most warnings, that are reported for one file. A file is untrusted and may have a
+/// hundred thousand.
 const MAX_REPORTED: usize = 100;
 
 /// Problems in the order in which they were found.
@@ -27,7 +28,7 @@ impl Reported {
         problems.into_iter().for_each(|problem| self.add(problem));
     }
 
-    /// All of them, or the first of each file and how many more there are.
+    /// Returns all problems, or the first of each file and the number of the others.
     pub(super) fn into_problems(mut self) -> Vec<Problem> {
         for ((path, severity), count) in self.counts {
             if count > MAX_REPORTED {

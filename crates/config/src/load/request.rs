@@ -1,4 +1,4 @@
-//! What is to be loaded, and for whom.
+//! The request to load the configuration.
 
 use std::path::PathBuf;
 
@@ -6,16 +6,16 @@ use toolrack_host::Desired;
 
 use crate::{model::CheckName, places::Places};
 
-/// A configuration that stands in no file: JSON on the command line, or what a pipe brought.
+/// A configuration without a file: JSON on the command line or from a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed {
-    /// Where it was typed, as problems name it: `--mcp-config`, `stdin`.
+    /// The place where it was typed, for problems: `--mcp-config`, `stdin`.
     pub place: String,
-    /// JSON, as a file of servers has it.
+    /// The JSON, in the format of a file of servers.
     pub text: String,
 }
 
-/// What to load.
+/// The inputs of loading.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The user's folders and files.
@@ -26,19 +26,20 @@ pub struct Request {
     pub mcp_config: Vec<PathBuf>,
     /// Configurations that were typed or piped, stronger than every file.
     pub typed: Vec<Typed>,
-    /// Use only the servers of [`Self::mcp_config`], [`Self::typed`] and the built-in ones (`--strict-mcp-config`). Rules about calls,
-    /// and which model answers, still count.
+    /// Use only the servers of [`Self::mcp_config`], [`Self::typed`] and the built-in ones (`--strict-mcp-config`).
+    /// Rules about calls and the settings of the model still apply.
     pub strict: bool,
-    /// Servers that the program carries: the lowest layer, which files can replace or switch off.
+    /// Servers that are built into the program: the lowest layer, which files can replace or switch off.
     pub built_in: Desired,
-    /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. One that no file knows is an error.
+    /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. An agent that no file defines is
+    /// an error.
     pub agent: Option<String>,
     /// Checks whether a text names a model. Without it, every text does.
     pub check_model: Option<CheckName>,
 }
 
 impl Request {
-    /// Everything that is configured for `cwd`.
+    /// Creates a request for everything that is configured for `cwd`.
     pub fn new(places: Places, cwd: impl Into<PathBuf>) -> Self {
         Self {
             places,

@@ -1,9 +1,9 @@
-//! Where the programs of the user's own entries run.
+//! The working folders of the user's own entries.
 //!
-//! A user types a command in any folder, also in a repository that was cloned a moment ago. Package runners and
-//! interpreters read files of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module beside them. So
-//! an entry of the user runs in a folder of its own. An entry with a word that names something in the working folder
-//! depends on that folder, and waits until the user has agreed to run it there.
+//! A user types a command in any folder, also in a repository that was just cloned. Package runners and interpreters
+//! read files of their working folder: `node_modules/.bin`, `.npmrc`, `uv.toml`, a module beside them. So an entry of
+//! the user runs in its own folder. An entry with a word that names something in the working folder depends on that
+//! folder, and waits until the user has agreed to run it there.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use toolrack_host::{
 use super::{Scope, layers::Layer};
 use crate::{places::Places, trust::files_of};
 
-/// What an editor calls the folder that is open.
+/// The editors' placeholder for the open folder.
 const WORKSPACE: &str = "${workspaceFolder}";
 
-/// Variables that lead to the working folder.
+/// Variables that name the working folder.
 const HERE: &[&str] = &["PWD", "OLDPWD", "INIT_CWD"];
 
 /// The folders that decide where a program runs.
@@ -70,12 +70,12 @@ impl RunFolders {
         word.filter(|_| layer.scope == Scope::User)
     }
 
-    /// The files in the project that `spec` runs, each with its fingerprint.
+    /// Returns the files in the project that `spec` runs, each with its fingerprint.
     pub(super) fn files(&self, spec: &mut ServerSpec) -> BTreeMap<String, String> {
         program(spec).map(|stdio| files_of(stdio, &self.project)).unwrap_or_default()
     }
 
-    /// Gives the program of the entry `name` a folder of its own when its entry names none.
+    /// Gives the program of the entry `name` its own folder if its entry names none.
     pub(super) fn set_apart(&self, name: &str, spec: &mut ServerSpec) {
         let folder = || literal(&self.places.own_folder(name));
         if let Some(stdio) = program(spec).filter(|stdio| stdio.container.is_none()) {
@@ -84,7 +84,7 @@ impl RunFolders {
     }
 }
 
-/// The child process that `spec` starts, if any.
+/// Returns the child process that `spec` starts, if any.
 fn program(spec: &mut ServerSpec) -> Option<&mut Stdio> {
     match &mut spec.transport {
         Transport::Stdio(stdio) => Some(stdio),
@@ -93,7 +93,7 @@ fn program(spec: &mut ServerSpec) -> Option<&mut Stdio> {
     }
 }
 
-/// `path` as a text in which no placeholder begins.
+/// Returns `path` as a text in which no placeholder begins.
 fn literal(path: &Path) -> PathBuf {
     path.to_str()
         .filter(|text| text.contains('$'))
@@ -127,7 +127,7 @@ fn fill_workspace(stdio: &mut Stdio, folder: &Path) -> bool {
     found
 }
 
-/// The first word of `stdio` that means something else in each folder.
+/// Returns the first word of `stdio` whose meaning depends on the folder.
 fn leaning_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     if let Some(cwd) = stdio.cwd.as_deref().and_then(Path::to_str)
         && (!cwd.starts_with(['/', '$']) || names_here(cwd))
@@ -140,7 +140,7 @@ fn leaning_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     }
     let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
     let leans = |word: &String| is_relative(word) || names_here(word) || is_there(word, folder);
-    // No server gets a relative folder of `PATH`; one that is written with a variable is absolute.
+    // Servers get no relative folders of `PATH`; a `PATH` that is written with a variable is absolute.
     let bare = |(name, value): &(&String, &String)| {
         names_here(value) || names(value, &["$"]) || (*name != "PATH" && leans(value))
     };
@@ -148,18 +148,19 @@ fn leaning_word(stdio: &Stdio, folder: &Path) -> Option<String> {
     stdio.args.iter().chain(sandbox).find(|word| leans(word)).or_else(in_env).cloned()
 }
 
-/// Whether a part of `word` is a path from the working folder on: `.`, `./data`, `--root=../x`.
+/// Returns whether a part of `word` is a path from the working folder on: `.`, `./data`, `--root=../x`.
 fn is_relative(word: &str) -> bool {
     let is_path = |part: &str| part == "." || part == ".." || part.starts_with("./") || part.starts_with("../");
     word.split(|c: char| c.is_whitespace() || "=:,;'\"".contains(c)).any(is_path)
 }
 
-/// Whether a placeholder in `text` is the working folder. In `args`, `$PWD` is no placeholder: a shell there means its own.
+/// Returns whether a placeholder in `text` is the working folder. In `args`, `$PWD` is no placeholder, but the variable
+/// of a shell.
 fn names_here(text: &str) -> bool {
     names(text, &["${", "${env:", "$env:"])
 }
 
-/// Whether one of [`HERE`] stands in `text` behind one of `starts`.
+/// Returns whether `text` contains one of [`HERE`] after one of `starts`.
 fn names(text: &str, starts: &[&str]) -> bool {
     let is_of = |name: &&str| {
         starts.iter().any(|start| {
@@ -171,8 +172,8 @@ fn names(text: &str, starts: &[&str]) -> bool {
     text.contains('$') && HERE.iter().any(is_of)
 }
 
-/// Whether `word` looks like a path and names something in `folder`. A repository can have anything there: then the user is
-/// asked, and no more.
+/// Returns whether `word` looks like a path and names something in `folder`. A repository can create such a file; the
+/// only effect is that the user is asked.
 fn is_there(word: &str, folder: &Path) -> bool {
     word.contains(['/', '.'])
         && !word.starts_with(['-', '@', '$', '/', '~'])

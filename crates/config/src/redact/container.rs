@@ -1,9 +1,10 @@
-//! A container as it can be shown.
+//! Shows a container.
 
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::spec::{Container, Mount, Pull};
 
-/// With its network and limits even where they are the usual ones: a user who agrees to the entry should see them.
+/// Returns a container to show, with its network and limits even if they are the defaults: a user who agrees to the
+/// entry should see them.
 pub(super) fn shown(container: &Container) -> Json {
     let mut shown = Map::from_iter([
         ("image".to_owned(), json!(container.image)),

@@ -15,25 +15,25 @@ use crate::{
 /// A longer text beside the servers, such as a history of prompts, is no setting that a user would recognize.
 const MAX_SETTING: usize = 40;
 
-/// What is hidden, and what is shown in its place. Never overlapping.
+/// The hidden ranges, and the text that is shown in place of each. Never overlapping.
 type Hidden = Vec<(Range<usize>, String)>;
 
-/// How texts are shown, by what stands above them.
+/// The kind of texts, by their parents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Context {
-    /// Values of variables, headers and fields whose name says that they are secrets.
+    /// Values of variables, headers and fields whose names mark them as secrets.
     Secret,
-    /// Names of servers, which say nothing about what is below.
+    /// Names of servers, which do not affect what is below.
     Names,
-    /// Either of the two: a container in a container, such as `mcp.servers`, or a server that is called like one.
+    /// Either of the two: a container in a container, such as `mcp.servers`, or a server with the name of one.
     NamesOrEntry,
     /// Fields of an entry.
     Entry,
-    /// What a file holds beside its servers.
+    /// Other content of a file.
     Rest,
 }
 
-/// The text of a JSON or TOML file with all secrets hidden, line by line the same; in a file that cannot be parsed,
+/// Returns the text of a JSON or TOML file with all secrets hidden and the same lines; in a file that cannot be parsed,
 /// with all values hidden.
 ///
 /// Secrets are the values of `env` and headers except for placeholders, the values of fields and options whose name
@@ -84,7 +84,7 @@ fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
         Value::Number(_) if above == Context::Secret => hidden.push((node.at.clone(), HIDDEN.to_owned())),
         Value::List(nodes) if matches!(above, Context::Entry | Context::NamesOrEntry) => hide_arguments(nodes, hidden),
         Value::List(nodes) => {
-            // A list of servers has their names inside.
+            // In a list of servers, the names are inside the entries.
             let above = if above == Context::Names { Context::Entry } else { above };
             nodes.iter().for_each(|node| hide(node, above, hidden));
         }
@@ -97,14 +97,14 @@ fn hide(node: &Node, above: Context, hidden: &mut Hidden) {
     }
 }
 
-/// How texts below `node` are shown, which stands under the key `name`.
+/// Returns the context of texts below `node`, which is the value of the key `name`.
 fn below(above: Context, name: &str, node: &Node) -> Context {
     let is_secret_name = mask::is_secret_name(name);
     let name = name.to_ascii_lowercase();
     let is_variables = matches!(&*name, "env" | "environment") || name.ends_with("headers");
     let is_secret = is_variables || is_secret_name;
     let is_map = matches!(node.value, Value::Map(_));
-    // Wherever servers are, the fields of an entry are what they are.
+    // The fields of an entry keep their meaning wherever the servers are.
     let is_entry = matches!(&*name, "command" | "args" | "url" | "cwd" | "http_url" | "httpurl" | "serverurl");
     let is_container =
         matches!(&*name, "mcpservers" | "mcp_servers" | "context_servers" | "servers" | "mcp" | "mcp.servers");
@@ -132,8 +132,8 @@ fn hide_arguments(nodes: &[Node], hidden: &mut Hidden) {
     nodes.iter().filter(|node| node.as_text().is_none()).for_each(|node| hide(node, Context::Entry, hidden));
 }
 
-/// The ranges of keys, of values without parts and of headers of tables: everything that can hold what looks like the
-/// beginning of a comment, and is none.
+/// The ranges of keys, of values without parts and of headers of tables: all parts that may contain the characters of a
+/// comment.
 fn visible(node: &Node, text: &str, out: &mut Vec<Range<usize>>) {
     match &node.value {
         Value::List(nodes) => nodes.iter().for_each(|node| visible(node, text, out)),
@@ -175,7 +175,7 @@ fn hide_comments(text: &str, mut shown: Vec<Range<usize>>, is_toml: bool, hidden
     }
 }
 
-/// Hides the secrets in a line of a comment. Prose stays; a setting was commented out, secrets and all.
+/// Hides the secrets in a line of a comment: prose stays, but a commented-out setting may contain secrets.
 fn comment_line(line: &str) -> String {
     let (marker, rest) = line.split_at(line.len() - line.trim_start_matches(['/', '*', '#', ' ', '\t']).len());
     let is_setting = rest.contains(['"', '\'', '=', ':']);

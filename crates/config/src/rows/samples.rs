@@ -1,10 +1,10 @@
-//! For tests: a value that each field can have, and that is not its default.
+//! For tests: a value of each field other than its default.
 
 use serde_json::{Value as Json, json};
 
 use super::{Kind, Row};
 
-/// Fields whose kind alone does not say what can stand in them.
+/// Fields whose kind does not determine their valid values.
 const SPECIAL: &[(&str, &str)] = &[
     ("account", "sample"),
     ("base_url", "https://sample"),
@@ -22,7 +22,7 @@ const SPECIAL: &[(&str, &str)] = &[
     ("wire", "anthropic"),
 ];
 
-/// A value for the field; `None` for an object of other fields, which have samples of their own.
+/// Returns a value for the field; `None` for an object of other fields, which have their own samples.
 pub(crate) fn sample(row: &Row) -> Option<Json> {
     if let Some((_, text)) = SPECIAL.iter().find(|(key, _)| *key == row.key) {
         return Some(json!(text));
@@ -54,7 +54,7 @@ fn of_kind(kind: &Kind, usual: Option<&Json>) -> Option<Json> {
     })
 }
 
-/// The field with `text` in it, where it takes one.
+/// Returns the field with `text` in it, where it takes one.
 pub(crate) fn with_text(row: &Row, text: &str) -> Option<Json> {
     fn of(kind: &Kind, text: &str) -> Option<Json> {
         match kind {

@@ -1,4 +1,4 @@
-//! What is shown by its row alone.
+//! Settings that are shown by their rows alone.
 
 use serde_json::{Value as Json, json};
 use toolrack_host::{
@@ -9,7 +9,7 @@ use toolrack_host::{
 use super::Sets;
 
 impl Sets {
-    /// Its value in `spec`, as it is shown.
+    /// Returns its value in `spec`, in the form that is shown.
     pub(crate) fn value(self, spec: &mut ServerSpec) -> Option<Json> {
         match self {
             Self::Time(time) => time(spec).map(|time| json!(time.as_secs_f64())),
@@ -22,18 +22,18 @@ impl Sets {
     }
 }
 
-/// A server with every default, and with all bounds that there are.
+/// Returns a server with every default, and with all bounds that there are.
 pub(crate) fn usual() -> ServerSpec {
     ServerSpec::new(Transport::Http(Http::default()))
 }
 
-/// The sandbox of `spec`; the usual one where it has none.
+/// Returns the sandbox of `spec`; the default one if it has none.
 fn sandbox(spec: &ServerSpec) -> Sandbox {
     let Transport::Stdio(stdio) = &spec.transport else { return Sandbox::default() };
     stdio.sandbox.as_deref().cloned().unwrap_or_default()
 }
 
-/// The endpoint of `spec`.
+/// Returns the endpoint of `spec`.
 pub(super) fn http(spec: &mut ServerSpec) -> Option<&mut Http> {
     match &mut spec.transport {
         Transport::Http(http) | Transport::Sse(http) => Some(http),

@@ -1,4 +1,4 @@
-//! The settings of `toolrack.toml`. Their names are written as they stand here and in no other way.
+//! The settings of `toolrack.toml`. Their names have only this spelling.
 
 use serde_json::json;
 use toolrack_host::{
@@ -17,7 +17,7 @@ use super::{
 
 /// A number from 1 on.
 const SOME: super::Kind = Whole { least: 1, most: u32::MAX as u64 };
-/// A number where 0 stands for no bound.
+/// A number; 0 means no bound.
 const NUMBER: super::Kind = Whole { least: 0, most: u32::MAX as u64 };
 /// A time in seconds, up to a day.
 const SECONDS: super::Kind = Number { least: 0.001, most: 86_400.0 };

@@ -32,10 +32,10 @@ const SETTINGS: &str = "## toolrack.toml
 
 ";
 
-/// What the headings of tables in an entry end in: some settings have the same names.
+/// The suffix of headings of tables in an entry, because some settings have the same names.
 const IN_AN_ENTRY: &str = " in an entry";
 
-/// The reference page, in Markdown.
+/// Returns the reference page, in Markdown.
 #[must_use]
 pub fn reference() -> String {
     let mut page = Page { text: HEAD.to_owned() + ENTRIES, suffix: IN_AN_ENTRY };
@@ -57,15 +57,15 @@ pub fn reference() -> String {
     page.text + "\n"
 }
 
-/// A page that is being written.
+/// A page while it is written.
 struct Page {
     text: String,
-    /// What the headings of tables end in.
+    /// The suffix of the headings of tables.
     suffix: &'static str,
 }
 
 impl Page {
-    /// The sections of all tables that stand below `table`, each once.
+    /// Writes the sections of all tables below `table`, each once.
     fn below(&mut self, table: &Table, done: &mut Vec<&'static str>) {
         for inner in table.rows.iter().filter_map(|row| inner(&row.kind)) {
             if !done.contains(&inner.title) {
@@ -112,7 +112,7 @@ impl Page {
         }
     }
 
-    /// A link to the section of `table`.
+    /// Returns a link to the section of `table`.
     fn link(&self, table: &Table) -> String {
         let anchor = format!("{}{}", table.title.replace('.', ""), self.suffix.replace(' ', "-"));
         format!("[`{}`](#{anchor})", table.title)
@@ -140,7 +140,7 @@ fn usual(row: &Row) -> String {
     }
 }
 
-/// A default as a reader would write it.
+/// Returns a default as a user would write it.
 fn shown(row: &Row, usual: &Json) -> String {
     match (row.kind, usual.as_f64(), usual.as_u64()) {
         (Kind::Time, Some(seconds), _) => format!("{seconds}s"),

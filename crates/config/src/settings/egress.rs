@@ -1,4 +1,4 @@
-//! `egress`: where requests may go.
+//! `egress`: the rules for the destinations of requests.
 
 use toolrack_host::egress::{EgressRules, Profile, Proxy};
 
@@ -9,8 +9,8 @@ use crate::{
     rows::EGRESS,
 };
 
-/// `egress = "hosted"`, or a table. With an error, only HTTPS to public addresses is allowed: nothing is contacted by
-/// mistake.
+/// Reads `egress = "hosted"`, or a table. With an error, only HTTPS to public addresses is allowed, so that no request
+/// is sent by mistake.
 pub(super) fn read(document: &Document, node: &Node) -> (EgressRules, Vec<Problem>) {
     let source = super::place(document);
     let mut reader = Reader { document, problems: Vec::new() };

@@ -1,4 +1,4 @@
-//! What the row of each setting says, held against what the reader does.
+//! Compares the row of each setting with the reader.
 
 use serde_json::Value as Json;
 
@@ -24,7 +24,7 @@ const TABLES: &[(&Table, &str)] = &[
     (AGENT, "[[agents]]\nid = \"a\"\n"),
 ];
 
-/// JSON as TOML writes it.
+/// Writes JSON as TOML.
 fn toml(value: &Json) -> String {
     match value {
         Json::Object(members) => {
@@ -35,7 +35,7 @@ fn toml(value: &Json) -> String {
     }
 }
 
-/// A sample that this setting takes: some read the text.
+/// Returns a sample value that this setting accepts.
 fn value(table: &Table, key: &str, sample: Json) -> Json {
     match (table.title, key) {
         ("egress", "allow") => serde_json::json!(["10.0.0.0/8"]),
@@ -50,7 +50,7 @@ fn each_setting_is_read_and_changes_what_counts() {
     let schema = toolrack_host::Validator::compile(&crate::schema::settings()).expect("a schema");
     let mut held = 0;
     for (table, head) in TABLES {
-        // A rule is about something.
+        // A rule needs a pattern.
         let rule = if table.title == "policy.rules" { "confirm = \"x/*\"\n" } else { "" };
         for row in table.rows.iter().filter(|row| row.key != "id") {
             let Some(sample) = sample(row) else { continue };

@@ -16,10 +16,10 @@ use crate::{
     suggest::misspelt,
 };
 
-/// Rules that one file may have, each pattern counted.
+/// The most rules of one file, each pattern counted.
 const MAX_RULES: usize = 1_000;
 
-/// What the words that name an effect mean.
+/// The words of the effects.
 const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("confirm", Effect::Confirm), ("deny", Effect::Deny)];
 
 /// The `[policy]` of one file.
@@ -28,7 +28,7 @@ pub(crate) struct Section {
     rules: Vec<Rule>,
     allow_read_only: Option<bool>,
     otherwise: Option<Otherwise>,
-    /// Why the rules of the file are not known.
+    /// The reason why the rules of the file are unknown.
     broken: Option<String>,
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct Section {
 pub(crate) enum FileOwner {
     /// The user's own.
     Own,
-    /// A project's, which may forbid and ask, and allow nothing.
+    /// A project's file, which may deny and confirm, but never allow.
     Project,
 }
 
 impl Section {
-    /// `policy` overlaid with this file, which is stronger.
+    /// Returns `policy` overlaid with this file, which is stronger.
     pub(crate) fn onto(self, mut policy: Policy, whose: FileOwner) -> Policy {
         let Self { rules, allow_read_only, otherwise, broken } = self;
         if let Some(why) = broken {
@@ -62,7 +62,7 @@ impl Section {
         }
     }
 
-    /// Reads a file that counts for its `[policy]` alone, and returns its problems.
+    /// Reads a file of which only `[policy]` is used, and returns its problems.
     pub(crate) fn alone(document: &Document, whose: FileOwner) -> (Self, Vec<Problem>) {
         let root = match dialect::parse(document) {
             Ok(root) => root,
@@ -83,7 +83,7 @@ impl Section {
         (section, problems)
     }
 
-    /// The section of a file that cannot be read and may forbid anything: nothing runs.
+    /// Returns the section for a file that cannot be read and may deny any call: no call runs.
     pub(crate) fn unreadable() -> Self {
         Self { broken: Some("toolrack.toml cannot be read, and may forbid it".to_owned()), ..Self::default() }
     }
@@ -128,7 +128,7 @@ impl Reader<'_> {
         self.problems.push(self.document.locate(problem, at.clone()));
     }
 
-    /// Reports an unknown condition: a misspelt one would make a rule match more than was meant.
+    /// Reports an unknown condition: with a misspelt one, a rule would match more than intended.
     fn known(&mut self, member: &Member, table: &Table, place: &str) -> bool {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
@@ -213,7 +213,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A rule for each pattern.
+    /// Returns a rule for each pattern.
     fn rules(&mut self, field: &str, effect: Effect, node: &Node) -> Vec<Rule> {
         let mut rules = Vec::new();
         for (written, at) in self.texts(field, node) {
@@ -229,8 +229,8 @@ impl Reader<'_> {
         rules
     }
 
-    /// A text, or a list of texts, each with its place. An empty list is an error: a rule for nothing is a mistake, and
-    /// one that has lost its condition is a dangerous one.
+    /// Reads a text, or a list of texts, each with its position. An empty list is an error: a rule without patterns is
+    /// a mistake, and a rule that lost its condition is dangerous.
     fn texts(&mut self, field: &str, node: &Node) -> Vec<(String, Range<usize>)> {
         let texts = match &node.value {
             Value::Text(text) => vec![(text.clone(), node.at.clone())],
@@ -247,7 +247,7 @@ impl Reader<'_> {
         texts
     }
 
-    /// `rule` with the conditions of its table; `None` when one of them is invalid, which was reported.
+    /// Returns `rule` with the conditions of its table; `None` when one of them is invalid, which was reported.
     fn narrowed(&mut self, rule: Rule, place: &str, node: &Node) -> Option<Rule> {
         let rule = self.with_globs(rule, (place, "agent"), node, Rule::agents)?;
         let rule = self.with_globs(rule, (place, "tenant"), node, Rule::tenants)?;

@@ -1,4 +1,4 @@
-//! `[serve]`: bounds of the connections that a daemon takes.
+//! `[serve]`: bounds of a daemon's connections.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::{
     problem::Problem,
 };
 
-/// Bounds of the connections that a daemon takes over HTTP. `None` leaves the daemon's own default.
+/// Bounds of a daemon's HTTP connections. `None` leaves the daemon's own default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServeSettings {
-    /// Connections at once (`connections`), 2 or more.
+    /// The most connections at once (`connections`), 2 or more.
     pub connections: Option<usize>,
-    /// Those among them that have not sent a valid token (`unauthenticated_connections`), 1 or more.
+    /// The most of them that have not sent a valid token (`unauthenticated_connections`), 1 or more.
     pub unauthenticated_connections: Option<usize>,
     /// How long a connection without a valid token may take to send the head of a request (`head_timeout`, in seconds).
     pub head_timeout: Option<Duration>,
@@ -26,7 +26,7 @@ pub struct ServeSettings {
 const LONGEST: f64 = 24.0 * 60.0 * 60.0;
 
 impl ServeSettings {
-    /// An invalid value leaves the default.
+    /// Reads the settings. An invalid value leaves the default.
     pub(super) fn read(document: &Document, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut wrong = |field: &str, must: &str, at: &Node| {

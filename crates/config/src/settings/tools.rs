@@ -1,5 +1,5 @@
-//! `[tools]`: how models see tools, and how calls are checked before they are sent; for all agents and, as
-//! `[agents.tools]`, for one agent on top of that.
+//! `[tools]`: the names of tools for models, and the checks of calls before they are sent; for all agents and, as
+//! `[agents.tools]`, for one agent.
 
 use toolrack_host::{
     Dashes, NameCap, NameStyle, Naming,
@@ -13,34 +13,34 @@ use crate::{
     rows::TOOLS,
 };
 
-/// How tools are named and called.
+/// The settings of tools for models.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolSettings {
     /// The names that models see (`naming`, `name_length`, `dashes`).
     pub naming: Naming,
-    /// What happens to arguments that do not fit the schema of their tool (`validate_args`), for servers whose entry
-    /// does not set it. Default: nothing, the server judges.
+    /// The treatment of arguments that do not match the schema of their tool (`validate_args`), for servers whose entry
+    /// does not set it. Default: they are sent, and the server decides.
     pub validate_args: ValidateArgs,
-    /// What happens to invisible characters in the texts of servers (`invisible`), for servers whose entry does not set
-    /// it. Default: they are left out.
+    /// The treatment of invisible characters in the texts of servers (`invisible`), for servers whose entry does not
+    /// set it. Default: they are removed.
     pub invisible: Invisible,
-    /// Which tools a model is offered when those of a server change while it works (`refresh`).
+    /// When a model gets changed tools during a turn (`refresh`).
     pub refresh: Refresh,
 }
 
-/// When a model learns that tools have changed.
+/// The time at which a model gets changed tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refresh {
     /// With the user's next message (`run`): the tools of a run are those of its beginning.
     #[default]
     Run,
-    /// Each time that the model is asked (`turn`), never between its answer and the calls in it.
+    /// With each request to the model (`turn`), never between its answer and the calls in it.
     Turn,
 }
 
 impl ToolSettings {
-    /// The settings of `node` over those of `self`. An invalid value leaves what was there.
+    /// Returns the settings of `node` over those of `self`. An invalid value leaves the earlier one.
     pub(super) fn overlaid(mut self, document: &Document, place: &str, node: &Node) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut say = |field: &str, message: String, at: &Node| {

@@ -1,4 +1,4 @@
-//! The files that an entry runs, as far as they lie in the folder that brings them.
+//! The files that an entry runs, if they are in the folder of the project.
 //!
 //! A user who agrees to `python srv.py` agrees to the current content of that file. The agreement does not cover what
 //! the file loads in turn, the content of a folder that the entry names, or files outside of the project. Between this
@@ -14,13 +14,13 @@ use std::{
 use sha2::{Digest, Sha256};
 use toolrack_host::spec::Stdio;
 
-/// The largest file whose content is read. A larger one counts by its identity and the time of its last change.
+/// The largest file whose content is read. A larger one is identified by its identity and the time of its last change.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// The most bytes to read from all files of one entry. Further files count by identity and time.
+/// The most bytes to read from all files of one entry. Further files are identified by identity and time.
 const MAX_ALL: u64 = 64 * 1024 * 1024;
 
-/// Files that programs look for in a folder that is their argument.
+/// Files that programs search for in a folder that is their argument.
 const IN_FOLDERS: &[&str] =
     &["package.json", "index.js", "index.mjs", "index.cjs", "index.ts", "__main__.py", "__init__.py"];
 
@@ -41,7 +41,7 @@ const MANIFESTS: &[(&[&str], &[&str])] = &[
     (&["docker", "podman"], &["Dockerfile", "Containerfile", "compose.yaml", "compose.yml", "docker-compose.yml"]),
 ];
 
-/// The files of `stdio` below `root`, by their place in it, each with its current fingerprint.
+/// Returns the files of `stdio` below `root`, by their place in it, each with its current fingerprint.
 pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
     let cwd = stdio.cwd.as_deref().and_then(Path::to_str).filter(|cwd| cwd.starts_with('/'));
     let cwd = cwd.map_or_else(|| root.to_owned(), |cwd| PathBuf::from(cwd.replace("$$", "$")));
@@ -72,7 +72,7 @@ pub(crate) fn files_of(stdio: &Stdio, root: &Path) -> BTreeMap<String, String> {
 struct Found<'a> {
     root: &'a Path,
     cwd: PathBuf,
-    /// How many bytes may still be read.
+    /// The number of bytes that may still be read.
     left: u64,
     files: BTreeMap<String, String>,
 }
@@ -130,7 +130,7 @@ impl Found<'_> {
         self.take_path(&path);
     }
 
-    /// Adds a file that lies in the project, or is a link into the project or out of it.
+    /// Adds a file that is in the project, or is a link into the project or out of it.
     fn take_path(&mut self, path: &Path) {
         let Ok(metadata) = path.metadata() else { return };
         let plain = plain(path);
@@ -145,7 +145,7 @@ impl Found<'_> {
         }
     }
 
-    /// The fingerprint of a file.
+    /// Returns the fingerprint of a file.
     fn print(&mut self, path: &Path, metadata: &Metadata) -> String {
         let limit = MAX_FILE.min(self.left);
         if metadata.len() <= limit
@@ -158,7 +158,7 @@ impl Found<'_> {
     }
 }
 
-/// The hash and the length of the file at `path`; `None` when it cannot be read, or is longer than `limit`.
+/// Returns the hash and the length of the file at `path`; `None` when it cannot be read, or is longer than `limit`.
 fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
@@ -167,7 +167,7 @@ fn content(path: &Path, limit: u64) -> Option<(String, u64)> {
     Some((format!("sha256:{hash}"), read))
 }
 
-/// The time at which the system last changed the file, which no program can set as it likes.
+/// Returns the time of the last change (ctime), which no program can set arbitrarily.
 #[cfg(unix)]
 fn identity(metadata: &Metadata) -> String {
     use std::os::unix::fs::MetadataExt;
@@ -185,7 +185,7 @@ fn identity(metadata: &Metadata) -> String {
     format!("{} bytes, changed at {:?}", metadata.len(), metadata.modified().ok())
 }
 
-/// `path` without `.` and `..`, links as they are.
+/// Returns `path` without `.` and `..`, with links unresolved.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

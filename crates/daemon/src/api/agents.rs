@@ -43,7 +43,7 @@ pub(super) struct AgentToken {
     mcp: String,
 }
 
-/// The running worlds of agents, by id; none where the world that is asked is one of them.
+/// The running worlds of agents, by id; none if the requested world is one of them.
 pub(super) fn worlds(agents: &Weak<Agents>) -> Vec<(String, Arc<World>)> {
     agents.upgrade().map(|agents| agents.worlds()).unwrap_or_default()
 }

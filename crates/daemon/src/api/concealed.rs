@@ -1,6 +1,5 @@
-//! Hides secrets in what leaves the control API: servers repeat what they were given in confidence, in results,
-//! errors, stderr and descriptions. This is the one place where answers are searched; events that are sent one by one
-//! pass through [`written`] where they are made.
+//! Hides secrets in the output of the control API: servers repeat the secrets that they received, in results, errors,
+//! stderr and descriptions. All answers are searched here; single events pass through [`written`] where they are made.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,10 +18,10 @@ use toolrack_host::text::change_in;
 use super::ApiError;
 use crate::world::World;
 
-/// The most bytes of an answer. Answers are made of bounded parts, so that none comes near this.
+/// The most bytes of an answer. Answers consist of bounded parts and stay far below this.
 const MAX: usize = 256 * 1024 * 1024;
 
-/// Marks an answer that was searched where it was made.
+/// Marks an answer that was already searched when it was made.
 #[derive(Clone, Copy)]
 struct AlreadyConcealed;
 
@@ -36,7 +35,7 @@ pub(super) async fn answer(Extract(world): Extract<Arc<World>>, response: Respon
         return response;
     }
     let (mut head, body) = response.into_parts();
-    // Such a body is in memory as one piece, which is taken as it is.
+    // The body is in memory as one piece, which is used directly.
     let Ok(body) = to_bytes(body, MAX).await else {
         return ApiError::internal("the answer is too large to be looked through for secrets").into_response();
     };
@@ -50,8 +49,8 @@ pub(super) async fn answer(Extract(world): Extract<Arc<World>>, response: Respon
     }
 }
 
-/// `value` as an answer, with `***` for each secret except in its member `shown`, which stays as it is: a person reads
-/// there what they are to agree to.
+/// Returns `value` as an answer, with `***` for each secret except in its member `shown`, which stays unchanged: the
+/// user reads there what to agree to.
 pub(super) fn except(world: &World, shown: &str, value: &impl Serialize) -> Response {
     let mut value = serde_json::to_value(value).unwrap_or_default();
     let kept = value.get_mut(shown).map(Value::take);
@@ -76,10 +75,10 @@ fn json<'t>(world: &World, text: &'t str) -> Cow<'t, str> {
     in_json(text, &world.secrets, |text| loaded.entry(text).is_some())
 }
 
-/// `text`, which is JSON, with `***` for each secret. Most answers hold none: they are searched once, and neither
-/// copied nor parsed. Otherwise only texts are changed, so that it stays JSON whatever a secret looks like. Texts that
-/// `is_name` takes for the name of a server stay, even where a password is the same word: without its name a server
-/// could not be used any more.
+/// Returns `text`, which is JSON, with `***` for each secret. Most answers contain none: they are searched once, and
+/// neither copied nor parsed. Otherwise only texts are changed, so that the result stays JSON for any secret. Texts
+/// that `is_name` recognizes as the name of a server stay, even if a password is the same word, because a server could
+/// not be used without its name.
 fn in_json<'t>(text: &'t str, secrets: &Interpolate, is_name: impl Fn(&str) -> bool) -> Cow<'t, str> {
     if let Cow::Borrowed(_) = secrets.conceal(text) {
         return Cow::Borrowed(text);

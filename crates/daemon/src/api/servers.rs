@@ -142,7 +142,7 @@ impl Server {
         (self.server_info, self.instructions) = (status.server_info, status.instructions);
         (self.tools, self.tools_hidden) = (status.tools, status.tools_hidden);
         self.warnings = status.warnings;
-        self.quarantined = status.quarantined.into_iter().map(|stranger| stranger.tool).collect();
+        self.quarantined = status.quarantined.into_iter().map(|quarantined| quarantined.tool).collect();
     }
 }
 

@@ -150,9 +150,10 @@ pub(super) async fn get(Extract(world): State, Path((server, tool)): Path<(Strin
     let found = all.find(|entry| entry.server.as_str() == server && entry.tool().name == tool);
     let found = found.ok_or_else(|| ApiError::not_found("there is no such tool").server(server.as_str()))?;
     let status = world.host.status().into_iter().find(|status| status.name == found.server);
-    let strangers = status.into_iter().flat_map(|status| status.quarantined);
-    let quarantined =
-        strangers.filter(|stranger| !stranger.usable && stranger.tool == tool).map(|it| it.cause.to_string());
+    let quarantined_tools = status.into_iter().flat_map(|status| status.quarantined);
+    let quarantined = quarantined_tools
+        .filter(|quarantined| !quarantined.usable && quarantined.tool == tool)
+        .map(|it| it.cause.to_string());
     let findings: Vec<_> = catalog.findings_of(found).into_iter().map(Finding::from).collect();
     // As the server wrote them: the author chose the order of the properties.
     Ok(Json(WholeTool {

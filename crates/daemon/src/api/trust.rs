@@ -13,7 +13,7 @@ use toolrack_host::{
     spec::Trust as Verdict,
     text,
 };
-use toolrack_store::{Refusal, Stranger as Kept};
+use toolrack_store::{QuarantinedTool as Kept, Refusal};
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, By, State, concealed, done};
@@ -30,12 +30,12 @@ pub(super) struct Trust {
     refused: Vec<Pending>,
     trusted: Vec<Trusted>,
     /// Tools that are not as they are pinned.
-    quarantined: Vec<Stranger>,
+    quarantined: Vec<QuarantinedTool>,
 }
 
 /// A tool that is not as it is pinned.
 #[derive(Debug, Serialize, ToSchema)]
-struct Stranger {
+struct QuarantinedTool {
     server: String,
     tool: String,
     /// `changed`, `renamed` or `too_many`.
@@ -60,23 +60,23 @@ struct Stranger {
     findings: Vec<Finding>,
 }
 
-impl Stranger {
+impl QuarantinedTool {
     fn new(of: Kept) -> Self {
         let moment = |seconds| DateTime::from_timestamp(seconds, 0).map(shown::seconds);
-        let (cause, was) = match &of.strange.cause {
+        let (cause, was) = match &of.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
             Cause::TooMany => ("too_many", None),
             _ => ("changed", None),
         };
-        let now = definition(&of.strange.definition.text);
+        let now = definition(&of.mismatch.definition.text);
         Self {
             server: of.of.server.to_string(),
-            tool: of.strange.tool,
+            tool: of.mismatch.tool,
             cause,
-            why: of.strange.cause.to_string(),
+            why: of.mismatch.cause.to_string(),
             was,
             since: moment(of.since),
-            hash: of.strange.definition.hash.to_string(),
+            hash: of.mismatch.definition.hash.to_string(),
             findings: findings::in_definition(&now).into_iter().map(Finding::from).collect(),
             definition: visible(now),
             pinned_at: of.pinned.as_ref().and_then(|pinned| moment(pinned.at)),
@@ -97,15 +97,15 @@ fn visible(mut definition: Value) -> Value {
 }
 
 /// The tools in quarantine of the servers that are configured now.
-async fn strangers(world: &World) -> Result<Vec<Kept>, ApiError> {
+async fn quarantined_tools(world: &World) -> Result<Vec<Kept>, ApiError> {
     let Some(store) = &world.store else {
         return Ok(Vec::new());
     };
     let loaded = world.loaded();
     let mut kept = store.quarantine().await?;
-    kept.retain(|stranger| {
-        let spec = loaded.desired.get(&stranger.of.server);
-        spec.is_some_and(|spec| PinnedServer::of(&stranger.of.server, spec) == stranger.of)
+    kept.retain(|quarantined| {
+        let spec = loaded.desired.get(&quarantined.of.server);
+        spec.is_some_and(|spec| PinnedServer::of(&quarantined.of.server, spec) == quarantined.of)
     });
     Ok(kept)
 }
@@ -182,7 +182,7 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
             approved_at: at.map(shown::seconds),
         }
     });
-    let quarantined = strangers(&world).await?.into_iter().map(Stranger::new).collect();
+    let quarantined = quarantined_tools(&world).await?.into_iter().map(QuarantinedTool::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
     // What a trusted server was given counts as a secret, and its author chose that: it must hide nothing of what is
@@ -296,11 +296,11 @@ pub(super) async fn approve_tool(
     Body(shown): Body<ApproveTool>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let of_tool = |kept: &Kept| kept.of.server.as_str() == shown.server && kept.strange.tool == shown.tool;
-    let kept = strangers(&world).await?.into_iter().find(of_tool);
+    let of_tool = |kept: &Kept| kept.of.server.as_str() == shown.server && kept.mismatch.tool == shown.tool;
+    let kept = quarantined_tools(&world).await?.into_iter().find(of_tool);
     let kept =
         kept.ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
-    let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == kept.strange.definition.hash);
+    let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == kept.mismatch.definition.hash);
     let released = match hash {
         Some(hash) => store.release(&kept.of, &shown.tool, hash, &caller).await?,
         None => false,

@@ -15,7 +15,9 @@ use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream}
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolrack_agent::{Agent, AgentError, Delta, End, Front, Held, Message, NotKept, Role, TextKind, Turn, TurnEvent};
+use toolrack_agent::{
+    Agent, AgentError, Delta, End, Front, Message, NotKept, Role, SecretBuffer, TextKind, Turn, TurnEvent,
+};
 use toolrack_config::Refresh;
 use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Principal, Selection, ServerName, Way};
 use toolrack_store::{
@@ -94,7 +96,7 @@ pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Res
     cancelled(world.under_way.cancel(Work::Turn, &id))
 }
 
-/// Opens the conversation once no other turn works on it: calls of a turn that is under way would look interrupted.
+/// Opens the conversation once no other turn is running in it: calls of a running turn would look interrupted.
 async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Journal, Option<Claim>, Opened), ApiError> {
     let busy = |error: StoreError| match error {
         StoreError::SessionBusy { .. } => ApiError::new(StatusCode::CONFLICT, "SESSION_BUSY", error.to_string())
@@ -114,7 +116,7 @@ async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Jour
     Ok((journal, Some(claim), opened))
 }
 
-/// Hides the secrets that servers have been given when it is called.
+/// Returns a function that hides the secrets that servers have received at the time of each call.
 fn concealer(world: &World) -> Conceal {
     let secrets = Arc::clone(&world.secrets);
     Arc::new(move |text| secrets.conceal(text).into_owned())
@@ -132,7 +134,7 @@ fn turn(opened: Opened, text: &str, chosen: &ChosenModel) -> Result<Turn, ApiErr
     Ok(Turn::new(messages, chosen.limits))
 }
 
-/// The tools that were asked for.
+/// Returns the requested tools.
 fn selection(servers: Option<&[String]>, tools: Option<&[String]>) -> Result<Selection, ApiError> {
     let mut selection = Selection::all();
     if let Some(servers) = servers {
@@ -186,7 +188,7 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
         ended => ended,
     };
     live.send_rest();
-    // A client that gets the last event may begin the next turn at once.
+    // A client that gets the last event may begin the next turn immediately.
     live.claim = None;
     match ended {
         Ok(end) => {
@@ -224,10 +226,10 @@ struct Live {
     /// Keeps other turns out of the conversation meanwhile.
     claim: Option<Claim>,
     sender: mpsc::Sender<Event>,
-    /// What the reader has not taken yet.
+    /// The events that the reader has not received yet.
     waiting: VecDeque<(&'static str, Value)>,
-    /// What the model said and is not sent yet: a secret could begin in it.
-    held: Held,
+    /// Text of the model that is not sent yet, because a secret could begin in it.
+    secret_buffer: SecretBuffer,
     /// The answer until now.
     answer: String,
     has_session: bool,
@@ -235,9 +237,9 @@ struct Live {
 
 impl Live {
     fn new(world: Arc<World>, host: Host, journal: Journal, sender: mpsc::Sender<Event>) -> Self {
-        let (waiting, held, answer) = (VecDeque::new(), Held::default(), String::new());
+        let (waiting, secret_buffer, answer) = (VecDeque::new(), SecretBuffer::default(), String::new());
         let claim = None;
-        let mut live = Self { world, host, journal, claim, sender, waiting, held, answer, has_session: false };
+        let mut live = Self { world, host, journal, claim, sender, waiting, secret_buffer, answer, has_session: false };
         live.send_session();
         live
     }
@@ -249,17 +251,17 @@ impl Live {
         }
     }
 
-    /// Sends as much of what the model said as surely holds no part of a secret.
+    /// Sends the part of the model's text that certainly contains no part of a secret.
     fn send_piece(&mut self, words: TextKind, piece: &str) {
         let secrets = Arc::clone(&self.world.secrets);
-        for (words, text) in self.held.push(words, piece, |text| secrets.safe_len(text)) {
+        for (words, text) in self.secret_buffer.push(words, piece, |text| secrets.safe_len(text)) {
             self.send_words(words, &text);
         }
     }
 
-    /// Sends what was held back: nothing follows it.
+    /// Sends the text that was held back, at the end of the stream.
     fn send_rest(&mut self) {
-        if let Some((words, text)) = self.held.take() {
+        if let Some((words, text)) = self.secret_buffer.take() {
             self.send_words(words, &text);
         }
     }
@@ -290,7 +292,7 @@ impl Live {
         }
     }
 
-    /// Waits until the reader has taken everything.
+    /// Waits until the reader has received all events.
     async fn flush(mut self) {
         while let Some((name, data)) = self.waiting.pop_front() {
             if self.sender.send(event(name, &data)).await.is_err() {

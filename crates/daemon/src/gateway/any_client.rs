@@ -11,9 +11,9 @@ use toolrack_host::{
 
 /// The asker of a host behind a gateway.
 ///
-/// Servers of 2025-11-25 and older learn when they connect what they may ask for, long before the clients are known.
-/// So this declares all that a client can be asked: forms, URLs, sampling, roots. Each question then goes to the
-/// client whose call caused it, and is declined where that client cannot be asked. What belongs to no call goes to
+/// Servers of 2025-11-25 and older get the capabilities when they connect, long before the clients are known. So this
+/// declares everything that a client can be asked: forms, URLs, sampling, roots. Each question then goes to the client
+/// whose call caused it, and is declined if that client cannot be asked. A question without a call goes to
 /// [`Self::or`], or is declined too.
 #[derive(Clone, Debug, Default)]
 pub struct AnyClient {

@@ -20,7 +20,7 @@ use super::{
 /// How often idle sessions and parked calls are looked for.
 const SWEEP: Duration = Duration::from_secs(15);
 
-/// Runs until the gateway is shut down or gone.
+/// Runs until the gateway is shut down or dropped.
 pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
     let Some(mut events) = gateway.upgrade().map(|gateway| gateway.host.events()) else { return };
     let mut sweep = interval(SWEEP);
@@ -59,7 +59,7 @@ fn on_event(gateway: &Arc<Inner>, event: Event, version: &mut u64) {
     gateway.news.tell_of(event);
 }
 
-/// Events were lost because too many came at once: whatever may have changed is treated as changed.
+/// Handles lost events, of which there were too many at once: everything that may have changed is treated as changed.
 fn on_missed_events(gateway: &Arc<Inner>, version: &mut u64) {
     let now = gateway.host.catalog().version();
     if now != *version {

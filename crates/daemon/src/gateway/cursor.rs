@@ -1,5 +1,5 @@
-//! Pages of lists that are ordered by a key. A cursor names the last key of the page before, so items that come and go
-//! meanwhile neither repeat nor hide others.
+//! Pages of lists that are ordered by a key. A cursor contains the last key of the previous page, so that items that
+//! are added or removed meanwhile neither repeat nor hide others.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
@@ -10,7 +10,7 @@ pub(super) fn write(key: &str) -> String {
     URL_SAFE_NO_PAD.encode(key)
 }
 
-/// The key that a cursor stands for.
+/// Decodes the key in a cursor.
 pub(super) fn read(cursor: Option<&str>) -> Result<Option<String>, Refusal> {
     let Some(cursor) = cursor else { return Ok(None) };
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -1,9 +1,9 @@
-//! Prompts and resources of all servers, under names that tell them apart.
+//! Prompts and resources of all servers, under unique names.
 //!
-//! A prompt is named as a tool is: by its own pair (server, prompt) and nothing else that is configured. A resource
-//! keeps its URI, because links to it stand in results and definitions that pass through here untouched; only a URI
-//! that several servers list becomes, for each of them, `toolrack://SERVER/URI`, a form that clients may always use.
-//! So no server can take the place of another's resource: at worst both have to be named in full.
+//! A prompt is named like a tool: only by its own pair (server, prompt). A resource keeps its URI, because results and
+//! definitions that are forwarded unchanged contain links to it; only a URI that several servers list becomes, for each
+//! of them, `toolrack://SERVER/URI`, a form that clients may always use. So no server can replace another's resource:
+//! at worst, both need the long form.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,7 +34,7 @@ const KNOWN: Duration = Duration::from_secs(60);
 type Item = Map<String, Value>;
 type Reading = Shared<BoxFuture<'static, Arc<Listed>>>;
 
-/// An item of one server, and what the server calls it.
+/// An item of one server, with the server's own name for it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) server: ServerName,
@@ -64,7 +64,7 @@ pub(super) enum Owner {
     Unknown,
 }
 
-/// Reads what all servers offer beside tools, and remembers it for a while.
+/// Reads the prompts and resources of all servers, and caches them for a while.
 #[derive(Default)]
 pub(super) struct Directory {
     kept: ArcSwapOption<(Instant, Reading)>,
@@ -76,7 +76,7 @@ impl Directory {
         self.read(host, FRESH).await
     }
 
-    /// Looks in what was read a moment ago, and reads again if it is not there.
+    /// Searches the cached items, and reads them again if there is no match.
     pub(super) async fn find<T>(&self, host: &Host, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
         let known = self.read(host, KNOWN).await;
         if let Some(found) = look(&known) {
@@ -86,7 +86,7 @@ impl Directory {
         look(&fresh)
     }
 
-    /// Called when servers have come or gone.
+    /// Clears the cache, when servers have been added or removed.
     pub(super) fn forget(&self) {
         self.kept.store(None);
     }
@@ -123,8 +123,8 @@ impl Directory {
 fn is_of_use(reading: &Reading, elapsed: Duration, age: Duration) -> bool {
     match reading.peek() {
         Some(_) => elapsed <= age,
-        // Later callers wait for the same answer. But only its readers drive it: once all of them have gone away, its
-        // time passes and nothing is read.
+        // Later callers wait for the same answer. But only waiting callers drive it: once all of them are dropped,
+        // nothing is read.
         None => reading.strong_count().is_some_and(|readers| readers > 1),
     }
 }
@@ -183,7 +183,7 @@ fn entries(
     entries
 }
 
-/// A list of one server; empty when it cannot be read, which must not hide what the others have.
+/// Reads a list of one server; empty when it cannot be read, so that the items of the others are still listed.
 async fn of_one(host: &Host, server: &ServerName, what: Listing, key: &str) -> Vec<(ServerName, String, Item)> {
     let items = match timeout(SLOWEST, host.listing(server.as_str(), what)).await {
         Ok(Ok(items)) => items,
@@ -209,7 +209,7 @@ pub(super) fn full(server: &ServerName, uri: &str) -> String {
 }
 
 impl Listed {
-    /// The server that `uri` belongs to, among those of a view.
+    /// Returns the server of a view that `uri` belongs to.
     pub(super) fn owner(&self, uri: &str, view: &View) -> Owner {
         if let Some((server, uri)) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) {
             return match self.readable.iter().find(|known| known.as_str() == server && view.may_have(known)) {
@@ -248,8 +248,8 @@ impl Listed {
     }
 }
 
-/// Whether a URI may have been made from an RFC 6570 template. Generous: each expression stands for any text that is not
-/// empty, up to where what follows it in the template is first found, without a `/` unless the expression allows one.
+/// Returns whether a URI may have been made from an RFC 6570 template. Lenient: each expression matches any text that
+/// is not empty, up to the first occurrence of the next literal, and without a `/` unless the expression allows one.
 fn fits(template: &str, uri: &str) -> bool {
     let mut parts = template.split('{');
     let Some(mut rest) = parts.next().and_then(|literal| uri.strip_prefix(literal)) else { return false };

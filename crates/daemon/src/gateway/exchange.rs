@@ -1,4 +1,5 @@
-//! One request of a client, from its arrival to its answer: what is sent back, in order, over any transport.
+//! One request of a client, from its arrival to its answer: the messages that are sent back, in order, over any
+//! transport.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +23,9 @@ use super::{
 /// What is sent back next.
 #[derive(Debug)]
 pub(super) enum Out {
-    /// A notification, or a request of ours; more follows.
+    /// A notification, or a request of the gateway; further messages follow.
     Message(Bytes),
-    /// The answer, with which everything ends.
+    /// The answer, which is the last message.
     Answer(Result<Bytes, Refusal>),
 }
 
@@ -45,7 +46,7 @@ enum Work {
         news: broadcast::Receiver<News>,
         to_say: Vec<Bytes>,
     },
-    /// A call that is parked until its client comes back, or has ended.
+    /// A call that is parked until its client returns, or that has ended.
     Over,
 }
 
@@ -150,7 +151,7 @@ impl Exchange {
         }
     }
 
-    /// Parks the call until its client comes back. All questions that are open by now are asked at once.
+    /// Parks the call until its client returns. All open questions are asked together.
     fn park(&mut self, first: Question) -> Option<Out> {
         let Work::Call(mut later) = std::mem::replace(&mut self.work, Work::Over) else { return None };
         let mut questions = BTreeMap::new();

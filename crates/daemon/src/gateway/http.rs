@@ -161,7 +161,7 @@ impl Post<'_> {
         }
     }
 
-    /// Answers with JSON if the answer comes at once, and with an event stream otherwise.
+    /// Answers with JSON if the answer is available immediately, and with an event stream otherwise.
     async fn run(
         &self,
         caller: &Caller,
@@ -184,7 +184,7 @@ impl Post<'_> {
             None => Some(begun.await),
         };
         match begun {
-            // Cancelled by the client: there is no answer.
+            // The client cancelled the request: there is no answer.
             None => Ok(events::nothing()),
             Some(Err(refusal)) => Err(refused(refusal)),
             Some(Ok((_, Some(Out::Answer(Ok(result)))))) => {
@@ -226,7 +226,8 @@ fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Re
     })
 }
 
-/// The session that a request names, if it is one of this principal. That of another is as unknown as one that never was.
+/// Returns the session that a request names, if it belongs to this principal. The session of another principal is
+/// reported as unknown.
 fn session(gateway: &Gateway, principal: &Principal, headers: &HeaderMap) -> Result<Option<Arc<Session>>, Refusal> {
     let Some(id) = text(headers, SESSION)? else { return Ok(None) };
     let unknown = || {
@@ -322,7 +323,7 @@ async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
     end().unwrap_or_else(|refused| refused.response(&gateway))
 }
 
-/// Without a session there is nothing to GET or DELETE; in 2026-07-28 there never is one.
+/// Returns the error for a GET or DELETE without a session; 2026-07-28 has no sessions.
 fn no_session() -> Refused {
     Refusal::invalid_request("only sessions, which begin with initialize, have streams and ends; POST messages here")
         .status(StatusCode::METHOD_NOT_ALLOWED)

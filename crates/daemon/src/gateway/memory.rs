@@ -1,4 +1,4 @@
-//! What a gateway remembers of its clients between their requests: sessions, and calls that are parked.
+//! The state of clients between their requests: sessions, and parked calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{
     session::{Session, Sessions},
 };
 
-/// See the module. What leaves it is ended outside of its lock.
+/// See the module. Removed items are dropped outside of its lock.
 pub(super) struct Memory {
     kept: Mutex<Kept>,
     /// How long a call is parked.
@@ -33,7 +33,7 @@ impl Memory {
         Self { kept: Mutex::new(kept), longest: bounds.parked_for }
     }
 
-    /// Adds a session; where there are too many, the idlest one ends.
+    /// Adds a session; if there are too many, ends the one that has been idle for longest.
     pub(super) fn begin(&self, session: Arc<Session>) -> Result<(), Refusal> {
         let replaced = self.kept.lock().sessions.insert(session)?;
         replaced.iter().for_each(|session| session.over.cancel());
@@ -62,7 +62,7 @@ impl Memory {
         Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string().into())
     }
 
-    /// Returns the call that a client comes back to.
+    /// Returns the parked call that a client resumes.
     pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<Waiting, Refusal> {
         let in_time = |since: &Instant| since.elapsed() <= self.longest;
         let parked = self.kept.lock().parked.origin(state);

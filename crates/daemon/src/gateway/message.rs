@@ -46,7 +46,7 @@ pub(super) enum Incoming<'a> {
         method: Cow<'a, str>,
         params: Option<&'a RawValue>,
     },
-    /// To a request of ours.
+    /// The answer to a request of the gateway.
     Response {
         id: Value,
         outcome: Result<&'a RawValue, &'a RawValue>,
@@ -56,7 +56,7 @@ pub(super) enum Incoming<'a> {
 /// Reads the outer shape of one message.
 ///
 /// # Errors
-/// What is wrong with it, and the id of the request that it was probably meant to be.
+/// The problem, and the id of the request, if it could be read.
 pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> {
     #[derive(Deserialize)]
     #[serde(expecting = "a JSON-RPC message, which is an object")]
@@ -103,7 +103,7 @@ fn malformed(bytes: &[u8], error: &serde_json::Error) -> Refusal {
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Refusal::new(INVALID_REQUEST, "batches are not supported: send one message at a time");
     }
-    // The error of a parser that looks for six members quotes nothing that the client wrote.
+    // The parser's error for these six members quotes no text of the client.
     match error.classify() {
         serde_json::error::Category::Data => Refusal::new(INVALID_REQUEST, format!("not a JSON-RPC message: {error}")),
         _ => Refusal::new(PARSE_ERROR, format!("not valid JSON: {error}")),
@@ -135,20 +135,20 @@ pub(super) fn error(id: Option<&Id>, refusal: &Refusal) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
 }
 
-/// Writes a notification, or with an id a request of ours.
+/// Writes a notification, or with an id a request of the gateway.
 pub(super) fn call(id: Option<u64>, method: &str, params: &impl Serialize) -> Bytes {
     let id = id.map(|id| format!(r#""id":{id},"#)).unwrap_or_default();
     format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}","params":{}}}"#, json(params)).into()
 }
 
-/// Anything of ours as JSON.
+/// Serializes a value of the gateway as JSON.
 pub(super) fn json(value: &impl Serialize) -> String {
     // Nothing here has keys other than strings, the only thing that could fail.
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// What a server wrote may stand on several lines. Inside of a string a line break is always escaped, so those are white
-/// space; on stdio and in an event stream each would end the message.
+/// Removes line breaks: a server's JSON may have several lines, and on stdio and in an event stream each line break
+/// would end the message. Inside a string a line break is always escaped, so those that are left are white space.
 fn one_line(mut out: Vec<u8>) -> Bytes {
     if memchr2(b'\n', b'\r', &out).is_some() {
         for byte in &mut out {

@@ -1,4 +1,4 @@
-//! What each method does. It is answered either at once or by a call under way.
+//! The methods. Each is answered either immediately or by a running call.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -44,7 +44,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// The caller, for the gate, the asker and the audit log. Its name is what the client calls itself in this
+    /// Returns the caller, for the gate, the asker and the audit log. Its name is the client's name for itself in this
     /// request, or in its first one.
     fn who(&self, gateway: &Inner, meta: &About) -> toolrack_host::Caller {
         let mut who = toolrack_host::Caller::of(self.principal.clone(), Way::Gateway).over(self.over);
@@ -63,7 +63,7 @@ impl Caller {
     }
 }
 
-/// What a client says of itself with each request. Whether it had to is checked elsewhere.
+/// The data about a client in each request. Whether it is required is checked elsewhere.
 #[derive(Default, Deserialize)]
 struct About {
     #[serde(default, rename = "io.modelcontextprotocol/clientInfo")]
@@ -103,7 +103,7 @@ pub(super) struct Listening {
     pub(super) subscribed: Subscribed,
 }
 
-/// A call under way, and what is needed to report on it.
+/// A running call, with the data to report on it.
 pub(super) struct Later {
     pub(super) call: PendingCall,
     pub(super) origin: Origin,
@@ -130,7 +130,7 @@ struct Again<'a> {
 struct Meta {
     #[serde(default)]
     progress_token: Option<Box<RawValue>>,
-    // A malformed trace context is no reason to refuse a call.
+    // Accept a malformed trace context, which must not fail the call.
     #[serde(default)]
     traceparent: Value,
     #[serde(default)]
@@ -149,13 +149,13 @@ impl Meta {
     }
 }
 
-/// Reads parameters; the error quotes nothing that a client wrote but the names of members.
+/// Reads parameters; the error quotes no text of the client except names of members.
 fn read<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
     serde_json::from_str(params).map_err(|error| Refusal::invalid_params(format!("the parameters: {error}")))
 }
 
 impl Gateway {
-    /// Handles a request. Dropping the future, or what it returns, cancels it.
+    /// Handles a request. Dropping the future, or its result, cancels the request.
     pub(super) async fn handle(&self, caller: &Caller, wanted: Wanted<'_>) -> Result<Reply, Refusal> {
         let now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
         match (wanted.method, caller.era) {
@@ -278,7 +278,7 @@ impl Gateway {
         Ok(self.completed(caller.era, result, false))
     }
 
-    /// Begins a call, or resumes the one that its client has answers for.
+    /// Begins a call, or resumes the parked one for which the client has answers.
     async fn begin(&self, caller: &Caller, wanted: Wanted<'_>, method: &'static str) -> Result<Reply, Refusal> {
         let again: Again<'_> = read(wanted.params)?;
         let origin = Origin {
@@ -293,7 +293,7 @@ impl Gateway {
             Some(state) if caller.era == Era::Modern => {
                 let mut waiting = self.0.memory.resume(state, &origin)?;
                 for (key, answer) in again.input_responses.unwrap_or_default() {
-                    // Answers to no open question are ignored. A question whose answer does not fit it is asked again.
+                    // Ignore answers without an open question. Ask a question again if its answer does not fit.
                     let is_answer = |question: &mut Question| relay::is_answer(question.method, &answer);
                     if let Some(question) =
                         waiting.questions.extract_if(key.clone()..=key, |_, it| is_answer(it)).next()
@@ -323,7 +323,7 @@ impl Gateway {
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 
-    /// Answers a call of a tool that no list has because its server is not connected: the client hears why.
+    /// Answers a call of a tool that is in no list because its server is not connected: the error has the reason.
     fn not_ready(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
         let error = self.0.host.missing(name);
         let era = caller.era;
@@ -423,7 +423,7 @@ impl Gateway {
         Ok(Bytes::from_static(b"{}"))
     }
 
-    /// Subscribes to the resources of a filter, all at once. What cannot be subscribed to is left out of it.
+    /// Subscribes to all resources of a filter concurrently, and removes those that fail from the filter.
     async fn listening(&self, caller: &Caller, mut filter: Filter) -> Listening {
         let bound = self.0.options.bounds.subscriptions;
         let subscribed = Subscribed::new(bound);
@@ -491,7 +491,7 @@ impl Inner {
     }
 }
 
-/// Sends progress to the client. What a slow client cannot take is dropped: the next report says more.
+/// Sends progress to the client. Reports that a slow client cannot receive are dropped: the next one is more recent.
 fn reporter(say: mpsc::Sender<Update>) -> OnProgress {
     Arc::new(move |progress| {
         let _ = say.try_send(Update::Progress(progress));
@@ -508,7 +508,7 @@ fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Ou
     }
 }
 
-/// Renames the contents of a resource that was asked for by another URI than its server's.
+/// Renames the contents of a resource that was requested by another URI than its server's.
 fn renamed(result: &Bytes, theirs: &str, ours: &str) -> Bytes {
     if theirs == ours {
         return result.clone();

@@ -40,7 +40,7 @@ impl List {
     }
 }
 
-/// A change or message that clients may want to know of.
+/// A change or message that may concern clients.
 #[derive(Clone, Debug)]
 pub(super) enum News {
     /// A list has changed: the part of one server, or of any.
@@ -50,7 +50,7 @@ pub(super) enum News {
 }
 
 impl News {
-    /// Whether a client with this view may know of it.
+    /// Returns whether a client with this view may receive it.
     pub(super) fn concerns(&self, view: &View) -> bool {
         match self {
             Self::Changed(_, server) => server.as_ref().is_none_or(|server| view.may_have(server)),
@@ -84,7 +84,7 @@ pub(super) fn updated(uri: &str, subscription: Option<&str>) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":{uri}{meta}}}}}"#).into()
 }
 
-/// What a client of 2026-07-28 wants to hear of.
+/// The notifications that a client of 2026-07-28 subscribes to.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Filter {

@@ -20,17 +20,17 @@ pub struct GatewayOptions {
     pub selection: Selection,
     /// Selections that a client can ask for by name, with `?preset=NAME`.
     pub presets: BTreeMap<String, Selection>,
-    /// Asked what a client cannot be asked: approvals most of all. Default: none.
+    /// Answers questions that a client cannot answer, above all approvals. Default: none.
     pub asker: Option<SharedAsker>,
     /// The agent whose world the gateway serves; questions name it. Default: none.
     pub agent: Option<Arc<str>>,
-    /// Secrets that servers were given: clients see `***` in their place. Default: none.
+    /// The secrets that servers received: clients get `***` in their place. Default: none.
     pub secrets: Option<Arc<Interpolate>>,
-    /// Who asks where no layer in front of the router has put a [`Principal`] into the extensions of a request. Default:
-    /// the person of a machine that has only one. `None` refuses such requests.
+    /// The principal of a request, if no layer in front of the router has put a [`Principal`] into its extensions.
+    /// Default: the person of a machine with a single user. `None` refuses such requests.
     pub unproven: Option<Principal>,
-    /// Names beside `localhost` and the loopback addresses by which the endpoint may be reached: a name with a port
-    /// only at that port, one without at any.
+    /// Names by which the endpoint may be reached, in addition to `localhost` and the loopback addresses: a name with a
+    /// port only at that port, one without at any port.
     pub hosts: Vec<String>,
     /// The limits of its work.
     pub bounds: Bounds,
@@ -55,7 +55,7 @@ impl Default for GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// What the gateway says of itself (MCP `serverInfo`).
+    /// Returns the gateway's description of itself (MCP `serverInfo`).
     pub(super) fn info(&self) -> Value {
         json!({"name": self.name, "version": self.version})
     }

@@ -1,8 +1,8 @@
-//! Calls that wait for their client to come back with answers (2026-07-28, multi round-trip requests).
+//! Calls that wait until their client returns with answers (2026-07-28, multi round-trip requests).
 //!
-//! The specification expects servers to forget the call between the rounds and begin it again. A gateway must not:
-//! behind it the call may be under way on a server of the older era, where beginning again is calling twice. So the
-//! call itself waits here, and `requestState` is the only key to it: 128 random bits, good for one round.
+//! The specification expects servers to forget the call between the rounds and begin it again. A gateway must not: the
+//! call may be running on a server of the older era, where beginning again would call the tool twice. So the call
+//! itself waits here, and `requestState` is the only key to it: 128 random bits, valid for one round.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,14 +27,14 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) method: &'static str,
-    /// The parameters as they came.
+    /// The parameters, unchanged.
     pub(super) params: Bytes,
     pub(super) view: Arc<View>,
     pub(super) principal: Principal,
 }
 
 impl Origin {
-    /// Whether `other` is the same request again: everything that affects what is done is the same.
+    /// Returns whether `other` is the same request again: all its effective parts are equal.
     pub(super) fn is(&self, other: &Self) -> bool {
         let salient = |origin: &Self| {
             let mut params: Map<String, Value> = serde_json::from_slice(&origin.params).unwrap_or_default();

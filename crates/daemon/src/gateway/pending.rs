@@ -25,14 +25,14 @@ pub(super) struct Question {
     pub(super) reply: oneshot::Sender<Result<Value, String>>,
 }
 
-/// What is said while a call runs.
+/// A message while a call runs.
 #[derive(Debug)]
 pub(super) enum Update {
     Progress(Progress),
     Question(Question),
 }
 
-/// What comes next.
+/// The next event of a call.
 #[derive(Debug)]
 pub(super) enum Step {
     Update(Update),
@@ -47,14 +47,14 @@ pub(super) struct PendingCall {
 }
 
 impl PendingCall {
-    /// `begin` makes the call; what it sends goes to the task that polls [`Self::next`].
+    /// Creates a pending call; `begin` makes the call, and its messages go to the task that polls [`Self::next`].
     pub(super) fn new(begin: impl FnOnce(mpsc::Sender<Update>) -> BoxFuture<'static, Outcome>) -> Self {
         let (say, inbox) = mpsc::channel(INBOX);
         Self { work: begin(say), inbox, ended: None }
     }
 
-    /// Runs on until there is progress, a question, or the end of the call; everything sent before the end comes
-    /// before it. Cancel-safe.
+    /// Runs the call until there is progress, a question, or its end; everything sent before the end is returned before
+    /// it. Cancel-safe.
     pub(super) async fn next(&mut self) -> Step {
         loop {
             if let Some(update) = self.try_next() {
@@ -64,7 +64,7 @@ impl PendingCall {
                 return Step::Ended(outcome);
             }
             tokio::select! {
-                // The call first: all that it asks at once is in the inbox before that is looked at.
+                // Poll the call first, so that all its concurrent questions are in the inbox before that is read.
                 biased;
                 outcome = &mut self.work => self.ended = Some(outcome),
                 Some(update) = self.inbox.recv() => return Step::Update(update),
@@ -72,7 +72,7 @@ impl PendingCall {
         }
     }
 
-    /// Returns what was sent already, without questions whose asker has gone away.
+    /// Returns the next message that was already sent, without questions whose asker was dropped.
     pub(super) fn try_next(&mut self) -> Option<Update> {
         loop {
             match self.inbox.try_recv().ok()? {

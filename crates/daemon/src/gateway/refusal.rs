@@ -1,4 +1,4 @@
-//! Errors as clients get them: JSON-RPC codes, messages, and the HTTP status that goes with them.
+//! Errors for clients: JSON-RPC codes, messages, and the corresponding HTTP status.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -77,13 +77,13 @@ impl Refusal {
         Self { data: Some(Box::new(json!({ "uri": uri }))), ..Self::new(code, format!("Resource not found: {why}")) }
     }
 
-    /// Too much at once: the client may try again.
+    /// Returns the error for too many requests at once: the client may try again.
     pub(super) fn busy(what: &str, setting: &str) -> Self {
         Self::new(INTERNAL, format!("{what} at once; try again in a moment ({setting})"))
             .status(StatusCode::TOO_MANY_REQUESTS)
     }
 
-    /// The gateway is shutting down: it begins nothing, and ends what is under way.
+    /// Returns the error for a gateway that is shutting down: it begins no requests, and ends the running ones.
     pub(super) fn stopping() -> Self {
         Self::new(INTERNAL, "the gateway is shutting down").status(StatusCode::SERVICE_UNAVAILABLE)
     }
@@ -92,7 +92,7 @@ impl Refusal {
     pub(super) fn of(error: CallError, era: Era) -> Self {
         match error {
             CallError::Remote { error, .. } => {
-                // 2026-07-28 must not see the code that it has replaced, and clients know nothing of our own headers.
+                // Clients of 2026-07-28 must not get the replaced code, and clients do not know our own headers.
                 let code = match error.code {
                     RESOURCE_NOT_FOUND if era == Era::Modern => INVALID_PARAMS,
                     HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL,
@@ -116,7 +116,7 @@ impl Refusal {
     }
 }
 
-/// Foreign words within a message of ours: short, and safe to print.
+/// Returns untrusted text for an error message: short, and safe to print.
 pub(super) fn words(foreign: &str) -> String {
     let clipped = toolrack_host::text::clip(foreign, 200);
     format!("`{}`", toolrack_host::text::for_line(&clipped))

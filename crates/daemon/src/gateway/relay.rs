@@ -16,7 +16,7 @@ use super::{
     pending::{Question, Update},
 };
 
-/// Asks a client what it can answer, and another asker the rest.
+/// Sends a client the questions that it can answer, and another asker the rest.
 #[derive(Clone)]
 pub(super) struct Relayed {
     pub(super) era: Era,
@@ -137,7 +137,7 @@ fn elicited(answer: Value) -> Elicited {
     }
 }
 
-/// Whether this can be a client's answer to a request of `method`. If not, the question is asked again.
+/// Returns whether this is a valid answer of a client to a request of `method`. If not, the question is asked again.
 pub(super) fn is_answer(method: &str, answer: &Value) -> bool {
     match method {
         "elicitation/create" => {

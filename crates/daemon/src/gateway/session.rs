@@ -37,7 +37,7 @@ const MARK: usize = 8;
 
 type Reply = oneshot::Sender<Result<Value, String>>;
 
-/// What a client said of itself when it initialized.
+/// The client's data from its `initialize` request.
 #[derive(Clone, Debug)]
 pub(super) struct Agreed {
     pub(super) abilities: Abilities,
@@ -79,7 +79,7 @@ struct State {
     used: Instant,
 }
 
-/// The standing stream of a session, of which there is one at most.
+/// The standing stream of a session, which has at most one.
 #[derive(Debug)]
 enum Stream {
     /// The first one takes what has changed since the client is known.
@@ -122,7 +122,7 @@ impl Session {
         })
     }
 
-    /// Tells the session from others, for people: the beginning of its id, which opens nothing.
+    /// Returns a short mark that distinguishes the session for users: the beginning of its id, which grants no access.
     pub(super) fn mark(&self) -> Arc<str> {
         Arc::clone(&self.mark)
     }
@@ -137,7 +137,7 @@ impl Session {
         if is_busy { Duration::ZERO } else { state.used.elapsed() }
     }
 
-    /// Adds a question; returns the number by which its answer will come.
+    /// Adds a question; returns the number that its answer will have.
     pub(super) fn ask(&self, reply: Reply) -> Result<u64, Reply> {
         self.state.lock().ask(reply)
     }
@@ -192,7 +192,7 @@ impl Session {
         self.state.lock().open_stream(self.over.child_token(), fresh)
     }
 
-    /// The standing stream has ended. It does nothing where another has taken its place.
+    /// Records the end of the standing stream. Does nothing if another one has replaced it.
     pub(super) fn close_stream(&self, stream: OpenStream) {
         self.state.lock().close_stream(stream);
     }

@@ -25,8 +25,8 @@ use super::{
 /// Messages that wait to be written. Senders wait while it is full.
 const OUTBOX: usize = 64;
 
-/// How long requests under way go on after their client has closed its end, and then how long their answers may take
-/// to be written.
+/// How long running requests continue after their client has closed its end, and then how long the writing of their
+/// answers may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why a connection over stdio ended badly.
@@ -94,7 +94,7 @@ impl Connection<'_> {
             tokio::select! {
                 whole = next_line(&mut reader, &mut line, limit) => {
                     if !whole? {
-                        // A client that sends everything at once and closes its end still gets its answers.
+                        // A client that sends all its requests and closes its end still gets its answers.
                         let rest = async { while requests.next().await.is_some() {} };
                         let _ = timeout(LAST_WORDS, rest).await;
                         return Ok(());
@@ -124,7 +124,8 @@ impl Connection<'_> {
         self.say(message::error(id, refusal)).await;
     }
 
-    /// Clients of the older era get notifications of changes unasked; those of 2026-07-28 by their subscriptions.
+    /// Sends notifications of changes: to clients of the older era always, to those of 2026-07-28 by their
+    /// subscriptions.
     async fn tell(&self, heard: Vec<News>) {
         if self.session.agreed.get().is_none() {
             return;

@@ -9,7 +9,7 @@ use toolrack_host::{Host, ServerName, SubscribeError, Subscriptions};
 #[derive(Debug)]
 pub(super) struct Subscribed {
     heard: Subscriptions,
-    /// The server and the URI there that each name stands for.
+    /// The server, and the URI there, for each name.
     names: ArcSwap<BTreeMap<String, (ServerName, String)>>,
 }
 

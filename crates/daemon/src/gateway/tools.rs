@@ -122,7 +122,8 @@ fn without_structure(result: &[u8]) -> Bytes {
     value.to_string().into()
 }
 
-/// A result of which a part was stored elsewhere: the texts say so themselves, and words replace the media.
+/// Rebuilds a result of which a part was stored elsewhere: the texts mention that themselves, and descriptions replace
+/// the media.
 fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
     let mut kept = outcome.artifacts.iter().filter(|artifact| artifact.media_type != "text/plain");
     let mut set_aside = |media_type: &str| {
@@ -161,8 +162,8 @@ fn rebuilt(outcome: ToolOutcome, era: Era) -> Bytes {
     result.to_string().into()
 }
 
-/// Adds what 2026-07-28 requires in each result, where it lacks it: its type, who answers, and for lists how long they
-/// may be kept. `identity` is a member `_meta`.
+/// Adds missing members that 2026-07-28 requires in each result: its type, the identity of the server, and for lists
+/// how long they may be cached. `identity` is a member `_meta`.
 pub(super) fn complete(result: Bytes, cacheable: bool, identity: &str) -> Bytes {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

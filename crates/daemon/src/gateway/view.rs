@@ -67,7 +67,8 @@ impl View {
         Arc::new(Self { wish, selections, pages: ArcSwap::from_pointee(Pages::of(0)) })
     }
 
-    /// Whether `other` was asked for in the same words. Views are forgotten, so the same can be made twice.
+    /// Returns whether `other` was requested with the same text. Views are dropped from the cache, so the same one can
+    /// be made twice.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.wish == other.wish
     }
@@ -102,7 +103,7 @@ pub(super) struct Views {
     base: Selection,
     presets: BTreeMap<String, Selection>,
     default_view: Arc<View>,
-    /// The newest ones of those that were asked for.
+    /// The most recently requested views.
     kept: ArcSwap<Vec<Arc<View>>>,
 }
 

@@ -5,7 +5,7 @@ pub(super) const MODERN: &str = "2026-07-28";
 /// The revisions with a handshake, newest first.
 pub(super) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// All that are spoken, newest first.
+/// All supported versions, newest first.
 pub(super) const VERSIONS: [&str; 5] = [MODERN, LEGACY[0], LEGACY[1], LEGACY[2], LEGACY[3]];
 
 pub(super) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";

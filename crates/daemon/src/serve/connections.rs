@@ -1,8 +1,8 @@
-//! HTTP connections: a bounded number of them, none silent for long.
+//! HTTP connections: bounded in number and in silence.
 //!
-//! A connection is *known* from its first request with a right token on. Until then it is one of few: when there are
-//! too many of them, a new one takes the place of the one that has been silent longest. So connections of programs
-//! without a token keep each other out, and none with one.
+//! A connection is *known* from its first request with a valid token on. The number of other connections is small: if
+//! there are too many, a new one replaces the one that was silent for longest. So programs without a token displace
+//! only each other.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ const REPORT_EVERY: Duration = Duration::from_mins(1);
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Connections at once.
+    /// The most connections at once.
     pub(super) most: usize,
     /// The most of them without a right token so far.
     pub(super) unauthenticated: usize,
@@ -40,8 +40,8 @@ pub(super) struct Bounds {
     pub(super) idle_timeout: Duration,
 }
 
-/// Answers with `router` until `ending` is cancelled, then finishes answers under way. When [`Bounds::most`]
-/// connections are known, a new one waits, unanswered, until one has gone. Dropping the future ends all connections.
+/// Answers with `router` until `ending` is cancelled, then finishes running answers. When [`Bounds::most`] connections
+/// are known, a new one waits, unanswered, until one of them ends. Dropping the future ends all connections.
 pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, ending: CancellationToken) {
     let shared =
         Arc::new(Shared { router, bounds, places: Arc::new(Semaphore::new(bounds.most)), ending: ending.clone() });
@@ -65,7 +65,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
                 Err(error) if is_of_one(&error) => {}
                 Err(error) => {
                     tracing::warn!("a connection could not be taken: {error}");
-                    // Descriptors are most likely short: those of programs without a token go first.
+                    // File descriptors have probably run out: close connections without a token first.
                     unauthenticated.end_one();
                     sleep(REFUSED).await;
                 }
@@ -123,7 +123,7 @@ impl TurnedOut {
     }
 }
 
-/// Whether the error concerns one connection alone, whose client has gone away.
+/// Returns whether the error concerns only one connection, whose client has disconnected.
 fn is_of_one(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)

@@ -1,4 +1,4 @@
-//! Answers that stand.
+//! Standing answers.
 
 use chrono::DateTime;
 use serde::Serialize;

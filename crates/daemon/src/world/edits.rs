@@ -84,9 +84,9 @@ impl World {
         Ok((place.scope, edited))
     }
 
-    /// A person who adds an entry to a project's file has agreed to run exactly that. Switching it keeps an earlier
-    /// agreement. A revised entry is agreed to only where the entry that it began from was, because its hidden values,
-    /// which the person never saw, come from there.
+    /// Stores the agreement that an edit implies. A user who adds an entry to a project's file agrees to run exactly
+    /// that entry. Enabling or disabling it keeps an earlier agreement. A revised entry is agreed to only if the
+    /// original entry was, because its hidden values, which the user never saw, come from there.
     async fn agree_to_edit(
         &self,
         (name, before): (&str, Option<&Entry>),
@@ -129,7 +129,7 @@ impl World {
     }
 }
 
-/// Edits on a thread of its own: it may wait for another process that edits the same file.
+/// Edits on a separate thread, because it may wait for another process that edits the same file.
 async fn write(path: PathBuf, name: String, change: Change, shown: Value, dry_run: bool) -> Result<Edited, EditFailed> {
     let options = Options { dry_run, ..Options::default() };
     let edit = move || match change {

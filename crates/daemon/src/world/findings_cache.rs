@@ -1,4 +1,4 @@
-//! What a person should look at in the definitions of tools, found once for each catalog.
+//! The findings in the definitions of tools, computed once for each catalog.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ struct Search {
 }
 
 impl FindingsCache {
-    /// The findings in `catalog`. A catalog other than the last one is searched on a thread that no other request
-    /// waits for.
+    /// Returns the findings in `catalog`. A catalog other than the last one is searched on a blocking thread.
     pub(crate) async fn at(&self, catalog: Arc<Catalog>) -> Arc<Findings> {
         let version = catalog.version();
         let last = self.0.load();
@@ -27,7 +26,7 @@ impl FindingsCache {
             return Arc::clone(&last.found);
         }
         drop(last);
-        // Only a shutdown ends it early: then there is no page to show them.
+        // Only a shutdown ends it early, when no page shows the findings any more.
         let found = Arc::new(spawn_blocking(move || catalog.findings()).await.unwrap_or_default());
         let search = Arc::new(Search { version: Some(version), found: Arc::clone(&found) });
         // Another task may have searched a newer catalog meanwhile.

@@ -18,7 +18,7 @@ use toolrack_store::Approval;
 use super::{NotReloaded, World};
 use crate::shown;
 
-/// How long a file that is gone may take to come back: some editors delete a file and write it anew.
+/// How long a missing file may take to reappear: some editors delete a file and write it again.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// An order to the keeper.
@@ -58,7 +58,7 @@ impl Keeper {
         keeper
     }
 
-    /// Whether the change is that a file with servers is gone.
+    /// Returns whether the change is that a file with servers is missing.
     async fn lacks_a_file(&self) -> bool {
         let before = self.world.loaded();
         tokio::task::spawn_blocking(move || before.lacks_a_file()).await.unwrap_or(false)
@@ -107,7 +107,8 @@ impl Keeper {
         self.apply().await;
     }
 
-    /// Forgets stopped servers that are no longer configured: one that is added later under the same name is to run.
+    /// Removes stopped servers that are no longer configured from the list of stopped ones, so that a later entry of
+    /// the same name runs.
     fn release_removed(&self) {
         let loaded = self.world.loaded();
         let mut held = BTreeSet::clone(&self.world.held.load());
@@ -157,7 +158,7 @@ impl Keeper {
     }
 }
 
-/// Waits for a file that is gone to come back.
+/// Waits until a missing file reappears.
 #[derive(Debug, Default)]
 struct Patience {
     until: Option<Instant>,

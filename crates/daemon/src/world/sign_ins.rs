@@ -1,7 +1,7 @@
-//! Signing in to servers, begun in the dashboard and ended in the user's browser.
+//! Sign-ins to servers, which begin in the dashboard and end in the user's browser.
 //!
-//! The protocol of authorization servers is not known here: a function of [`Parts`](super::Parts) speaks it. It waits
-//! for the browser on a loopback address of its own, and accepts only the answer to the request that it made.
+//! A function of [`Parts`](super::Parts) implements the protocol of authorization servers. It waits for the browser on
+//! its own loopback address, and accepts only the answer to its own request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,8 +28,8 @@ pub struct SignInPage {
 /// The longest address that is accepted, in bytes.
 const MAX_ADDRESS: usize = 16 * 1024;
 
-/// Signs in to a server: sends the page to show, if the user has to see one, and ends when the browser has come back
-/// and tokens are stored. Bounded in time; dropping it gives up.
+/// Signs in to a server: sends the page to show, if the user has to see one, and ends when the browser was redirected
+/// back and the tokens are stored. Bounded in time; dropping it cancels the sign-in.
 pub type SignIns = Box<dyn Fn(ServerName, Http, SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync>;
 
 /// Why a sign-in failed. It holds no secret.
@@ -118,7 +118,7 @@ impl World {
         self.under_way.sign_ins(|begun| begun.paste(server, pasted))
     }
 
-    /// Begins to sign in, and waits until there is a page to show, or none is needed. An earlier sign-in is given up.
+    /// Begins to sign in, and waits until there is a page to show, or none is needed. An earlier sign-in is cancelled.
     pub(crate) async fn sign_in(self: &Arc<Self>, server: ServerName, http: Http) -> Result<SigningIn, NoSignIn> {
         let given_up = self.ending.child_token();
         let (pastes, pasted) = oneshot::channel();
@@ -140,7 +140,7 @@ impl World {
             };
             world.under_way.sign_ins(|begun| begun.change(name.as_str(), &token, ended));
             if signed.is_ok() {
-                // The host would notice by itself, a little later.
+                // Otherwise the host would reconnect a little later.
                 let _ = world.host.reconnect(name.as_str());
             }
             let _ = reports.send(signed);

@@ -59,7 +59,7 @@ pub(super) type Counts = watch::Sender<Counted>;
 pub(super) struct Counted {
     by_server: BTreeMap<(String, &'static str), Count>,
     denied: u64,
-    /// Events that were missed because they came too fast.
+    /// The number of events that were missed because they arrived too fast.
     lost: u64,
     recent: VecDeque<Recent>,
     ends: VecDeque<Instant>,
@@ -91,7 +91,7 @@ impl Tally {
         self.0.borrow().denied
     }
 
-    /// Events that were not counted, because too many came at once.
+    /// Returns the number of events that were not counted, because too many arrived at once.
     pub(crate) fn lost(&self) -> u64 {
         self.0.borrow().lost
     }
@@ -107,7 +107,7 @@ impl Tally {
         self.0.borrow().recent.iter().rev().cloned().collect()
     }
 
-    /// When the next attempt to connect `server` begins, as far as it is known; it may have begun.
+    /// Returns when the next attempt to connect `server` begins, if it is known; the time may have passed.
     pub(crate) fn retry_at(&self, server: &str) -> Option<DateTime<Utc>> {
         self.0.borrow().retries.get(server).copied()
     }

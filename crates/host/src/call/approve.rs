@@ -1,4 +1,4 @@
-//! Calls that a user decides about: finds a remembered answer, asks otherwise, and remembers the answer.
+//! Calls that need a user's decision: looks for a remembered answer, otherwise asks the user, and remembers the answer.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     definition::DefinitionHash,
     event::Event,
     findings,
-    resolve::{AnswerAbout, NewAnswer},
+    resolve::{AnswerQuery, NewAnswer},
     server::Server,
     spec::ServerName,
     text,
@@ -26,21 +26,21 @@ use crate::{
     witness::{Caller, Decision},
 };
 
-/// The most answers that count until the program ends. Any further answer counts for its own call only.
+/// The most answers that are kept until the program ends. Any further answer is valid for its own call only.
 const MAX_ANSWERS: usize = 10_000;
 
-/// Most bytes of a problem with arguments.
+/// The most bytes of a problem with arguments.
 const MAX_PROBLEM: usize = 500;
 
-/// The answers for more than one call since the program began, by tool and definition. Calls only read the map; each
-/// answer of a user replaces it.
+/// The answers since the program began that cover more than one call, by tool and definition. Calls only read the map;
+/// each answer of a user replaces it.
 #[derive(Debug, Default)]
 pub(crate) struct Answered(ArcSwap<HashMap<(ServerName, String, DefinitionHash), Since>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Instant,
-    /// Whether only this map holds it, because storing it failed or was not wanted.
+    /// Whether only this map holds the answer, because it was not or could not be stored.
     is_kept_here: bool,
 }
 
@@ -92,8 +92,8 @@ impl Review for UnderReview {
     }
 }
 
-/// Checks `arguments` against the tool's input schema. A schema that is unusable or too expensive refuses nothing,
-/// because the server checks for itself.
+/// Checks `arguments` against the tool's input schema. With an unusable or too expensive schema, this refuses nothing,
+/// because the server checks the arguments too.
 async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), String> {
     let schema = tool.tool().input_schema.get().to_owned();
     // The work is bounded, but still too long for an async thread.
@@ -117,7 +117,7 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
 }
 
 impl Door {
-    /// Uses a remembered answer or asks the user. Returns the arguments to send. Only a question makes an event.
+    /// Uses a remembered answer or asks the user. Returns the arguments to send. Only a question causes an event.
     pub(super) async fn confirm(
         &self,
         running: &mut Running<'_>,
@@ -125,8 +125,8 @@ impl Door {
         asker: &SharedAsker,
         (why, lasting): (String, bool),
     ) -> Result<Map<String, Value>, CallError> {
-        if lasting && let Some(said) = self.recall(running.tool, server).await {
-            running.decided(Decision::Remembered, said);
+        if lasting && let Some(answer) = self.recall(running.tool, server).await {
+            running.decided(Decision::Remembered, answer);
             return Ok(call.arguments.clone());
         }
         if call.is_approved {
@@ -146,14 +146,14 @@ impl Door {
         Err(running.refused(Decision::Denied, why))
     }
 
-    /// The remembered answer that covers this call.
+    /// Returns the remembered answer that covers this call.
     async fn recall(&self, tool: &CatalogTool, server: &Server) -> Option<String> {
         if self.answered.find(tool).is_some_and(|since| since.is_kept_here) {
             return Some("a person allowed it until the program ends".to_owned());
         }
         let answers = self.answers.as_ref()?;
         let fingerprint = server.spec.fingerprint();
-        let about = AnswerAbout {
+        let about = AnswerQuery {
             server: &tool.server,
             fingerprint: &fingerprint,
             tool: &tool.tool().name,
@@ -186,15 +186,15 @@ impl Door {
         });
         let question = self.question(call, tool, why.clone(), lasting);
         let question = question.under(Arc::<UnderReview>::clone(&review));
-        // The caller may give the call up before the user answers.
+        // The caller may abandon the call before the user answers.
         running.decided(Decision::Unanswered, why.clone());
         let (keep, arguments) = match asker.confirm(question).await {
             Confirmed::Yes => (Keep::Once, None),
             Confirmed::Edited(arguments) => (Keep::Once, Some(arguments)),
             Confirmed::Kept { keep, arguments } => (keep, arguments),
-            Confirmed::No { why: said } => {
+            Confirmed::No { why: reason } => {
                 running.was_answered(Decision::Declined, &why);
-                return Err(running.refused(Decision::Declined, said.unwrap_or_else(|| "it was declined".into())));
+                return Err(running.refused(Decision::Declined, reason.unwrap_or_else(|| "it was declined".into())));
             }
         };
         let decision = if arguments.is_some() { Decision::Edited } else { Decision::Confirmed };
@@ -235,7 +235,7 @@ impl Door {
         }
     }
 
-    /// Remembers that calls like this one run, and returns for how long, in words.
+    /// Remembers that calls like this one may run, and returns for how long, as text.
     async fn keep(&self, keep: Keep, tool: &CatalogTool, server: &Server, caller: &Caller) -> &'static str {
         let of_server = keep == Keep::Server;
         let tools: Vec<_> = match of_server {
@@ -245,7 +245,7 @@ impl Door {
             }
             false => vec![(tool.tool().name.clone(), tool.definition())],
         };
-        let said = match (&self.answers, keep) {
+        let stored = match (&self.answers, keep) {
             (Some(answers), Keep::Tool | Keep::Server) => {
                 let fingerprint = server.spec.fingerprint();
                 let (server, by) = (&tool.server, caller.way());
@@ -253,8 +253,8 @@ impl Door {
             }
             _ => false,
         };
-        self.answered.add(&tool.server, tools, !said);
-        match (said, of_server) {
+        self.answered.add(&tool.server, tools, !stored);
+        match (stored, of_server) {
             (true, false) => "always, for this tool",
             (true, true) => "always, for all tools of this server",
             (false, false) => "until the program ends, for this tool",

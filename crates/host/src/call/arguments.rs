@@ -9,10 +9,10 @@ use crate::text::quote;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArgumentsError {
-    /// They are some other JSON.
+    /// They are JSON, but no object.
     #[error("the arguments of {selector} are {found}, not an object; pass a struct, a map or `json!({{…}})`")]
     NotAnObject {
-        /// The tool as the caller named it.
+        /// The tool's name as the caller gave it.
         selector: String,
         /// The kind of JSON.
         found: &'static str,
@@ -20,14 +20,14 @@ pub enum ArgumentsError {
     /// They cannot be written as JSON.
     #[error("the arguments of {selector} cannot be written as JSON: {why}")]
     NotJson {
-        /// The tool as the caller named it.
+        /// The tool's name as the caller gave it.
         selector: String,
-        /// The reason that the value gives.
+        /// The error message of the serializer.
         why: String,
     },
 }
 
-/// The members of `arguments`.
+/// Serializes `arguments`, and returns the members of the object.
 pub(super) fn members(selector: &str, arguments: impl Serialize) -> Result<Map<String, Value>, ArgumentsError> {
     match serde_json::to_value(arguments) {
         Ok(Value::Object(members)) => Ok(members),

@@ -1,4 +1,4 @@
-//! Why a call has no result.
+//! The error of a call.
 
 use std::{fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     state::State,
 };
 
-/// Why a call has no result. An error that the tool itself reports is a result, and not one of these.
+/// The reason why a call has no result. An error that the tool itself reports is a result, and not one of these.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
@@ -26,16 +26,16 @@ pub enum CallError {
     /// [`Host::shutdown`](crate::Host::shutdown) was called, and all servers are gone.
     #[error("the host was shut down and runs no servers any more: make another one")]
     ShutDown,
-    /// The gate or a person said no.
+    /// The gate or a user refused the call.
     #[error("the call of {server}/{tool} was not allowed: {why}")]
     Denied {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Which tool.
+        /// The tool.
         tool: String,
-        /// The rule, or the person's answer.
+        /// The rule, or the user's answer.
         why: String,
-        /// Whether it was denied because no asker could ask a user.
+        /// Whether the call was denied because no asker could ask a user.
         unasked: bool,
     },
     /// The tool differs from its pin.
@@ -44,64 +44,64 @@ pub enum CallError {
          {server}/{tool}` shows it"
     )]
     Quarantined {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Which tool.
+        /// The tool.
         tool: String,
-        /// Why it is in quarantine.
+        /// The reason why it is in quarantine.
         cause: Cause,
     },
     /// The arguments do not match the tool's input schema, and nothing was sent
     /// ([`ValidateArgs::Strict`](crate::spec::ValidateArgs::Strict)).
     #[error("the call of {server}/{tool} was not made: the arguments do not match its input schema: {problem}")]
     Misfit {
-        /// Which server.
+        /// The server.
         server: ServerName,
-        /// Which tool, safe to print.
+        /// The tool, safe to print.
         tool: String,
-        /// Where and why, safe to print.
+        /// The place and the reason, safe to print.
         problem: String,
     },
     /// The server has no connection, or its tools are unknown.
     #[error("the server {server} ({source_of}) {}", NotReady(.state, .error.as_deref()))]
     NotReady {
-        /// Which.
+        /// The server.
         server: ServerName,
         /// Its state.
         state: State,
-        /// Where it is configured.
+        /// The place where the server is configured.
         source_of: Box<Source>,
-        /// Why the last attempt failed.
+        /// The reason why the last attempt failed.
         error: Option<Arc<LinkError>>,
     },
     /// The server answered with a JSON-RPC error.
-    #[error("{server} refused {what}: {}", Said(error))]
+    #[error("{server} refused {what}: {}", ServerMessage(error))]
     Remote {
-        /// Which server.
+        /// The server.
         server: ServerName,
         /// The tool, prompt or resource.
         what: String,
-        /// Its answer.
+        /// The server's error.
         error: RpcError,
     },
     /// The request or its answer failed on the way.
     #[error("{what} on the server {server} ({source_of}) failed: {error}")]
     Link {
-        /// Which server.
+        /// The server.
         server: ServerName,
         /// The tool, prompt or resource.
         what: String,
-        /// Where the server is configured.
+        /// The place where the server is configured.
         source_of: Box<Source>,
-        /// What went wrong.
+        /// The error.
         error: LinkError,
     },
 }
 
-/// Displays a server's error message. Many servers answer an unknown request with nothing but its name.
-struct Said<'a>(&'a RpcError);
+/// Displays a server's error message. Many servers answer an unknown request with only its name.
+struct ServerMessage<'a>(&'a RpcError);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for ServerMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RpcError { code, message, .. } = self.0;
         let is_name = !message.is_empty() && !message.contains(' ');
@@ -115,7 +115,7 @@ impl fmt::Display for Said<'_> {
 
 const NOT_SIGNED_IN: &str = "is not connected: it asks for a sign-in";
 
-/// Why a server in this state has no connection.
+/// Returns the reason why a server in this state has no connection.
 pub(super) fn not_ready(state: &State, error: Option<&LinkError>) -> String {
     NotReady(state, error).to_string()
 }
@@ -135,7 +135,7 @@ impl fmt::Display for NotReady<'_> {
                 Some(error) => return write!(f, "is not connected: it is being connected again, after this: {error}"),
                 None => "it is still starting",
             },
-            // Leave the hint out: the state already says what to do.
+            // Leave the hint out: the state already names the next step.
             State::NeedsAuth { .. } => {
                 let Some(LinkError::NeedsAuth { status, .. }) = self.1 else { return f.write_str(NOT_SIGNED_IN) };
                 return write!(f, "{NOT_SIGNED_IN} (HTTP {status})");
@@ -146,13 +146,13 @@ impl fmt::Display for NotReady<'_> {
     }
 }
 
-/// The kind of failure, by what a caller can do next.
+/// The kind of a failure, by the caller's possible next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallErrorKind {
     /// The caller used a wrong name.
     UnknownTool,
-    /// The gate or a person said no.
+    /// The gate or a user refused the call.
     Denied,
     /// The server, or the tool's current definition, waits for the user's trust.
     NotTrusted,
@@ -171,7 +171,7 @@ pub enum CallErrorKind {
 }
 
 impl CallError {
-    /// The kind of failure.
+    /// Returns the kind of failure.
     #[must_use]
     pub fn kind(&self) -> CallErrorKind {
         match self {
@@ -192,7 +192,8 @@ impl CallError {
         }
     }
 
-    /// Whether the server answered with a protocol error: a JSON-RPC error, or a response that is not valid MCP.
+    /// Returns whether the server answered with a protocol error: a JSON-RPC error, or a response that is not valid
+    /// MCP.
     #[must_use]
     pub fn is_protocol_error(&self) -> bool {
         let is_of = |error: &LinkError| matches!(kind_of(error), CallErrorKind::Refused | CallErrorKind::Other);
@@ -203,7 +204,7 @@ impl CallError {
         }
     }
 
-    /// A stable code for programs.
+    /// Returns a stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The gate: decides for every call whether it may run, before the host sends anything.
+//! The gate, which decides for every call whether it may run, before the host sends anything.
 
 use std::{borrow::Cow, fmt};
 
@@ -15,18 +15,18 @@ pub struct GateRequest<'a> {
     pub server: &'a ServerName,
     /// The tool's own name.
     pub tool: &'a str,
-    /// The arguments that would be sent.
+    /// The arguments to send.
     pub arguments: &'a Map<String, Value>,
     /// The server's claims about the tool.
     pub annotations: &'a Annotations,
     /// The caller.
     pub caller: &'a Caller,
-    /// The tool in the catalog; `None` for a query about a mere name.
+    /// The tool in the catalog; `None` for a query about a name only.
     pub(crate) entry: Option<&'a CatalogTool>,
 }
 
 impl<'a> GateRequest<'a> {
-    /// A call of `tool` with `arguments`.
+    /// Creates a call of `tool` with `arguments`.
     #[must_use]
     pub fn of(tool: &'a CatalogTool, arguments: &'a Map<String, Value>) -> Self {
         let definition = tool.tool();
@@ -40,7 +40,7 @@ impl<'a> GateRequest<'a> {
         }
     }
 
-    /// A call of a tool that is not in the catalog, for a query about what the rules say of its name.
+    /// Creates a query for a tool that is not in the catalog: only its name decides which rules match.
     #[must_use]
     pub fn unlisted(
         server: &'a ServerName,
@@ -57,8 +57,8 @@ impl<'a> GateRequest<'a> {
         Self { caller, ..self }
     }
 
-    /// The hash of the tool's definition, so that an answer can be remembered for this definition only; `None` for a
-    /// tool that is [not listed](Self::unlisted). The first use computes it, and the tool keeps it.
+    /// Returns the hash of the tool's definition, so that an answer can be remembered for this definition only; `None`
+    /// for a tool that is [not listed](Self::unlisted). The first use computes it, and the tool keeps it.
     #[must_use]
     pub fn definition(&self) -> Option<DefinitionHash> {
         self.entry.map(CatalogTool::definition)
@@ -75,9 +75,9 @@ pub enum Verdict {
     },
     /// The user decides.
     Confirm {
-        /// The rule that asks.
+        /// The rule that requires the confirmation.
         why: String,
-        /// Whether the user's answer may be [remembered](crate::ask::Keep), and whether remembered answers count.
+        /// Whether the user's answer may be [remembered](crate::ask::Keep), and whether remembered answers are used.
         lasting: bool,
     },
     /// The call does not run.
@@ -88,17 +88,17 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The call runs, because of this rule.
+    /// Allows the call, because of this rule.
     pub fn allow(why: impl Into<Cow<'static, str>>) -> Self {
         Self::Allow { why: why.into() }
     }
 
-    /// The user decides, because of this rule, and may do so for more than this call.
+    /// Lets the user decide, because of this rule. The answer may cover more than this call.
     pub fn confirm(why: impl Into<String>) -> Self {
         Self::Confirm { why: why.into(), lasting: true }
     }
 
-    /// How strict the verdict is: allow, then confirm, then deny.
+    /// Returns the strictness of the verdict: allow, then confirm, then deny.
     pub(crate) fn strictness(&self) -> u8 {
         match self {
             Self::Allow { .. } => 0,
@@ -150,15 +150,15 @@ impl Gate for AllowAll {
     }
 }
 
-/// What happens to a call that no rule covers.
+/// The decision for a call that no rule covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Otherwise {
-    /// It runs.
+    /// The call runs.
     Allow,
     /// The user decides, unless the user has [typed](crate::Way::Cli) the call. The default.
     #[default]
     Confirm,
-    /// It does not run.
+    /// The call does not run.
     Deny,
 }

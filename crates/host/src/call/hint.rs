@@ -1,4 +1,4 @@
-//! Advice on what to do next, for each kind of failure.
+//! Advice on the next step, for each kind of failure.
 
 use super::CallError;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl CallError {
-    /// What the user can do about it, in one line; `None` if the error itself says it.
+    /// Returns the next step for the user, in one line; `None` if the error itself names it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

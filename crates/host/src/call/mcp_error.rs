@@ -1,10 +1,10 @@
-//! Failures in the four kinds and words of Synapse's `McpError`, for programs written against it.
+//! Failures as the four kinds of Synapse's `McpError`, for programs that were written against it.
 
 use super::{CallError, error::not_ready};
 use crate::link::LinkError;
 
 /// A [`CallError`] as one of four kinds, with the texts of Synapse's error of this name. For programs that match on
-/// these kinds; [`CallError`] itself says more. `Display` is safe to print and holds no secret.
+/// these kinds; [`CallError`] itself has more detail. `Display` is safe to print and holds no secret.
 ///
 /// | kind | what |
 /// |---|---|
@@ -15,15 +15,15 @@ use crate::link::LinkError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {
-    /// What is configured cannot be used.
+    /// The configuration cannot be used.
     #[error("MCP config error: {0}")]
     Config(String),
     /// A server is not connected.
     #[error("MCP connection error for server '{server}': {message}")]
     Connection {
-        /// Which.
+        /// The server.
         server: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// A call has no result.

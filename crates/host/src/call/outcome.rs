@@ -1,4 +1,4 @@
-//! The result of a call: decoded, checked against its schema, and cut to what a model can use.
+//! The result of a call: decoded, checked against its schema, and cut to the size that a model can use.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{said::says, shape::guard};
+use super::{repeats::repeats, shape::guard};
 use crate::{
     call::ScriptCall,
-    catalog::{CatalogTool, ListedTool, Unmet},
+    catalog::{CatalogTool, CheckFailure, ListedTool},
     link::decode::CallResult,
     mcp::Content,
     resolve::Artifacts,
@@ -34,18 +34,18 @@ pub struct ToolOutcome {
     pub tool: String,
     /// Whether the tool reports that it failed.
     pub is_error: bool,
-    /// For a model: the text blocks joined, then structured content as JSON unless the blocks already say it;
-    /// cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
+    /// The text for a model: the text blocks joined, then structured content as JSON unless the blocks already contain
+    /// it; cut to [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
-    /// Every block unchanged, except texts and media that were too large: those are kept as artifacts.
+    /// Every block unchanged, except texts and media that were too large, which are stored as artifacts.
     pub content: Vec<Content>,
     /// Structured content, unchanged.
     pub structured: Option<Value>,
-    /// Oddities of the result.
+    /// Problems with the result.
     pub warnings: Vec<String>,
     /// Whether `text` is only a part.
     pub truncated: bool,
-    /// The parts that are kept elsewhere.
+    /// The parts that are stored elsewhere.
     pub artifacts: Vec<Artifact>,
     /// Of a [script](crate::Host::scripts): the calls that it made, in the order in which they began.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,13 +63,13 @@ pub struct ToolOutcome {
 }
 
 impl ToolOutcome {
-    /// A result to pass on unchanged.
+    /// Creates a result to pass on unchanged.
     pub(super) fn verbatim(tool: &CatalogTool, is_error: bool, result: Bytes) -> Self {
         let empty = Self::empty(tool.server.clone(), tool.tool().name.clone());
         Self { is_error, bytes: result.len(), verbatim: Some(result), ..empty }
     }
 
-    /// Whether the host may pass the result on undecoded: nothing in it has to be checked.
+    /// Returns whether the host may forward the result without decoding it, because nothing in it needs a check.
     pub(super) fn passes_unseen(tool: &CatalogTool, is_error: bool, output_schema: OutputSchema) -> bool {
         is_error || output_schema == OutputSchema::Warn || tool.tool().output_schema.is_none()
     }
@@ -93,32 +93,31 @@ impl ToolOutcome {
     }
 }
 
-/// A part of a result that is kept elsewhere.
+/// A part of a result that is stored elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Artifact {
     /// The handle that the host's [`Artifacts`] returned.
     pub handle: String,
     /// The kind of content.
     pub media_type: String,
-    /// How large it is.
+    /// The size in bytes.
     pub bytes: usize,
 }
 
-/// Content other than the result of a call, such as a resource or the message of a prompt, in a form that a model can
-/// use.
+/// Content other than the result of a call, such as a resource or the message of a prompt, in a form for a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Shaped {
-    /// All its text, with a line for each part that is kept elsewhere or left out; cut to
+    /// All its text, with a line for each part that is stored elsewhere or left out; cut to
     /// [`Limits::output_bytes`](crate::Limits::output_bytes).
     pub text: String,
     /// The pictures and sounds that are small enough to be shown.
     pub media: Vec<Content>,
-    /// Oddities of the content.
+    /// Problems with the content.
     pub warnings: Vec<String>,
     /// Whether `text` is only a part.
     pub truncated: bool,
-    /// The parts that are kept elsewhere.
+    /// The parts that are stored elsewhere.
     pub artifacts: Vec<Artifact>,
 }
 
@@ -131,7 +130,7 @@ pub(crate) async fn shaped(shape: &Shape<'_>, content: Vec<Content>) -> Shaped {
     Shaped { text, media, warnings, truncated, artifacts }
 }
 
-/// Turns decoded blocks into what a model can use.
+/// Turns decoded blocks into text and media for a model.
 pub(crate) struct Shape<'a> {
     pub(crate) server: &'a ServerName,
     /// The name for the artifacts: that of a tool, a prompt or a resource.
@@ -209,12 +208,12 @@ impl Shape<'_> {
         }
     }
 
-    /// Removes all blocks except media that a model can see. Returns their text, with a line for each part that is kept
-    /// elsewhere.
+    /// Removes all blocks except media that a model can see. Returns their text, with a line for each part that is
+    /// stored elsewhere.
     async fn set_files_aside(&self, outcome: &mut ToolOutcome) -> String {
         let mut texts = Vec::new();
         for block in std::mem::take(&mut outcome.content) {
-            match (file(&block), said(&block)) {
+            match (file(&block), text_in(&block)) {
                 (Some(file), _) => texts.push(self.set_aside(&file, outcome).await),
                 (None, Some(text)) => texts.push(text),
                 (None, None) => outcome.content.push(block),
@@ -254,16 +253,16 @@ impl Shape<'_> {
     }
 }
 
-/// Checks structured content against the output schema of its tool. Returns a mismatch; a check that cannot be made
-/// only becomes a warning.
+/// Checks structured content against the output schema of its tool. Returns the mismatch, if there is one; a check that
+/// cannot be made only adds a warning.
 async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option<String> {
     tool.tool().output_schema.as_ref()?;
     let Some(structured) = outcome.structured.clone() else {
         return Some("the tool promises structured content and gave none".into());
     };
-    match unmet(tool, structured, ListedTool::check_output).await? {
-        Unmet::Broken(why) => Some(format!("structured content does not match the output schema: {why}")),
-        Unmet::Unchecked(why) => {
+    match check_failure(tool, structured, ListedTool::check_output).await? {
+        CheckFailure::Broken(why) => Some(format!("structured content does not match the output schema: {why}")),
+        CheckFailure::Unchecked(why) => {
             outcome.warnings.push(format!("structured content was not checked against the output schema: {why}"));
             None
         }
@@ -272,20 +271,20 @@ async fn broken_promise(tool: &CatalogTool, outcome: &mut ToolOutcome) -> Option
 
 /// Checks `value` on a blocking thread and for a bounded time, because schema and value are untrusted. Returns problems
 /// as text that is safe to print.
-pub(super) async fn unmet(
+pub(super) async fn check_failure(
     tool: &CatalogTool,
     value: Value,
-    check: fn(&ListedTool, &Value) -> Result<(), Unmet>,
-) -> Option<Unmet> {
+    check: fn(&ListedTool, &Value) -> Result<(), CheckFailure>,
+) -> Option<CheckFailure> {
     let listed = tool.listed.clone();
     let checking = tokio::task::spawn_blocking(move || check(&listed, &value));
     Some(match timeout(VALIDATION_TIME, checking).await {
         Ok(Ok(checked)) => match checked.err()? {
-            Unmet::Broken(why) => Unmet::Broken(quote(&why)),
-            Unmet::Unchecked(why) => Unmet::Unchecked(quote(&why)),
+            CheckFailure::Broken(why) => CheckFailure::Broken(quote(&why)),
+            CheckFailure::Unchecked(why) => CheckFailure::Unchecked(quote(&why)),
         },
-        Ok(Err(_)) => Unmet::Unchecked("the check failed".into()),
-        Err(_) => Unmet::Unchecked("it would take too long".into()),
+        Ok(Err(_)) => CheckFailure::Unchecked("the check failed".into()),
+        Err(_) => CheckFailure::Unchecked("it would take too long".into()),
     })
 }
 
@@ -302,14 +301,14 @@ fn reject(outcome: &mut ToolOutcome, problem: &str) {
     outcome.structured = None;
 }
 
-/// Bytes that a model gets a description of instead.
+/// Bytes that a model gets a description of, instead of the bytes.
 struct File<'a> {
     name: &'a str,
     media_type: &'a str,
     data: &'a str,
 }
 
-/// The file in `block`, if it is too large or cannot be shown.
+/// Returns the file in `block`, if it is too large or cannot be shown.
 fn file(block: &Content) -> Option<File<'_>> {
     match block {
         Content::Image { data, mime_type } if data.len() > INLINE_MEDIA => {
@@ -328,8 +327,8 @@ fn file(block: &Content) -> Option<File<'_>> {
     }
 }
 
-/// The text of `block`, if it is text.
-fn said(block: &Content) -> Option<String> {
+/// Returns the text of `block`, if it is text.
+fn text_in(block: &Content) -> Option<String> {
     match block {
         Content::Text { text } => Some(text.clone()),
         Content::Resource { resource } => resource.text.clone().or_else(|| resource.blob.is_none().then(String::new)),
@@ -339,7 +338,8 @@ fn said(block: &Content) -> Option<String> {
     }
 }
 
-/// The text for a model (TK-20): text blocks and embedded texts, then structured content unless they already say it.
+/// Returns the text for a model (TK-20): text blocks and embedded texts, then structured content unless they already
+/// contain it.
 fn text_of(decoded: &CallResult) -> String {
     let texts = decoded.content.iter().filter_map(|block| match block {
         Content::Text { text } => Some(text.as_str()),
@@ -347,7 +347,7 @@ fn text_of(decoded: &CallResult) -> String {
         Content::ResourceLink { uri, .. } => Some(uri.as_str()),
         _ => None,
     });
-    let unsaid = decoded.structured.as_ref().filter(|it| !decoded.is_text_whole && !says(&decoded.content, it));
-    let unsaid = unsaid.map(Value::to_string);
-    texts.chain(unsaid.as_deref()).collect::<Vec<_>>().join("\n")
+    let unrepeated = decoded.structured.as_ref().filter(|it| !decoded.is_text_whole && !repeats(&decoded.content, it));
+    let unrepeated = unrepeated.map(Value::to_string);
+    texts.chain(unrepeated.as_deref()).collect::<Vec<_>>().join("\n")
 }

@@ -21,7 +21,7 @@ pub(super) struct Running<'a> {
     pub(super) number: u64,
     pub(super) tool: &'a CatalogTool,
     caller: Caller,
-    /// Only set if there is a witness.
+    /// `Some` only if there is a witness.
     arguments: Option<Evidence>,
     decision: Decision,
     why: Cow<'static, str>,
@@ -59,7 +59,7 @@ impl<'a> Running<'a> {
         (self.decision, self.why) = (decision, why.into());
     }
 
-    /// Reports a person's answer to the question that the rule `why` asked.
+    /// Reports a user's answer to the question that the rule `why` caused.
     pub(super) fn was_answered(&self, decision: Decision, why: &str) {
         if let Some(witness) = &self.door.witness {
             witness.saw(Fact::Answered {
@@ -121,7 +121,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The time since the call passed the gate.
+    /// Returns the time since the call passed the gate.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.map_or(Duration::ZERO, |started| started.elapsed())
     }
@@ -132,7 +132,7 @@ impl Drop for Running<'_> {
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
         let duration = self.elapsed();
         if self.started.is_some() {
-            // Within the call's span, even when the call is dropped.
+            // Record it within the call's span, even when the call is dropped.
             Span::current().record("end", field::debug(self.end));
             (self.door.events)(Event::ToolCompleted {
                 call: self.number,

@@ -1,4 +1,5 @@
-//! A call that runs a script instead of sending a request. Each call in the script goes through the door itself.
+//! A call that runs a script instead of sending a request. Each call in the script is judged and reported like any
+//! other.
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -29,8 +30,8 @@ pub(crate) struct ScriptContext {
 pub struct ScriptCall {
     /// The tool as `server/tool`; for an unknown tool, the script's name for it, safe to print.
     pub tool: String,
-    /// Why it has no result: a code of [`CallError::code`](crate::CallError::code), `TOOL_ERROR`, or `CANCELLED` if the
-    /// script ended before the call.
+    /// The reason why it has no result: a code of [`CallError::code`](crate::CallError::code), `TOOL_ERROR`, or
+    /// `CANCELLED` if the script ended before the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'static str>,
 }

@@ -1,4 +1,4 @@
-//! Cuts the text of a result to what a model may get.
+//! Cuts the text of a result to the size for a model.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use std::borrow::Cow;
 pub(crate) struct Guarded<'a> {
     /// The whole text, or its beginning and the marker line; at most the budget in bytes.
     pub(crate) text: Cow<'a, str>,
-    /// How many bytes of the original are missing; 0 if it is whole.
+    /// The number of bytes of the original that are missing; 0 if none are.
     pub(crate) omitted_bytes: usize,
 }
 
 /// Fits a text into `max_bytes` bytes.
 ///
-/// Cuts a longer text between two characters, and appends a marker line for the model: how much of how much is shown
-/// and, if `kept_at` is given, where the whole is kept. The marker counts towards the budget. If it does not fit, a
+/// Cuts a longer text between two characters, and appends a marker line for the model: the shown and the total size
+/// and, if `kept_at` is given, the place of the whole text. The marker counts towards the budget. If it does not fit, a
 /// shorter marker replaces it, or none.
 pub(crate) fn guard<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Guarded<'a> {
     if text.len() <= max_bytes {
@@ -29,7 +29,7 @@ pub(crate) fn guard<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) 
     Guarded { text: Cow::Borrowed(head), omitted_bytes: text.len() - head.len() }
 }
 
-/// The beginning of the text and the marker, or `None` where the marker alone is over the budget.
+/// Returns the beginning of the text and the marker, or `None` where the marker alone is over the budget.
 fn cut_and_mark<'a>(text: &'a str, max_bytes: usize, kept_at: Option<&str>) -> Option<Guarded<'a>> {
     // The number of bytes shown depends on the marker's length, so reserve as many digits as the total has.
     let longest = marker(text.len(), text.len(), kept_at);

@@ -1,4 +1,4 @@
-//! Results of tools as values of the caller's own types.
+//! Converts results of tools into values of the caller's own types.
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 
@@ -17,7 +17,7 @@ pub enum TypedError {
     Failed {
         /// `server/tool`.
         tool: String,
-        /// The beginning of what it says.
+        /// The beginning of the tool's text.
         text: String,
     },
     /// Structured content, or a text that is JSON, has another form.
@@ -25,9 +25,9 @@ pub enum TypedError {
     Mismatch {
         /// `server/tool`.
         tool: String,
-        /// Which part of the result.
+        /// The part of the result.
         what: &'static str,
-        /// Where and how it differs.
+        /// The place and the difference.
         why: String,
     },
     /// There is no structured content, and the text is no JSON.
@@ -49,13 +49,13 @@ pub enum TypedError {
     Empty {
         /// `server/tool`.
         tool: String,
-        /// What there is instead.
+        /// The kind of content instead.
         found: String,
     },
 }
 
 impl ToolOutcome {
-    /// The result as a value of the caller's type: from structured content, or else from a text that is JSON.
+    /// Converts the result into the caller's type, from structured content, or else from a text that is JSON.
     ///
     /// ```
     /// # use toolrack_host::{ToolOutcome, TypedError};
@@ -70,7 +70,7 @@ impl ToolOutcome {
     /// ```
     ///
     /// # Errors
-    /// [`TypedError`], which says what there is instead.
+    /// [`TypedError`], which describes the actual content.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, TypedError> {
         let tool = format!("{}/{}", self.server, for_line(&self.tool));
         let excerpt = || for_line(&clip(&self.text, EXCERPT)).into_owned();

@@ -1,9 +1,9 @@
-//! Tool definitions as model providers take them: written once, then handed out as finished bytes.
+//! Tool definitions in the formats of model providers, written once and shared as finished bytes.
 //!
 //! A conversation sends the same definitions with every request, and a provider's prompt cache holds only while they
 //! are the same byte for byte. So a block is made once for each catalog, wire and selection, in the order of the names,
-//! and every caller gets the same bytes. They depend on the tools alone: as long as these are the same, so are the
-//! bytes, in another catalog or another process too.
+//! and every caller gets the same bytes. The bytes depend only on the tools: the same tools give the same bytes, also
+//! in another catalog or another process.
 
 mod kept;
 mod wire;
@@ -17,14 +17,14 @@ pub(super) use self::kept::Blocks;
 pub use self::wire::{UnknownWire, Wire};
 use super::{CatalogTool, schema::Provider, selection::Selection, tokens};
 
-/// A tool as it is shown to a model, the same for every provider.
+/// The definition of a tool for a model, the same for every provider.
 #[derive(Clone, Debug)]
 pub struct ToolDefinition {
     /// The model-visible name, by which the model calls it.
     pub name: Arc<str>,
-    /// What it does, in the server's words; `MCP tool from {server}` when it says nothing.
+    /// The server's description; `MCP tool from {server}` if the server sent none.
     pub description: Arc<str>,
-    /// JSON Schema of the arguments, as the provider takes it.
+    /// The JSON Schema of the arguments, in the provider's form.
     pub input_schema: Arc<RawValue>,
     /// Whether it takes any argument.
     pub takes_arguments: bool,
@@ -43,9 +43,9 @@ impl ToolDefinition {
     }
 }
 
-/// What kind of block is wanted.
+/// The kind of a block.
 ///
-/// Cloned cheaply. Two of them that are equal get the same block of the same catalog.
+/// Cheap to clone. Equal kinds get the same block of the same catalog.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockKind {
     wire: Wire,
@@ -54,20 +54,21 @@ pub struct BlockKind {
 }
 
 impl BlockKind {
-    /// All tools as `wire` writes them, with schemas as [that wire's own provider](Wire::provider) takes them.
+    /// Creates the kind for all tools in the format of `wire`, with schemas for [that wire's own
+    /// provider](Wire::provider).
     #[must_use]
     pub fn new(wire: Wire) -> Self {
         Self { wire, provider: wire.provider(), selection: Arc::default() }
     }
 
-    /// Schemas as another provider takes them, for a server that speaks the wire and is more, or less, strict.
+    /// Sets another provider for the schemas, for a server that uses the wire but is more, or less, strict.
     #[must_use]
     pub fn provider(mut self, provider: Provider) -> Self {
         self.provider = provider;
         self
     }
 
-    /// Only these tools.
+    /// Restricts the block to these tools.
     #[must_use]
     pub fn selection(mut self, selection: impl Into<Arc<Selection>>) -> Self {
         self.selection = selection.into();
@@ -77,7 +78,7 @@ impl BlockKind {
 
 /// The definitions of several tools, and their JSON in a request to a model.
 ///
-/// Cloning it copies no definition.
+/// A clone copies no definition.
 #[derive(Clone, Debug)]
 pub struct ToolBlock {
     wire: Wire,
@@ -88,7 +89,7 @@ pub struct ToolBlock {
 }
 
 impl ToolBlock {
-    /// A block of these definitions, in this order. Blocks of a catalog come from
+    /// Creates a block of these definitions, in this order. Blocks of a catalog come from
     /// [`Catalog::block`](super::Catalog::block); this is for definitions from elsewhere.
     #[must_use]
     pub fn new(wire: Wire, tools: impl Into<Arc<[ToolDefinition]>>) -> Self {
@@ -106,50 +107,51 @@ impl ToolBlock {
         Self::new(kind.wire, chosen.map(|tool| ToolDefinition::new(tool, kind.provider)).collect::<Vec<_>>())
     }
 
-    /// The definitions, ordered by name.
+    /// Returns the definitions, ordered by name.
     #[must_use]
     pub fn tools(&self) -> &[ToolDefinition] {
         &self.tools
     }
 
-    /// The definition of this name.
+    /// Returns the definition of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ToolDefinition> {
-        // In a block of a catalog they are in order; in one from elsewhere they need not be.
+        // In a catalog's block the definitions are sorted; in one from elsewhere they need not be.
         self.tools.iter().find(|tool| &*tool.name == name)
     }
 
-    /// How many tools there are. Providers refuse more than [`Wire::max_tools`].
+    /// Returns how many tools there are. Providers refuse more than [`Wire::max_tools`].
     #[must_use]
     pub fn len(&self) -> usize {
         self.tools.len()
     }
 
-    /// Whether there are no tools: then leave `tools` out of the request, for providers refuse an empty list.
+    /// Returns whether there are no tools. Then leave `tools` out of the request, because providers refuse an empty
+    /// list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 
-    /// What the definitions cost a model, in tokens; an estimate.
+    /// Returns the estimated tokens of the definitions in a model's context.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.tokens
     }
 
-    /// The form of the JSON.
+    /// Returns the form of the JSON.
     #[must_use]
     pub fn wire(&self) -> Wire {
         self.wire
     }
 
-    /// The whole value of the request's member `tools`. It serialises as it is, without being parsed again.
+    /// Returns the whole value of the request's member `tools`. It serialises unchanged, without being parsed again.
     #[must_use]
     pub fn json(&self) -> &Arc<RawValue> {
         &self.json
     }
 
-    /// The bytes of [`Self::json`], shared and not copied.
+    /// Returns the bytes of [`Self::json`], shared and not copied.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         self.bytes.clone()

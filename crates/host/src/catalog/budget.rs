@@ -1,4 +1,4 @@
-//! How many tools a model is shown.
+//! The budget of tools that a model is shown.
 
 use super::{Catalog, selection::Selection};
 
@@ -7,22 +7,24 @@ use super::{Catalog, selection::Selection};
 pub struct Budget {
     /// The share of the context that definitions may take, from 0 to 1. Default 0.05.
     pub share: f64,
-    /// The context of the model, in tokens; `None` if it is unknown: then only the count decides.
+    /// The context of the model, in tokens; `None` if it is unknown; then only the count decides.
     pub context_tokens: Option<usize>,
-    /// Most tools that the provider takes, as [`Wire::max_tools`](super::Wire::max_tools) says; `None` for any number.
+    /// The most tools that the provider accepts, as [`Wire::max_tools`](super::Wire::max_tools) says; `None` for any
+    /// number.
     pub max_tools: Option<usize>,
 }
 
-/// How a model gets at its tools.
+/// The way in which a model gets its tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// It is shown every definition.
+    /// The model is shown every definition.
     All,
-    /// It is shown the three tools of [`Host::discovery`](crate::Host::discovery), and finds the others with them.
+    /// The model is shown the three tools of [`Host::discovery`](crate::Host::discovery), and finds the others with
+    /// them.
     Discovery,
 }
 
-/// What the three tools of discovery cost themselves, in tokens: discovery never pays for less than that.
+/// The tokens of the three tools of discovery: for fewer tokens, discovery has no benefit.
 const DISCOVERY_TOKENS: usize = 500;
 
 impl Default for Budget {
@@ -32,16 +34,16 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The tokens that definitions may take; `None` for any number. At least what discovery would take.
+    /// Returns the tokens that definitions may take; `None` for any number. At least the tokens of discovery.
     #[must_use]
     pub fn tokens(&self) -> Option<usize> {
         let share = |tokens: usize| (tokens as f64 * self.share.clamp(0.0, 1.0)) as usize;
         self.context_tokens.map(|tokens| share(tokens).max(DISCOVERY_TOKENS))
     }
 
-    /// How to offer `tools` tools whose definitions take `tokens` tokens, as
-    /// [`CatalogTool::tokens`](super::CatalogTool) estimates them. The same for the same numbers, so that a
-    /// conversation keeps its offer while its tools stay.
+    /// Returns how to offer `tools` tools whose definitions take `tokens` tokens, as
+    /// [`CatalogTool::tokens`](super::CatalogTool) estimates them. Deterministic, so that a conversation keeps its
+    /// offer while its tools stay the same.
     #[must_use]
     pub fn offer(&self, tools: usize, tokens: usize) -> Offer {
         let too_many = self.max_tools.is_some_and(|most| tools > most);
@@ -51,7 +53,7 @@ impl Budget {
 }
 
 impl Catalog {
-    /// How to offer the tools of `selection` within `budget`. Costs a look at each tool; makes no block.
+    /// Returns how to offer the tools of `selection` within `budget`. Looks at each tool once, and makes no block.
     #[must_use]
     pub fn offer(&self, budget: &Budget, selection: &Selection) -> Offer {
         let chosen = self.tools().filter(|tool| selection.has(tool));

@@ -1,4 +1,4 @@
-//! A tool's input schema as each provider takes it, made on first use and kept beside the tool: catalogs that share the
+//! A tool's input schema for each provider, made on first use and stored with the tool, so that catalogs that share the
 //! tool share it.
 
 use std::sync::{Arc, OnceLock};
@@ -10,20 +10,20 @@ use serde_json::{
 
 use super::schema::{Provider, clean};
 
-/// The schemas of one tool; most are never used, and take no room until then.
+/// The schemas of one tool, each computed on first use, because most are never used.
 #[derive(Debug, Default)]
 pub(crate) struct CleanedSchemas(OnceLock<Box<[OnceLock<CleanedSchema>; Provider::ALL.len()]>>);
 
-/// One of them.
+/// A schema for one provider.
 #[derive(Debug)]
 pub(crate) struct CleanedSchema {
     pub(crate) json: Arc<RawValue>,
-    /// Whether it has any property: Gemini refuses a schema without any.
+    /// Whether it has any property: Gemini refuses a schema without properties.
     pub(crate) has_properties: bool,
 }
 
 impl CleanedSchemas {
-    /// The schema for `provider`; `raw` is the one that the server wrote, always the same.
+    /// Returns the schema for `provider`; `raw` is the one that the server wrote, always the same.
     pub(crate) fn get(&self, provider: Provider, raw: &RawValue) -> &CleanedSchema {
         let all = self.0.get_or_init(Box::default);
         let at = match provider {

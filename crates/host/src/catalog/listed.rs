@@ -17,21 +17,21 @@ use crate::{
 /// A tool as listed on this connection.
 #[derive(Debug)]
 pub(crate) struct ListedTool {
-    /// As it came: pins, calls and checks of arguments go by this.
+    /// The tool as the server sent it: pins, calls and checks of arguments use this.
     pub(crate) tool: Tool,
-    /// As models, clients and users see it, if that differs. Boxed: it seldom does.
-    told: Option<Box<Tool>>,
-    /// How its arguments go into headers (2026-07-28, Streamable HTTP).
+    /// The tool as models, clients and users see it, if that differs. Boxed, because that is rare.
+    shown: Option<Box<Tool>>,
+    /// The headers of its arguments (2026-07-28, Streamable HTTP).
     pub(crate) headers: ParamHeaders,
-    /// Its input schema as model providers take it.
+    /// Its input schema for each model provider.
     pub(crate) cleaned: CleanedSchemas,
-    /// What it costs a model, in tokens. Counted on demand: a call does not need it.
+    /// Its tokens in a model's context. Counted on demand, because a call does not need it.
     tokens: OnceLock<u32>,
-    /// What only tools need that are called or inspected. Boxed: most of them never are.
+    /// Data that only called or inspected tools need. Boxed, because most tools never are.
     learned: OnceLock<Box<Learned>>,
 }
 
-/// What is made of a listed tool when it is first needed.
+/// Data of a listed tool that is computed on first use.
 #[derive(Debug, Default)]
 struct Learned {
     input: Learnable,
@@ -39,12 +39,12 @@ struct Learned {
     definition: OnceLock<DefinitionHash>,
 }
 
-/// Why a value was not found to match a schema of its tool.
+/// The reason why a value was not found to match a schema of its tool.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unmet {
-    /// The value does not match the schema: where and why.
+pub(crate) enum CheckFailure {
+    /// The value does not match the schema: the place and the reason.
     Broken(String),
-    /// The check could not be made: why.
+    /// The check could not be made: the reason.
     Unchecked(String),
 }
 
@@ -52,41 +52,41 @@ pub(crate) enum Unmet {
 #[derive(Debug)]
 struct Schema {
     schema: Value,
-    /// Compiled for the first value that does not plainly fit.
+    /// Compiled for the first value that the quick check cannot accept.
     validator: OnceLock<Result<Validator, String>>,
 }
 
-/// A schema that is read when it is first needed.
+/// A schema that is parsed on first use.
 type Learnable = OnceLock<Result<Schema, String>>;
 
-/// Compares what the server sent, how that is shown, and how it is called, not what was derived from it.
+/// Compares the server's data, how it is shown, and how it is called, but no derived data.
 impl PartialEq for ListedTool {
     fn eq(&self, other: &Self) -> bool {
-        self.tool == other.tool && self.told == other.told && self.headers == other.headers
+        self.tool == other.tool && self.shown == other.shown && self.headers == other.headers
     }
 }
 
 impl ListedTool {
     pub(crate) fn new(tool: Tool, headers: ParamHeaders) -> Self {
         let (tokens, learned) = (OnceLock::new(), OnceLock::new());
-        Self { tool, told: None, headers, cleaned: CleanedSchemas::default(), tokens, learned }
+        Self { tool, shown: None, headers, cleaned: CleanedSchemas::default(), tokens, learned }
     }
 
-    /// The same tool, shown as the entry of its server wants it.
-    pub(crate) fn told(mut self, invisible: Invisible) -> Self {
-        self.told = match invisible {
+    /// Applies the entry's setting for invisible characters to the shown form of the tool.
+    pub(crate) fn shown_as(mut self, invisible: Invisible) -> Self {
+        self.shown = match invisible {
             Invisible::Remove => unseen::without(&self.tool).map(Box::new),
             Invisible::Keep => None,
         };
         self
     }
 
-    /// The tool as models, clients and users see it.
+    /// Returns the tool as models, clients and users see it.
     pub(crate) fn shown(&self) -> &Tool {
-        self.told.as_deref().unwrap_or(&self.tool)
+        self.shown.as_deref().unwrap_or(&self.tool)
     }
 
-    /// What its definition costs a model, in tokens; an estimate.
+    /// Returns the estimated tokens of its definition in a model's context.
     pub(crate) fn tokens(&self) -> usize {
         let count = || u32::try_from(tokens::of_tool(self.shown())).unwrap_or(u32::MAX);
         *self.tokens.get_or_init(count) as usize
@@ -96,7 +96,7 @@ impl ListedTool {
         self.learned.get_or_init(Box::default)
     }
 
-    /// The hash of the tool's definition.
+    /// Returns the hash of the tool's definition.
     pub(crate) fn definition(&self) -> DefinitionHash {
         *self.learned().definition.get_or_init(|| DefinitionHash::of(&canonical(&self.tool)))
     }
@@ -104,8 +104,8 @@ impl ListedTool {
     /// Checks structured content against the output schema. Slow: not for an async thread.
     ///
     /// # Errors
-    /// Why the content does not fit, or why that could not be checked.
-    pub(crate) fn check_output(&self, structured: &Value) -> Result<(), Unmet> {
+    /// [`CheckFailure`] if the content does not match, or if the check could not be made.
+    pub(crate) fn check_output(&self, structured: &Value) -> Result<(), CheckFailure> {
         match &self.tool.output_schema {
             Some(schema) => check(&self.learned().output, schema, structured),
             None => Ok(()),
@@ -115,14 +115,14 @@ impl ListedTool {
     /// Checks arguments against the input schema. Slow: not for an async thread.
     ///
     /// # Errors
-    /// Why they do not fit, or why that could not be checked.
-    pub(crate) fn check_input(&self, arguments: &Value) -> Result<(), Unmet> {
+    /// [`CheckFailure`] if they do not match, or if the check could not be made.
+    pub(crate) fn check_input(&self, arguments: &Value) -> Result<(), CheckFailure> {
         check(&self.learned().input, &self.tool.input_schema, arguments)
     }
 }
 
-fn check(learnable: &Learnable, schema: &RawValue, value: &Value) -> Result<(), Unmet> {
-    let unchecked = |why: &String| Unmet::Unchecked(why.clone());
+fn check(learnable: &Learnable, schema: &RawValue, value: &Value) -> Result<(), CheckFailure> {
+    let unchecked = |why: &String| CheckFailure::Unchecked(why.clone());
     let read = || {
         let schema = serde_json::from_str(schema.get()).map_err(|error| error.to_string())?;
         Ok(Schema { schema, validator: OnceLock::new() })
@@ -134,7 +134,7 @@ fn check(learnable: &Learnable, schema: &RawValue, value: &Value) -> Result<(), 
     let compile = || Validator::compile(schema).map_err(|problem| problem.to_string());
     let validator = validator.get_or_init(compile).as_ref().map_err(unchecked)?;
     validator.validate(value).map_err(|unfit| match unfit {
-        Unfit::Mismatch { misfits } => Unmet::Broken(Misfits(&misfits).to_string()),
+        Unfit::Mismatch { misfits } => CheckFailure::Broken(Misfits(&misfits).to_string()),
         Unfit::TooExpensive => unchecked(&unfit.to_string()),
     })
 }
@@ -143,10 +143,10 @@ fn check(learnable: &Learnable, schema: &RawValue, value: &Value) -> Result<(), 
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
     pub(crate) tools: Vec<ListedTool>,
-    /// Tools that cannot be used, and why.
+    /// Tools that cannot be used, each with the reason.
     pub(crate) quarantined: Vec<(String, String)>,
-    /// How long the server calls this list fresh; zero if it does not say.
+    /// How long the list is fresh, according to the server; zero if it does not say.
     pub(crate) fresh_for: Duration,
-    /// The list as it can be kept, if that was asked for; see [`Listed::of_kept`].
+    /// The list in a form to store, if that was requested; see [`Listed::of_kept`].
     pub(crate) kept: Option<Bytes>,
 }

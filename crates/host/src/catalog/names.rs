@@ -1,27 +1,27 @@
-//! From (server, tool) to the name a model sees.
+//! Maps (server, tool) to the name that a model sees.
 //!
-//! Model providers accept `[A-Za-z0-9_-]` and 64 or 128 characters; servers call their tools what they like. The
-//! mapping here is never reversed: to get the pair, look the name up in the map of [`assign`].
+//! Model providers accept `[A-Za-z0-9_-]` and 64 or 128 characters; servers choose any name. The mapping is never
+//! reversed: to get the pair, look the name up in the map of [`assign`].
 //!
 //! # The rule
 //!
 //! A pair gets its *plain* name, such as `mcp__github__create_issue`, only when that name could belong to no other
 //! pair. In every other case the name ends in `_` and 10 hex digits of SHA-256 over the pair. A name is plain when
 //!
-//! 1. nothing had to be replaced in it: both parts are of `[A-Za-z0-9_-]` and not empty;
-//! 2. it splits in one way only: the part in front neither contains the separator nor reaches into it (`a__b` and
+//! 1. no character was replaced: both parts consist of `[A-Za-z0-9_-]` and are not empty;
+//! 2. it splits in only one way: the first part neither contains the separator nor overlaps with it (`a__b` and
 //!    `a_` do under `mcp__server__tool`, every name with `_` does under `server_tool`);
-//! 3. it fits the cap, and begins with a letter or `_` (Gemini asks for that);
-//! 4. it does not itself end like a suffix.
+//! 3. it fits the cap, and begins with a letter or `_` (Gemini requires that);
+//! 4. it does not end in the form of a suffix.
 //!
-//! All four look at the pair alone, so a name never depends on what else is configured: adding a server renames
-//! nothing, nor does a tool that comes or goes, and order does not matter. That holds for every style that shows the
-//! server; see [`NameStyle::is_stable`]. A style that hides it (`tool`) cannot promise as much: when two servers have a
-//! tool of one name, both get the suffix, and lose it when one of them goes.
+//! All four rules look only at the pair, so a name never depends on other entries: a new server, or a tool that comes
+//! or goes, renames nothing, and the order does not matter. That holds for every style that shows the server; see
+//! [`NameStyle::is_stable`]. A style that hides it (`tool`) cannot guarantee this: when two servers have a tool of the
+//! same name, both get the suffix, and lose it when one of them is removed.
 //!
-//! Two different pairs never share a name, whatever a hostile server calls its tools: rule 4 keeps plain names and
-//! suffixed names apart, and two suffixed names that are equal all the same (2^20 attempts find two such tools) get
-//! more digits, 20 and then 40. This is the one case in which a pair's name depends on another's.
+//! Two different pairs never share a name, even if a hostile server chooses the names of its tools: rule 4 keeps plain
+//! names and suffixed names apart, and two suffixed names that are equal nevertheless (2^20 attempts find two such
+//! tools) get more digits, 20 and then 40. This is the one case in which a pair's name depends on another's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,10 +30,10 @@ use std::str::FromStr;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-/// Hex digits of a suffix: the normal 10, and the next lengths when even those are equal.
+/// The hex digits of a suffix: 10, and the next lengths if those are equal.
 const SUFFIX_DIGITS: [usize; 3] = [10, 20, 40];
 
-/// Longest run of literal text in a template, in characters: leaves room for the names under every cap.
+/// The longest run of literal text in a template, in characters, so that every cap leaves room for the names.
 const LITERAL_MAX: usize = 16;
 
 /// How names are built from the pair (server, tool).
@@ -45,21 +45,21 @@ pub enum NameStyle {
     /// `mcp__{server}__{tool}`. Stable.
     #[default]
     McpServerTool,
-    /// `{server}_{tool}`. Stable, at the price that each tool of a server with `_` in its name carries the suffix.
+    /// `{server}_{tool}`. Stable, but each tool of a server with `_` in its name has the suffix.
     ServerTool,
     /// `mcp_{server}__{tool}`. Stable.
     McpUnderscore,
     /// `{tool}`. Not stable: a second server with a tool of that name renames the first one's.
     Tool,
-    /// A template of the user's own. Stable if it shows the server.
+    /// A user's template. Stable if it shows the server.
     Template(Template),
 }
 
 impl NameStyle {
-    /// The styles that have a spelling of their own, for programs that accept a tool by any of its usual names.
+    /// The styles that have their own word, for programs that accept a tool by any of its usual names.
     pub const PRESETS: [Self; 4] = [Self::McpServerTool, Self::ServerTool, Self::McpUnderscore, Self::Tool];
 
-    /// Whether adding a server never renames another server's tools under this style.
+    /// Returns whether adding a server never renames another server's tools under this style.
     pub fn is_stable(&self) -> bool {
         matches!(self.form(), Form::Both { .. })
     }
@@ -99,7 +99,7 @@ impl FromStr for NameStyle {
     }
 }
 
-/// A naming template that was checked; made by parsing a [`NameStyle`].
+/// A checked naming template; made by parsing a [`NameStyle`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
     text: String,
@@ -107,16 +107,16 @@ pub struct Template {
     middle: Option<(Part, usize)>,
 }
 
-/// Why a text is no [`NameStyle`].
+/// The reason why a text is no [`NameStyle`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "naming {given:?} cannot be used: {problem}; write mcp__server__tool, server_tool, mcp_server__tool, tool, \
      or a template such as {{server}}--{{tool}}"
 )]
 pub struct BadNameStyle {
-    /// What was written.
+    /// The text.
     pub given: String,
-    /// What is wrong with it, as a clause in lower case.
+    /// The problem, as a clause in lower case.
     pub problem: &'static str,
 }
 
@@ -176,18 +176,18 @@ impl Template {
     }
 }
 
-/// How long a model-visible name may be, in characters (all are ASCII, so in bytes too).
+/// The longest model-visible name, in characters (all are ASCII, so in bytes too).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NameCap {
-    /// 64: OpenAI, the APIs made after it, and Gemini.
+    /// 64: OpenAI, compatible APIs, and Gemini.
     #[default]
     Chars64,
-    /// 128: what MCP recommends at most, and Anthropic accepts.
+    /// 128: the maximum that MCP recommends, and that Anthropic accepts.
     Chars128,
 }
 
 impl NameCap {
-    /// The number.
+    /// Returns the number.
     pub const fn chars(self) -> usize {
         match self {
             Self::Chars64 => 64,
@@ -196,24 +196,24 @@ impl NameCap {
     }
 }
 
-/// What happens to `-` in the names of servers and tools.
+/// The treatment of `-` in the names of servers and tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Dashes {
-    /// It stays.
+    /// `-` stays.
     #[default]
     Keep,
-    /// It becomes `_`, as in Qbit. Two pairs with one name after that both get a suffix, so names are not stable.
+    /// `-` becomes `_`, as in Qbit. Two pairs that then have the same name both get a suffix, so names are not stable.
     Underscore,
 }
 
 /// How model-visible names are made: style, length, and dashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Naming {
-    /// How the name is built from the pair.
+    /// The style.
     pub style: NameStyle,
-    /// How long it may be.
+    /// The longest name.
     pub cap: NameCap,
-    /// What happens to `-` in both parts. The fixed text of a template stays as it is.
+    /// The treatment of `-` in both parts. The fixed text of a template stays unchanged.
     pub dashes: Dashes,
 }
 
@@ -224,13 +224,14 @@ impl From<(NameStyle, NameCap)> for Naming {
 }
 
 impl Naming {
-    /// Whether adding a server never renames another server's tools.
+    /// Returns whether adding a server never renames another server's tools.
     pub fn is_stable(&self) -> bool {
         self.dashes == Dashes::Keep && self.style.is_stable()
     }
 
-    /// Whether a tool of `server` can have the model-visible name `name`, as far as the two names show. A plain name
-    /// has only one owner where the style shows the server and dashes are kept; a name with a suffix can have several.
+    /// Returns whether a tool of `server` can have the model-visible name `name`, judging by the two names only. A
+    /// plain name has only one owner if the style shows the server and dashes are kept; a name with a suffix can have
+    /// several.
     pub fn may_be_of(&self, server: &str, name: &str) -> bool {
         match self.dashes {
             Dashes::Keep => self.style.form().may_be_of(server, name),
@@ -238,8 +239,8 @@ impl Naming {
         }
     }
 
-    /// Gives each pair (server, name) the name that a model sees, as a catalog does for tools: for other things that
-    /// many servers offer under names of their own, such as prompts. A pair that occurs twice counts once.
+    /// Gives each pair (server, name) its model-visible name, as a catalog does for tools: for other things that
+    /// servers name, such as prompts. A pair that occurs twice counts once.
     pub fn assign<'a>(
         &self,
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -251,7 +252,7 @@ impl Naming {
 /// Gives each pair (server, tool) its model-visible name; a pair that occurs twice counts once.
 ///
 /// Every name is of `[A-Za-z0-9_-]`, begins with a letter or `_`, is not longer than `cap`, and belongs to one pair
-/// only. The order of `pairs` does not matter. See the module for which names carry a suffix.
+/// only. The order of `pairs` does not matter. The module's documentation says which names have a suffix.
 pub(crate) fn assign<'a>(
     naming: &Naming,
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -276,7 +277,7 @@ pub(crate) fn assign<'a>(
             [pair] => {
                 names.insert(pair, name);
             }
-            // Only a style that hides the server gets here, or one that does not keep dashes.
+            // Only a style that hides the server, or one that replaces dashes, reaches this.
             _ => unnamed.extend(rivals.into_iter().map(|pair| (pair, name.clone()))),
         }
     }
@@ -284,7 +285,7 @@ pub(crate) fn assign<'a>(
     names
 }
 
-/// Names the pairs that need a suffix, with as many digits as it takes to tell them apart.
+/// Names the pairs that need a suffix, with as many digits as are needed to distinguish them.
 fn add_suffixes<'a>(
     cap: NameCap,
     mut unnamed: Vec<((&'a str, &'a str), String)>,
@@ -312,7 +313,7 @@ enum Part {
     Tool,
 }
 
-/// A style taken apart: literal text around one or two parts.
+/// A parsed style: literal text around one or two parts.
 #[derive(Clone, Copy)]
 enum Form<'s> {
     Both { head: &'s str, first: Part, separator: &'s str, tail: &'s str },
@@ -321,7 +322,7 @@ enum Form<'s> {
 
 /// The name of a pair before others are considered.
 enum Proposal {
-    /// A name that no other pair can have, where the style shows the server.
+    /// A name that no other pair can have, if the style shows the server.
     Plain(String),
     /// A name that another pair may get as well; it needs a suffix.
     Stem(String),
@@ -336,7 +337,7 @@ impl Form<'_> {
                     Part::Server => (server, tool),
                     Part::Tool => (tool, server),
                 };
-                // Splitting at the first separator must give `first` back, whatever the second part is.
+                // Splitting at the first separator must return `first`, for any second part.
                 let joined = [first, separator].concat();
                 let is_unmistakable = joined.find(separator) == Some(first.len());
                 let name = [head, &sanitised(first), separator, &sanitised(second), tail].concat();
@@ -370,7 +371,7 @@ impl Form<'_> {
             // The server comes last, where a long name is cut.
             Part::Tool => return true,
         };
-        // A stem with a bad first character gets a `_` in front; one that is too long is cut.
+        // Put a `_` before a stem with an invalid first character; cut one that is too long.
         [Some(stem), stem.strip_prefix('_')]
             .into_iter()
             .flatten()
@@ -398,7 +399,7 @@ fn ends_like_suffix(name: &str) -> bool {
 
 fn suffixed(stem: &str, (server, tool): (&str, &str), digits: usize, cap: NameCap) -> String {
     let mut hash = Sha256::new();
-    // The length in front makes the encoding of the pair unambiguous.
+    // The length prefix makes the encoding of the pair unambiguous.
     hash.update((server.len() as u64).to_be_bytes());
     hash.update(server);
     hash.update(tool);

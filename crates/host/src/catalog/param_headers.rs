@@ -1,9 +1,9 @@
-//! Tool arguments and names as HTTP headers, so that proxies can route a call without reading its body
-//! (MCP 2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters" and "Value Encoding"; SEP-2243).
+//! Tool arguments and names as HTTP headers, so that proxies can route a call without reading its body (MCP 2026-07-28,
+//! Streamable HTTP, "Custom Headers from Tool Parameters" and "Value Encoding"; SEP-2243).
 //!
 //! A server marks a property of a tool's input schema with `"x-mcp-header": "Region"`, and the call then carries
-//! `Mcp-Param-Region` with that argument. A tool whose marks break the rules must not be offered over HTTP at all,
-//! since client, proxy and server could come to different values; stdio ignores the marks.
+//! `Mcp-Param-Region` with that argument. A tool with invalid marks must not be offered over HTTP, because client,
+//! proxy and server could compute different values; stdio ignores the marks.
 
 use std::collections::HashSet;
 
@@ -16,56 +16,57 @@ use crate::canonical::integer_of;
 /// The keyword that marks a property.
 const KEYWORD: &str = "x-mcp-header";
 
-/// What every header made from an argument begins with.
+/// The prefix of every header that is made from an argument.
 const PREFIX: &str = "mcp-param-";
 
 /// How many arguments of one tool may become headers. Servers and proxies refuse requests with many more.
 const MOST_HEADERS: usize = 64;
 
-/// What stands around a value that had to be encoded.
+/// The prefix and suffix of an encoded value.
 const ENCODED_START: &str = "=?base64?";
 const ENCODED_END: &str = "?=";
 
-/// The headers that the calls of one tool carry, known from its input schema.
+/// The headers for the calls of one tool, from its input schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ParamHeaders(Vec<ParamHeader>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ParamHeader {
     name: HeaderName,
-    /// The names that lead from the arguments to the value.
+    /// The path from the arguments to the value.
     path: Box<[Box<str>]>,
 }
 
-/// Why a tool must not be offered over HTTP. Names of the server's choice are quoted, with control characters escaped.
+/// The reason why a tool must not be offered over HTTP. Names that the server chose are quoted, with control characters
+/// escaped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAnnotation {
-    /// It stands where the argument that it marks is not beyond doubt.
+    /// The mark is at a place where it does not identify one argument.
     #[error("x-mcp-header stands in {place:?}, not on a property that `properties` alone lead to")]
     Misplaced {
-        /// The keyword of the schema under which it was found; empty for the schema itself.
+        /// The keyword of the enclosing schema; empty for the schema itself.
         place: String,
     },
-    /// It is not a string.
+    /// The mark is not a string.
     #[error("x-mcp-header of {property:?} is not a string")]
     NotAString {
         /// The path to the property.
         property: String,
     },
-    /// It is empty, or has characters that a header name must not have (RFC 9110, section 5.6.2), or is far too long.
+    /// The mark is empty, too long, or has characters that a header name must not have (RFC 9110, section 5.6.2).
     #[error("x-mcp-header of {property:?} is {header:?}, which cannot be part of a header name")]
     NotAToken {
         /// The path to the property.
         property: String,
-        /// Its value.
+        /// The value of the mark.
         header: String,
     },
-    /// Another property has the same, or the same but for upper and lower case.
+    /// Another property has the same mark, ignoring case.
     #[error("x-mcp-header of {property:?} is {header:?}, which another property has already")]
     Repeated {
         /// The path to the second property.
         property: String,
-        /// Its value.
+        /// The value of the mark.
         header: String,
     },
     /// Arrays, objects and `number` have no single form as text; neither do several types at once.
@@ -74,16 +75,16 @@ pub(crate) enum BadAnnotation {
         /// The path to the property.
         property: String,
     },
-    /// More than a request can carry.
+    /// There are more marks than a request can have headers.
     #[error("more than {limit} properties have an x-mcp-header")]
     TooMany {
-        /// The limit that was passed.
+        /// The limit.
         limit: usize,
     },
 }
 
 impl ParamHeaders {
-    /// Whether the JSON of a schema may contain marks at all. If not, there is no need to parse it for
+    /// Returns whether the JSON of a schema may contain marks. If not, it need not be parsed for
     /// [`from_schema`](Self::from_schema): most tools have none.
     pub(crate) fn may_be_in(schema: &str) -> bool {
         schema.contains(KEYWORD) || schema.contains("\\u")
@@ -92,7 +93,7 @@ impl ParamHeaders {
     /// Finds the marked properties of an input schema.
     ///
     /// # Errors
-    /// The first rule that is broken; the tool must then be left out of the list, with this as the reason.
+    /// The first broken rule. The tool must then be left out of the list, with this reason.
     pub(crate) fn from_schema(schema: &Value) -> Result<Self, BadAnnotation> {
         let mut search = Search::default();
         if let Value::Object(schema) = schema {
@@ -101,15 +102,15 @@ impl ParamHeaders {
         Ok(Self(search.found))
     }
 
-    /// The headers of a call with these arguments. An argument that is absent or null has none, and neither has an
-    /// array or an object, which the schema does not allow there.
+    /// Returns the headers of a call with these arguments. An argument that is absent or null has no header; nor does
+    /// an array or an object, which the schema does not allow there.
     ///
-    /// The values are marked sensitive: arguments belong in no log.
+    /// The values are marked sensitive: arguments must not be logged.
     pub(crate) fn apply(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, HeaderValue)> {
         self.0.iter().filter_map(|header| Some((header.name.clone(), header.value(arguments)?))).collect()
     }
 
-    /// As [`Self::apply`], with the headers that a call with these arguments must not have.
+    /// Returns the headers as [`Self::apply`] does, and those that a call with these arguments must not have.
     pub(crate) fn mirrored(&self, arguments: &Map<String, Value>) -> Vec<(HeaderName, Option<HeaderValue>)> {
         self.0.iter().map(|header| (header.name.clone(), header.value(arguments))).collect()
     }
@@ -130,7 +131,7 @@ impl ParamHeader {
     }
 }
 
-/// A number as text; without `.0` if it is an integer, which JSON lets one write as `42.0`.
+/// Returns a number as text; without `.0` if it is an integer, because JSON allows `42.0`.
 fn decimal(number: &Number) -> String {
     match number.as_f64().filter(|_| number.is_f64()).and_then(integer_of) {
         Some(integer) => integer.to_string(),
@@ -138,9 +139,9 @@ fn decimal(number: &Number) -> String {
     }
 }
 
-/// Text as the value of an `Mcp-Param-*` or `Mcp-Name` header: as it is if it consists of visible ASCII with spaces
-/// inside, and otherwise as `=?base64?…?=`. Text that looks encoded already is encoded, so that decoding is never in
-/// doubt.
+/// Returns text as the value of an `Mcp-Param-*` or `Mcp-Name` header: unchanged if it consists of visible ASCII with
+/// inner spaces, otherwise as `=?base64?…?=`. Text that looks encoded is encoded again, so that decoding is
+/// unambiguous.
 pub(crate) fn encode_header_value(text: &str) -> HeaderValue {
     let visible = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     let padded = text.starts_with(' ') || text.ends_with(' ');
@@ -150,7 +151,7 @@ pub(crate) fn encode_header_value(text: &str) -> HeaderValue {
     } else {
         HeaderValue::try_from(format!("{ENCODED_START}{}{ENCODED_END}", BASE64_STANDARD.encode(text)))
     };
-    // Never the fallback: both are visible ASCII, which is what a header value may be.
+    // The fallback is never used: both forms are visible ASCII, which a header value may contain.
     value.unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
@@ -162,7 +163,7 @@ struct Search {
 }
 
 impl Search {
-    /// Looks at a schema to which `properties` alone have led, along `path`.
+    /// Searches a schema that is reached through `properties` only, along `path`.
     fn reachable<'a>(&mut self, schema: &'a Map<String, Value>, path: &mut Vec<&'a str>) -> Result<(), BadAnnotation> {
         for (keyword, value) in schema {
             match (keyword.as_str(), value) {
@@ -208,19 +209,19 @@ impl Search {
     }
 }
 
-/// Makes sure that there is no mark in the schemas under a keyword that may hold some.
+/// Checks that the schemas under a keyword contain no mark.
 ///
-/// Names and keywords must be told apart: a property may be called `x-mcp-header` or `default`.
+/// Names and keywords must be distinguished: a property may be called `x-mcp-header` or `default`.
 fn no_annotation_under(keyword: &str, value: &Value) -> Result<(), BadAnnotation> {
     match (keyword, value) {
-        // Data, not schemas.
+        // Values, not schemas.
         ("default" | "const" | "enum" | "examples" | "required" | "dependentRequired", _) => Ok(()),
         // Names and their schemas.
         (
             "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies",
             Value::Object(schemas),
         ) => schemas.values().try_for_each(|schema| no_annotation_in(keyword, schema)),
-        // A schema, a list of schemas, or nothing of interest.
+        // A schema, a list of schemas, or a value of no interest.
         _ => no_annotation_in(keyword, value),
     }
 }

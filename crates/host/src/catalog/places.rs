@@ -1,12 +1,12 @@
-//! Where in a catalog a tool is, by either of its names.
+//! An index of a catalog's tools by both of their names.
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::{BuildHasher, Hash};
 
 use super::CatalogTool;
 
-/// Finds a tool of a list in constant time: every call does. About nine bytes a tool for each name, since only places
-/// are kept and the names stay where they are.
+/// Finds a tool of a list in constant time, as every call needs. Takes about nine bytes for each tool and name, because
+/// it stores only positions, not names.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     hashes: DefaultHashBuilder,
@@ -15,8 +15,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The places of the tools in this list, whose names are all different. Those after the first four thousand million
-    /// are not found.
+    /// Indexes the tools of this list, whose names are all different. Tools after the first 2^32 are not found.
     pub(super) fn of(tools: &[CatalogTool]) -> Self {
         let mut places = Self::default();
         places.by_name = places.table(tools, |tool| tool.name.as_str());
@@ -27,19 +26,19 @@ impl Places {
     fn table<'a, K: Hash>(&self, tools: &'a [CatalogTool], key: impl Fn(&'a CatalogTool) -> K) -> HashTable<u32> {
         let mut table = HashTable::with_capacity(tools.len());
         for (place, tool) in (0..).zip(tools) {
-            // There is room for all of them: none is hashed again.
+            // The table has room for all tools: none is hashed again.
             table.insert_unique(self.hashes.hash_one(key(tool)), place, |_| 0);
         }
         table
     }
 
-    /// The tool of this model-visible name.
+    /// Returns the tool with this model-visible name.
     pub(super) fn named<'a>(&self, tools: &'a [CatalogTool], name: &str) -> Option<&'a CatalogTool> {
         let is_it = |place: &u32| at(tools, *place).is_some_and(|tool| tool.name == name);
         at(tools, *self.by_name.find(self.hashes.hash_one(name), is_it)?)
     }
 
-    /// The tool of this server and this name there.
+    /// Returns the tool of this server with this name.
     pub(super) fn paired<'a>(&self, tools: &'a [CatalogTool], wanted: (&str, &str)) -> Option<&'a CatalogTool> {
         let is_it = |place: &u32| at(tools, *place).is_some_and(|tool| pair(tool) == wanted);
         at(tools, *self.by_pair.find(self.hashes.hash_one(wanted), is_it)?)
@@ -50,7 +49,7 @@ fn at(tools: &[CatalogTool], place: u32) -> Option<&CatalogTool> {
     tools.get(usize::try_from(place).ok()?)
 }
 
-/// The pair that identifies a tool, whatever a model calls it.
+/// Returns the pair that identifies a tool independently of its model-visible name.
 fn pair(tool: &CatalogTool) -> (&str, &str) {
     (tool.server.as_str(), tool.listed.tool.name.as_str())
 }

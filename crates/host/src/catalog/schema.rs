@@ -1,14 +1,14 @@
-//! Input schemas as each model provider takes them.
+//! Input schemas in the form that each model provider accepts.
 //!
-//! Servers write JSON Schema of any dialect; each provider takes a part of it, and one schema that it does not take
-//! fails the whole request, every other tool with it. So schemas are kept as the server wrote them and cleaned per
-//! provider on the way out. Losses are reported: to people in [`Cleaned::changes`], to the model as a hint in the
-//! `description` where a constraint cannot be kept.
+//! Servers write JSON Schema of any dialect. Each provider accepts a subset of it, and one schema outside the subset
+//! fails the whole request, with every other tool. So schemas are stored as the server wrote them, and cleaned for a
+//! provider when they are sent. Losses are reported: to users in [`Cleaned::changes`], to the model as a hint in the
+//! `description` when a constraint cannot be kept.
 //!
-//! For every provider but [`Provider::None`] the result is a well-formed schema of JSON Schema 2020-12 with an object
+//! For every provider but [`Provider::None`], the result is a well-formed schema of JSON Schema 2020-12 with an object
 //! at its root, without `$ref` (definitions are written out where they are used, a recursion is cut), without
 //! identifiers such as `$schema`, and without keywords that have a value of the wrong kind. Names below `properties`
-//! are the tool's own and never taken for keywords. The modules below describe what each provider demands beyond that.
+//! belong to the tool and are never treated as keywords. The submodules describe the further rules of each provider.
 //! Any JSON is accepted, and the size of the result is bounded.
 
 mod dialect;
@@ -28,19 +28,19 @@ use report::Report;
 /// The provider whose rules a schema must follow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Provider {
-    /// `openai`: OpenAI's functions without `strict`, and the many APIs made after them.
+    /// `openai`: OpenAI's functions without `strict`, and compatible APIs.
     OpenAi,
     /// `anthropic`: Anthropic's `input_schema`.
     Anthropic,
     /// `gemini`: the `Schema` type of Gemini's function declarations.
     Gemini,
-    /// `none`: a provider that takes the schema exactly as the server wrote it.
+    /// `none`: a provider that accepts the schema exactly as the server wrote it.
     #[default]
     None,
 }
 
 impl Provider {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::None];
 }
 
@@ -64,27 +64,27 @@ impl FromStr for Provider {
     }
 }
 
-/// A text that names no [`Provider`].
+/// The error for a text that names no [`Provider`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no schema dialect; use openai, anthropic, gemini or none")]
 pub struct UnknownProvider {
-    /// What was written.
+    /// The text.
     pub given: String,
 }
 
-/// A schema made fit for a provider, by [`clean`].
+/// A schema that [`clean`] made fit for a provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cleaned {
     /// The schema to send.
     pub schema: Value,
-    /// What was changed, at most [`Change::MAX`] entries; empty if nothing was.
+    /// The changes, at most [`Change::MAX`] entries; empty if there are none.
     pub changes: Vec<Change>,
 }
 
 /// Makes an input schema fit for a provider. [`Provider::None`] changes nothing.
 ///
-/// A tool without arguments comes out as `{"type": "object", "properties": {}}`; Gemini wants `parameters` left out
-/// altogether in that case.
+/// The result for a tool without arguments is `{"type": "object", "properties": {}}`; for Gemini, leave `parameters`
+/// out in that case.
 pub fn clean(schema: &Value, provider: Provider) -> Cleaned {
     if provider == Provider::None {
         return Cleaned { schema: schema.clone(), changes: Vec::new() };
@@ -101,7 +101,8 @@ pub fn clean(schema: &Value, provider: Provider) -> Cleaned {
     Cleaned { schema: Value::Object(root), changes: report.into_changes() }
 }
 
-/// OpenAI: every array has `items`, every object has `properties`, no exclusive bounds.
+/// Applies the rules of OpenAI: every array has `items`, every object has `properties`, and there are no exclusive
+/// bounds.
 fn openai(schema: &mut Map<String, Value>, report: &mut Report) {
     soften_exclusive_bounds(schema, report);
     unroll_tuple(schema, report);
@@ -116,7 +117,8 @@ fn openai(schema: &mut Map<String, Value>, report: &mut Report) {
     dialect::for_each_subschema(schema, report, &mut openai);
 }
 
-/// Anthropic: the names of the properties at the root are of `[a-zA-Z0-9_.-]` and at most 64 characters long.
+/// Applies the rules of Anthropic: the names of the properties at the root consist of `[a-zA-Z0-9_.-]` and have at most
+/// 64 characters.
 fn anthropic(root: &mut Map<String, Value>, report: &mut Report) {
     let is_allowed = |name: &str| {
         (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
@@ -132,7 +134,7 @@ fn anthropic(root: &mut Map<String, Value>, report: &mut Report) {
     keep_defined_required(root, report);
 }
 
-/// Whether the schema allows this type.
+/// Returns whether the schema allows this type.
 fn has_type(schema: &Map<String, Value>, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,
@@ -141,7 +143,7 @@ fn has_type(schema: &Map<String, Value>, name: &str) -> bool {
     }
 }
 
-/// Drops from `required` what is not among the properties.
+/// Removes from `required` the names that are not among the properties.
 fn keep_defined_required(schema: &mut Map<String, Value>, report: &mut Report) {
     let Some(Value::Array(mut required)) = schema.shift_remove("required") else { return };
     let before = required.len();
@@ -155,7 +157,7 @@ fn keep_defined_required(schema: &mut Map<String, Value>, report: &mut Report) {
     }
 }
 
-/// `exclusiveMinimum` and `exclusiveMaximum` as the inclusive bound next to it, or as that and a hint.
+/// Replaces `exclusiveMinimum` and `exclusiveMaximum` by the next inclusive bound, with a hint if that is not exact.
 fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report) {
     let is_integer = schema.get("type").is_some_and(|only| only == "integer");
     for (exclusive, inclusive, step, word) in
@@ -167,7 +169,7 @@ fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report)
         if next.is_none() {
             add_hint(schema, &format!("Must be {word} than {bound}."));
         }
-        // A bound beside it stays if it is the tighter one.
+        // Keep an existing inclusive bound if it is tighter.
         let is_tighter = schema.get(inclusive).and_then(Value::as_f64).is_some_and(|present| {
             let new = replacement.as_f64().unwrap_or(present);
             if step > 0 { present >= new } else { present <= new }
@@ -180,7 +182,7 @@ fn soften_exclusive_bounds(schema: &mut Map<String, Value>, report: &mut Report)
     }
 }
 
-/// `prefixItems`, a schema per place, as `items` that allow any of them and a hint.
+/// Replaces `prefixItems`, one schema for each position, by `items` that allow any of them, and a hint.
 fn unroll_tuple(schema: &mut Map<String, Value>, report: &mut Report) {
     let Some(Value::Array(mut places)) = schema.shift_remove("prefixItems") else { return };
     add_hint(schema, &format!("The first {} items have each their own meaning, in order.", places.len()));
@@ -189,10 +191,10 @@ fn unroll_tuple(schema: &mut Map<String, Value>, report: &mut Report) {
     report.within("prefixItems", |report| report.note("replaced by `items` that allow any of them"));
 }
 
-/// Longest description that hints are added to, in bytes.
+/// The longest description that gets hints, in bytes.
 const HINT_BYTES: usize = 4_096;
 
-/// Tells the model in words what the schema can no longer say.
+/// Adds to the description a constraint that the schema cannot express.
 fn add_hint(schema: &mut Map<String, Value>, hint: &str) {
     let description = schema.entry("description").or_insert_with(|| Value::String(String::new()));
     if let Value::String(text) = description

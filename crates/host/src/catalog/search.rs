@@ -1,12 +1,12 @@
-//! Ranked search through the tools of a catalog.
+//! Ranked search in the tools of a catalog.
 //!
-//! BM25F: a tool scores for each word of the query that it has, more for rare words than for common ones, more for its
-//! name than for its description. A word stands for all its forms ([`words`]), and for less it finds the words that
-//! people say instead ([`related`]), two words that are written as one, longer words that begin with it, and words with
-//! a slip of the finger.
+//! BM25F: a tool scores for each word of the query that it has, more for rare words than for common ones, and more for
+//! its name than for its description. A word matches all its forms ([`words`]). With a lower weight it also matches
+//! words that people use instead ([`related`]), two words written as one, longer words that begin with it, and words
+//! with a typing error.
 //!
-//! Each server's tools have an index of their own ([`Part`]), made once and kept with them: a catalog in which one
-//! server has changed makes one part anew. Only how rare a word is depends on all of them; each search counts that.
+//! Each server's tools have their own index ([`Part`]), built once and stored with them: when one server has changed,
+//! only its part is built again. Only the rarity of a word depends on all parts; each search counts it.
 
 mod document;
 mod part;
@@ -23,16 +23,16 @@ use self::{query::Query, rank::rank};
 use super::{Catalog, CatalogTool, selection::Selection};
 use crate::{catalog::ToolSet, mcp::Tool};
 
-/// A tool that was found.
+/// A search result.
 #[derive(Clone, Debug)]
 pub struct Hit {
     /// The tool.
     pub tool: CatalogTool,
-    /// How well it fits, above zero. Only good for comparing hits of one search.
+    /// The score, above zero. It can be compared only with hits of the same search.
     pub score: f32,
 }
 
-/// Hits below this share of the best one's score are noise.
+/// Hits below this share of the best score are dropped.
 const FLOOR: f32 = 0.2;
 
 /// The index of one server's tools, made on first use.
@@ -40,50 +40,51 @@ const FLOOR: f32 = 0.2;
 pub(crate) struct Indexed(OnceCell<Part>);
 
 impl Indexed {
-    /// The index of `tools`, always the same ones. `None` when `stop` said to give up.
+    /// Returns the index of `tools`, always the same ones. `None` if `stop` returned `true`.
     fn get<'a>(&self, tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<&Part> {
-        // While one thread makes it, others wait instead of making another.
-        self.0.get_or_try_init(|| Part::of(tools, stop).ok_or(GaveUp)).ok()
+        // While one thread builds the index, others wait instead of building another.
+        self.0.get_or_try_init(|| Part::of(tools, stop).ok_or(Stopped)).ok()
     }
 
-    /// Its memory, in bytes; 0 until it is made.
+    /// Returns its memory, in bytes; 0 until it is made.
     fn bytes(&self) -> usize {
         self.0.get().map_or(0, Part::bytes)
     }
 }
 
-/// The index is still missing: `stop` said so.
-struct GaveUp;
+/// The index was not built, because `stop` returned `true`.
+struct Stopped;
 
 impl ToolSet {
-    /// The index of these tools; made now if it is missing. `None` when `stop` said to give up.
+    /// Returns the index of these tools, and builds it if it is missing. `None` if `stop` returned `true`.
     pub(crate) fn part(&self, stop: &dyn Fn() -> bool) -> Option<&Part> {
         self.indexed.get(self.tools.iter().map(|listed| listed.shown()), stop)
     }
 }
 
 impl Catalog {
-    /// The tools of `selection` that fit `query` best, the best first, at most `limit`; tools that fit far worse than
-    /// the best are left out. Equal ones are in the order of their servers' names, then their own.
+    /// Returns at most `limit` tools of `selection` that match `query` best, the best first; tools that match far worse
+    /// than the best are left out. Tools with equal scores are ordered by their servers' names, then their own.
     ///
-    /// `query` is a task in a person's words, or some words, the last of which may be incomplete. At most its first
-    /// 1,000 bytes and 32 words count.
+    /// `query` describes a task, or lists some words, the last of which may be incomplete. Only its first 1,000 bytes
+    /// and 32 words are used.
     ///
-    /// Tools without an index are indexed first, which takes about 30 µs each: for large catalogs and async callers
-    /// there is [`Host::search`](crate::Host::search).
+    /// Tools without an index are indexed first, which takes about 30 µs each: for large catalogs and async callers,
+    /// use [`Host::search`](crate::Host::search).
     #[must_use]
     pub fn search(&self, query: &str, limit: usize, selection: &Selection) -> Vec<Hit> {
-        let parts: Vec<_> = self.shelves.iter().filter_map(|shelf| Some((shelf, shelf.set.part(&|| false)?))).collect();
-        let indexes: Vec<_> = parts.iter().map(|(shelf, part)| (&*shelf.words, *part)).collect();
+        let parts: Vec<_> =
+            self.server_tools.iter().filter_map(|server| Some((server, server.set.part(&|| false)?))).collect();
+        let indexes: Vec<_> = parts.iter().map(|(server, part)| (&*server.words, *part)).collect();
         let ranked = rank(&Query::new(query), &indexes);
         let mut best: Option<f32> = None;
         ranked
             .into_iter()
             .filter(|ranked| selection.may_have(&parts[ranked.part].0.server))
             .filter_map(|ranked| {
-                let (shelf, part) = parts[ranked.part];
-                let listed = &shelf.set.tools[part.listed_at(ranked.place)];
-                let tool = self.of_pair(&shelf.server, &listed.tool.name)?;
+                let (server, part) = parts[ranked.part];
+                let listed = &server.set.tools[part.listed_at(ranked.place)];
+                let tool = self.of_pair(&server.server, &listed.tool.name)?;
                 selection.has(tool).then(|| Hit { tool: tool.clone(), score: ranked.score })
             })
             .take_while(|hit| hit.score >= *best.get_or_insert(hit.score) * FLOOR)
@@ -91,23 +92,24 @@ impl Catalog {
             .collect()
     }
 
-    /// Indexes all tools that are not indexed yet, so that no search has to; gives up when `stop` says so.
+    /// Indexes all tools that are not indexed yet, so that no search has to. Stops when `stop` returns `true`.
     pub(crate) fn index(&self, stop: &dyn Fn() -> bool) {
-        for shelf in &self.shelves {
-            if shelf.set.part(stop).is_none() {
+        for server in &self.server_tools {
+            if server.set.part(stop).is_none() {
                 return;
             }
         }
     }
 
-    /// The memory of the search index, in bytes. Parts are made in the background and count from then on.
+    /// Returns the memory of the search index, in bytes. Parts are built in the background, and count once they are
+    /// built.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
-        self.shelves.iter().map(|shelf| shelf.set.indexed.bytes()).sum()
+        self.server_tools.iter().map(|server| server.set.indexed.bytes()).sum()
     }
 }
 
-/// The words of a server's name, as they are looked up.
+/// Returns the words of a server's name, as they are looked up.
 pub(super) fn server_words(server: &str) -> Box<[String]> {
     let mut stems = Vec::new();
     for word in words::words(server) {

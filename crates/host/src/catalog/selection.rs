@@ -4,49 +4,49 @@ use std::collections::BTreeSet;
 
 use crate::{catalog::CatalogTool, glob::Pattern, spec::ServerName};
 
-/// A choice among the tools of a catalog: what an agent is offered, what a search looks through.
+/// A choice among the tools of a catalog, for example the tools of an agent, or of a search.
 ///
-/// A tool belongs to it when its server is among the servers (none: any server) and not among those left out, a pattern
-/// of `only` matches it (none: any tool), and no pattern of `without` does. Patterns match `server/tool`, or the
-/// model-visible name where they have no server part; other spellings are read as [`Pattern`] says.
+/// A tool belongs to it if its server is among the selected servers (none: any server) and is not excluded, if a
+/// pattern of `only` matches it (none: any tool), and if no pattern of `without` does. A pattern matches `server/tool`,
+/// or the model-visible name if it has no server part; [`Pattern`] describes other spellings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     servers: BTreeSet<ServerName>,
     without_servers: BTreeSet<ServerName>,
     only: Vec<Pattern>,
     without: Vec<Pattern>,
-    /// It is empty, whatever the other fields say.
+    /// Whether the selection is empty, regardless of the other fields.
     is_none: bool,
 }
 
 impl Selection {
-    /// Every tool.
+    /// Selects every tool.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// No tool, whatever is added.
+    /// Selects no tool; additions have no effect.
     #[must_use]
     pub fn none() -> Self {
         Self { is_none: true, ..Self::default() }
     }
 
-    /// Only tools of these servers, and of those named before.
+    /// Restricts the selection to tools of these servers and of those named before.
     #[must_use]
     pub fn of_servers(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
         self.servers.extend(servers);
         self
     }
 
-    /// No tools of these servers.
+    /// Excludes the tools of these servers.
     #[must_use]
     pub fn without_servers(mut self, servers: impl IntoIterator<Item = ServerName>) -> Self {
         self.without_servers.extend(servers);
         self
     }
 
-    /// Only tools that one of these patterns, or of those given before, matches.
+    /// Restricts the selection to tools that one of these patterns, or of those given before, matches.
     #[must_use]
     pub fn only(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
         for pattern in patterns {
@@ -56,7 +56,7 @@ impl Selection {
         self
     }
 
-    /// No tools that one of these patterns matches.
+    /// Excludes the tools that one of these patterns matches.
     #[must_use]
     pub fn without(mut self, patterns: impl IntoIterator<Item = Pattern>) -> Self {
         for pattern in patterns {
@@ -66,7 +66,7 @@ impl Selection {
         self
     }
 
-    /// Whether this tool belongs to it.
+    /// Returns whether this tool belongs to the selection.
     #[must_use]
     pub fn has(&self, tool: &CatalogTool) -> bool {
         let matches = |pattern: &Pattern| {
@@ -77,7 +77,7 @@ impl Selection {
             && !self.without.iter().any(matches)
     }
 
-    /// Whether a tool of this server can belong to it, as far as the server alone decides.
+    /// Returns whether a tool of this server can belong to the selection, judging by the server alone.
     #[must_use]
     pub fn may_have(&self, server: &ServerName) -> bool {
         !self.is_none
@@ -85,7 +85,7 @@ impl Selection {
             && !self.without_servers.contains(server)
     }
 
-    /// The part of it that belongs to this server.
+    /// Returns the part of the selection that belongs to this server.
     pub(crate) fn within(&self, server: ServerName) -> Self {
         if self.may_have(&server) {
             Self { servers: BTreeSet::from([server]), ..self.clone() }

@@ -6,27 +6,27 @@ use serde_json::{Map, Value};
 
 use crate::text;
 
-/// Most optional arguments that are shown; the rest is only counted.
+/// The most optional arguments that are shown; the others are only counted.
 const MAX_OPTIONAL: usize = 4;
-/// How deep types are spelled out.
+/// The deepest level at which types are written out.
 const MAX_DEPTH: usize = 3;
-/// Most values of an `enum` that are shown.
+/// The most values of an `enum` that are shown.
 const MAX_VALUES: usize = 4;
 
-/// Most types of a union that are shown.
+/// The most types of a union that are shown.
 const MAX_ALTERNATIVES: usize = 8;
-/// Most types that are spelled out in one signature; the rest is `any`. A schema is foreign, and a few lines of `anyOf`
-/// and `$ref` can mean millions.
+/// The most types that are written out in one signature; the rest is `any`. A schema is untrusted, and a few lines of
+/// `anyOf` and `$ref` can describe millions of types.
 const MAX_TYPES: usize = 1_000;
 
-/// The signature of the tool `name` with the input schema `schema`, as one safe line: required arguments first, each
-/// with its type as in TypeScript, shortened. Bounded, whatever the schema says.
+/// Returns the signature of the tool `name` with the input schema `schema`, as one safe line: required arguments first,
+/// each with its type as in TypeScript, shortened. Its length is bounded for any schema.
 #[must_use]
 pub fn signature(name: &str, schema: &Value) -> String {
     format!("{}({})", text::for_line(name), parameters(schema).join(", "))
 }
 
-/// The arguments of a [`signature`], one by one.
+/// Returns the arguments of a [`signature`], one by one.
 pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     let empty = Map::new();
     let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
@@ -36,7 +36,7 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
         .map(|names| names.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
 
-    let speller = Speller { root: schema, left: Cell::new(MAX_TYPES) };
+    let speller = TypePrinter { root: schema, left: Cell::new(MAX_TYPES) };
     let argument = |name: &str, mark: &str| {
         let kind = properties.get(name).map_or_else(any, |of| speller.kind(of, 0));
         format!("{}{mark}: {kind}", text::for_line(name))
@@ -52,24 +52,24 @@ pub(crate) fn parameters(schema: &Value) -> Vec<String> {
     arguments
 }
 
-/// The type of a schema, as one word or two: `object` where it has members.
+/// Returns the type of a schema, as one or two words: `object` if it has members.
 pub(crate) fn kind(schema: &Value) -> String {
-    Speller { root: schema, left: Cell::new(MAX_TYPES) }.kind(schema, 0)
+    TypePrinter { root: schema, left: Cell::new(MAX_TYPES) }.kind(schema, 0)
 }
 
 fn any() -> String {
     "any".to_owned()
 }
 
-/// Writes types as TypeScript would, shortened.
-struct Speller<'a> {
-    /// The whole schema, which `$ref` points into.
+/// Writes types as in TypeScript, shortened.
+struct TypePrinter<'a> {
+    /// The whole schema, to which `$ref` refers.
     root: &'a Value,
-    /// How many types may still be spelled out.
+    /// The number of types that may still be written out.
     left: Cell<usize>,
 }
 
-impl Speller<'_> {
+impl TypePrinter<'_> {
     fn kind(&self, schema: &Value, depth: usize) -> String {
         let left = self.left.get();
         if depth > MAX_DEPTH || left == 0 {
@@ -116,7 +116,7 @@ impl Speller<'_> {
     }
 }
 
-/// The alternatives, each once and the first few of them.
+/// Returns the first few alternatives, without duplicates.
 fn union(alternatives: &[Value], spell: impl Fn(&Value) -> String) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for alternative in alternatives.iter().take(MAX_ALTERNATIVES) {

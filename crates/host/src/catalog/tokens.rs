@@ -1,27 +1,27 @@
-//! How many tokens of a model's context a tool takes, estimated without the model's tokenizer.
+//! Estimates how many tokens of a model's context a tool takes, without the model's tokenizer.
 //!
-//! Providers write a tool definition into the prompt in forms of their own, and each model has its own tokenizer, so an
-//! exact number does not exist; the estimate has to show which servers are expensive. It counts what tokenizers agree
-//! on: a run of ASCII letters is one token, and another for every 12 letters; three digits are one; a run of
-//! punctuation is one, and another for every four; white space joins the next word; other scripts are counted by
-//! character.
+//! Providers write tool definitions into the prompt in their own forms, and each model has its own tokenizer, so an
+//! exact number does not exist; the estimate has to show which servers are expensive. It counts the features that
+//! tokenizers share: a run of ASCII letters is one token, and another for every 12 letters; three digits are one; a run
+//! of punctuation is one, and another for every four; white space belongs to the next word; other scripts are counted
+//! by character.
 //!
 //! Measured on the 82 definitions of eight public MCP servers (everything, filesystem, memory, sequential-thinking,
-//! github, git, time, fetch; 10,190 tokens): against `o200k_base` the sum is 2 % below and each definition between
-//! 12 % below and 8 % above, against `cl100k_base` the sum is 1 % above and each within 11 %. Text in other scripts is
+//! github, git, time, fetch; 10,190 tokens): against `o200k_base` the sum is 2 % below and each definition between 12 %
+//! below and 8 % above, against `cl100k_base` the sum is 1 % above and each within 11 %. Text in other scripts is
 //! estimated up to twice too high.
 
 use crate::mcp::Tool;
 
-/// Tokens of `{"name": …, "description": …, "input_schema": …}` without the three values.
+/// The tokens of `{"name": …, "description": …, "input_schema": …}` without the three values.
 const FRAME: usize = 10;
 
-/// Estimates the tokens of a tool's definition, its input schema being sent as the server wrote it.
+/// Estimates the tokens of a tool's definition, with its input schema as the server wrote it.
 pub(crate) fn of_tool(tool: &Tool) -> usize {
     of_definition(&tool.name, tool.description.as_deref().unwrap_or_default(), tool.input_schema.get())
 }
 
-/// Estimates the tokens of a definition from its three values, the schema being JSON.
+/// Estimates the tokens of a definition from its three values; the schema is JSON.
 pub(crate) fn of_definition(name: &str, description: &str, schema: &str) -> usize {
     [name, description, schema].into_iter().map(of_text).fold(FRAME, usize::saturating_add)
 }

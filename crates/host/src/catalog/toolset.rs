@@ -21,10 +21,10 @@ pub(crate) struct ToolSet {
     pub(crate) tools: Box<[Arc<ListedTool>]>,
     /// Names that the entry's filter hides.
     pub(crate) hidden: Vec<String>,
-    /// Tools that cannot be used, and why.
+    /// Tools that cannot be used, each with the reason.
     pub(crate) quarantined: Vec<(String, String)>,
     /// Tools that do not match their pins. Those that cannot be used are not among [`Self::tools`].
-    pub(crate) strangers: Box<[Stranger]>,
+    pub(crate) mismatched: Box<[MismatchedTool]>,
     /// The generation of the pins that the tools were checked against, tool by tool.
     pub(crate) generation: Option<u64>,
     /// The index that searches use.
@@ -33,19 +33,19 @@ pub(crate) struct ToolSet {
 
 /// A tool that does not match its pin.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Stranger {
+pub(crate) struct MismatchedTool {
     pub(crate) listed: Arc<ListedTool>,
     pub(crate) cause: Cause,
-    /// Whether it can be used all the same.
+    /// Whether it can be used nevertheless.
     pub(crate) usable: bool,
 }
 
-impl Stranger {
+impl MismatchedTool {
     fn name(&self) -> &str {
         &self.listed.tool.name
     }
 
-    pub(crate) fn told(&self) -> Quarantined {
+    pub(crate) fn report(&self) -> Quarantined {
         Quarantined {
             tool: self.listed.tool.name.clone(),
             definition: self.listed.definition(),
@@ -55,33 +55,33 @@ impl Stranger {
     }
 }
 
-/// Compares what the server sent, not what was derived from it.
+/// Compares the server's data, but no derived data.
 impl PartialEq for ToolSet {
     fn eq(&self, other: &Self) -> bool {
         self.tools == other.tools
             && self.hidden == other.hidden
             && self.quarantined == other.quarantined
-            && self.strangers == other.strangers
+            && self.mismatched == other.mismatched
     }
 }
 
 impl ToolSet {
-    /// Builds the set from a list, as the entry wants it shown.
+    /// Builds the set from a list, with the entry's settings for what is shown.
     pub(crate) fn new(listed: Listed, filter: &ToolFilter, invisible: Invisible) -> Self {
         let (shown, hidden): (Vec<_>, Vec<_>) =
             listed.tools.into_iter().partition(|listed| filter.shows(&listed.tool.name));
         Self {
-            tools: shown.into_iter().map(|listed| Arc::new(listed.told(invisible))).collect(),
+            tools: shown.into_iter().map(|listed| Arc::new(listed.shown_as(invisible))).collect(),
             hidden: hidden.into_iter().map(|listed| listed.tool.name).collect(),
             quarantined: listed.quarantined,
-            strangers: Box::default(),
+            mismatched: Box::default(),
             generation: None,
             indexed: Indexed::default(),
         }
     }
 
-    /// The same set, with the tools that have not changed taken from `before`: this keeps what was derived from them,
-    /// such as schemas for providers.
+    /// Returns the same set, with unchanged tools taken from `before`: this keeps their derived data, such as schemas
+    /// for providers.
     pub(crate) fn adopting(mut self, before: &Self) -> Self {
         let known: HashMap<_, _> = before.tools.iter().map(|kept| (kept.tool.name.as_str(), kept)).collect();
         for tool in &mut self.tools {
@@ -94,31 +94,32 @@ impl ToolSet {
         self
     }
 
-    /// All tools that the server lists and the filter shows, whether they can be used or not.
+    /// Returns all tools that the server lists and the filter shows, usable or not.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ListedTool>> {
-        let held = self.strangers.iter().filter(|stranger| !stranger.usable);
-        self.tools.iter().chain(held.map(|stranger| &stranger.listed))
+        let held = self.mismatched.iter().filter(|mismatched| !mismatched.usable);
+        self.tools.iter().chain(held.map(|mismatched| &mismatched.listed))
     }
 
-    /// The tool `name` in quarantine.
-    pub(crate) fn held(&self, name: &str) -> Option<&Stranger> {
-        self.strangers.iter().find(|stranger| !stranger.usable && stranger.listed.tool.name == name)
+    /// Returns the tool `name` in quarantine.
+    pub(crate) fn in_quarantine(&self, name: &str) -> Option<&MismatchedTool> {
+        self.mismatched.iter().find(|mismatched| !mismatched.usable && mismatched.listed.tool.name == name)
     }
 
-    /// The strangers that are new or differ from `before`. There may be thousands: each is compared only with its own.
-    pub(crate) fn strangers_since(&self, before: &Self) -> Vec<&Stranger> {
-        let known: HashMap<_, _> = before.strangers.iter().map(|stranger| (stranger.name(), stranger)).collect();
-        self.strangers.iter().filter(|stranger| known.get(stranger.name()) != Some(stranger)).collect()
+    /// Returns the mismatched tools that are new or differ from `before`. There may be thousands, so each is compared
+    /// only with the tool of its name.
+    pub(crate) fn mismatched_since(&self, before: &Self) -> Vec<&MismatchedTool> {
+        let known: HashMap<_, _> = before.mismatched.iter().map(|mismatched| (mismatched.name(), mismatched)).collect();
+        self.mismatched.iter().filter(|mismatched| known.get(mismatched.name()) != Some(mismatched)).collect()
     }
 
-    /// The tools that cannot be used, and could in `before`, or could not for another reason.
+    /// Returns the tools that cannot be used, but could in `before`, or could not for another reason.
     pub(crate) fn unusable_since(&self, before: &Self) -> Vec<&(String, String)> {
         let known: HashSet<_> = before.quarantined.iter().collect();
         self.quarantined.iter().filter(|unusable| !known.contains(unusable)).collect()
     }
 
-    /// Identifies the list: SHA-256 of all that it says about the tools, in the order of their names. Only the same
-    /// bytes have the same hash; a list that says the same in other bytes is checked tool by tool.
+    /// Returns SHA-256 of all data about the tools, in the order of their names, to identify the list. Only the same
+    /// bytes have the same hash; an equivalent list with other bytes is checked tool by tool.
     pub(crate) fn hash(&self) -> [u8; 32] {
         let mut tools: Vec<_> = self.all().map(|listed| &listed.tool).collect();
         tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -143,17 +144,17 @@ impl ToolSet {
     }
 
     /// Checks the tools against `pins`. Slow for very many tools.
-    pub(crate) fn held_against(&self, pins: &BTreeMap<String, Pin>) -> Judged {
+    pub(crate) fn check_against(&self, pins: &BTreeMap<String, Pin>) -> Judged {
         let listed: Vec<_> = self.all().map(|listed| (&listed.tool, listed.definition())).collect();
         judge(&listed, &self.hidden, pins)
     }
 
-    /// The same tools, where those for which `cause` returns something are strangers.
-    pub(crate) fn sorted_out(&self, cause: impl Fn(&str) -> Option<Cause>, usable: bool) -> Self {
-        let (mut tools, mut strangers) = (Vec::new(), Vec::new());
+    /// Returns the same set, in which the tools for which `cause` returns a value are mismatched.
+    pub(crate) fn split_by(&self, cause: impl Fn(&str) -> Option<Cause>, usable: bool) -> Self {
+        let (mut tools, mut mismatched) = (Vec::new(), Vec::new());
         for listed in self.all() {
             if let Some(cause) = cause(&listed.tool.name) {
-                strangers.push(Stranger { listed: listed.clone(), cause, usable });
+                mismatched.push(MismatchedTool { listed: listed.clone(), cause, usable });
                 if !usable {
                     continue;
                 }
@@ -162,7 +163,7 @@ impl ToolSet {
         }
         Self {
             tools: tools.into(),
-            strangers: strangers.into(),
+            mismatched: mismatched.into(),
             generation: None,
             hidden: self.hidden.clone(),
             quarantined: self.quarantined.clone(),
@@ -189,14 +190,14 @@ mod tests {
             let tools: Vec<_> = (0..20_000)
                 .map(|n| made::tool(&format!("tool{n}"), if changed == format!("tool{n}") { "other" } else { "" }, &[]))
                 .collect();
-            made::set(&tools).sorted_out(|_| Some(Cause::TooMany), false)
+            made::set(&tools).split_by(|_| Some(Cause::TooMany), false)
         };
         let (before, same, other) = (listed(""), listed(""), listed("tool7"));
         let begun = Instant::now();
-        assert!(same.strangers_since(&before).is_empty());
-        let new = other.strangers_since(&before);
+        assert!(same.mismatched_since(&before).is_empty());
+        let new = other.mismatched_since(&before);
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-        assert_eq!(new.iter().map(|stranger| stranger.name()).collect::<Vec<_>>(), ["tool7"]);
-        assert_eq!(same.strangers_since(&ToolSet::default()).len(), 20_000);
+        assert_eq!(new.iter().map(|mismatched| mismatched.name()).collect::<Vec<_>>(), ["tool7"]);
+        assert_eq!(same.mismatched_since(&ToolSet::default()).len(), 20_000);
     }
 }

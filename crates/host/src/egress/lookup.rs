@@ -1,4 +1,4 @@
-//! Resolves names.
+//! Resolution of names.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use super::IpAddr;
 
 /// Resolves names.
 pub trait Lookup: Send + Sync {
-    /// The addresses of `name`, best first.
+    /// Returns the addresses of `name`, best first.
     ///
     /// # Errors
     /// When there is no name server to ask, or no such name.
     fn addresses<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// Resolves names as every program of this machine does: by its `hosts` file and its name servers.
+/// Resolves names like every program of this machine: with its `hosts` file and its name servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemLookup;
 

@@ -1,5 +1,5 @@
-//! The kind of an address: by IANA's registries of special addresses (RFC 6890 and its updates), and by the addresses
-//! at which clouds hand out credentials.
+//! The kinds of addresses, from IANA's registries of special addresses (RFC 6890 and its updates), and the addresses at
+//! which clouds provide credentials.
 
 use std::{
     fmt,
@@ -14,15 +14,15 @@ pub(super) enum Kind {
     Public,
     Loopback,
     Private,
-    /// Behind a carrier's address translation.
+    /// A network behind a carrier's address translation.
     Shared,
     LinkLocal,
-    /// Where a cloud gives a machine its credentials.
+    /// An address at which a cloud provides a machine's credentials.
     Metadata,
     Multicast,
     Documentation,
     Unspecified,
-    /// Everything else that no server uses.
+    /// Any other address that no server uses.
     Reserved,
 }
 
@@ -52,9 +52,9 @@ const fn v6(address: [u16; 8], bits: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), bits)
 }
 
-/// The first network that contains an address counts; any other address is public.
+/// The kinds of networks. The first network that contains an address counts; any other address is public.
 const V4: &[(Ipv4Net, Kind)] = &[
-    // AWS, Azure, Google, DigitalOcean, Oracle; AWS's containers; Alibaba; Oracle of old.
+    // AWS, Azure, Google, DigitalOcean, Oracle; AWS's containers; Alibaba; Oracle's older address.
     (v4(169, 254, 169, 254, 32), Kind::Metadata),
     (v4(169, 254, 170, 2, 32), Kind::Metadata),
     (v4(100, 100, 100, 200, 32), Kind::Metadata),
@@ -77,7 +77,7 @@ const V4: &[(Ipv4Net, Kind)] = &[
     (v4(240, 0, 0, 0, 4), Kind::Reserved),
 ];
 
-/// The first network that contains an address counts; any other address is reserved.
+/// The kinds of networks. The first network that contains an address counts; any other address is reserved.
 const V6: &[(Ipv6Net, Kind)] = &[
     // AWS; Google.
     (v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254], 128), Kind::Metadata),
@@ -89,7 +89,7 @@ const V6: &[(Ipv6Net, Kind)] = &[
     (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), Kind::Multicast),
     (v6([0x2001, 0x0db8, 0, 0, 0, 0, 0, 0], 32), Kind::Documentation),
     (v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), Kind::Documentation),
-    // Teredo, benchmarks, identifiers that are routed nowhere.
+    // Teredo, benchmarks, and identifiers that are not routed.
     (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23), Kind::Reserved),
     // Only this eighth of all addresses is assigned.
     (v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3), Kind::Public),
@@ -99,7 +99,7 @@ const V6: &[(Ipv6Net, Kind)] = &[
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16);
 
-/// The address that `address` stands for: the IPv4 address inside a mapped, translated or tunnelled one.
+/// Returns the effective address: the IPv4 address inside a mapped, translated or tunnelled one.
 pub(super) fn led_to(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let [a, b, c, d, ..] = match v6.octets() {
@@ -110,7 +110,7 @@ pub(super) fn led_to(address: IpAddr) -> IpAddr {
     Ipv4Addr::new(a, b, c, d).into()
 }
 
-/// The kind of `address`.
+/// Returns the kind of `address`.
 pub(super) fn kind(address: IpAddr) -> Kind {
     match led_to(address) {
         IpAddr::V4(address) => {

@@ -110,14 +110,14 @@ fn hosted_lets_out_nothing_but_https_to_public_addresses() {
 #[test]
 fn what_a_person_configured_may_be_anywhere_and_what_a_server_names_may_not() {
     let egress = egress(Profile::Local, &[]);
-    let stranger = egress.named_by(&url("https://mcp.example.com/mcp"));
+    let mismatched = egress.named_by(&url("https://mcp.example.com/mcp"));
     for inside in INSIDE {
         let there = url(&format!("http://{inside}/"));
         assert_eq!(egress.configured().check(&there), Ok(()), "{inside}");
-        assert!(stranger.check(&there).is_err(), "{inside}");
+        assert!(mismatched.check(&there).is_err(), "{inside}");
     }
     for outside in OUTSIDE {
-        assert_eq!(stranger.check(&url(&format!("https://{outside}:8443/"))), Ok(()), "{outside}");
+        assert_eq!(mismatched.check(&url(&format!("https://{outside}:8443/"))), Ok(()), "{outside}");
     }
 }
 

@@ -1,7 +1,7 @@
-//! Words by which a text speaks to a model. A short list of what poisoned tools have said, in plain English; each can
-//! cause a needless warning, so there are few.
+//! Phrases that address a model. A short list, in plain English, from known poisoned tools; each phrase can cause a
+//! needless warning, so there are few.
 
-/// The phrases, word by word. `a|b` is either word, `*` is up to three words, whichever.
+/// The phrases, word by word. `a|b` is either word, `*` is up to three arbitrary words.
 ///
 /// From the published examples of tool poisoning (Invariant Labs, Trail of Bits, the MCPTox and MSB collections).
 const PHRASES: &[&str] = &[
@@ -29,10 +29,10 @@ const PHRASES: &[&str] = &[
 const MARKS: &[&str] =
     &["<important>", "<system>", "</system>", "<|im_start|>", "[system]", "[inst]", "<secret>", "system:"];
 
-/// Words that may stand between two words of a phrase.
+/// The most words that may be between two words of a phrase.
 const GAP: usize = 3;
 
-/// The first phrase in `text`, as written there, in lower case and without invisible characters.
+/// Returns the first phrase in `text`, in lower case and without invisible characters.
 pub(super) fn first_in(text: &str) -> Option<String> {
     let seen: String = text.chars().filter(|c| !super::is_unseen(*c)).collect();
     let lower = seen.to_lowercase().replace('’', "'");
@@ -54,7 +54,7 @@ pub(super) fn first_in(text: &str) -> Option<String> {
     })
 }
 
-/// Where the match of `parts` that begins at word `at` ends.
+/// Returns the end of the match of `parts` that begins at word `at`.
 fn matched(parts: &[&str], words: &[&str], at: usize) -> Option<usize> {
     let Some((part, rest)) = parts.split_first() else {
         return Some(at);

@@ -1,16 +1,17 @@
-//! Patterns in other spellings than `server/tool`.
+//! Patterns in spellings other than `server/tool`.
 
 use super::{Glob, GlobKind, Pattern};
 
 /// The prefixes of model-visible names of the presets.
 const HEADS: [&str; 2] = ["mcp__", "mcp_"];
 
-/// Separates server and tool behind a head.
+/// Separates server and tool after a prefix.
 const DIVIDER: &str = "__";
 
 impl Pattern {
-    /// Every pair that the pattern could mean beyond [`Self::matches`], each as a pattern of its own: for rules that
-    /// forbid or ask. A part in a model-visible name matches with characters replaced, too. Empty for `server/tool`.
+    /// Returns every other pair that the pattern could mean besides [`Self::matches`], each as a separate pattern: for
+    /// rules that forbid or confirm. A part of a model-visible name also matches names whose characters were replaced.
+    /// Empty for `server/tool`.
     #[must_use]
     pub fn every_reading(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -27,7 +28,7 @@ impl Pattern {
             }
         }
         readings.extend(written.strip_prefix(HEADS[0]).and_then(|server| self.reading(server, "*")));
-        // With a wildcard for a server, every pattern with a `_` would cover every server.
+        // If the server could be a wildcard, every pattern with a `_` would cover every server.
         for (at, _) in written.match_indices('_').filter(|(at, _)| is_plain(&written[..*at])) {
             readings.extend(self.reading(&written[..at], &written[at + 1..]));
         }
@@ -35,9 +36,9 @@ impl Pattern {
         readings
     }
 
-    /// The pairs that the pattern certainly means beyond [`Self::matches`]: for rules that allow. The server is written
-    /// out, and the text is a name that could belong to no other pair, by the rules of [`NameStyle`](crate::NameStyle).
-    /// `server_tool` counts only as a whole name, for `git_*` is all tools with that prefix.
+    /// Returns the other pairs that the pattern certainly means besides [`Self::matches`]: for rules that allow. The
+    /// server is written in full, and by the rules of [`NameStyle`](crate::NameStyle) the name can belong to no other
+    /// pair. `server_tool` counts only as a whole name, because `git_*` means all tools with that prefix.
     #[must_use]
     pub fn certain_readings(&self) -> Vec<Self> {
         if self.server.is_some() {
@@ -61,8 +62,8 @@ impl Pattern {
         dotted.into_iter().chain(whole).filter_map(|(server, tool)| reading(server, tool)).collect()
     }
 
-    /// Whether it is this model-visible name, of whatever style; for patterns that forbid or ask also one with
-    /// wildcards that contains the name of the server.
+    /// Returns whether the pattern is this model-visible name, in any style. If `is_careful` (for rules that forbid or
+    /// confirm), it may contain wildcards if it contains the name of the server.
     pub(crate) fn is_name(&self, name: &str, server: &str, is_careful: bool) -> bool {
         self.server.is_none()
             && match &self.tool.kind {
@@ -71,13 +72,13 @@ impl Pattern {
             }
     }
 
-    /// Whether it is clearly a model-visible name, and so matches no tool of that name.
+    /// Returns whether it is certainly a model-visible name, and so matches no tool's own name.
     #[must_use]
     pub fn is_model_visible(&self) -> bool {
         self.server.is_none() && self.written.starts_with(HEADS[0])
     }
 
-    /// Whether it can cover a tool of this server, in any reading.
+    /// Returns whether it can cover a tool of this server, in any spelling.
     #[must_use]
     pub fn may_be_of(&self, server: &str) -> bool {
         let fits = |pattern: &Self| {
@@ -93,7 +94,7 @@ impl Pattern {
     }
 }
 
-/// Where `what` begins in `text`; it may overlap with itself.
+/// Returns the places where `what` begins in `text`; they may overlap.
 fn places<'t>(text: &'t str, what: &'static str) -> impl Iterator<Item = usize> + use<'t> {
     (0..text.len()).filter(move |at| text.as_bytes()[*at..].starts_with(what.as_bytes()))
 }

@@ -28,11 +28,11 @@ use crate::{
     witness::{Fact, Witness},
 };
 
-/// Most events that a slow reader may be behind.
+/// The most events that a slow receiver may be behind.
 const EVENTS: usize = 1_024;
 const INBOX: usize = 16;
 
-/// Everything that a [`Host`] needs from outside. All of it has a default.
+/// The dependencies of a [`Host`]. All have defaults.
 #[derive(Default)]
 #[must_use]
 pub struct HostBuilder {
@@ -64,72 +64,74 @@ impl std::fmt::Debug for HostBuilder {
 }
 
 impl HostBuilder {
-    /// The variables that child processes may inherit, usually [`std::env::vars_os`]: each gets those that
+    /// Sets the variables that child processes may inherit, usually [`std::env::vars_os`]: each gets those that
     /// [`inherit_env`](crate::spec::Stdio::inherit_env) of its spec selects, by default a few harmless ones. Default:
     /// none, and a program is then found only by its path, or by a `PATH` in its spec. A [resolver](Self::resolver) has
-    /// variables of its own, and replaces these.
+    /// its own variables, and replaces these.
     pub fn environment(mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         self.environment = variables.into_iter().collect();
         self
     }
 
-    /// Turns placeholders into values. Default: every string is taken as it is, and child processes inherit from
-    /// [`Self::environment`].
+    /// Sets the resolver that fills in placeholders. Default: every string is used unchanged, and child processes
+    /// inherit from [`Self::environment`].
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// Authorizes requests to HTTP servers. Default: none.
+    /// Sets the authorizer of requests to HTTP servers. Default: none.
     pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = Some(authorizer);
         self
     }
 
-    /// Remembers facts about servers across restarts. Default: nothing is remembered.
+    /// Sets the memory for facts about servers across restarts. Default: none.
     pub fn memory(mut self, memory: Arc<dyn Memory>) -> Self {
         self.memory = Some(memory);
         self
     }
 
-    /// Keeps the definitions of tools as they were first seen, so that a changed one waits for approval; see
-    /// [`pins`](crate::pins). Default: none, and nothing is compared.
+    /// Sets the store for the definitions of tools as they were first seen, so that a changed one waits for approval;
+    /// see [`pins`](crate::pins). Default: none; definitions are not compared.
     pub fn pins(mut self, pins: Arc<dyn Pins>) -> Self {
         self.pins = Some(pins);
         self
     }
 
-    /// Keeps results that are too large for a model. Default: the excess is left out, with a warning.
+    /// Sets the store for results that are too large for a model. Default: the excess is left out, with a warning.
     pub fn artifacts(mut self, artifacts: Arc<dyn Artifacts>) -> Self {
         self.artifacts = Some(artifacts);
         self
     }
 
-    /// Answers questions. Servers learn its abilities when they connect. Default: [`NoAsker`].
+    /// Sets the asker, which answers questions. The host declares its abilities to servers when they connect. Default:
+    /// [`NoAsker`].
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
         self
     }
 
-    /// Decides about calls. Default: [`AllowAll`].
+    /// Sets the gate, which decides about calls. Default: [`AllowAll`].
     pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
         self.gate = Some(gate);
         self
     }
 
-    /// Records each call and connection; misses none. Default: none.
+    /// Sets the witness, which records each call and connection, without exception. Default: none.
     pub fn witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
         self
     }
 
-    /// Remembers answers that count for good. Default: none; such an answer then counts until the program ends.
+    /// Sets the store for permanent answers. Default: none; such an answer is then valid until the program ends.
     pub fn answers(mut self, answers: Arc<dyn Answers>) -> Self {
         self.answers = Some(answers);
         self
     }
 
-    /// Where requests to servers may go, and pages that they ask a person to open. Default: [`Profile::Local`].
+    /// Sets the egress rules for requests to servers and for pages that they ask a user to open. Default:
+    /// [`Profile::Local`].
     ///
     /// [`Profile::Local`]: crate::egress::Profile::Local
     pub fn egress(mut self, egress: Egress) -> Self {
@@ -137,34 +139,36 @@ impl HostBuilder {
         self
     }
 
-    /// How model-visible names are made. Default: `mcp__{server}__{tool}`, at most 64 characters.
+    /// Sets the form of model-visible names. Default: `mcp__{server}__{tool}`, at most 64 characters.
     pub fn naming(mut self, naming: impl Into<Naming>) -> Self {
         self.naming = naming.into();
         self
     }
 
-    /// Watches over child processes, so that none of them survives this program: usually [`Supervisor::this_program`],
-    /// whose `main` must then begin with [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without one, a
-    /// server's process group is ended with it, and processes that left the group survive.
+    /// Sets the supervisor of child processes, which ends all of them when this program ends: usually
+    /// [`Supervisor::this_program`]; `main` must then begin with
+    /// [`supervisor::run_if_asked`](crate::supervisor::run_if_asked). Without one, a server's process group is ended
+    /// with it, and processes that left the group survive.
     pub fn supervisor(mut self, supervisor: impl Into<Supervisor>) -> Self {
         self.supervisor = Some(supervisor.into());
         self
     }
 
-    /// Name and version that are sent to servers (MCP `clientInfo`). Default: this library's.
+    /// Sets the name and version that are sent to servers (MCP `clientInfo`). Default: those of this library.
     pub fn client(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
         self.client = Some(ClientInfo { name: name.into(), version: version.into() });
         self
     }
 
-    /// Ties calls to the traces of others. Default: the trace context of a call is passed on to its server.
+    /// Sets the tracer, which connects calls with the traces of others. Default: the trace context of a call is
+    /// forwarded to its server.
     pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
         self.tracer = Some(tracer);
         self
     }
 
-    /// Observes each message between the host and its servers, in both directions. Default: none, at no cost. Lines
-    /// that servers write to stderr are [`Event::McpServerStderr`].
+    /// Sets an observer of each message between the host and its servers, in both directions. Default: none, at no
+    /// cost. Lines that servers write to stderr are [`Event::McpServerStderr`].
     ///
     /// ```
     /// use std::sync::Arc;
@@ -186,7 +190,7 @@ impl HostBuilder {
         self
     }
 
-    /// Writes down each message between the host and its servers, for [`Self::replay`]. Default: none.
+    /// Records each message between the host and its servers, for [`Self::replay`]. Default: none.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -209,9 +213,9 @@ impl HostBuilder {
         self
     }
 
-    /// Answers in the place of every server, whatever its transport: none is started or contacted, and no placeholder of
-    /// its entry is resolved. What was not recorded fails with [`LinkError::NotRecorded`](crate::LinkError::NotRecorded).
-    /// Default: none.
+    /// Replays a recording instead of every server of any transport: no server is started or contacted, and no
+    /// placeholder of an entry is resolved. A request that was not recorded fails with
+    /// [`LinkError::NotRecorded`](crate::LinkError::NotRecorded). Default: none.
     pub fn replay(mut self, recording: Arc<Recording>) -> Self {
         self.recording = Some(recording);
         self
@@ -299,7 +303,7 @@ impl HostBuilder {
     }
 }
 
-/// The fact that a witness gets for `event`. The door reports calls itself, as it knows more of them.
+/// Returns the fact that a witness gets for `event`. The door reports calls itself, with more detail.
 fn fact(event: &Event) -> Option<Fact> {
     match event {
         Event::McpServerConnected { server, tool_count } => {

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::{
     Host,
     keeper::Servers,
-    own_tools::{Discovery, Meant},
+    own_tools::{Discovery, InnerCall},
 };
 use crate::{
     call::{Call, CallError},
@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// The call to make, which may differ from the requested one, with its tool and its server.
-type Routed = (Option<Meant>, CatalogTool, Arc<Server>);
+type Routed = (Option<InnerCall>, CatalogTool, Arc<Server>);
 
-/// Why a call has no tool.
+/// The reason why a call has no tool.
 enum Stray {
     /// No tool of the catalog has this name.
     Missing(Named, Unknown),
@@ -29,8 +29,8 @@ enum Stray {
 }
 
 impl Host {
-    /// Waits until the tool `selector` (as [`Call::new`] takes it) is in the catalog, or until none of the servers that
-    /// could have it is starting any more. Waits for no other server. The caller bounds the time.
+    /// Waits until the tool `selector` (as [`Call::new`] takes it) is in the catalog, or until all servers that could
+    /// have it have finished starting. Waits for no other server. The caller bounds the time.
     pub async fn awaits(&self, selector: &str) {
         let named = Named::Written(selector.to_owned());
         if !self.inbox.is_closed() && !self.catalog().has(&named) {
@@ -38,7 +38,7 @@ impl Host {
         }
     }
 
-    /// The error of a call of `selector` (as [`Call::new`] takes it), which is not in the catalog:
+    /// Returns the error for a call of `selector` (as [`Call::new`] takes it), which is not in the catalog:
     /// [`CallError::NotReady`] if exactly one server can have such a tool and that server has no list of its tools,
     /// else [`CallError::Unknown`]. Never waits.
     #[must_use]
@@ -50,7 +50,7 @@ impl Host {
     /// names.
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let routed = match self.route(&call) {
-            // Waiting does not help: a pinned catalog never changes, and neither does an excerpt.
+            // Waiting does not help: neither a pinned catalog nor an excerpt ever changes.
             Err(Stray::Missing(named, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
                 Box::pin(self.awaited(&call, named)).await
             }
@@ -61,7 +61,7 @@ impl Host {
             Stray::Failed(error) => error,
         })?;
         let call = match other {
-            Some(Meant { arguments, .. }) => call.of_other(&tool, arguments),
+            Some(InnerCall { arguments, .. }) => call.of_other(&tool, arguments),
             None => call,
         };
         Ok((call, tool, server))
@@ -72,7 +72,7 @@ impl Host {
         let patience = |server: &Server| call.patience(server);
         self.wait_for(&missing, patience).await;
         match self.route(call) {
-            // The tool is `call_tool`, and the tool that it names is missing in turn.
+            // The tool is `call_tool`, and the tool that it names is missing as well.
             Err(Stray::Missing(other, _)) if other != missing => {
                 self.wait_for(&other, patience).await;
                 self.route(call)
@@ -98,7 +98,8 @@ impl Host {
         }
     }
 
-    /// The servers that may have the tool `named`, judging by names: exactly one if `named` contains the server.
+    /// Returns the servers that may have the tool `named`, judging by names: exactly one if `named` contains the
+    /// server.
     fn owners<'s>(&self, named: &Named, servers: &'s Servers) -> Vec<(&'s ServerName, &'s Arc<Server>)> {
         let written = match named {
             Named::Tool(server, _) => return servers.get_key_value(server).into_iter().collect(),
@@ -120,15 +121,16 @@ impl Host {
     fn route(&self, call: &Call) -> Result<Routed, Stray> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         // For a tool in quarantine, the door reports why it is not called.
-        let Some(tool) = catalog.meant(call.named()) else {
+        let Some(tool) = catalog.tool_named(call.named()) else {
             return Err(Stray::Missing(call.named().clone(), catalog.unknown(&call.selector())));
         };
         let server = self.server(tool.server.as_str()).map_err(Stray::Failed)?;
         let Transport::Native(native) = &server.spec.transport else {
             return Ok((None, tool.clone(), server));
         };
-        let Some(meant) =
-            native.extension::<Discovery>().and_then(|discovery| discovery.meant(&tool.tool().name, call.arguments()))
+        let Some(meant) = native
+            .extension::<Discovery>()
+            .and_then(|discovery| discovery.inner_call(&tool.tool().name, call.arguments()))
         else {
             return Ok((None, tool.clone(), server));
         };
@@ -144,7 +146,7 @@ impl Host {
         Ok((Some(meant), tool, server))
     }
 
-    /// The error for a tool that is not in the catalog, often because its server is not connected.
+    /// Returns the error for a tool that is not in the catalog, often because its server is not connected.
     fn absent(&self, named: &Named, unknown: Unknown) -> CallError {
         let servers = self.servers.load();
         let [(name, server)] = self.owners(named, &servers)[..] else {
@@ -152,7 +154,7 @@ impl Host {
         };
         let snapshot = server.snapshot();
         let knows_its_tools = match &snapshot.state {
-            // An idle server has listed or recalled its tools, unless it has an error.
+            // An idle server has listed its tools or loaded a stored list, unless it has an error.
             State::Idle { .. } => snapshot.error.is_none(),
             state => snapshot.link.is_some() && state.error().is_none(),
         };

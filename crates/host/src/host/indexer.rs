@@ -1,4 +1,4 @@
-//! The background task that keeps the search index up to date. No call and no server waits for it.
+//! The background task that keeps the search index up to date. Calls and servers do not wait for it.
 
 use std::{sync::Arc, time::Duration};
 

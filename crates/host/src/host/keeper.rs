@@ -24,8 +24,8 @@ use crate::{
 /// The servers of a host.
 pub(super) type Servers = BTreeMap<ServerName, Arc<Server>>;
 
-/// The pause after building a catalog, as a multiple of the time that building it took. So catalogs that no caller asks
-/// for take at most a tenth of a processor, however many servers become ready and however many tools they have.
+/// The pause after building a catalog, as a multiple of the time that building it took. So catalogs that are built
+/// without a request take at most a tenth of a processor, regardless of the number of servers and tools.
 const PAUSE_FACTOR: u32 = 9;
 
 type Done = oneshot::Sender<()>;
@@ -34,16 +34,16 @@ pub(super) enum Message {
     Apply(Desired, Done),
     /// Add one server to the desired set, or change it.
     Add(ServerName, Box<ServerSpec>, Done),
-    /// Take one server out of the desired set. The answer says whether it was there.
+    /// Remove one server from the desired set. The answer says whether it was there.
     Remove(String, oneshot::Sender<bool>),
     /// Start a server outside of the desired set. The receiver of the answer keeps it running.
     StartExtra(ServerName, Box<ServerSpec>, oneshot::Sender<ExtraServer>),
-    /// Publish a catalog now, with all that servers have published before this message.
+    /// Publish a catalog now, with everything that servers published before this message.
     Publish(Done),
     Shutdown(Done),
 }
 
-/// A server outside of the desired set, and how its tools are named.
+/// A server outside of the desired set, and the naming of its tools.
 pub(super) struct ExtraServer {
     pub(super) server: Arc<Server>,
     pub(super) naming: Arc<Naming>,
@@ -53,9 +53,9 @@ pub(super) struct Keeper {
     around: Surroundings,
     servers: Arc<ArcSwap<Servers>>,
     catalog: Arc<ArcSwap<Catalog>>,
-    /// How tools are named in the next catalog.
+    /// The naming of tools in the next catalog.
     naming: Arc<ArcSwap<Naming>>,
-    /// How they are named in the published catalog.
+    /// The naming of tools in the published catalog.
     published_naming: Arc<Naming>,
     /// Notified of each new catalog.
     indexer: Arc<Notify>,
@@ -183,14 +183,14 @@ impl Keeper {
         self.servers.store(Arc::new(servers));
     }
 
-    /// Publishes a new catalog if the tools of any server have changed, or how tools are named.
+    /// Publishes a new catalog if the tools of any server, or the naming, have changed.
     fn publish(&mut self) {
         let sets: BTreeMap<_, _> = self
             .servers
             .load()
             .iter()
             .map(|(name, server)| (name.clone(), server.snapshot().tools))
-            .filter(|(_, set)| !set.tools.is_empty() || !set.strangers.is_empty())
+            .filter(|(_, set)| !set.tools.is_empty() || !set.mismatched.is_empty())
             .collect();
         let naming = self.naming.load_full();
         let touched: BTreeSet<_> = sets
@@ -212,7 +212,7 @@ impl Keeper {
         self.indexer.notify_one();
         self.published = sets;
         self.published_naming = naming;
-        // In one pass over the catalog, because many servers with many tools may become ready at once.
+        // Use one pass over the catalog, because many servers with many tools may become ready together.
         let mut names: BTreeMap<ServerName, Vec<String>> = touched.into_iter().map(|name| (name, Vec::new())).collect();
         for tool in catalog.tools() {
             if let Some(names) = names.get_mut(&tool.server) {

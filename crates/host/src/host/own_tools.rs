@@ -1,4 +1,4 @@
-//! Serves the host's own tools over a pipe in memory, in MCP 2026-07-28 as the client of this crate speaks it.
+//! Serves the host's own tools over a pipe in memory, in MCP 2026-07-28, for the client of this crate.
 //!
 //! [`discovery`] and [`run_code`] need only five methods of one era. A general MCP server would add its dependencies to
 //! every program that embeds this crate.
@@ -26,7 +26,7 @@ use crate::{
 
 pub use self::script::{Interpreter, Printed, ScriptCallError, ScriptTools};
 pub(super) use self::{
-    discovery::{Discovery, Meant, found},
+    discovery::{Discovery, InnerCall, found},
     run_code::Scripts,
 };
 
@@ -37,16 +37,16 @@ const INVALID_PARAMS: i64 = -32602;
 
 /// The tools of a server that the host provides itself.
 trait OwnTools: Send + Sync + 'static {
-    /// The name that the server gives itself.
+    /// Returns the server's name for itself.
     fn name(&self) -> &'static str;
 
-    /// Its tools, as MCP writes them.
+    /// Returns its tools, in MCP's format.
     fn tools(&self) -> Vec<Value>;
 
     /// Calls a tool; returns the text of its result, or of the error for the model.
     fn call<'a>(&'a self, tool: &'a str, arguments: &'a Map<String, Value>) -> BoxFuture<'a, Result<String, String>>;
 
-    /// A stream with an item for each change of the list from now on; `None` for tools that never change.
+    /// Returns a stream with an item for each later change of the list; `None` for tools that never change.
     fn changes(&self) -> Option<BoxStream<'_, ()>> {
         None
     }
@@ -89,7 +89,7 @@ async fn converse(tools: &impl OwnTools, io: DuplexStream, stop: &CancellationTo
                     }
                     method => answer(tools, &id, method),
                 },
-                // Ignore notifications. A cancelled call runs to its end, which is never far.
+                // Ignore notifications. A cancelled call runs to its end, which comes soon.
                 Some(Ok(Request { id: None, .. }) | Err(_)) => continue,
             },
             Some(result) = calls.next() => result,

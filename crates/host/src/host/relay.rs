@@ -1,4 +1,4 @@
-//! Passes on what a server offers beside tools, unchanged, for programs that serve other clients.
+//! Forwards resources, prompts and completions of a server unchanged, for programs that serve other clients.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use crate::{
 
 const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
 
-/// A list of a server, other than that of its tools.
+/// A list of a server, other than its list of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
     /// `resources/list`.
@@ -56,19 +56,20 @@ impl Relay {
         Self { method, name: name.to_owned(), params, asker: None, caller: Caller::default(), trace: None }
     }
 
-    /// `resources/read`.
+    /// Creates a request `resources/read`.
     pub fn resource(uri: &str) -> Self {
         let params = Map::from_iter([("uri".to_owned(), Value::from(uri))]);
         Self::of("resources/read", uri, params)
     }
 
-    /// `prompts/get`.
+    /// Creates a request `prompts/get`.
     pub fn prompt(name: &str, arguments: Map<String, Value>) -> Self {
         let params = [("name".to_owned(), Value::from(name)), ("arguments".to_owned(), Value::Object(arguments))];
         Self::of("prompts/get", name, Map::from_iter(params))
     }
 
-    /// `completion/complete`: the parameters `ref`, `argument` and `context` of MCP, with the server's own names.
+    /// Creates a request `completion/complete`: the parameters `ref`, `argument` and `context` of MCP, with the
+    /// server's own names.
     pub fn completion(params: Map<String, Value>) -> Self {
         Self::of("completion/complete", "the completion", params)
     }
@@ -79,8 +80,8 @@ impl Relay {
         self
     }
 
-    /// Sets the caller, which a user sees with a question during the request. Default: the program that embeds this
-    /// library.
+    /// Sets the caller, which is shown to a user with a question during the request. Default: the program that embeds
+    /// this library.
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
         self
@@ -108,7 +109,7 @@ impl Host {
         self.on_link(server, uri, |link: Link| link.subscribed(standing.clone())).await
     }
 
-    /// A whole list of a server, all pages, each item as the server wrote it, except for invisible characters in titles
+    /// Returns a whole list of a server, all pages, with each item unchanged except for invisible characters in titles
     /// and descriptions ([`Invisible`](crate::spec::Invisible)). Items that are no objects are left out.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The status of servers, and explanations of why a tool is not available.
+//! The status of servers, and explanations of why a tool is available or not.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::keeper::Servers;
 use crate::{
-    catalog::{Catalog, Stranger, ToolSet},
+    catalog::{Catalog, MismatchedTool, ToolSet},
     mcp::ServerInfo,
     pins::Quarantined,
     server::{Server, Snapshot},
@@ -32,19 +32,19 @@ pub struct ServerStatus {
     pub protocol_version: Option<String>,
     /// The server's description of itself. Untrusted.
     pub server_info: Option<ServerInfo>,
-    /// Where it is configured.
+    /// The place where it is configured.
     pub source: Source,
     /// Whether it is enabled.
     pub enabled: bool,
-    /// How many of its tools are in the catalog.
+    /// The number of its tools in the catalog.
     pub tools: usize,
-    /// How many of its tools the entry's filter hides.
+    /// The number of its tools that the entry's filter hides.
     pub tools_hidden: usize,
     /// The problems of its tools: those that cannot be used, and those that differ from their pins. Safe to print.
     pub warnings: Vec<String>,
     /// The tools that differ from their pins.
     pub quarantined: Vec<Quarantined>,
-    /// The server's instructions for models, as the host passes them on. Untrusted.
+    /// The server's instructions for models, as the host forwards them. Untrusted.
     pub instructions: Option<String>,
     #[serde(rename = "tokens", serialize_with = "as_tokens")]
     set: Arc<ToolSet>,
@@ -58,9 +58,9 @@ impl ServerStatus {
             let line = format!("the tool {tool} cannot be used: {why}");
             text::for_line(&line).into_owned()
         };
-        let strange = |stranger: &Stranger| {
-            let state = if stranger.usable { "should be looked at" } else { "is in quarantine" };
-            let line = format!("the tool {} {state}: {}", stranger.listed.tool.name, stranger.cause);
+        let mismatch = |mismatched: &MismatchedTool| {
+            let state = if mismatched.usable { "should be looked at" } else { "is in quarantine" };
+            let line = format!("the tool {} {state}: {}", mismatched.listed.tool.name, mismatched.cause);
             text::for_line(&line).into_owned()
         };
         Self {
@@ -74,8 +74,8 @@ impl ServerStatus {
             enabled: server.spec.enabled,
             tools: tools.tools.len(),
             tools_hidden: tools.hidden.len(),
-            warnings: tools.quarantined.iter().map(unusable).chain(tools.strangers.iter().map(strange)).collect(),
-            quarantined: tools.strangers.iter().map(Stranger::told).collect(),
+            warnings: tools.quarantined.iter().map(unusable).chain(tools.mismatched.iter().map(mismatch)).collect(),
+            quarantined: tools.mismatched.iter().map(MismatchedTool::report).collect(),
             instructions: session.and_then(|session| session.instructions.clone()).map(|said| match invisible {
                 Invisible::Remove => text::without_unseen(&said).into_owned(),
                 Invisible::Keep => said,
@@ -84,19 +84,19 @@ impl ServerStatus {
         }
     }
 
-    /// What its tools cost a model, in tokens; an estimate, made on first use.
+    /// Returns the estimated tokens of its tools in a model's context, computed on first use.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.set.tokens()
     }
 }
 
-/// Writes the tools of a server as their cost.
+/// Serializes the tools of a server as their tokens.
 fn as_tokens<S: Serializer>(tools: &ToolSet, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(tools.tokens() as u64)
 }
 
-/// Why a tool is available or not: each step on its way into the catalog, up to the first that fails.
+/// The explanation why a tool is available or not: each step on its way into the catalog, up to the first that fails.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Why {
@@ -134,8 +134,8 @@ impl fmt::Display for Why {
     }
 }
 
-/// Follows a tool on its way into the catalog, or a server up to the list of its tools. Accepts every spelling that a
-/// call accepts.
+/// Checks each step of a tool on its way into the catalog, or of a server up to the list of its tools. Accepts every
+/// spelling that a call accepts.
 pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let known = catalog.select(selector).ok();
     let known = known.or_else(|| catalog.by_usual_name(selector)).or_else(|| catalog.in_quarantine(selector));
@@ -152,7 +152,7 @@ pub(super) fn why(selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     }
 }
 
-/// Like [`why`], for a known server and tool.
+/// Explains as [`why`] does, for a known server and tool.
 pub(super) fn why_of((server, tool): (&str, &str), selector: &str, servers: &Servers, catalog: &Catalog) -> Why {
     let mut trail = Trail { steps: Vec::new(), is_unknown: false };
     let present = trail.follow(server, tool, servers, catalog).is_some();
@@ -161,7 +161,7 @@ pub(super) fn why_of((server, tool): (&str, &str), selector: &str, servers: &Ser
 
 struct Trail {
     steps: Vec<WhyStep>,
-    /// Whether the walk ended at an unknown name.
+    /// Whether the check ended at an unknown name.
     is_unknown: bool,
 }
 
@@ -172,7 +172,7 @@ impl Trail {
         ok.then_some(())
     }
 
-    /// Walks until the first step that fails.
+    /// Checks the steps up to the first that fails.
     fn follow(&mut self, name: &str, tool: &str, servers: &Servers, catalog: &Catalog) -> Option<()> {
         let Some(server) = servers.get(name) else {
             self.is_unknown = true;
@@ -238,7 +238,7 @@ impl Trail {
         if tool.is_empty() {
             return self.step("list", true, listed_tools(set));
         }
-        if let Some(held) = set.held(tool) {
+        if let Some(held) = set.in_quarantine(tool) {
             self.step("list", true, "listed")?;
             return self.step("pins", false, format!("in quarantine: {}", held.cause));
         }
@@ -265,7 +265,7 @@ impl Trail {
     }
 }
 
-/// `23 tools, 2 more hidden, 1 that cannot be used`
+/// Returns `23 tools, 2 more hidden, 1 that cannot be used`
 fn listed_tools(set: &ToolSet) -> String {
     let mut words = match set.tools.len() {
         1 => "1 tool".to_owned(),
@@ -277,7 +277,7 @@ fn listed_tools(set: &ToolSet) -> String {
     if !set.quarantined.is_empty() {
         words += &format!(", {} that cannot be used", set.quarantined.len());
     }
-    let held = set.strangers.iter().filter(|stranger| !stranger.usable).count();
+    let held = set.mismatched.iter().filter(|mismatched| !mismatched.usable).count();
     if held > 0 {
         words += &format!(", {held} in quarantine");
     }

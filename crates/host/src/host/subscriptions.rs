@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 /// idle.
 #[derive(Debug)]
 pub struct Subscriptions {
-    /// Notified when a resource has changed, and when a subscription begins that may have seen a change already.
+    /// Notified when a resource has changed, and when a subscription begins that may have missed a change.
     bell: Arc<Notify>,
     held: Mutex<Held>,
     most: usize,
@@ -27,14 +27,14 @@ pub struct Subscriptions {
 
 type Held = BTreeMap<(ServerName, String), Interest>;
 
-/// Why a resource was not subscribed to.
+/// The reason why a resource was not subscribed to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubscribeError {
     /// This listener, or all listeners of the server together, have reached the limit of resources.
     #[error("no more than {most} resources can be subscribed to; end another subscription first")]
     TooMany {
-        /// The bound.
+        /// The limit.
         most: usize,
     },
     /// The server cannot be reached, or refuses the subscription.
@@ -43,14 +43,14 @@ pub enum SubscribeError {
 }
 
 impl Subscriptions {
-    /// A listener that may subscribe to `most` resources.
+    /// Creates a listener that may subscribe to `most` resources.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { bell: Arc::default(), held: Mutex::default(), most }
     }
 
-    /// Subscribes to a resource of `server` by its URI. Waits until the server has agreed, at most as long as a call
-    /// may take, and starts an idle server. A repeated subscription changes nothing.
+    /// Subscribes to a resource of `server` by its URI. Waits until the server has agreed, at most as long as the
+    /// time-out of a call, and starts an idle server. A repeated subscription changes nothing.
     ///
     /// # Errors
     /// [`SubscribeError`].
@@ -67,7 +67,7 @@ impl Subscriptions {
         self.hold(key, interest)
     }
 
-    /// Whether this listener has the resource already; an error if it has not, and has reached its limit.
+    /// Returns whether this listener has the resource already; an error if it has not, but has reached its limit.
     fn holds(&self, held: &Held, key: &(ServerName, String)) -> Result<bool, SubscribeError> {
         match held.contains_key(key) {
             true => Ok(true),
@@ -76,7 +76,7 @@ impl Subscriptions {
         }
     }
 
-    /// Adds the subscription. A change that came before this is reported too.
+    /// Adds the subscription. An earlier change is reported too.
     fn hold(&self, key: (ServerName, String), interest: Interest) -> Result<(), SubscribeError> {
         let mut held = self.held.lock();
         // Another task may have subscribed to the same resource meanwhile: keep that subscription.
@@ -154,15 +154,15 @@ mod tests {
     fn a_server_that_agrees_again_may_have_changed_what_it_has() {
         let topics = Arc::<Topics>::default();
         let one = listener(&topics, "x://a");
-        topics.stands("x://a", Ok(()));
-        topics.stands("x://a", Ok(()));
+        topics.record_answer("x://a", Ok(()));
+        topics.record_answer("x://a", Ok(()));
         assert_eq!(one.updated().now_or_never(), None);
-        topics.forgotten();
-        topics.stands("x://a", Ok(()));
+        topics.reset();
+        topics.record_answer("x://a", Ok(()));
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")));
         let refused = crate::link::RpcError { code: -32000, message: "not now".into(), data: None };
-        topics.stands("x://a", Err(LinkError::Rpc(refused)));
-        topics.stands("x://a", Ok(()));
+        topics.record_answer("x://a", Err(LinkError::Rpc(refused)));
+        topics.record_answer("x://a", Ok(()));
         assert_eq!(one.updated().now_or_never(), Some(resource("x://a")), "it refused for a while");
     }
 

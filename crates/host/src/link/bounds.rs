@@ -1,4 +1,4 @@
-//! How large a message may be, which depends on the request.
+//! The largest size of a message, which depends on the request.
 
 use crate::{
     link::error::LinkError,
@@ -12,7 +12,7 @@ pub(crate) struct Bounds {
     list: usize,
 }
 
-/// The bound of one message, and the setting that it comes from.
+/// The bound of one message, and its setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
     pub(crate) bytes: usize,
@@ -24,30 +24,30 @@ impl Bounds {
         Self { message: limits.message_bytes, list: limits.listing_bytes.max(limits.message_bytes) }
     }
 
-    /// For any message but the answer to a list request.
+    /// Returns the bound for any message but the answer to a list request.
     pub(crate) fn usual(self) -> Bound {
         Bound { bytes: self.message, setting: Setting::MaxMessageBytes }
     }
 
-    /// For the answer to a list request.
+    /// Returns the bound for the answer to a list request.
     pub(crate) fn list(self) -> Bound {
         Bound { bytes: self.list, setting: Setting::MaxListBytes }
     }
 
-    /// For the answer to a request of this method.
+    /// Returns the bound for the answer to a request of this method.
     pub(crate) fn answer_to(self, method: &str) -> Bound {
         if is_list(method) { self.list() } else { self.usual() }
     }
 }
 
 impl Bound {
-    /// The error for something larger.
+    /// Returns the error for a larger message.
     pub(crate) fn passed(self, code: &'static str, what: &'static str, seen: u64) -> LinkError {
         LinkError::TooLarge { code, what, limit: self.bytes, seen, setting: self.setting }
     }
 }
 
-/// Whether the answer to this method is a list, whose items are taken one by one.
+/// Returns whether the answer to this method is a list, whose items are taken one by one.
 pub(crate) fn is_list(method: &str) -> bool {
     method.ends_with("/list")
 }

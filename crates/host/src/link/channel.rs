@@ -1,4 +1,4 @@
-//! One connection before its era is known: a wire, its receiving end, and how requests are written.
+//! One connection before its era is known: a wire, its receiving end, and the form of requests.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,7 @@ use crate::link::{
     recording::Player,
 };
 
-/// The way to a server.
+/// The transport to a server.
 #[derive(Debug)]
 pub(crate) enum Wire {
     Duplex(Duplex),
@@ -31,8 +31,8 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// Sends a request and waits for its answer. Dropping the future cancels the request at the server. Has no time
-    /// bound of its own.
+    /// Sends a request and waits for its answer. Dropping the future cancels the request at the server. Has no own
+    /// time-out.
     pub(crate) async fn exchange(&self, request: Outgoing) -> Answered {
         match self {
             Self::Duplex(duplex) => duplex.exchange(request).await,
@@ -54,7 +54,7 @@ impl Wire {
     }
 }
 
-/// A wire and what belongs to it.
+/// A wire and its companions.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) wire: Wire,
@@ -67,7 +67,7 @@ pub(crate) struct Channel {
 #[derive(Debug)]
 pub(crate) struct Ask<'a, P> {
     pub(crate) method: &'static str,
-    /// Tool name, prompt name or URI.
+    /// The tool's name, prompt's name or URI.
     pub(crate) name: Option<&'a str>,
     pub(crate) params: P,
     /// `Mcp-Param-*` headers.
@@ -101,12 +101,12 @@ impl Channel {
         }
     }
 
-    /// Like [`Self::ask`], for a subscription; also ends when the server takes it back.
+    /// Sends a subscription as [`Self::ask`] does; also ends when the server revokes it.
     pub(crate) async fn listen<P: Serialize>(&self, ask: Ask<'_, P>) -> Answered {
         self.stand(self.next_id(), ask).await
     }
 
-    /// Like [`Self::listen`]; the receiver gets the resources that the server agreed to.
+    /// Sends a subscription as [`Self::listen`] does; the receiver gets the resources that the server agreed to.
     pub(crate) fn subscribe<'a, P: Serialize + Send + 'a>(
         &'a self,
         ask: Ask<'a, P>,
@@ -129,7 +129,7 @@ impl Channel {
         self.inbound.register(self.next_id(), request)
     }
 
-    /// Sends a registered request; otherwise like [`Self::ask`].
+    /// Sends a registered request, as [`Self::ask`] does.
     pub(crate) async fn send_registered<P: Serialize>(&self, ask: Ask<'_, P>, registered: &mut Registered) -> Answered {
         let answer = self.send(registered.id, ask, Some(registered.id)).await;
         registered.answered();
@@ -140,7 +140,8 @@ impl Channel {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Like [`Self::exchange`], but refuses an answer that nests too deep; the items of a list are checked one by one.
+    /// Sends as [`Self::exchange`] does, but refuses an answer that nests too deep; the items of a list are checked one
+    /// by one.
     async fn send<P: Serialize>(&self, id: i64, ask: Ask<'_, P>, token: Option<i64>) -> Answered {
         let method = ask.method;
         let answer = self.exchange(id, ask, token).await?;
@@ -165,7 +166,7 @@ impl Channel {
         tokio::select! {
             biased;
             answer = self.wire.exchange(request) => match answer {
-                // The wire only knows that it ended; the connection knows why.
+                // The wire only knows that the connection ended; `closed` knows the reason.
                 Err(LinkError::Stopped) => Err(self.closed.wait().await.for_those_under_way()),
                 answer => answer,
             },
@@ -180,7 +181,7 @@ impl Channel {
     }
 }
 
-/// `{"jsonrpc":"2.0","id":…,"method":…,"params":{…,"_meta":{…}}}`, written in one go.
+/// Writes `{"jsonrpc":"2.0","id":…,"method":…,"params":{…,"_meta":{…}}}` in one pass.
 fn write_request(
     id: i64,
     method: &str,
@@ -195,7 +196,7 @@ fn write_request(
     serde_json::to_writer(&mut out, params).map_err(failed)?;
     let token = progress_token.map(|token| format!(r#""progressToken":{token}"#)).unwrap_or_default();
     if !(meta.is_empty() && token.is_empty()) {
-        // Every params value is an object: it ends with a brace, after which nothing follows.
+        // The params are an object, so the text ends with a brace.
         out.pop();
         let first = out.len() == start + 1;
         let comma = if meta.is_empty() || token.is_empty() { "" } else { "," };

@@ -5,7 +5,7 @@ use crate::link::error::LinkError;
 const NO_COMMAND: (&str, &str) =
     ("its command is not in the image", "check `command`, or leave it out to run what the image says");
 
-/// Replaces `error` by what was wrong with the engine or the image, where the exit status says so (`docker-run(1)` and
+/// Replaces `error` by the problem of the engine or the image, if the exit status indicates one (`docker-run(1)` and
 /// `podman-run(1)`, "Exit Status").
 pub(super) fn explained(error: LinkError) -> LinkError {
     let LinkError::Exited { exit, stderr, noise } = error else { return error };
@@ -13,14 +13,14 @@ pub(super) fn explained(error: LinkError) -> LinkError {
         "exit status 125" => of_engine(&stderr.to_lowercase()),
         "exit status 126" => ("its command is in the image, and is no program", "check `command`"),
         "exit status 127" => NO_COMMAND,
-        // The init of Podman's containers has no code of its own for it.
+        // The init of Podman's containers has no exit status for this.
         "exit status 1" if stderr.contains("failed to exec pid1") => NO_COMMAND,
         _ => return LinkError::Exited { exit, stderr, noise },
     };
     LinkError::Container { why, next, stderr }
 }
 
-/// Matches the messages of the engines, as far as they are known: they have no codes.
+/// Matches the known messages of the engines, which have no codes.
 fn of_engine(said: &str) -> (&'static str, &'static str) {
     const KNOWN: &[(&[&str], &str, &str)] = &[
         (

@@ -1,4 +1,5 @@
-//! Decodes raw results into MCP's types, leniently: one bad tool or content block costs that one, never its neighbours.
+//! Decodes raw results into MCP's types, leniently: one bad tool or content block is dropped alone, and its neighbours
+//! are kept.
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -12,12 +13,12 @@ use crate::{
     text::quote,
 };
 
-/// One page of a listing: the elements still raw.
+/// One page of a listing, with raw elements.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
     pub(crate) items: Vec<&'a RawValue>,
     pub(crate) next_cursor: Option<String>,
-    /// There may be more pages, but the cursor is not a string.
+    /// There may be more pages, but the cursor is no string.
     pub(crate) is_cut: bool,
 }
 
@@ -46,7 +47,7 @@ fn complete(result_type: Option<&RawValue>) -> Result<(), LinkError> {
     }
 }
 
-/// One tool, or why it cannot be used.
+/// Returns one tool, or the reason why it cannot be used.
 pub(crate) fn tool(raw: &RawValue) -> Result<Tool, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -106,7 +107,7 @@ where
     Ok(serde_json::from_str(raw.get()).ok())
 }
 
-/// The answer to `tools/call`, `prompts/get` or `resources/read`: done, or more input is wanted.
+/// The answer to `tools/call`, `prompts/get` or `resources/read`: done, or a request for more input.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Complete,
@@ -121,12 +122,12 @@ pub(crate) enum Answer {
 pub(crate) struct InputRequired {
     #[serde(default)]
     pub(crate) input_requests: serde_json::Map<String, Value>,
-    /// Echoed byte for byte.
+    /// Sent back byte for byte.
     #[serde(default)]
     pub(crate) request_state: Option<Box<RawValue>>,
 }
 
-/// Tells the kinds of answers apart by `resultType`.
+/// Distinguishes the kinds of answers by `resultType`.
 pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -159,13 +160,13 @@ pub(crate) fn answer(result: &[u8]) -> Result<Answer, LinkError> {
 pub(crate) struct CallResult {
     pub(crate) content: Vec<Content>,
     pub(crate) structured: Option<Value>,
-    /// The server declares that its text contains everything in `structured`.
+    /// The server declares that its text contains all of `structured`.
     pub(crate) is_text_whole: bool,
     pub(crate) is_error: bool,
     pub(crate) warnings: Vec<String>,
 }
 
-/// The result object of `tools/call`.
+/// Decodes the result object of `tools/call`.
 pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -176,7 +177,7 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
         structured_content: Option<Value>,
         #[serde(borrow, default)]
         is_error: Option<&'a RawValue>,
-        /// 2024-11-05's first drafts.
+        /// The name in the first drafts of 2024-11-05.
         #[serde(default)]
         tool_result: Option<Value>,
         #[serde(borrow, rename = "_meta", default)]
@@ -215,13 +216,13 @@ pub(crate) fn call_result(result: &[u8]) -> Result<CallResult, LinkError> {
     Ok(decoded)
 }
 
-/// Whether `meta` of a result has [`TEXT_IS_WHOLE`].
+/// Returns whether `meta` of a result has [`TEXT_IS_WHOLE`].
 fn is_text_whole(meta: &RawValue) -> bool {
     meta.get().contains(TEXT_IS_WHOLE)
         && serde_json::from_str::<Value>(meta.get()).is_ok_and(|meta| meta[TEXT_IS_WHOLE] == true)
 }
 
-/// Whether a `tools/call` result that is passed on undecoded says that the tool failed.
+/// Returns whether a `tools/call` result, which is forwarded undecoded, reports that the tool failed.
 pub(crate) fn plain_result(result: &[u8]) -> Result<bool, LinkError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]
@@ -244,13 +245,13 @@ pub(crate) fn plain_result(result: &[u8]) -> Result<bool, LinkError> {
     Ok(is_error(wire.is_error))
 }
 
-/// `isError`. A value that is neither true nor false is an error unless it clearly means false: a failure must not pass
-/// for a result.
+/// Returns the value of `isError`. A value that is neither true nor false counts as an error unless it clearly means
+/// false: a failure must not be mistaken for a result.
 fn is_error(written: Option<&RawValue>) -> bool {
     !matches!(written.map(RawValue::get), None | Some("false" | "null" | "0" | "\"\"" | "\"false\""))
 }
 
-/// One content block; an unknown one is kept as it came.
+/// Decodes one content block; an unknown one is kept unchanged.
 pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
     #[derive(Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
@@ -287,7 +288,7 @@ pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
         Ok(Wire::ResourceLink { uri, name, description, mime_type }) => {
             Content::ResourceLink { uri, name, description, mime_type }
         }
-        // Unknown JSON is kept; what is not valid text (half of an escape, say) cannot be.
+        // Keep unknown JSON. Invalid text, such as half of an escape, cannot be kept.
         Err(_) => {
             let other = serde_json::from_str(raw.get());
             Content::Other(other.map_err(|error| LinkError::unparsable(format!("a content block: {error}")))?)
@@ -295,7 +296,7 @@ pub(crate) fn content(raw: &RawValue) -> Result<Content, LinkError> {
     })
 }
 
-/// The result object of `resources/read`.
+/// Decodes the result object of `resources/read`.
 pub(crate) fn resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, LinkError> {
     page(result, "contents")?
         .items
@@ -306,7 +307,7 @@ pub(crate) fn resource_contents(result: &[u8]) -> Result<Vec<ResourceContents>, 
         .collect()
 }
 
-/// The result object of `prompts/get`.
+/// Decodes the result object of `prompts/get`.
 pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
     #[derive(Deserialize)]
     #[serde(expecting = "an object")]
@@ -335,7 +336,7 @@ pub(crate) fn prompt_result(result: &[u8]) -> Result<PromptResult, LinkError> {
     })
 }
 
-/// The parameters of `notifications/progress`: the token and the progress.
+/// Decodes the parameters of `notifications/progress`: the token and the progress.
 pub(crate) fn progress(params: &RawValue) -> Option<(i64, Progress)> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase", expecting = "an object")]

@@ -1,5 +1,5 @@
-//! A connection that is one stream in and one stream out: a child process's stdio, a server in this process, and,
-//! with a sender of its own, legacy HTTP+SSE. Two tasks own it: one reads, one writes.
+//! A connection of one input stream and one output stream: a child process's stdio, a server in this process, or, with
+//! another sender, legacy HTTP+SSE. Two tasks own it: one reads, one writes.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -32,13 +32,13 @@ use crate::link::{
 
 /// The most messages that wait to be written. Beyond that, a sender waits, within its own time-out.
 pub(crate) const QUEUE: usize = 64;
-/// How long a write may make no progress before the host gives the connection up.
+/// How long a write may make no progress before the host closes the connection.
 const WRITE_STALL: Duration = Duration::from_secs(10);
 /// How long to read output after the process has ended.
 const LAST_OUTPUT: Duration = Duration::from_millis(250);
 /// How long to wait for a process to end after it closed its output, for a better error.
 const LAST_BREATH: Duration = Duration::from_millis(500);
-/// How many cancelled requests to remember, so that their late answers cause no warning.
+/// The most cancelled requests that are remembered, so that their late answers cause no warning.
 const GIVEN_UP: usize = 64;
 
 /// The sending half, shared by all users of the connection.
@@ -61,9 +61,9 @@ pub(crate) struct Pending(Mutex<Requests>);
 #[derive(Debug, Default)]
 struct Requests {
     waiting: HashMap<i64, oneshot::Sender<Answered>>,
-    /// Subscriptions, which wait for as long as they stand.
+    /// Subscriptions, which wait until they end.
     listening: HashSet<i64>,
-    /// Requests for lists, whose answers have a bound of their own.
+    /// Requests for lists, whose answers have their own bound.
     listing: HashSet<i64>,
     given_up: VecDeque<i64>,
 }
@@ -93,13 +93,13 @@ impl Pending {
         }
     }
 
-    /// Hands an answer to the task that waits for it; `false` when none does.
+    /// Passes an answer to the task that waits for it; `false` if no task does.
     pub(crate) fn settle(&self, id: i64, answer: Answered) -> bool {
         let waiting = self.0.lock().waiting.remove(&id);
         waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
-    /// Whether this is the late answer to a cancelled request. Each is expected once.
+    /// Returns whether this is the late answer to a cancelled request. Each is expected once.
     fn forgive(&self, id: i64) -> bool {
         let given_up = &mut self.0.lock().given_up;
         let at = given_up.iter().position(|known| *known == id);
@@ -110,23 +110,23 @@ impl Pending {
         self.0.lock().waiting.contains_key(&id)
     }
 
-    /// Whether the request `id` is for a list.
+    /// Returns whether the request `id` is for a list.
     fn is_for_a_list(&self, id: i64) -> bool {
         self.0.lock().listing.contains(&id)
     }
 
-    /// The bound of the next message: that of lists only while a request for a list waits.
+    /// Returns the bound of the next message: the bound of lists only while a request for a list waits.
     pub(crate) fn bound(&self, bounds: Bounds) -> Bound {
         if self.0.lock().listing.is_empty() { bounds.usual() } else { bounds.list() }
     }
 
-    /// Whether any request waits, subscriptions aside.
+    /// Returns whether any request other than a subscription waits.
     pub(crate) fn is_awaited(&self) -> bool {
         let requests = self.0.lock();
         requests.waiting.keys().any(|id| !requests.listening.contains(id))
     }
 
-    /// The only request that waits, subscriptions aside, if there is exactly one.
+    /// Returns the waiting request, if there is exactly one apart from subscriptions.
     fn only(&self) -> Option<i64> {
         let requests = self.0.lock();
         let mut waiting = requests.waiting.keys().filter(|id| !requests.listening.contains(id));
@@ -141,12 +141,12 @@ struct Queue(mpsc::Sender<Bytes>);
 
 impl Outlet for Queue {
     fn post(&self, message: Bytes) {
-        // Drop the answer if the queue is full: the server asks but does not read.
+        // Drop the answer if the queue is full: the server sends requests but does not read.
         let _ = self.0.try_send(message);
     }
 }
 
-/// What carries a duplex connection.
+/// The streams of a duplex connection.
 pub(crate) struct Streams<R, W> {
     pub(crate) read: R,
     pub(crate) write: W,
@@ -158,7 +158,7 @@ pub(crate) struct Streams<R, W> {
 
 impl Duplex {
     /// Starts the reader and the writer on the connection's tracker. Both end with `inbound.stop` or when the other
-    /// side is gone; `closed` then says why.
+    /// side has closed; `closed` then has the reason.
     pub(crate) fn start<R, W>(streams: Streams<R, W>, inbound: &Arc<Inbound>, closed: &Arc<Closed>) -> Self
     where
         R: AsyncRead + Unpin + Send + 'static,
@@ -180,7 +180,7 @@ impl Duplex {
                 let (bounds, pending) = (streams.bounds, duplex.pending.clone());
                 Box::new(move || Some(pending.bound(bounds).bytes))
             }),
-            desk: Desk {
+            dispatcher: Dispatcher {
                 bounds: streams.bounds,
                 process: streams.process,
                 pending: duplex.pending.clone(),
@@ -190,7 +190,7 @@ impl Duplex {
         };
         let (stop, closed) = (inbound.stop.clone(), closed.clone());
         inbound.tracker.spawn(async move {
-            // However this task ends, no request waits any more.
+            // When this task ends, fail all waiting requests.
             let _end = closed.on_drop();
             let why = stop.run_until_cancelled(reader.run()).await;
             closed.close(why.unwrap_or(LinkError::Stopped));
@@ -198,8 +198,8 @@ impl Duplex {
         duplex
     }
 
-    /// A connection without tasks of its own: another task takes the messages from the other end of `queue` and settles
-    /// the answers in `pending`.
+    /// Creates a connection without own tasks: another task takes the messages from the other end of `queue` and
+    /// settles the answers in `pending`.
     pub(crate) fn over(queue: mpsc::Sender<Bytes>, pending: Arc<Pending>) -> Self {
         Self { outlet: Arc::new(Queue(queue.clone())), queue, pending }
     }
@@ -246,9 +246,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Why the writer ended.
-enum Unwritten {
-    /// No sender is left.
+/// The reason why the writer ended.
+enum WriteEnd {
+    /// All senders are dropped.
     Done,
     /// The other side has closed its input.
     Refused,
@@ -256,27 +256,29 @@ enum Unwritten {
     Stalled,
 }
 
-/// Closes a connection whose other side does not read any more.
-async fn not_heard(end: Unwritten, process: Option<Process>, closed: &Closed) {
+/// Closes a connection whose other side no longer reads.
+async fn not_heard(end: WriteEnd, process: Option<Process>, closed: &Closed) {
     match end {
-        Unwritten::Done => {}
-        Unwritten::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
-        // Usually the other side is gone, which the reader also notices and explains better. But the reader does not
+        WriteEnd::Done => {}
+        WriteEnd::Stalled => closed.close(LinkError::stalled(WRITE_STALL)),
+        // Usually the other side has ended, which the reader also notices and explains better. But the reader does not
         // notice if the other side has closed only its input.
-        Unwritten::Refused => {
+        WriteEnd::Refused => {
             if timeout(LAST_BREATH, closed.wait()).await.is_err() {
-                let why =
-                    LinkError::Closed { why: "it closed its input".into(), stderr: last_words(process.as_ref()).await };
+                let why = LinkError::Closed {
+                    why: "it closed its input".into(),
+                    stderr: last_stderr(process.as_ref()).await,
+                };
                 closed.close(why);
             }
         }
     }
 }
 
-/// The last that a process wrote to stderr, if there is one.
-async fn last_words(process: Option<&Process>) -> String {
+/// Returns the end of a process's stderr, if there is a process.
+async fn last_stderr(process: Option<&Process>) -> String {
     match process {
-        Some(process) => process.last_words().await,
+        Some(process) => process.last_stderr().await,
         None => String::new(),
     }
 }
@@ -286,7 +288,7 @@ async fn write_all_of<W: AsyncWrite + Unpin>(
     mut outgoing: mpsc::Receiver<Bytes>,
     mut write: W,
     inbound: &Inbound,
-) -> Unwritten {
+) -> WriteEnd {
     let mut batch = Vec::with_capacity(QUEUE);
     let mut joined = Vec::new();
     while outgoing.recv_many(&mut batch, QUEUE).await > 0 {
@@ -300,29 +302,29 @@ async fn write_all_of<W: AsyncWrite + Unpin>(
         while !rest.is_empty() {
             match timeout(WRITE_STALL, write.write(rest)).await {
                 Ok(Ok(written)) if written > 0 => rest = &rest[written..],
-                Ok(_) => return Unwritten::Refused,
-                Err(_) => return Unwritten::Stalled,
+                Ok(_) => return WriteEnd::Refused,
+                Err(_) => return WriteEnd::Stalled,
             }
         }
         match timeout(WRITE_STALL, write.flush()).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return Unwritten::Refused,
-            Err(_) => return Unwritten::Stalled,
+            Ok(Err(_)) => return WriteEnd::Refused,
+            Err(_) => return WriteEnd::Stalled,
         }
         joined.shrink_to(1 << 20);
     }
-    Unwritten::Done
+    WriteEnd::Done
 }
 
 struct Reader<R> {
     lines: Lines<R>,
-    desk: Desk,
+    dispatcher: Dispatcher,
 }
 
 impl<R: AsyncRead + Unpin> Reader<R> {
-    /// Reads until the other side is gone; returns why.
+    /// Reads until the other side has closed; returns the reason.
     async fn run(mut self) -> LinkError {
-        let process = self.desk.process.clone();
+        let process = self.dispatcher.process.clone();
         let exited = async {
             match &process {
                 Some(process) => process.exited().await,
@@ -334,21 +336,22 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             tokio::select! {
                 line = self.lines.next() => match line {
                     Ok(Some(line)) => {
-                        if let Err(end) = self.desk.take(line) {
+                        if let Err(end) = self.dispatcher.take(line) {
                             return end;
                         }
                         // Yield: a buffer holds many lines, and a flood of them would starve other tasks.
                         consume_budget().await;
                     }
-                    Ok(None) => return self.desk.ended("it closed its output").await,
+                    Ok(None) => return self.dispatcher.ended("it closed its output").await,
                     Err(error) => {
-                        return self.desk.ended(&format!("its output cannot be read: {error}")).await;
+                        return self.dispatcher.ended(&format!("its output cannot be read: {error}")).await;
                     }
                 },
                 exit = &mut exited => {
-                    // Read what it wrote before it ended, but not for ever: a grandchild may hold the pipe open.
+                    // Read what the process wrote before it ended, but not forever: a grandchild may hold the pipe
+                    // open.
                     let _ = timeout(LAST_OUTPUT, self.rest()).await;
-                    return self.desk.exited(&exit).await;
+                    return self.dispatcher.exited(&exit).await;
                 }
             }
         }
@@ -356,15 +359,15 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 
     async fn rest(&mut self) {
         while let Ok(Some(line)) = self.lines.next().await {
-            if self.desk.take(line).is_err() {
+            if self.dispatcher.take(line).is_err() {
                 return;
             }
         }
     }
 }
 
-/// Dispatches what was read.
-pub(crate) struct Desk {
+/// Dispatches the messages of a server.
+pub(crate) struct Dispatcher {
     pub(crate) bounds: Bounds,
     pub(crate) process: Option<Process>,
     pub(crate) pending: Arc<Pending>,
@@ -372,7 +375,7 @@ pub(crate) struct Desk {
     pub(crate) inbound: Arc<Inbound>,
 }
 
-impl Desk {
+impl Dispatcher {
     fn take(&self, line: Line) -> Result<(), LinkError> {
         match line {
             Line::Full(bytes) => self.message(&bytes),
@@ -383,7 +386,7 @@ impl Desk {
         Ok(())
     }
 
-    /// The error for a message that is too large and probably answers the request `id`.
+    /// Returns the error for a message that is too large and probably answers the request `id`.
     fn over(&self, seen: u64, id: Option<i64>) -> LinkError {
         let is_list = id.is_some_and(|id| self.pending.is_for_a_list(id));
         let bound = if is_list { self.bounds.list() } else { self.bounds.usual() };
@@ -397,7 +400,7 @@ impl Desk {
         }
     }
 
-    /// Takes one line, or one event, of the server.
+    /// Dispatches one line, or one event, of the server.
     pub(crate) fn message(&self, bytes: &Bytes) {
         self.inbound.received(bytes);
         if bytes.len() > self.bounds.usual().bytes {
@@ -406,7 +409,7 @@ impl Desk {
         self.sort(bytes);
     }
 
-    /// Takes a message of a size that only the answer to a list request may have.
+    /// Dispatches a message that only the answer to a list request may be as large as.
     fn large(&self, bytes: &Bytes) {
         let id = match envelope::peek(bytes) {
             Ok(Envelope::Response { id, .. }) => id.number(),
@@ -442,7 +445,7 @@ impl Desk {
         });
     }
 
-    /// The waiting request that broken bytes seem to answer.
+    /// Returns the waiting request that broken bytes probably answer.
     fn meant_by(&self, bad: &Bad, bytes: &[u8]) -> Option<i64> {
         let salvaged = &bad.salvaged;
         let named = || salvaged.id.as_ref().filter(|_| salvaged.certain && find(bytes, b"\"method\"").is_none());
@@ -450,7 +453,7 @@ impl Desk {
         self.pending.is_waiting(id).then_some(id)
     }
 
-    /// Reports a message too large to show which request it answers: to the only one that waits, or else as a warning.
+    /// Reports a message that is too large to identify its request: to the only waiting request, or else as a warning.
     pub(crate) fn unreadable(&self, error: LinkError) {
         match self.pending.only() {
             Some(id) => self.answer(Some(id), Err(error)),
@@ -471,15 +474,15 @@ impl Desk {
         {
             return self.exited(&exit).await;
         }
-        LinkError::Closed { why: why.to_owned(), stderr: self.last_words().await }
+        LinkError::Closed { why: why.to_owned(), stderr: self.last_stderr().await }
     }
 
     async fn exited(&self, exit: &Exit) -> LinkError {
-        let stderr = self.last_words().await;
+        let stderr = self.last_stderr().await;
         LinkError::Exited { exit: exit.to_string(), stderr, noise: self.inbound.noise_so_far() }
     }
 
-    async fn last_words(&self) -> String {
-        last_words(self.process.as_ref()).await
+    async fn last_stderr(&self) -> String {
+        last_stderr(self.process.as_ref()).await
     }
 }

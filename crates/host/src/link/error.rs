@@ -1,4 +1,4 @@
-//! What can go wrong on a connection. Each variant is one cause with one next step.
+//! The errors of a connection. Each variant is one cause with one next step.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,9 +15,9 @@ use crate::{
 /// The code of a method that the other side does not have (JSON-RPC 2.0, 5.1).
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 
-/// What went wrong on a connection.
+/// An error of a connection.
 ///
-/// `Display` is one safe line without secrets: foreign text in it is escaped and clipped when the error is made.
+/// `Display` is one safe line without secrets: untrusted text in it is escaped and clipped when the error is made.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -27,12 +27,12 @@ pub enum LinkError {
     /// A placeholder has no value.
     #[error("{0}")]
     Resolve(ResolveError),
-    /// What is configured cannot be used.
+    /// The configuration cannot be used.
     #[error("{why}")]
     Config {
         /// The stable code of this case.
         code: &'static str,
-        /// What cannot be used.
+        /// The problem.
         why: String,
     },
     /// The child process ended.
@@ -40,27 +40,27 @@ pub enum LinkError {
     Exited {
         /// `exit status 3`, `killed by signal 9 (SIGKILL)`.
         exit: String,
-        /// The last of its stderr, escaped.
+        /// The end of its stderr, escaped.
         stderr: String,
-        /// What it sent that is no MCP message: how often, and the first, escaped.
+        /// Its output that is no MCP message: how often, and the first, escaped.
         noise: String,
     },
-    /// The engine did not run the container that the server is to be in.
+    /// The engine did not run the container of the server.
     #[error("the server is not started, because its container cannot be had: {why}{}", Tail("; its last words: ", .stderr))]
     Container {
-        /// What was wrong.
+        /// The problem.
         why: &'static str,
-        /// What to do about it.
+        /// The next step.
         next: &'static str,
-        /// The last of the engine's stderr, escaped.
+        /// The end of the engine's stderr, escaped.
         stderr: String,
     },
     /// The other side closed the connection.
     #[error("the connection was closed: {why}{}", Tail("; its last words: ", .stderr))]
     Closed {
-        /// What was seen.
+        /// The observed event.
         why: String,
-        /// The last of a child's stderr, escaped.
+        /// The end of a child's stderr, escaped.
         stderr: String,
     },
     /// This host stopped the server: it was removed, changed, disabled or shut down.
@@ -69,11 +69,11 @@ pub enum LinkError {
     /// A time bound was reached.
     #[error("{what} took longer than {} ({setting})", Seconds(*.after))]
     TimedOut {
-        /// What was waited for.
+        /// The awaited event.
         what: &'static str,
-        /// How long.
+        /// The time-out.
         after: Duration,
-        /// The setting that bounds it.
+        /// The setting of the time-out.
         setting: Setting,
     },
     /// The handshake did not end in time.
@@ -81,9 +81,9 @@ pub enum LinkError {
     SlowStart {
         /// The bound.
         after: Duration,
-        /// The last of its stderr, escaped.
+        /// The end of its stderr, escaped.
         stderr: String,
-        /// What it sent that is no MCP message: how often, and the first, escaped.
+        /// Its output that is no MCP message: how often, and the first, escaped.
         noise: String,
     },
     /// A message is over its bound.
@@ -91,48 +91,48 @@ pub enum LinkError {
     TooLarge {
         /// The stable code of this case.
         code: &'static str,
-        /// Which kind of message.
+        /// The kind of message.
         what: &'static str,
         /// The limit in bytes.
         limit: usize,
         /// The size in bytes, as far as it was counted.
         seen: u64,
-        /// The setting that bounds it.
+        /// The setting of the limit.
         setting: Setting,
     },
-    /// An answer that cannot be understood.
+    /// An answer cannot be parsed.
     #[error("the server's answer cannot be read: {why}")]
     Unparsable {
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// An event whose data is no JSON-RPC message.
+    /// The data of an event is no JSON-RPC message.
     #[error("the server sent an event that cannot be read: {why}")]
     InvalidEvent {
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The other side broke the protocol.
     #[error("the server broke the protocol: {why}")]
     Protocol {
-        /// How.
+        /// The violation.
         why: String,
     },
-    /// The server needs an answer from the client to go on, and got none.
+    /// The server needs an answer from the client to continue, and got none.
     #[error("the server asked for {method} and got no answer: {why}")]
     Unanswered {
-        /// The method that the server asked for.
+        /// The method that the server requested.
         method: &'static str,
-        /// Why it got no answer.
+        /// The reason why it got no answer.
         why: String,
     },
-    /// The server insists on an MCP version that the host does not support.
+    /// The server requires an MCP version that the host does not support.
     #[error("the server answered with MCP version `{version}`, which is not supported (2024-11-05 to 2026-07-28 are)")]
     UnsupportedVersion {
-        /// What it answered.
+        /// The server's version.
         version: String,
     },
-    /// An HTTP status that means failure.
+    /// The server answered with an HTTP status that means failure.
     #[error("the server answered HTTP {status}{}", Tail(": ", .body))]
     Http {
         /// The status code.
@@ -147,48 +147,48 @@ pub enum LinkError {
         origin: String,
         /// The innermost cause.
         why: String,
-        /// The whole chain.
+        /// The whole chain of causes.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// The rules of [egress](crate::egress) do not let the request out.
+    /// The [egress](crate::egress) rules forbid the request.
     #[error("{0}")]
     Refused(Arc<Refused>),
-    /// The connection broke while an answer was awaited.
+    /// The connection broke before an answer arrived.
     #[error("the connection broke before the answer came: {why}")]
     Broken {
-        /// What was seen.
+        /// The observed event.
         why: String,
     },
-    /// The session is gone (HTTP 404 with a session id).
+    /// The session has ended (HTTP 404 with a session id).
     #[error("the server no longer knows this session{}", if *.unread { ", and refused the request for that" } else { "" })]
     SessionNotFound {
-        /// Whether this answers the very request that failed, which the server then did not carry out. Otherwise
-        /// another request found it out, or the server had taken this one before.
+        /// Whether this answers the failed request itself, which the server then did not execute. Otherwise another
+        /// request got this answer, or the server had already accepted the request.
         unread: bool,
     },
-    /// The server wants a sign-in.
+    /// The server requires a sign-in.
     #[error("the server asks for a sign-in (HTTP {status}){}", Tail(": ", .how.as_deref().unwrap_or_default()))]
     NeedsAuth {
         /// 401 or 403.
         status: u16,
         /// Its `WWW-Authenticate` header, escaped.
         challenge: Option<String>,
-        /// What to do, in the words of the host's [`Authorizer`](crate::Authorizer), escaped.
+        /// The next step, in the words of the host's [`Authorizer`](crate::Authorizer), escaped.
         how: Option<String>,
     },
     /// No access token is available at the moment.
     #[error("no access token can be had: {why}")]
     NoToken {
-        /// What went wrong, escaped.
+        /// The problem, escaped.
         why: String,
     },
     /// The program of `headers_helper` printed no headers.
     #[error("the program of headers_helper gave no headers: {why}{}", Tail("; its last words: ", .stderr))]
     Helper {
-        /// What went wrong.
+        /// The problem.
         why: String,
-        /// The last of its stderr, escaped.
+        /// The end of its stderr, escaped.
         stderr: String,
     },
     /// Too many requests.
@@ -204,7 +204,7 @@ pub enum LinkError {
         status: u16,
         /// Origin of the target.
         to: String,
-        /// Why it is not followed.
+        /// The reason why it is not followed.
         why: &'static str,
         /// What to do, in words that go before the file of the entry.
         next: &'static str,
@@ -212,13 +212,13 @@ pub enum LinkError {
     /// The server answered with a JSON-RPC error.
     #[error("{0}")]
     Rpc(RpcError),
-    /// A recording answers in the place of the server, and has no answer to this request.
+    /// A recording is replayed instead of the server, and has no answer to this request.
     #[error("{0}")]
     NotRecorded(Box<NotRecorded>),
 }
 
 impl LinkError {
-    /// A stable code for programs.
+    /// Returns a stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -252,10 +252,10 @@ impl LinkError {
         }
     }
 
-    /// Whether this ends the whole connection, rather than one exchange; `others` says whether other requests are still
-    /// under way on it.
+    /// Returns whether this ends the whole connection, instead of one exchange; `others` is whether other requests are
+    /// still under way on it.
     pub(crate) fn ends_the_connection(&self, others: bool) -> bool {
-        // If no new connection can be opened, those that are open may still bring their answers.
+        // If no new connection can be opened, the open ones may still deliver their answers.
         let spares_others = matches!(self, Self::Unreachable { .. });
         let ends = matches!(
             self,
@@ -264,7 +264,7 @@ impl LinkError {
                 | Self::Closed { .. }
                 | Self::Stopped
                 | Self::SessionNotFound { .. }
-                // A token that is refused for this one thing (403) is good enough for the rest.
+                // A token that is refused for one request (403) is valid for the others.
                 | Self::NeedsAuth { status: 401, .. }
                 | Self::Unreachable { .. }
                 | Self::Refused(_)
@@ -272,8 +272,8 @@ impl LinkError {
         ends && !(others && spares_others)
     }
 
-    /// What the end of a connection means for a request that was under way: an error about another request applies to
-    /// that one only.
+    /// Converts the error that ended the connection into the error for a request that was under way: an error about
+    /// another request applies only to that request.
     pub(crate) fn for_those_under_way(self) -> Self {
         match self {
             Self::Exited { .. }
@@ -314,11 +314,11 @@ pub struct RpcError {
     pub code: i64,
     /// The server's text, escaped and clipped.
     pub message: String,
-    /// The server's data, as it came.
+    /// The server's data, unchanged.
     pub data: Option<Box<Value>>,
 }
 
-/// The code of an error, unless the server's own text has it: many texts begin with `MCP error -32602:`.
+/// Displays the code of an error, unless the server's own text contains it: many texts begin with `MCP error -32602:`.
 struct Code<'a>(&'a str, i64);
 
 impl fmt::Display for Code<'_> {
@@ -334,7 +334,7 @@ impl fmt::Display for Code<'_> {
     }
 }
 
-/// What introduces a text, and the text; nothing where there is no text.
+/// Displays a prefix and a text; nothing if the text is empty.
 struct Tail<'a>(&'static str, &'a str);
 
 impl fmt::Display for Tail<'_> {
@@ -355,7 +355,7 @@ impl fmt::Display for RetryAfter {
     }
 }
 
-/// `1.5 s`, `30 s`, `10 min`.
+/// Displays a duration: `1.5 s`, `30 s`, `10 min`.
 pub(crate) struct Seconds(pub(crate) Duration);
 
 impl fmt::Display for Seconds {

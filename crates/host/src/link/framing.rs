@@ -1,4 +1,5 @@
-//! Bytes to messages: bounded and tolerant, without a copy. Lines of stdio, event streams, and the JSON-RPC in them.
+//! Converts bytes into messages: bounded and tolerant, without a copy. Lines of stdio, event streams, and the JSON-RPC
+//! in them.
 
 pub(crate) mod envelope;
 pub(crate) mod lines;

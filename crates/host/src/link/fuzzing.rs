@@ -1,7 +1,7 @@
-//! One function per fuzz target, for the crate `fuzz/` alone; no part of the library's interface.
+//! One function per fuzz target, only for the crate `fuzz/`; no part of the library's interface.
 //!
-//! Each takes any bytes and checks what must hold of the result whatever a server sends, not only that nothing panics.
-//! It panics when that does not hold, for the fuzzer to see: a panic here is a bug in the code under test.
+//! Each takes any bytes and checks properties of the result that must hold for all input, not only the absence of
+//! panics. It panics when a property does not hold: a panic here is a bug in the code under test.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -25,8 +25,8 @@ use crate::{
     text,
 };
 
-/// The findings in a definition: any JSON, or else the bytes as its description. Each can be printed and names a place
-/// that exists, and there is a bound on all of them.
+/// Checks the findings in a definition: any JSON, or else the bytes as its description. Each must be printable and name
+/// an existing place, and all must be bounded.
 pub fn findings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let definition = serde_json::from_slice(data).unwrap_or_else(|_| serde_json::json!({ "description": text }));
@@ -39,9 +39,9 @@ pub fn findings(data: &[u8]) {
     }
 }
 
-/// The framer of stdio. The first byte is the limit, the second the size of a read, the rest the stream.
+/// Checks the framer of stdio. The first byte is the limit, the second the size of a read, the rest the stream.
 ///
-/// Whole lines, lines over the limit and the cut end are those of a plain split of the stream at its line feeds.
+/// Whole lines, lines over the limit and the cut end must be those of a plain split of the stream at its line feeds.
 pub fn framer(data: &[u8]) {
     let [limit, size, stream @ ..] = data else { return };
     let limit = usize::from(*limit);
@@ -53,7 +53,7 @@ pub fn framer(data: &[u8]) {
     assert_eq!(seen, framed_at_once(stream, limit), "limit {limit}, reads of {size} + 1");
 }
 
-/// What the framer returned for one line, as far as it does not depend on how the stream was cut.
+/// The framer's result for one line, without the parts that depend on how the stream was cut.
 #[derive(Debug, PartialEq, Eq)]
 enum Framed {
     Full(Vec<u8>),
@@ -70,7 +70,7 @@ fn framed(line: Line) -> Option<Framed> {
     }
 }
 
-/// The framer again, as plainly as possible.
+/// Returns a simple version of the framer.
 fn framed_at_once(stream: &[u8], limit: usize) -> Vec<Framed> {
     let line_of = |(at, piece): (usize, &[u8])| {
         let Some(line) = piece.strip_suffix(b"\n") else { return Some(Framed::Cut(piece.len() as u64)) };
@@ -100,9 +100,10 @@ impl AsyncRead for Pieces<'_> {
     }
 }
 
-/// The parser of server-sent events. The first byte is the limit, the second the size of a chunk, the rest the stream.
+/// Checks the parser of server-sent events. The first byte is the limit, the second the size of a chunk, the rest the
+/// stream.
 ///
-/// What comes out does not depend on how the stream was cut, and no event is over the limit.
+/// The result must not depend on how the stream was cut, and no event may be over the limit.
 pub fn sse(data: &[u8]) {
     let [limit, size, stream @ ..] = data else { return };
     let limit = usize::from(*limit);
@@ -119,15 +120,15 @@ fn events<'a>(limit: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Events {
     chunks.for_each(|chunk| parser.push(chunk, &mut out));
     let id = parser.last_event_id().map(ToString::to_string);
     let _ = (parser.retry(), parser.has_partial());
-    // How much had been seen of an event that is too large does depend on the chunks; that it is too large does not.
+    // The number of bytes that were read of a too large event does depend on the chunks; the error itself does not.
     let events: Vec<_> = out.into_iter().map(|event| event.map_err(|error| error.code())).collect();
     assert!(events.iter().flatten().all(|event| event.data.len() <= limit), "an event is over the limit {limit}");
     (events, id)
 }
 
-/// The first step of reading a message, and the salvage of a broken one.
+/// Checks the first step of reading a message, and the salvage of a broken one.
 ///
-/// The scanner finds the same in pieces as in one go; where the message is sound, it never claims another id to be certain.
+/// The scanner must find the same in pieces as in one pass; for a valid message, it must never call another id certain.
 pub fn envelope(data: &[u8]) {
     let [size, message @ ..] = data else { return };
     let scan = |chunks: &mut dyn Iterator<Item = &[u8]>| {
@@ -147,7 +148,7 @@ pub fn envelope(data: &[u8]) {
     }
 }
 
-/// Checks what a sound message promises of its parts; returns its id.
+/// Checks the parts of a valid message; returns its id.
 fn checked<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
     let shallow = |raw: &RawValue| assert!(!envelope::depth_exceeds(raw.get().as_bytes(), MAX_DEPTH), "too deep");
     match read {
@@ -177,9 +178,9 @@ fn checked<'a>(read: &'a Envelope<'_>) -> Option<&'a Id> {
     }
 }
 
-/// The second step: every decoder of a result, on the same bytes.
+/// Checks the second step: every decoder of a result, on the same bytes.
 ///
-/// A tool that is taken has a usable name and a schema that is an object.
+/// An accepted tool must have a usable name and a schema that is an object.
 pub fn tool_decoder(data: &[u8]) {
     for raw in decode::page(data, "tools").map(|page| page.items).unwrap_or_default() {
         let Ok(tool) = decode::tool(raw) else { continue };
@@ -201,9 +202,11 @@ pub fn tool_decoder(data: &[u8]) {
     }
 }
 
-/// From (server, tool) to the names that models see. The first line is a naming style, each other `server<TAB>tool`.
+/// Checks the mapping from (server, tool) to model-visible names. The first line is a naming style, each other
+/// `server<TAB>tool`.
 ///
-/// Every name is acceptable to every provider and belongs to one pair only; in a stable style, one pair more renames none.
+/// Every name must be acceptable to every provider and belong to one pair only; in a stable style, an additional pair
+/// must rename none.
 pub fn names(data: &[u8]) {
     let given = String::from_utf8_lossy(data);
     let (style, pairs) = given.split_once('\n').unwrap_or_default();
@@ -229,9 +232,11 @@ fn is_acceptable(name: &str, cap: NameCap) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// What makes untrusted text safe to show. The first byte is the length to clip to, the rest the text.
+/// Checks the functions that make untrusted text safe to show. The first byte is the length to clip to, the rest the
+/// text.
 ///
-/// Nothing that acts on a terminal or on a page comes out, a second pass changes nothing, and lengths are kept.
+/// The result must contain no character that acts on a terminal or on a page, a second pass must change nothing, and
+/// lengths must be kept.
 pub fn text(data: &[u8]) {
     let [room, given @ ..] = data else { return };
     let (given, room) = (String::from_utf8_lossy(given), usize::from(*room));

@@ -1,7 +1,6 @@
 //! Streamable HTTP, both eras: one POST per message, the answer as JSON or as an event stream.
 //!
-//! This is own code on a pooled `reqwest` client, because the host promises each bound, header, retry and redirect
-//! here.
+//! This is own code on a pooled `reqwest` client, because the host guarantees each bound, header, retry and redirect.
 
 mod authorize;
 mod body;
@@ -32,7 +31,7 @@ use tokio::{
 };
 use url::Url;
 
-pub(crate) use self::stream::Unread;
+pub(crate) use self::stream::EventError;
 use self::{
     authorize::Signed,
     helper::{Program, Runs},
@@ -61,17 +60,17 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// The most answers and cancellations that are posted at once. Others wait.
+/// The most answers and cancellations that are posted concurrently. Others wait.
 const SIDE_POSTS: usize = 16;
 /// The most answers and cancellations that wait to be posted. More are dropped.
 const SIDE_QUEUE: usize = 256;
 /// The time-out of ending the session.
-const FAREWELL_TIME: Duration = Duration::from_secs(1);
+const END_SESSION_TIME: Duration = Duration::from_secs(1);
 /// The time-out of posts that are unfinished when the connection ends.
 const LAST_POST_TIME: Duration = Duration::from_millis(200);
 
-/// One pooled client per connect time-out, made when first needed and shared by all servers of a host, for the rules of
-/// egress that hold when a server is connected.
+/// One pooled client per connect time-out, made on first use and shared by all servers of a host, for the egress rules
+/// at the time of the connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients(Arc<ArcSwap<Pools>>);
 
@@ -144,7 +143,7 @@ impl fmt::Debug for HttpWire {
     }
 }
 
-/// What an endpoint needs to know.
+/// The inputs of an endpoint.
 pub(crate) struct HttpPlan<'a> {
     pub(crate) server: &'a ServerName,
     pub(crate) spec: &'a Http,
@@ -163,7 +162,7 @@ pub(crate) async fn endpoint_url(plan: &HttpPlan<'_>) -> Result<Url, LinkError> 
     Ok(url)
 }
 
-/// Resolves the URL of an entry, wherever it leads.
+/// Resolves the URL of an entry, without the egress check.
 pub(crate) async fn resolved_url(
     resolver: &Arc<dyn Resolver>,
     server: &ServerName,
@@ -179,7 +178,7 @@ pub(crate) async fn resolved_url(
 }
 
 impl HttpWire {
-    /// Makes a client, and sends nothing yet.
+    /// Creates a client without sending a request.
     pub(crate) async fn new(
         plan: &HttpPlan<'_>,
         inbound: &Arc<Inbound>,
@@ -215,7 +214,7 @@ impl HttpWire {
         })))
     }
 
-    /// From now on requests carry the headers of this era and version.
+    /// Makes later requests carry the headers of this era and version.
     pub(crate) fn speak(&self, era: Era, version: Option<&str>) {
         let version = version.and_then(|version| HeaderValue::from_str(version).ok());
         self.0.session_headers.rcu(|session_headers| SessionHeaders {
@@ -245,7 +244,7 @@ impl HttpWire {
         answer
     }
 
-    /// Ends the connection if this error means its end.
+    /// Ends the connection if this error requires it.
     fn failed(&self, error: &LinkError) {
         if error.ends_the_connection(self.0.under_way.load(Ordering::Acquire) > 0) {
             self.0.closed.close(error.clone());
@@ -268,7 +267,7 @@ impl HttpWire {
             Media::None if response.status() == StatusCode::ACCEPTED => {
                 Err(LinkError::protocol("the request was accepted (HTTP 202) and never answered"))
             }
-            // A body without a Content-Type is taken for JSON.
+            // A body without a Content-Type counts as JSON.
             Media::None => self.json_answer(response, request).await,
             Media::Other(kind) => Err(LinkError::protocol(format!(
                 "the answer is {kind}, neither JSON nor an event stream; is this the MCP endpoint's URL?"
@@ -286,18 +285,18 @@ impl HttpWire {
         })?
     }
 
-    /// How long the first request of a server whose era is not known waits for its answer.
+    /// Returns how long the first request to a server of unknown era waits for its answer.
     pub(crate) fn probe_timeout(&self) -> Duration {
         self.0.spec.probe_timeout
     }
 
-    /// Posts a message whose answer, if it has one, comes elsewhere. Has no time bound of its own.
+    /// Posts a message whose answer, if it has one, arrives elsewhere. Has no own time-out.
     pub(crate) async fn deliver(&self, message: Bytes) -> Result<(), LinkError> {
         let response = self.0.post(None, message).await?;
         self.0.check(response).await.map(drop)
     }
 
-    /// A client with the same headers for another endpoint of the same server.
+    /// Returns a client with the same headers for another endpoint of the same server.
     pub(crate) fn at(&self, url: Url) -> Self {
         Self(Arc::new(Endpoint {
             client: self.0.client.clone(),
@@ -318,7 +317,7 @@ impl HttpWire {
         }))
     }
 
-    /// Opens the stream on which a legacy server sends messages of its own; see `stream`.
+    /// Opens the stream on which a legacy server sends its own messages; see `stream`.
     pub(crate) fn listen(&self) -> tokio::sync::oneshot::Receiver<()> {
         let (opened, listening) = tokio::sync::oneshot::channel();
         let (wire, stop) = (self.clone(), self.0.inbound.stop.clone());
@@ -329,14 +328,14 @@ impl HttpWire {
     }
 
     /// Ends a legacy session at the server; best effort, at most a second.
-    pub(crate) async fn farewell(&self) {
-        let farewell = async {
+    pub(crate) async fn end_session(&self) {
+        let end_session = async {
             if let Ok((request, _)) = self.0.request(Method::DELETE, None).await {
                 let _ = request.send().await;
             }
         };
         if self.has_session() {
-            let _ = timeout(FAREWELL_TIME, farewell).await;
+            let _ = timeout(END_SESSION_TIME, end_session).await;
         }
     }
 
@@ -372,7 +371,7 @@ impl Outlet for HttpWire {
     }
 }
 
-/// Tells a legacy server that the caller no longer waits. (In the modern era, closing the stream says it.)
+/// Notifies a legacy server that the caller no longer waits. (In the modern era, closing the stream is enough.)
 struct Abandoned<'a> {
     wire: &'a HttpWire,
     id: Option<i64>,
@@ -396,7 +395,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Endpoint {
-    /// Counts a request as under way, unless it is a subscription, which always is.
+    /// Counts a request as under way, unless it is a subscription.
     fn sets_out(&self, request: &Outgoing) -> Option<UnderWay<'_>> {
         (request.method != "subscriptions/listen").then(|| {
             self.under_way.fetch_add(1, Ordering::AcqRel);
@@ -409,7 +408,7 @@ impl Endpoint {
         self.send(Method::POST, request, |builder| builder.header(header::CONTENT_TYPE, JSON).body(body.clone())).await
     }
 
-    /// A request with every header but those of its body, and what signed it in.
+    /// Builds a request with all headers but those of its body; also returns how it was authorized.
     async fn request(&self, method: Method, of: Option<&Outgoing>) -> Result<(RequestBuilder, Signed), LinkError> {
         let mut headers = HeaderMap::new();
         let configured = self.resolver.headers(&self.server, &self.spec).await;
@@ -450,7 +449,7 @@ impl Endpoint {
         Ok((self.client.request(method, self.url.clone()).headers(headers), signed))
     }
 
-    /// Turns every status that is not a success into its error.
+    /// Converts every status that is not a success into its error.
     async fn check(&self, response: Response) -> Result<Response, LinkError> {
         let status = response.status();
         if status.is_success() {
@@ -488,7 +487,7 @@ impl Endpoint {
         }
     }
 
-    /// An error of the HTTP client, without its URL: that may hold a secret.
+    /// Returns an error of the HTTP client, without its URL, which may hold a secret.
     fn unreachable(&self, error: reqwest::Error) -> LinkError {
         let error = error.without_url();
         let mut innermost: &dyn std::error::Error = &error;

@@ -1,6 +1,6 @@
-//! What a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
+//! Messages that a server sends on its own: progress, changes, log messages and, in the legacy era, requests.
 //!
-//! This takes messages in the order of arrival and never waits: it hands progress to its call on the spot, only sets a
+//! This takes messages in the order of arrival and never waits: it passes progress to its call immediately, only sets a
 //! flag for a change, limits the rate of log messages and of events about lists, and runs requests as bounded tasks of
 //! the connection.
 
@@ -43,7 +43,7 @@ use self::{
     clock::Clock,
     observe::Observer,
     rate::Rate,
-    tasks::OurTasks,
+    tasks::ClientTasks,
     topics::{Topics, Watched},
 };
 use crate::{
@@ -70,7 +70,7 @@ pub(crate) const TALK_PER_SECOND: u16 = 100;
 /// The time between two events about changes of one list.
 const BETWEEN_CHANGES: Duration = Duration::from_millis(250);
 
-/// Sends answers to a server's requests. Never waits, but drops an answer that finds no room.
+/// Sends answers to a server's requests. Never waits, and drops an answer if the queue is full.
 pub(crate) trait Outlet: Send + Sync {
     fn post(&self, message: Bytes);
 }
@@ -106,7 +106,7 @@ impl fmt::Debug for OpenRequest {
 pub(crate) struct Changed {
     tools: AtomicBool,
     wake: Notify,
-    /// Listing has begun: a subscription that begins later may have missed a change.
+    /// Whether listing has begun: a subscription that begins later may have missed a change.
     listed: AtomicBool,
     subscribed: Notify,
 }
@@ -117,12 +117,12 @@ impl Changed {
         self.wake.notify_one();
     }
 
-    /// The tools are being listed.
+    /// Records that the listing of tools begins.
     pub(crate) fn listing(&self) {
         self.listed.store(true, Ordering::Release);
     }
 
-    /// A subscription to changes has begun.
+    /// Records that a subscription to changes has begun.
     fn subscribe(&self) {
         self.subscribed.notify_one();
         if self.listed.load(Ordering::Acquire) {
@@ -130,12 +130,12 @@ impl Changed {
         }
     }
 
-    /// Ends when a subscription begins.
+    /// Waits until a subscription begins.
     pub(crate) async fn subscribed(&self) {
         self.subscribed.notified().await;
     }
 
-    /// Ends when the tools have changed since the last call; any number of notifications is one change.
+    /// Waits until the tools have changed since the last call; any number of notifications is one change.
     pub(crate) async fn tools(&self) {
         while !self.tools.swap(false, Ordering::AcqRel) {
             self.wake.notified().await;
@@ -149,7 +149,7 @@ enum ListChange {
     #[default]
     LongAgo,
     Lately,
-    /// Another event is due: a caller that listed after the last event has not seen this change.
+    /// Another event is due: a caller that listed after the last event does not know this change.
     TooEarly,
 }
 
@@ -165,14 +165,14 @@ enum Shown {
 struct Open {
     /// Requests of ours that wait for their answers, by their ids.
     requests: HashMap<i64, Arc<OpenRequest>>,
-    /// What the server may take back, by its id as JSON: its questions that are being answered and, in the modern era,
-    /// our subscriptions.
+    /// What the server may revoke, by its id as JSON: its questions that are being answered and, in the modern era, our
+    /// subscriptions.
     revocable: HashMap<String, CancellationToken>,
     /// Requests for subscriptions that are not acknowledged yet.
     acknowledgements: HashMap<i64, oneshot::Sender<Vec<String>>>,
-    /// By [`Shown`].
+    /// Indexed by [`Shown`].
     changes: [ListChange; 2],
-    tasks: OurTasks,
+    tasks: ClientTasks,
 }
 
 /// The receiving end of one connection.
@@ -190,11 +190,11 @@ pub(crate) struct Inbound {
     answering: Arc<Semaphore>,
     talk: Rate,
     noise: Noise,
-    /// Which pages the server may ask the user to open.
+    /// The pages that the server may ask the user to open.
     pages: OnceLock<Guard>,
-    /// The listeners to resources.
+    /// The listeners of resources.
     watched: OnceLock<Arc<Watched>>,
-    /// A task keeps up the subscriptions of this connection.
+    /// Whether a task maintains the subscriptions of this connection.
     pub(crate) subscribing: AtomicBool,
 }
 
@@ -210,12 +210,12 @@ impl Inbound {
         let _ = self.pages.set(pages);
     }
 
-    /// Has changes of resources reported to `watched` from now on.
-    pub(crate) fn tells(&self, watched: Arc<Watched>) {
+    /// Reports later changes of resources to `watched`.
+    pub(crate) fn report_to(&self, watched: Arc<Watched>) {
         let _ = self.watched.set(watched);
     }
 
-    /// The resources of this server that callers listen to.
+    /// Returns the resources of this server that callers listen to.
     pub(crate) fn topics(&self) -> Option<Arc<Topics>> {
         self.watched.get()?.now(&self.server)
     }
@@ -229,7 +229,7 @@ impl Inbound {
         told
     }
 
-    /// The server as the one that asks.
+    /// Returns the server's data for answers to its questions.
     pub(crate) fn questioner(&self) -> input::Questioner<'_> {
         input::Questioner { server: &self.server, pages: self.pages.get(), told: self.asker.abilities() }
     }
@@ -267,8 +267,8 @@ impl Inbound {
         Registered { id, inbound: self.clone(), given_up: Some(given_up) }
     }
 
-    /// Takes a notification or a request of the server. `from` is the request of ours on whose stream it came, where
-    /// the transport tells.
+    /// Handles a notification or a request of the server. `from` is the request of this host on whose stream it
+    /// arrived, if the transport knows it.
     pub(crate) fn accept(self: &Arc<Self>, message: Envelope<'_>, from: Option<i64>, outlet: &Arc<dyn Outlet>) {
         match message {
             Envelope::Notification { method, params } => self.notified(&method, params, from),
@@ -285,31 +285,31 @@ impl Inbound {
         }
     }
 
-    /// Shows the observer bytes that came from the server: a line, a body, or the data of an event.
+    /// Passes bytes from the server to the observer: a line, a body, or the data of an event.
     pub(crate) fn received(&self, bytes: &[u8]) {
         self.observer.received(&self.server, bytes);
     }
 
-    /// Shows the observer bytes that are being sent to the server.
+    /// Passes bytes for the server to the observer.
     pub(crate) fn sent(&self, bytes: &[u8]) {
         self.observer.sent(&self.server, bytes);
     }
 
-    /// Reports an oddity as an event, within the rate limit.
+    /// Reports a warning as an event, within the rate limit.
     pub(crate) fn warn(&self, warning: impl AsRef<str>) {
         if self.may_talk() {
             (self.events)(Event::McpServerWarning { server: self.server.clone(), warning: quote(warning.as_ref()) });
         }
     }
 
-    /// Counts bytes that are no message, and warns of the first ones.
+    /// Counts bytes that are no message, and reports a warning for the first ones.
     pub(crate) fn noise(&self, what: &str, sample: &[u8]) {
         if let Some(warning) = self.noise.note(what, sample) {
             self.warn(warning);
         }
     }
 
-    /// The noise so far in one safe line; empty if there was none.
+    /// Returns a summary of the noise so far as one safe line; empty if there was none.
     pub(crate) fn noise_so_far(&self) -> String {
         self.noise.so_far()
     }
@@ -322,7 +322,7 @@ impl Inbound {
             "notifications/subscriptions/acknowledged" => self.acknowledged(params),
             "notifications/resources/updated" => self.updated(params),
             "notifications/cancelled" => self.withdraw(params),
-            // These are listed when they are asked for: there is nothing to refresh, but a caller may show them.
+            // These lists are read on request: nothing needs a refresh, but a caller may show them.
             "notifications/prompts/list_changed" => self.shown_changed(Shown::Prompts),
             "notifications/resources/list_changed" => self.shown_changed(Shown::Resources),
             _ => {}
@@ -333,7 +333,7 @@ impl Inbound {
         let Some((token, progress)) = params.and_then(decode::progress) else {
             return;
         };
-        // On a stream of its own, a call takes no progress of another call.
+        // On a call's own stream, progress of another call is ignored.
         if from.is_some_and(|from| from != token) {
             return;
         }
@@ -350,7 +350,7 @@ impl Inbound {
         }
     }
 
-    /// A subscription has begun: to single resources, or else to lists.
+    /// Handles the acknowledgement of a subscription: to single resources, or else to lists.
     fn acknowledged(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Acknowledged {
@@ -397,7 +397,7 @@ impl Inbound {
         Revocable { inbound: self, key, revoked }
     }
 
-    /// Takes back a question of the server, or a subscription that it agreed to.
+    /// Handles the withdrawal of a question of the server, or of a subscription that it had agreed to.
     fn withdraw(&self, params: Option<&RawValue>) {
         #[derive(serde::Deserialize)]
         struct Cancelled {
@@ -431,8 +431,8 @@ impl Inbound {
         });
     }
 
-    /// Reports a changed list at once. Reports further changes soon after that together, a little later, so that the
-    /// last change is never lost.
+    /// Reports a changed list immediately. Reports further changes soon after that together, a little later, so that
+    /// the last change is never lost.
     fn shown_changed(self: &Arc<Self>, list: Shown) {
         let first = {
             let change = &mut self.open.lock().changes[list as usize];
@@ -449,7 +449,7 @@ impl Inbound {
             let telling = async {
                 loop {
                     sleep(BETWEEN_CHANGES).await;
-                    if !inbound.is_told_late(list) {
+                    if !inbound.is_report_delayed(list) {
                         return;
                     }
                     inbound.tell_of(list);
@@ -459,8 +459,8 @@ impl Inbound {
         });
     }
 
-    /// Whether the list has changed since it was reported.
-    fn is_told_late(&self, list: Shown) -> bool {
+    /// Returns whether the list has changed since it was reported.
+    fn is_report_delayed(&self, list: Shown) -> bool {
         let change = &mut self.open.lock().changes[list as usize];
         let late = *change == ListChange::TooEarly;
         *change = if late { ListChange::Lately } else { ListChange::LongAgo };
@@ -514,7 +514,7 @@ impl Inbound {
         });
     }
 
-    /// The request to which a question most likely belongs: the one on whose stream it came, or the latest.
+    /// Returns the request to which a question most likely belongs: the one on whose stream it arrived, or the latest.
     fn request_of(&self, from: Option<i64>) -> Option<Arc<OpenRequest>> {
         let requests = &self.open.lock().requests;
         match from {
@@ -548,7 +548,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// The answer has come.
+    /// Records that the answer has arrived.
     pub(crate) fn answered(&mut self) {
         self.given_up = None;
     }
@@ -556,7 +556,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // Dropped after the lock: it holds what callers gave.
+        // Dropped after the lock, because it owns values of callers.
         let _request = self.inbound.open.lock().requests.remove(&self.id);
         if let Some(given_up) = &self.given_up {
             given_up.cancel();
@@ -572,7 +572,7 @@ pub(crate) struct Revocable<'a> {
 }
 
 impl Revocable<'_> {
-    /// Waits until the server has ended it.
+    /// Waits until the server has ended the subscription.
     pub(crate) async fn revoked(&self) {
         self.revoked.cancelled().await;
     }

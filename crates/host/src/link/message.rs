@@ -1,4 +1,4 @@
-//! Messages as every transport carries them: a request on its way out, and what comes of it.
+//! Messages in the form that every transport carries: an outgoing request, and its outcome.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -13,32 +13,32 @@ use crate::{
     text::quote,
 };
 
-/// The empty object of a request without parameters.
+/// Returns the empty object for a request without parameters.
 pub(crate) fn no_params() -> Map<String, Value> {
     Map::new()
 }
 
-/// A raw result, or why there is none.
+/// A raw result, or the reason why there is none.
 pub(crate) type Answered = Result<Bytes, LinkError>;
 
-/// An encoded request, with what a transport needs to know about it.
+/// An encoded request, with the data that a transport needs.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// Ours, and unique on the connection.
+    /// This host's id, unique on the connection.
     pub(crate) id: i64,
     /// The MCP method, for the `Mcp-Method` header.
     pub(crate) method: &'static str,
-    /// Tool name, prompt name or URI, for the `Mcp-Name` header.
+    /// The tool's name, prompt's name or URI, for the `Mcp-Name` header.
     pub(crate) name: Option<String>,
     /// `Mcp-Param-*` headers.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// The JSON-RPC request.
     pub(crate) body: Bytes,
-    /// Whether the server is told when the caller no longer waits. `initialize` must not be cancelled.
+    /// Whether to cancel the request at the server when the caller no longer waits. `initialize` must not be cancelled.
     pub(crate) cancellable: bool,
 }
 
-/// Hands every message in these bytes to `each`: the one, or those of a batch.
+/// Calls `each` with every message in these bytes: one message, or those of a batch.
 pub(crate) fn messages(bytes: &[u8], mut each: impl FnMut(Result<Envelope<'_>, Bad>)) {
     match envelope::peek(bytes) {
         Ok(Envelope::Batch(messages)) => messages.into_iter().for_each(each),
@@ -46,7 +46,7 @@ pub(crate) fn messages(bytes: &[u8], mut each: impl FnMut(Result<Envelope<'_>, B
     }
 }
 
-/// The outcome of a response that came in `bytes`, without copying it.
+/// Returns the outcome of a response in `bytes`, without copying it.
 pub(crate) fn answered(bytes: &Bytes, outcome: Outcome<'_>) -> Answered {
     match outcome {
         Outcome::Result(raw) => Ok(bytes.slice_ref(raw.get().as_bytes())),
@@ -54,7 +54,7 @@ pub(crate) fn answered(bytes: &Bytes, outcome: Outcome<'_>) -> Answered {
     }
 }
 
-/// `notifications/cancelled` for a request of ours whose caller no longer waits.
+/// Returns `notifications/cancelled` for a request of this host whose caller no longer waits.
 pub(crate) fn cancelled(id: i64) -> Bytes {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the caller no longer waits for the answer"}}}}"#
@@ -62,7 +62,7 @@ pub(crate) fn cancelled(id: i64) -> Bytes {
     .into()
 }
 
-/// A JSON-RPC error object, leniently.
+/// Parses a JSON-RPC error object leniently.
 pub(crate) fn rpc_error(raw: &RawValue) -> RpcError {
     #[derive(Deserialize)]
     struct Error {

@@ -1,7 +1,7 @@
-//! What a connection sees of the child process behind it: its end and the last of its stderr.
+//! The connection's view of its child process: its end and the end of its stderr.
 //!
-//! How the process is started, watched and ended is in `child`, which knows nothing of MCP; `supervisor` is which program
-//! watches over it.
+//! `child` starts, watches and ends the process, and knows nothing of MCP; `supervisor` chooses the program that
+//! supervises it.
 
 pub mod child;
 pub mod supervisor;
@@ -21,7 +21,7 @@ use crate::{
 
 /// How long to wait for the stderr of an ended process; a process that it started may hold it open.
 const STILL_COMING: Duration = Duration::from_millis(200);
-/// Lines of stderr that go into an error.
+/// The number of lines of stderr in an error.
 const LAST_LINES: usize = 4;
 
 /// A view of a child process; owns nothing of it.
@@ -47,14 +47,15 @@ impl Process {
         self.exited.clone().await
     }
 
-    /// The last of its stderr so far, as one safe line.
-    pub(crate) fn words_so_far(&self) -> String {
+    /// Returns the end of its stderr so far, as one safe line.
+    pub(crate) fn stderr_so_far(&self) -> String {
         quote(&self.stderr.tail(LAST_LINES).join(" | "))
     }
 
-    /// The last of its stderr after its end, as one safe line: waits a moment for what is still in the pipe.
-    pub(crate) async fn last_words(&self) -> String {
+    /// Returns the end of its stderr after the process has ended, as one safe line. Waits a moment for the content of
+    /// the pipe.
+    pub(crate) async fn last_stderr(&self) -> String {
         let _ = timeout(STILL_COMING, self.stderr.drained()).await;
-        self.words_so_far()
+        self.stderr_so_far()
     }
 }

@@ -1,8 +1,8 @@
-//! The requests of the client, in both eras: which era the server speaks, lists, calls with their rounds, subscriptions.
+//! The requests of the client, in both eras: the handshake, lists, calls with their rounds, subscriptions.
 //!
-//! `handshake` finds the era. `listing` reads all pages of a list; `rounds` goes from a call to its final answer, whatever the
-//! server asks for in between; `listen` hears of changed lists and `subscribe` of changed resources. All of it is written
-//! against a channel, and knows no transport.
+//! `handshake` detects the era. `listing` reads all pages of a list; `rounds` runs a call to its final answer, with the
+//! server's questions in between; `listen` receives changes of lists and `subscribe` changes of resources. All of it is
+//! written for a channel, independently of transports.
 
 pub(crate) mod handshake;
 mod listen;

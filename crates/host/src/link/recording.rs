@@ -1,7 +1,8 @@
-//! The messages of servers in a file, and answers from there: a [`Recorder`] writes down every message of a host; a host
-//! with a [`Recording`] starts no server and contacts none, because the recording answers in their place.
+//! Records the messages of servers in a file, and replays them: a [`Recorder`] records every message of a host; a host
+//! with a [`Recording`] starts no server and contacts none, because the recording answers instead.
 //!
-//! A recording is JSON Lines: a [header](HEADER), then one message on each line, in the order of the wire for each server.
+//! A recording is JSON Lines: a [header](HEADER), then one message on each line, in the order of the wire for each
+//! server.
 
 mod player;
 mod recorder;
@@ -27,18 +28,18 @@ use crate::{
     text::{Conceal, quote},
 };
 
-/// The member that the first line of a recording has, and the version of its format.
+/// The member in the first line of a recording, and the version of its format.
 const HEADER: (&str, u64) = ("toolrack_recording", 1);
 
-/// What servers answered, read from what a [`Recorder`] wrote.
+/// The answers of servers, read from the output of a [`Recorder`].
 ///
-/// A request gets the answer that the server gave to the same request: the same server, method and parameters, whatever its
-/// `_meta` says. Equal requests get their answers in the order in which they came; the last one is given again.
+/// A request gets the answer that the server gave to the same request: the same server, method and parameters,
+/// regardless of `_meta`. Equal requests get their answers in the recorded order; the last one is repeated.
 pub struct Recording {
     /// Names the recording in errors.
     name: String,
     tapes: BTreeMap<ServerName, Tape>,
-    /// Hides in a request what was hidden in the recording.
+    /// Hides the same values in a request as in the recording.
     conceal: Option<Conceal>,
 }
 
@@ -49,34 +50,34 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// Why bytes are no recording.
+/// The reason why bytes are no recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadRecording {
-    /// Which line, from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it, safe to print.
+    /// The problem, safe to print.
     pub why: String,
 }
 
-/// A request that a recording has no answer to.
+/// The error for a request without an answer in the recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the recording {file} has no answer of `{server}` to {request}{}",
     if *.almost { ", only to one with other parameters, or one that had none" } else { "" }
 )]
 pub struct NotRecorded {
-    /// Which server was asked.
+    /// The server.
     pub server: String,
     /// The method, and the tool, prompt or resource; safe to print.
     pub request: String,
     /// Whether a request of this method, for this tool, prompt or resource, was recorded.
     pub almost: bool,
-    /// Which recording, safe to print.
+    /// The recording, safe to print.
     pub file: String,
 }
 
-/// A line behind the header.
+/// A line after the header.
 #[derive(Deserialize)]
 struct Line<'a> {
     server: String,
@@ -93,10 +94,10 @@ enum Way {
 }
 
 impl Recording {
-    /// Reads a recording; `name`, such as the path of its file, stands for it in errors.
+    /// Reads a recording; `name`, such as the path of its file, identifies it in errors.
     ///
     /// # Errors
-    /// When a line is not one of a recording, or the first line is no header of a version that is known here.
+    /// When a line has another form, or the first line is no header of a known version.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Self, BadRecording> {
         let mut lines = bytes.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
         let bad = |at: usize, why: &str| BadRecording { line: at + 1, why: quote(why) };
@@ -127,17 +128,17 @@ impl Recording {
         Self { conceal: Some(conceal), ..self }
     }
 
-    /// The servers that it has messages of.
+    /// Returns the servers whose messages it contains.
     pub fn servers(&self) -> impl Iterator<Item = &ServerName> {
         self.tapes.keys()
     }
 
-    /// The era to speak with `server`, which is the one it spoke.
+    /// Returns the era for `server`, which is the recorded one.
     pub(crate) fn protocol(&self, server: &ServerName) -> Protocol {
         self.tapes.get(server).map_or(Protocol::Legacy, Tape::protocol)
     }
 
-    /// What the server answered to this request.
+    /// Returns the server's answer to this request.
     fn find(&self, server: &ServerName, request: &Outgoing) -> Result<Found<'_>, LinkError> {
         let concealed = self.conceal.as_ref().and_then(|conceal| {
             let text = conceal(str::from_utf8(&request.body).ok()?);
@@ -157,7 +158,7 @@ impl Recording {
     }
 }
 
-/// Hands each message in `bytes` to `each`, and leaves out what is none.
+/// Calls `each` with each message in `bytes`, and skips invalid ones.
 fn each_message(bytes: &Bytes, mut each: impl FnMut(Envelope<'_>)) {
     messages(bytes, |message| {
         if let Ok(message) = message {

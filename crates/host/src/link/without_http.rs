@@ -1,5 +1,5 @@
-//! What stands in for `http` where this library is built without that feature: every attempt to connect fails, and the
-//! error names the feature.
+//! Replaces `http` if this library is built without that feature: every attempt to connect fails, and the error names
+//! the feature.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -27,15 +27,15 @@ fn left_out() -> LinkError {
     )
 }
 
-/// The clients of a host: none.
+/// The clients of a host, of which there are none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients {}
 
-/// A wire that cannot be made.
+/// A wire that cannot be created.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpWire(Infallible);
 
-/// What an endpoint would need to know.
+/// The inputs of an endpoint.
 #[expect(dead_code, reason = "only the real wire reads it")]
 pub(crate) struct HttpPlan<'a> {
     pub(crate) server: &'a ServerName,
@@ -83,7 +83,7 @@ impl HttpWire {
         match self.0 {}
     }
 
-    pub(crate) async fn farewell(&self) {
+    pub(crate) async fn end_session(&self) {
         match self.0 {}
     }
 }

@@ -2,43 +2,43 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::{Cause, Definition, MAX_PINS, Pin, Strange};
+use super::{Cause, Definition, MAX_PINS, Pin, PinMismatch};
 use crate::{
     definition::{DefinitionHash, canonical},
     mcp::Tool,
 };
 
-/// How much of their words two definitions must share to be nearly the same.
+/// The share of words from which two definitions count as nearly the same.
 const NEARLY: f64 = 0.85;
 
-/// Most pairs of a tool that has gone and a new one that are compared word by word.
+/// The most pairs of a removed and a new tool that are compared word by word.
 const MOST_PAIRS: usize = 10_000;
 
-/// The result.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// Tools that are new, and like none that has gone.
+    /// The new tools that do not resemble a removed one.
     pub(crate) new: Vec<(String, Definition)>,
-    pub(crate) strange: Vec<Strange>,
+    pub(crate) mismatches: Vec<PinMismatch>,
 }
 
-/// Compares `listed` with `pins`; `hidden` are names that the server lists too and that the entry's filter hides.
+/// Compares `listed` with `pins`; `hidden` are listed names that the entry's filter hides.
 pub(crate) fn judge(listed: &[(&Tool, DefinitionHash)], hidden: &[String], pins: &BTreeMap<String, Pin>) -> Judged {
     let mut judged = Judged::default();
     let mut unseen = Vec::new();
     for (tool, hash) in listed {
         match pins.get(&tool.name) {
             Some(pin) if pin.definition.hash == *hash => {}
-            Some(_) => judged.strange.push(strange(tool, *hash, Cause::Changed)),
+            Some(_) => judged.mismatches.push(mismatch(tool, *hash, Cause::Changed)),
             None => unseen.push((*tool, *hash)),
         }
     }
     let mut gone = Gone::new(listed, hidden, pins, unseen.len());
     for (tool, hash) in unseen {
         match gone.like(tool) {
-            Some(was) => judged.strange.push(strange(tool, hash, Cause::Renamed { was })),
+            Some(was) => judged.mismatches.push(mismatch(tool, hash, Cause::Renamed { was })),
             None if pins.len() + judged.new.len() >= MAX_PINS => {
-                judged.strange.push(strange(tool, hash, Cause::TooMany));
+                judged.mismatches.push(mismatch(tool, hash, Cause::TooMany));
             }
             None => judged.new.push((tool.name.clone(), Definition { hash, text: canonical(tool) })),
         }
@@ -46,16 +46,16 @@ pub(crate) fn judge(listed: &[(&Tool, DefinitionHash)], hidden: &[String], pins:
     judged
 }
 
-fn strange(tool: &Tool, hash: DefinitionHash, cause: Cause) -> Strange {
+fn mismatch(tool: &Tool, hash: DefinitionHash, cause: Cause) -> PinMismatch {
     let definition = Definition { hash, text: canonical(tool) };
-    Strange { tool: tool.name.clone(), definition, cause }
+    PinMismatch { tool: tool.name.clone(), definition, cause }
 }
 
-/// The pinned tools that are no longer listed. Each of them can have become one other tool.
+/// The pinned tools that are no longer listed. Each may have been renamed to one new tool.
 struct Gone<'a> {
-    /// Their names and words; `None` for those that have become another tool.
+    /// Their names and words; `None` for those that were matched with a new tool.
     tools: Vec<Option<(&'a str, BTreeSet<String>)>>,
-    /// Their places, by their definitions: there may be thousands of them, and as many new ones.
+    /// Their positions by definition, because there may be thousands of them, and as many new ones.
     said: HashMap<String, VecDeque<usize>>,
     /// Whether there are few enough to compare them word by word.
     closely: bool,
@@ -97,7 +97,7 @@ impl<'a> Gone<'a> {
         self.tools[found].take().map(|(name, _)| name.to_owned())
     }
 
-    /// The place of the first tool with exactly this definition.
+    /// Returns the place of the first tool with exactly this definition.
     fn same(&mut self, body: &str) -> Option<usize> {
         let places = self.said.get_mut(body)?;
         while let Some(place) = places.pop_front() {
@@ -131,7 +131,7 @@ impl Says {
     }
 }
 
-/// The share of their words that both have, from 0 to 1.
+/// Returns the share of words that both have, from 0 to 1.
 #[expect(clippy::cast_precision_loss, reason = "a definition has no 2^52 words")]
 fn likeness(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
     let both = one.intersection(other).count();

@@ -1,7 +1,7 @@
 //! Conditions on arguments.
 //!
-//! A condition looks at one argument of a call and matches it against a glob or a regular expression, within bounds.
-//! `number` compares numbers by their value, for a model may write one in several ways.
+//! A condition matches one argument of a call against a glob or a regular expression, within bounds. `number` compares
+//! numbers by value, because a model may write the same number in several ways.
 
 mod number;
 
@@ -13,52 +13,52 @@ use serde_json::{Map, Number, Value};
 use self::number::ExpectedNumber;
 use crate::glob::{BadGlob, Glob};
 
-/// The longest regular expression, in bytes as it is written, and what it may become when it is compiled.
+/// The longest regular expression, in bytes, and its largest compiled size.
 const REGEX_BYTES: usize = 512;
 const COMPILED_BYTES: usize = 256 * 1024;
 
-/// The longest text in an argument that is matched, so that judging stays quick.
+/// The longest text in an argument that is matched, so that the check stays quick.
 const TEXT_BYTES: usize = 64 * 1024;
 
-/// Why a rule was refused.
+/// The reason why a rule was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadRule {
-    /// A glob in it.
+    /// A glob in it is invalid.
     #[error(transparent)]
     Glob(#[from] BadGlob),
-    /// A regular expression in it.
+    /// A regular expression in it is invalid.
     #[error("the regular expression cannot be used: {problem}")]
     Regex {
-        /// What is wrong with it, on one line.
+        /// The problem, on one line.
         problem: String,
     },
-    /// It does not say what is true of the caller.
+    /// A condition on the caller has an unknown form.
     #[error(
         "`{written}` says nothing of a caller: write `group:NAME`, `role:NAME`, `person:SUBJECT` or `service:SUBJECT`"
     )]
     Who {
-        /// What it says, safe to print.
+        /// The condition, safe to print.
         written: String,
     },
-    /// It does not say which argument.
+    /// The condition does not name an argument.
     #[error("an argument is a name, or a JSON pointer such as `/options/path`")]
     NoArgument,
 }
 
 /// A condition on one argument.
 ///
-/// The argument is a name, or, when it begins with `/`, a JSON pointer (RFC 6901). The whole text must match, line
-/// breaks included; `true` and `false` are matched as JSON writes them. An absent argument, or `null`, does not match.
-/// The judged arguments are those that are sent: names and texts without their escapes, and for a name that a client
-/// wrote twice the last value, which alone is sent.
+/// The argument is given by its name, or, if it begins with `/`, by a JSON pointer (RFC 6901). The whole text must
+/// match, line breaks included; `true` and `false` are matched as JSON writes them. An absent argument, or `null`, does
+/// not match. The condition applies to the arguments that are sent: names and texts without escapes, and for a repeated
+/// name the last value, because only that is sent.
 ///
-/// A number is matched in plain decimals, without an exponent and without redundant zeros (`100`, `-0.5`), however it
-/// was written. A glob that is itself a number means that number: `1.0` matches `1` and `1e0`. Two numbers that differ
-/// are never confused, with one exception: a number that is no integer of 64 bits was rounded when it was read, so a
-/// rule that does not allow also matches it when its own number rounds to the same.
+/// A number is matched as a plain decimal, without an exponent and without redundant zeros (`100`, `-0.5`). A glob that
+/// is itself a number matches that number: `1.0` matches `1` and `1e0`. Two numbers that differ are never confused,
+/// with one exception: a number that is no integer of 64 bits was rounded when it was read, so a rule that does not
+/// allow also matches it when its own number rounds to the same.
 ///
-/// Lists, objects and texts over 64 KiB are judged carefully. A rule that allows matches a list only if every element
+/// Lists, objects and texts over 64 KiB are treated with care. A rule that allows matches a list only if every element
 /// matches, and never an object or a longer text. Other rules match if any text inside does, the names in an object
 /// included, and always match a longer text. Such rules also match a text that spells the number of the rule, even as
 /// programs other than JSON parsers write it (` +01.`, `0x1`, `\u{661}`), and a number as JSON writes it.
@@ -67,7 +67,7 @@ pub struct ArgumentRule {
     place: String,
     written: String,
     kind: Kind,
-    /// The number that the glob is, if it is one.
+    /// The number of the glob, if it is a number.
     number: Option<ExpectedNumber>,
 }
 
@@ -78,7 +78,7 @@ enum Kind {
 }
 
 impl ArgumentRule {
-    /// The argument at `place` matches this glob.
+    /// Requires that the argument at `place` matches this glob.
     ///
     /// # Errors
     /// [`BadRule`].
@@ -87,8 +87,9 @@ impl ArgumentRule {
         Self::new(place, glob, kind)
     }
 
-    /// The whole argument at `place` matches this regular expression, in the syntax of the crate `regex`, in time
-    /// linear in the text. `.` is any character, line breaks too. At most 512 bytes, and 256 KiB when compiled.
+    /// Requires that the whole argument at `place` matches this regular expression, in the syntax of the crate `regex`,
+    /// in time linear in the text. `.` matches any character, including line breaks. At most 512 bytes, and 256 KiB
+    /// when compiled.
     ///
     /// # Errors
     /// [`BadRule`].
@@ -97,10 +98,10 @@ impl ArgumentRule {
         if regex.len() > REGEX_BYTES {
             return Err(bad(format!("it is longer than {REGEX_BYTES} bytes")));
         }
-        // Alone first: within the frame, an extra `)` would close it.
+        // Compile it alone first, because an extra `)` would close the frame.
         let compile = |regex: &str| {
             let mut builder = RegexBuilder::new(regex);
-            // A line break in a path must not carry it past a rule.
+            // A line break in a path must not make a rule miss it.
             builder.dot_matches_new_line(true).size_limit(COMPILED_BYTES).dfa_size_limit(COMPILED_BYTES);
             builder.build().map_err(|error| match error {
                 regex::Error::CompiledTooBig(_) => bad(format!("it takes more than {} KiB", COMPILED_BYTES / 1024)),
@@ -120,7 +121,7 @@ impl ArgumentRule {
         Ok(Self { place: place.to_owned(), written: written.to_owned(), kind, number })
     }
 
-    /// Whether `arguments` fulfil it; where that is uncertain, the answer is `is_careful`.
+    /// Returns whether `arguments` fulfil the condition; `is_careful` if that is uncertain.
     pub(super) fn fits(&self, arguments: &Map<String, Value>, is_careful: bool) -> bool {
         self.find(arguments).is_some_and(|value| self.matches(value, is_careful))
     }
@@ -136,13 +137,13 @@ impl ArgumentRule {
         arguments.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
     }
 
-    /// Recurses as deep as the arguments were parsed, which has a bound.
+    /// Recurses as deep as the arguments nest, which the parser bounds.
     fn matches(&self, value: &Value, is_careful: bool) -> bool {
         match value {
             Value::Null => false,
             Value::String(text) if text.len() > TEXT_BYTES => is_careful,
             Value::String(text) => {
-                // Some servers take a number that is written as text.
+                // Some servers accept a number that is written as text.
                 self.matches_text(text)
                     || (is_careful && number::spelled(text).is_some_and(|it| self.matches_number(&it, true)))
             }
@@ -175,7 +176,7 @@ impl ArgumentRule {
     }
 }
 
-/// As a user would write it.
+/// Writes the condition as a user would.
 impl fmt::Display for ArgumentRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
@@ -185,7 +186,7 @@ impl fmt::Display for ArgumentRule {
     }
 }
 
-/// A syntax error is several lines with a caret; the last names the problem.
+/// Returns the last line of a syntax error, which names the problem; the lines before show a caret.
 fn last_line(error: &str) -> String {
     error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }

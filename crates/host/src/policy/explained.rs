@@ -3,7 +3,7 @@
 use super::{Effect, Layer, Policy, Rule};
 use crate::call::gate::{Gate as _, GateRequest, Verdict};
 
-/// A policy's verdict on a call, and why.
+/// A policy's verdict on a call, with the reasons.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained<'a> {
@@ -20,61 +20,61 @@ pub struct Matched<'a> {
     /// The rule.
     pub rule: &'a Rule,
     /// Its part in the verdict.
-    pub fate: Fate,
-    /// It comes from a source that can only make the policy stricter.
+    pub part: Part,
+    /// Whether it comes from a source that can only make the policy stricter.
     pub is_stricter: bool,
 }
 
 /// A rule's part in a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It decides.
+pub enum Part {
+    /// The rule decides.
     Decides,
-    /// Another one decides, for this reason.
-    Beaten(&'static str),
-    /// It does not cover this call, for this reason.
-    Silent(&'static str),
+    /// Another rule decides, for this reason.
+    Overruled(&'static str),
+    /// The rule does not cover this call, for this reason.
+    NotMatching(&'static str),
 }
 
 impl Policy {
-    /// The verdict on a call, and the part of each rule for its tool.
+    /// Returns the verdict on a call, and the part that each rule for its tool has in it.
     #[must_use]
     pub fn explain(&self, request: &GateRequest<'_>) -> Explained<'_> {
         let verdict = self.judge(request);
         let mut rules = Vec::new();
         let mut decider = None;
         for (number, layer) in self.layers().enumerate() {
-            let said = layer.judge(request, self.whom());
+            let said = layer.judge(request, self.context());
             // The first layer with the final verdict decides.
             let decides = decider.is_none() && self.broken.is_none() && said == verdict;
             decider = decider.or(decides.then_some(number));
-            rules.extend(self.fates(layer, request, decides).map(|(rule, fate)| Matched {
+            rules.extend(self.parts(layer, request, decides).map(|(rule, part)| Matched {
                 rule,
-                fate,
+                part,
                 is_stricter: number > 0,
             }));
         }
         Explained { verdict, rules }
     }
 
-    fn fates<'a>(
+    fn parts<'a>(
         &'a self,
         layer: &'a Layer,
         request: &GateRequest<'_>,
         decides: bool,
-    ) -> impl Iterator<Item = (&'a Rule, Fate)> {
+    ) -> impl Iterator<Item = (&'a Rule, Part)> {
         let of_tool = layer.rules.iter().filter(|rule| rule.is_about(request));
         let mut winner: Option<&Rule> = None;
         of_tool.map(move |rule| {
-            let fate = match (rule.missing(request, self.whom()), winner) {
-                (Some(why), _) => Fate::Silent(why),
-                (None, Some(winner)) => Fate::Beaten(beaten(rule, winner)),
+            let part = match (rule.missing(request, self.context()), winner) {
+                (Some(why), _) => Part::NotMatching(why),
+                (None, Some(winner)) => Part::Overruled(beaten(rule, winner)),
                 (None, None) => {
                     winner = Some(rule);
                     if decides {
-                        Fate::Decides
+                        Part::Decides
                     } else {
-                        Fate::Beaten(if self.broken.is_some() {
+                        Part::Overruled(if self.broken.is_some() {
                             "no rule counts"
                         } else {
                             "something stricter decides"
@@ -82,7 +82,7 @@ impl Policy {
                     }
                 }
             };
-            (&**rule, fate)
+            (&**rule, part)
         })
     }
 }

@@ -1,11 +1,11 @@
-//! One rule: which calls it covers, and its effect.
+//! One rule: the calls that it covers, and its effect.
 
 use std::{cmp::Reverse, fmt, path::PathBuf};
 
 use serde::Serialize;
 
 use super::{
-    Whom,
+    RuleContext,
     argument::{ArgumentRule, BadRule},
 };
 use crate::{
@@ -21,11 +21,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// They run.
+    /// The calls run.
     Allow,
-    /// A person decides.
+    /// A user decides.
     Confirm,
-    /// They do not run.
+    /// The calls do not run.
     Deny,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Effect {
     }
 }
 
-/// Where a rule is written.
+/// The place where a rule is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Origin {
     /// The file.
@@ -48,7 +48,7 @@ pub struct Origin {
     pub line: usize,
 }
 
-/// The file without its folders, and the line.
+/// Writes the file without its folders, and the line.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
@@ -56,19 +56,19 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The claims that a server must make about a tool; `None` is any.
+/// The claims that a server must make about a tool; `None` accepts any.
 ///
 /// A server that claims nothing gets MCP's defaults: its tool changes things, may destroy something, is not idempotent
-/// and reaches the open world (MCP 2025-11-25, `ToolAnnotations`). They are claims, and remain unchecked.
+/// and reaches the open world (MCP 2025-11-25, `ToolAnnotations`). These claims are not checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// It changes nothing.
+    /// The tool changes nothing.
     pub read_only: Option<bool>,
-    /// It may destroy something.
+    /// The tool may destroy something.
     pub destructive: Option<bool>,
-    /// Twice is the same as once.
+    /// Repeated calls have the same effect as one.
     pub idempotent: Option<bool>,
-    /// It reaches beyond its server.
+    /// The tool reaches beyond its server.
     pub open_world: Option<bool>,
 }
 
@@ -88,7 +88,7 @@ impl Hints {
     }
 }
 
-/// How specific a rule is; a greater one wins. Compared field by field, from the first to the last.
+/// The specificity of a rule; the rule with the greater one wins. Compared field by field, from the first to the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
     /// The part of the pattern for the tool: a whole name before any glob, and of globs the one with more literal
@@ -96,11 +96,11 @@ pub struct Specificity {
     tool: Says,
     /// The part for the server, in the same way; a pattern without one does not restrict the server.
     server: Says,
-    /// How many conditions there are on arguments.
+    /// The number of conditions on arguments.
     arguments: usize,
-    /// How many conditions there are on the caller: `agent`, `tenant`, `who`, `client`.
+    /// The number of conditions on the caller: `agent`, `tenant`, `who`, `client`.
     callers: usize,
-    /// How many conditions there are on the server's claims.
+    /// The number of conditions on the server's claims.
     hints: usize,
 }
 
@@ -117,7 +117,7 @@ pub struct Rule {
     hints: Hints,
     origin: Option<Origin>,
     specificity: Specificity,
-    /// It is a copy of another rule, with the pattern read as a name in another spelling.
+    /// Whether it is a copy of another rule whose pattern is read in another spelling.
     is_reading: bool,
     /// All its conditions, as a user would write them.
     said: String,
@@ -125,7 +125,7 @@ pub struct Rule {
     why: String,
 }
 
-/// A glob, as it was written.
+/// A glob, with its original text.
 #[derive(Clone, Debug)]
 struct Text {
     written: String,
@@ -138,7 +138,7 @@ impl Text {
     }
 }
 
-/// A condition on the principal of a call, as it was written.
+/// A condition on the principal of a call, with its original text.
 #[derive(Clone, Debug)]
 struct Who {
     written: String,
@@ -146,7 +146,7 @@ struct Who {
     glob: Glob,
 }
 
-/// What a [`Who`] looks at.
+/// The property of a principal that a [`Who`] checks.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     Group,
@@ -176,7 +176,7 @@ impl Who {
     }
 }
 
-/// Who calls: a way in, or a client on that way by the name that it gives itself.
+/// A condition on the way in of a call, or on a client by the name that it gives itself.
 #[derive(Clone, Debug)]
 struct Client {
     way: Text,
@@ -193,7 +193,7 @@ impl Client {
     }
 
     fn fits(&self, caller: &Caller) -> bool {
-        // The audit log says daemon where its users say API.
+        // Users say API where the audit log says daemon.
         let is_api = caller.way() == Way::Daemon && self.way.glob.is_match("api");
         (is_api || self.way.glob.is_match(caller.way().word()))
             && self.name.as_ref().is_none_or(|name| name.glob.is_match(caller.name().unwrap_or_default()))
@@ -207,7 +207,7 @@ impl Client {
     }
 }
 
-/// Compares what was written, and where.
+/// Compares the texts and their places.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
         self.effect == other.effect && self.origin == other.origin && self.said == other.said
@@ -215,7 +215,7 @@ impl PartialEq for Rule {
 }
 
 impl Rule {
-    /// A rule about every call of the tools that match.
+    /// Creates a rule about every call of the tools that match.
     #[must_use]
     pub fn new(effect: Effect, pattern: Pattern) -> Self {
         let (tool, server) = pattern.says();
@@ -237,7 +237,7 @@ impl Rule {
         rule.weighed()
     }
 
-    /// Only for an agent that one of these globs matches.
+    /// Restricts the rule to agents that one of these globs matches.
     ///
     /// # Errors
     /// [`BadRule`] names the glob.
@@ -246,7 +246,7 @@ impl Rule {
         Ok(self.weighed())
     }
 
-    /// Only for a tenant that one of these globs matches.
+    /// Restricts the rule to tenants that one of these globs matches.
     ///
     /// # Errors
     /// As [`Self::agents`].
@@ -255,8 +255,8 @@ impl Rule {
         Ok(self.weighed())
     }
 
-    /// Only for a caller of whom one of these is true: `group:GLOB`, `role:GLOB`, `person:GLOB`, `service:GLOB`. The
-    /// last two match the subject that the issuer knows, and never the name that people read.
+    /// Restricts the rule to callers for whom one of these conditions is true: `group:GLOB`, `role:GLOB`,
+    /// `person:GLOB`, `service:GLOB`. The last two match the issuer's subject, and never the display name.
     ///
     /// # Errors
     /// [`BadRule`] names the condition.
@@ -265,8 +265,9 @@ impl Rule {
         Ok(self.weighed())
     }
 
-    /// Only for calls that come in one of these ways: `cli`, `api`, `gateway`, `agent`, `program`, each with the name
-    /// that the client gives itself behind a `/`, such as `gateway/claude-*`. The host cannot check such a name.
+    /// Restricts the rule to calls from one of these ways: `cli`, `api`, `gateway`, `agent`, `program`, each optionally
+    /// followed by `/` and the client's name for itself, such as `gateway/claude-*`. The host cannot verify such a
+    /// name.
     ///
     /// # Errors
     /// As [`Self::agents`].
@@ -275,52 +276,52 @@ impl Rule {
         Ok(self.weighed())
     }
 
-    /// Only for calls with an argument like this; with several, all must match.
+    /// Restricts the rule to calls with a matching argument; with several conditions, all must match.
     #[must_use]
     pub fn argument(mut self, argument: ArgumentRule) -> Self {
         self.arguments.push(argument);
         self.weighed()
     }
 
-    /// Only for tools with these claims of their servers.
+    /// Restricts the rule to tools with these claims of their servers.
     #[must_use]
     pub fn hints(mut self, hints: Hints) -> Self {
         self.hints = hints;
         self.weighed()
     }
 
-    /// Where it is written.
+    /// Sets the place where it is written.
     #[must_use]
     pub fn written_in(mut self, origin: Origin) -> Self {
         self.origin = Some(origin);
         self.weighed()
     }
 
-    /// Its effect.
+    /// Returns its effect.
     #[must_use]
     pub fn effect(&self) -> Effect {
         self.effect
     }
 
-    /// Which tools it covers.
+    /// Returns the pattern of the tools that it covers.
     #[must_use]
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
     }
 
-    /// Where it is written; `None` for a rule from a command line or the program.
+    /// Returns the place where it is written; `None` for a rule from a command line or the program.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// How specific it is.
+    /// Returns its specificity.
     #[must_use]
     pub fn specificity(&self) -> Specificity {
         self.specificity
     }
 
-    /// Its conditions beside the pattern, each as a user would write it.
+    /// Returns its conditions beside the pattern, each as a user would write it.
     #[must_use]
     pub fn conditions(&self) -> Vec<String> {
         let list = |key: &str, globs: Vec<String>| {
@@ -348,7 +349,8 @@ impl Rule {
             .collect()
     }
 
-    /// The same rule with its pattern read in other spellings: one for each pair of server and tool that it could mean.
+    /// Returns the same rule with its pattern read in other spellings: one rule for each pair of server and tool that
+    /// it could mean.
     pub(super) fn readings(&self) -> Vec<Self> {
         let patterns = match self.effect {
             Effect::Allow => self.pattern.certain_readings(),
@@ -366,7 +368,7 @@ impl Rule {
         self.is_reading
     }
 
-    /// Whether its pattern matches the tool.
+    /// Returns whether its pattern matches the tool.
     pub(super) fn is_about(&self, request: &GateRequest<'_>) -> bool {
         let server = request.server.as_str();
         let is_careful = self.effect != Effect::Allow;
@@ -374,17 +376,17 @@ impl Rule {
             || request.entry.is_some_and(|entry| self.pattern.is_name(&entry.name, server, is_careful))
     }
 
-    /// Whether it covers this call.
-    pub(crate) fn speaks_of(&self, request: &GateRequest<'_>, whom: Whom<'_>) -> bool {
-        self.is_about(request) && self.missing(request, whom).is_none()
+    /// Returns whether it covers this call.
+    pub(crate) fn covers(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> bool {
+        self.is_about(request) && self.missing(request, context).is_none()
     }
 
-    /// The first of its conditions, beside the pattern, that the call does not fulfil.
-    pub(super) fn missing(&self, request: &GateRequest<'_>, whom: Whom<'_>) -> Option<&'static str> {
+    /// Returns the first of its conditions, other than the pattern, that the call does not fulfil.
+    pub(super) fn missing(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> Option<&'static str> {
         let named = |globs: &[Text], name: Option<&str>| {
             globs.is_empty() || name.is_some_and(|name| globs.iter().any(|text| text.glob.is_match(name)))
         };
-        if !named(&self.agent, whom.agent) {
+        if !named(&self.agent, context.agent) {
             return Some("it is for another agent");
         }
         let principal = request.caller.principal();
@@ -415,13 +417,14 @@ impl Rule {
         }
     }
 
-    /// The smallest wins. Ties are broken by origin and text, so that of two equal rules the same one is always named.
+    /// Returns a sort key; the rule with the smallest one wins. Ties are resolved by origin and text, so that of two
+    /// equal rules always the same one is named.
     pub(super) fn precedence(&self) -> impl Ord + use<'_> {
         let denies = self.effect == Effect::Deny;
         (Reverse((denies, self.specificity, self.effect)), &self.origin, &self.said)
     }
 
-    /// Whether it is this pattern and nothing else.
+    /// Returns whether it has only this pattern, and no conditions.
     pub(super) fn is_only(&self, pattern: &Pattern) -> bool {
         self.pattern == *pattern && self.conditions().len() == 1
     }
@@ -440,7 +443,7 @@ impl Rule {
     }
 }
 
-/// Its effect and pattern, and where it is written.
+/// Writes its effect, its pattern, and the place where it is written.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} `{}`", self.effect, self.pattern)?;

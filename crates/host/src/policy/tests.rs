@@ -45,7 +45,7 @@ impl Plain {
         rule.clients(&clients).unwrap().hints(hints)
     }
 
-    fn speaks_of(&self, call: &PlainCall) -> bool {
+    fn covers(&self, call: &PlainCall) -> bool {
         self.server.is_none_or(|glob| fits(glob, call.server))
             && fits(self.tool, call.tool)
             && self.path.is_none_or(|glob| call.path.is_some_and(|path| fits(glob, path)))
@@ -67,7 +67,7 @@ fn fits(glob: &str, name: &str) -> bool {
 
 /// The verdict of the rules, as the documentation describes it.
 fn model(rules: &[Plain], (otherwise, allow_read_only): (Otherwise, bool), call: &PlainCall) -> Effect {
-    let speaking: Vec<_> = rules.iter().filter(|rule| rule.speaks_of(call)).collect();
+    let speaking: Vec<_> = rules.iter().filter(|rule| rule.covers(call)).collect();
     if speaking.iter().any(|rule| rule.effect == Effect::Deny) {
         return Effect::Deny;
     }
@@ -146,8 +146,8 @@ proptest! {
         let explained = policy(&rules, rest);
         let explained = call.ask(|request| explained.explain(request));
         prop_assert_eq!(explained.verdict, verdict);
-        let speaks = rules.iter().any(|rule| rule.speaks_of(&call));
-        prop_assert_eq!(explained.rules.iter().filter(|rule| rule.fate == Fate::Decides).count(), usize::from(speaks));
+        let speaks = rules.iter().any(|rule| rule.covers(&call));
+        prop_assert_eq!(explained.rules.iter().filter(|rule| rule.part == Part::Decides).count(), usize::from(speaks));
     }
 
     #[test]

@@ -7,12 +7,12 @@ use futures::future::BoxFuture;
 use super::{ChildPlan, ResolveError, Resolver, Verbatim};
 use crate::spec::{Http, InheritEnv, ServerName, Stdio, acts_on_the_client, passes_to_the_client};
 
-/// As [`Verbatim`], and child processes inherit those of these variables that their spec selects.
+/// Resolves as [`Verbatim`], but child processes also inherit the variables of this list that their spec selects.
 pub(crate) struct Inheriting(pub(crate) Vec<(OsString, OsString)>);
 
 impl Inheriting {
     /// Adds the inherited variables to `plan`.
-    fn bequeath(&self, spec: &Stdio, plan: &mut ChildPlan) {
+    fn add_inherited(&self, spec: &Stdio, plan: &mut ChildPlan) {
         for (name, value) in &self.0 {
             let is_given =
                 spec.inherit_env.passes(name, value) || (plan.container.is_some() && passes_to_the_client(name, value));
@@ -35,7 +35,7 @@ impl Resolver for Inheriting {
     fn stdio<'a>(&'a self, server: &'a ServerName, spec: &'a Stdio) -> BoxFuture<'a, Result<ChildPlan, ResolveError>> {
         Box::pin(async move {
             let mut plan = Verbatim.stdio(server, spec).await?;
-            self.bequeath(spec, &mut plan);
+            self.add_inherited(spec, &mut plan);
             Ok(plan)
         })
     }

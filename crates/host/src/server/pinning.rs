@@ -1,4 +1,4 @@
-//! How a server's task applies pins: it checks each list against them, and again when they may have changed.
+//! Applies pins in a server's task: checks each list against them, and again when they may have changed.
 
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{Server, task::Task};
 use crate::{
     catalog::{CatalogTool, ToolSet},
     event::Event,
-    pins::{Cause, PinnedServer, Recalled, Seen},
+    pins::{Cause, PinnedServer, Seen, StoredPins},
     spec::{PinMode, Transport},
     state::State,
 };
@@ -20,8 +20,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 impl Task {
-    /// Checks `tools` against their pins and sorts out those that do not match.
-    pub(super) async fn held_against_pins(&self, tools: ToolSet) -> ToolSet {
+    /// Checks `tools` against their pins and separates those that do not match.
+    pub(super) async fn checked_against_pins(&self, tools: ToolSet) -> ToolSet {
         let mode = self.spec.pins.unwrap_or_default();
         let (PinMode::Enforce | PinMode::Warn, Some(pins)) = (mode, &self.around.pins) else {
             return tools;
@@ -33,36 +33,36 @@ impl Task {
         let server = PinnedServer::of(&self.name, &self.spec);
         let list = tools.hash();
         match pins.recall(&server, &list).await {
-            Ok(Recalled::AsBefore) => tools,
-            Ok(Recalled::Pins { generation, pins: known }) => {
+            Ok(StoredPins::Unchanged) => tools,
+            Ok(StoredPins::Pins { generation, pins: known }) => {
                 let judging = move || {
-                    let judged = tools.held_against(&known);
+                    let judged = tools.check_against(&known);
                     let causes: HashMap<_, _> =
-                        judged.strange.iter().map(|strange| (strange.tool.as_str(), &strange.cause)).collect();
-                    let mut tools = tools.sorted_out(|tool| causes.get(tool).map(|cause| (*cause).clone()), usable);
+                        judged.mismatches.iter().map(|mismatch| (mismatch.tool.as_str(), &mismatch.cause)).collect();
+                    let mut tools = tools.split_by(|tool| causes.get(tool).map(|cause| (*cause).clone()), usable);
                     tools.generation = Some(generation);
                     (tools, judged)
                 };
-                // Thousands of definitions take a while.
+                // Thousands of definitions take some time.
                 match tokio::task::spawn_blocking(judging).await {
                     Ok((tools, judged)) => {
-                        let (new, strange) = (judged.new, judged.strange);
-                        pins.saw(&server, Seen { list, generation, new, strange }).await;
+                        let (new, mismatches) = (judged.new, judged.mismatches);
+                        pins.saw(&server, Seen { list, generation, new, mismatches }).await;
                         tools
                     }
-                    // The program ends.
+                    // The program is ending.
                     Err(_) => ToolSet::default(),
                 }
             }
-            Err(unreadable) => tools.sorted_out(|_| Some(Cause::Unchecked { why: unreadable.why.clone() }), usable),
+            Err(unreadable) => tools.split_by(|_| Some(Cause::Unchecked { why: unreadable.why.clone() }), usable),
         }
     }
 
     /// Waits for `what`, and meanwhile checks whether tools in quarantine have been released.
-    pub(super) async fn minding_pins<T>(&self, what: impl Future<Output = T>) -> T {
+    pub(super) async fn while_checking_pins<T>(&self, what: impl Future<Output = T>) -> T {
         let mut what = pin!(what);
         loop {
-            let waits = !self.publish.borrow().tools.strangers.is_empty();
+            let waits = !self.publish.borrow().tools.mismatched.is_empty();
             tokio::select! {
                 done = &mut what => return done,
                 () = self.again.pins.notified() => self.look_again().await,
@@ -85,11 +85,11 @@ impl Task {
 
     async fn look_again(&self) {
         let before = self.publish.borrow().tools.clone();
-        let same = before.sorted_out(|_| None, true);
-        let now = self.held_against_pins(same).await;
-        let differs = now.strangers != before.strangers;
+        let same = before.split_by(|_| None, true);
+        let now = self.checked_against_pins(same).await;
+        let differs = now.mismatched != before.mismatched;
         if differs {
-            self.tell_of_strangers(&before, &now);
+            self.report_quarantined(&before, &now);
         }
         let count = now.tools.len();
         self.publish(|snapshot| {
@@ -105,9 +105,9 @@ impl Task {
     }
 
     /// Reports the tools that were not in quarantine before: the first few by name, the rest as a count.
-    pub(super) fn tell_of_strangers(&self, before: &ToolSet, now: &ToolSet) {
-        let rest = self.tell_of_each(&now.strangers_since(before), |stranger| {
-            self.tell(Event::McpToolQuarantined { server: self.name.clone(), quarantined: stranger.told() });
+    pub(super) fn report_quarantined(&self, before: &ToolSet, now: &ToolSet) {
+        let rest = self.report_each(&now.mismatched_since(before), |mismatched| {
+            self.emit(Event::McpToolQuarantined { server: self.name.clone(), quarantined: mismatched.report() });
         });
         if rest > 0 {
             self.warn(&format!("{rest} more tools are not as they are pinned"));
@@ -116,17 +116,17 @@ impl Task {
 }
 
 impl Server {
-    /// Has the tools checked again, because the pins may have changed.
+    /// Requests another check of the tools, because the pins may have changed.
     pub(crate) fn pins_changed(&self) {
         self.again.pins.notify_one();
     }
 
-    /// Whether `tool` was in quarantine at the last check of the pins.
-    pub(crate) fn may_hold(&self, tool: &str) -> bool {
-        self.published.borrow().tools.held(tool).is_some()
+    /// Returns whether `tool` was in quarantine at the last check of the pins.
+    pub(crate) fn may_be_quarantined(&self, tool: &str) -> bool {
+        self.published.borrow().tools.in_quarantine(tool).is_some()
     }
 
-    /// Whether the server still lists `tool` with the definition that it was called by.
+    /// Returns whether the server still lists `tool` with the definition of the call.
     ///
     /// True for a server that the host made itself: its definitions describe tools of other servers, which come and go.
     pub(crate) fn still_has(&self, tool: &CatalogTool) -> bool {
@@ -140,9 +140,10 @@ impl Server {
         listed.is_some_and(|listed| Arc::ptr_eq(listed, &tool.listed) || listed.definition() == tool.definition())
     }
 
-    /// Why `tool` is in quarantine, after a last check of its pin; `None` if it no longer is.
-    pub(crate) async fn is_held(&self, tool: &str) -> Option<Cause> {
-        let held = |snapshot: &super::Snapshot| snapshot.tools.held(tool).map(|stranger| stranger.cause.clone());
+    /// Returns the reason why `tool` is in quarantine, after a last check of its pin; `None` if it no longer is.
+    pub(crate) async fn quarantine_cause(&self, tool: &str) -> Option<Cause> {
+        let held =
+            |snapshot: &super::Snapshot| snapshot.tools.in_quarantine(tool).map(|mismatched| mismatched.cause.clone());
         let seen = {
             let snapshot = self.published.borrow();
             held(&snapshot)?;
@@ -150,7 +151,7 @@ impl Server {
         };
         self.pins_changed();
         let mut published = self.published.clone();
-        // A server that is being connected lists its tools anyway.
+        // A server that is connecting lists its tools anyway.
         let _ = timeout(LAST_LOOK, published.wait_for(|snapshot| snapshot.rechecks > seen)).await;
         held(&self.published.borrow())
     }

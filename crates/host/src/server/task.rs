@@ -32,20 +32,20 @@ const SHORTEST_RELIST: Duration = Duration::from_millis(250);
 const LONGEST_RELIST: Duration = Duration::from_secs(30);
 /// How many tools of one list are reported by name.
 const MAX_REPORTED: usize = 20;
-/// A server that causes more listings per minute counts as restless.
+/// A server that causes more listings per minute is reported.
 const MAX_CALM_LISTINGS: u32 = 5;
 /// How long the first listing waits for the server's standing stream to open.
 const STREAM_OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// The wait before a failed listing is tried again.
 const LIST_RETRY: Duration = Duration::from_secs(10);
-/// The longest `Retry-After` that the task honours.
+/// The longest `Retry-After` that the task accepts.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// How long an idle connection stays open in addition, for a caller that has just taken its link.
 const IDLE_GRACE: Duration = Duration::from_millis(500);
 /// The shortest time between two attempts that calls cause by cutting a back-off short.
 const MIN_NUDGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The task of a server; see the module.
 pub(super) struct Task {
     pub(super) name: ServerName,
     pub(super) spec: Arc<ServerSpec>,
@@ -70,22 +70,22 @@ enum Next {
     Stop,
 }
 
-/// Why the task no longer serves a connection.
+/// The reason why the task no longer serves a connection.
 enum Ended {
     Broken(LinkError),
-    /// A caller asked for a fresh one.
+    /// A caller requested a new connection.
     Unwanted,
     Unused,
 }
 
 impl Task {
-    /// Runs until it is stopped, and returns when nothing of the server is left.
+    /// Runs until it is stopped, and returns when all parts of the server have ended.
     pub(super) async fn run(self) {
         let stop = self.stop.clone();
         let mut failures = 0;
         let mut era = None;
         if self.spec.start == Start::Lazy
-            && self.recalls_tools().await
+            && self.publish_stored_tools().await
             && stop.run_until_cancelled(self.rest()).await.is_none()
         {
             return self.publish_end();
@@ -137,7 +137,7 @@ impl Task {
     }
 
     /// Publishes the remembered tools of an earlier run. Returns `false` if there are none.
-    async fn recalls_tools(&self) -> bool {
+    async fn publish_stored_tools(&self) -> bool {
         let Some(memory) = &self.around.memory else {
             return false;
         };
@@ -145,8 +145,8 @@ impl Task {
         let Some(listed) = kept.and_then(|kept| Listed::of_kept(&kept, &self.spec.limits)) else {
             return false;
         };
-        let tools = self.held_against_pins(self.as_configured(listed)).await;
-        self.tell_of_strangers(&ToolSet::default(), &tools);
+        let tools = self.checked_against_pins(self.as_configured(listed)).await;
+        self.report_quarantined(&ToolSet::default(), &tools);
         self.publish(|snapshot| {
             snapshot.tools = Arc::new(tools);
             snapshot.attempts += 1;
@@ -165,7 +165,7 @@ impl Task {
                 () = self.again.now.notified() => {}
             }
         };
-        self.minding_pins(wanted).await;
+        self.while_checking_pins(wanted).await;
     }
 
     async fn connect(&self, era: &mut Option<Era>) -> Result<Connection, LinkError> {
@@ -219,13 +219,13 @@ impl Task {
             Some(Ended::Broken(error)) => error,
             Some(Ended::Unwanted) => return Next::Now,
             Some(Ended::Unused) | None => {
-                self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: None });
+                self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: None });
                 return if rests { Next::Rest } else { Next::Stop };
             }
         };
-        self.tell(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
+        self.emit(Event::McpServerDisconnected { server: self.name.clone(), reason: Some(error.to_string()) });
         match error {
-            // The server has lost the session, which is no sign of a failure: begin a new one at once.
+            // The server has lost the session, which is no sign of a failure: begin a new one immediately.
             LinkError::SessionNotFound { .. } if was_of_use => Next::Now,
             error => Next::Later { error, attempt: !was_of_use },
         }
@@ -269,7 +269,7 @@ impl Task {
                 }
                 None
             };
-            if let Some(ended) = self.minding_pins(woken).await {
+            if let Some(ended) = self.while_checking_pins(woken).await {
                 return ended;
             }
             listed = self.list(link).await;
@@ -288,7 +288,7 @@ impl Task {
                     memory.remember_tools(&self.spec.fingerprint(), kept).await;
                 }
                 let fresh_for = listed.fresh_for;
-                let tools = self.held_against_pins(self.as_configured(listed)).await;
+                let tools = self.checked_against_pins(self.as_configured(listed)).await;
                 self.publish_tools(link, tools);
                 Ok(fresh_for)
             }
@@ -299,19 +299,19 @@ impl Task {
                     snapshot.state = State::ToolsFailed { error: error.to_string() };
                     snapshot.error = Some(Arc::new(error.clone()));
                 });
-                self.tell(Event::McpServerError { server: self.name.clone(), error: error.to_string(), call: None });
+                self.emit(Event::McpServerError { server: self.name.clone(), error: error.to_string(), call: None });
                 Err(error)
             }
         }
     }
 
-    /// Publishes a list of tools, unless it equals the present one.
+    /// Publishes a list of tools, unless it equals the current one.
     fn publish_tools(&self, link: &Link, tools: ToolSet) {
         let before = self.publish.borrow().clone();
         let same = *before.tools == tools;
         if !same {
-            self.tell_of_unusable(&before.tools, &tools);
-            self.tell_of_strangers(&before.tools, &tools);
+            self.report_unusable(&before.tools, &tools);
+            self.report_quarantined(&before.tools, &tools);
         }
         let tools = if same { before.tools } else { Arc::new(tools.adopting(&before.tools)) };
         let count = tools.tools.len();
@@ -322,14 +322,14 @@ impl Task {
             snapshot.error = None;
         });
         if before.link.is_none() {
-            self.tell(Event::McpServerConnected { server: self.name.clone(), tool_count: count });
+            self.emit(Event::McpServerConnected { server: self.name.clone(), tool_count: count });
         }
     }
 
-    /// Warns of tools that have become unusable, or whose reason has changed: the first few by name, the rest as a
-    /// count.
-    fn tell_of_unusable(&self, before: &ToolSet, now: &ToolSet) {
-        let rest = self.tell_of_each(&now.unusable_since(before), |(name, why)| {
+    /// Reports a warning for tools that have become unusable, or whose reason has changed: the first few by name, the
+    /// rest as a count.
+    fn report_unusable(&self, before: &ToolSet, now: &ToolSet) {
+        let rest = self.report_each(&now.unusable_since(before), |(name, why)| {
             self.warn(&format!("the tool {name} cannot be used: {why}"));
         });
         if rest > 0 {
@@ -337,20 +337,19 @@ impl Task {
         }
     }
 
-    /// Reports the first few and returns the number of the others, because thousands of events would crowd out the
-    /// rest.
-    pub(super) fn tell_of_each<T>(&self, new: &[&T], tell: impl Fn(&T)) -> usize {
+    /// Reports the first few and returns the number of the others, because thousands of events would displace others.
+    pub(super) fn report_each<T>(&self, new: &[&T], emit: impl Fn(&T)) -> usize {
         let (told, rest) = new.split_at(new.len().min(MAX_REPORTED));
-        told.iter().for_each(|new| tell(new));
+        told.iter().for_each(|new| emit(new));
         rest.len()
     }
 
-    /// Publishes why there is no connection and waits for the next attempt.
+    /// Publishes the reason why there is no connection, and waits for the next attempt.
     async fn wait_after(&self, error: LinkError, attempt: bool, failures: &mut u32) {
         *failures += 1;
         let Retry { attempts, first, longest } = self.spec.retry;
         let text = error.to_string();
-        self.tell(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
+        self.emit(Event::McpServerError { server: self.name.clone(), error: text.clone(), call: None });
         let needs_auth = matches!(error, LinkError::NeedsAuth { .. });
         let asked = match error {
             LinkError::RateLimited { retry_after } => retry_after.unwrap_or_default().min(MAX_RETRY_AFTER),
@@ -388,7 +387,7 @@ impl Task {
         }
     }
 
-    /// A number between 0 and 1 that differs for every host, server and attempt.
+    /// Returns a number between 0 and 1 that differs for every host, server and attempt.
     fn jitter(&self, failures: u32) -> f64 {
         let mut hash = DefaultHasher::new();
         (self.around.jitter, &self.name, failures).hash(&mut hash);
@@ -406,20 +405,20 @@ impl Task {
         });
         self.around.changed.notify_one();
         if let Some(state) = told {
-            self.tell(Event::McpServerState { server: self.name.clone(), state });
+            self.emit(Event::McpServerState { server: self.name.clone(), state });
         }
     }
 
     pub(super) fn warn(&self, warning: &str) {
-        self.tell(Event::McpServerWarning { server: self.name.clone(), warning: quote(warning) });
+        self.emit(Event::McpServerWarning { server: self.name.clone(), warning: quote(warning) });
     }
 
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn emit(&self, event: Event) {
         (self.around.connector.events)(event);
     }
 }
 
-/// What to do about a server that needs a sign-in, in the words of the authorizer, or else of the server.
+/// Returns the next step for a server that needs a sign-in, in the words of the authorizer, or else of the server.
 fn in_words(error: &LinkError) -> String {
     match error {
         LinkError::NeedsAuth { how: Some(how), .. } => how.clone(),
@@ -427,8 +426,8 @@ fn in_words(error: &LinkError) -> String {
     }
 }
 
-/// `first`, doubled with each failure up to `longest`, with a jitter of a fifth so that servers do not reconnect
-/// together.
+/// Returns `first`, doubled with each failure up to `longest`, with a jitter of a fifth so that servers do not
+/// reconnect together.
 fn backoff(failures: u32, first: Duration, longest: Duration, jitter: f64) -> Duration {
     let wait = first.saturating_mul(1 << (failures - 1).min(16)).min(longest);
     wait.mul_f64(0.8 + 0.4 * jitter)
@@ -457,7 +456,7 @@ impl Pace {
         self.lists += 1;
     }
 
-    /// Whether the server has just become restless.
+    /// Returns whether the server has just exceeded the number of calm listings.
     fn is_restless(&self) -> bool {
         self.lists == 4 * MAX_CALM_LISTINGS
     }

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-/// Time bounds of one server. Each is an error that names it when it is reached.
+/// Time bounds of one server. The error of a reached bound names its setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From start to a finished handshake. Configured as `startup_timeout`. Default 30 s.
+    /// The time from the start to the end of the handshake. Configured as `startup_timeout`. Default 30 s.
     pub startup: Duration,
-    /// For one complete listing, all pages. Configured as `list_timeout`. Default 30 s.
+    /// The time for one complete listing, all pages. Configured as `list_timeout`. Default 30 s.
     pub list: Duration,
-    /// Silence in a call; progress starts it anew. Configured as `call_timeout`. Default 60 s.
+    /// The longest silence in a call; progress restarts it. Configured as `call_timeout`. Default 60 s.
     pub call: Duration,
-    /// A call's whole time, whatever progress says. Configured as `max_call_time`. Default 10 min. A question to a
-    /// person stops both clocks.
+    /// The longest total time of a call, even with progress. Configured as `max_call_time`. Default 10 min. A question
+    /// to a user pauses both clocks.
     pub call_total: Duration,
-    /// Each of the two waits of a shutdown (after closing stdin, after TERM).
-    /// Configured as `shutdown_timeout`. Default 2 s.
+    /// The time of each of the two waits of a shutdown (after closing stdin, after TERM). Configured as
+    /// `shutdown_timeout`. Default 2 s.
     pub shutdown: Duration,
 }
 
@@ -31,36 +31,36 @@ impl Default for Timeouts {
     }
 }
 
-/// Size and count bounds of one server. Each is an error or a counted warning that names it when it is reached.
+/// Size and count bounds of one server. The error or counted warning of a reached bound names its setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// One message on the wire: a stdio line, a JSON body, an SSE event.
-    /// Configured as `max_message_bytes`. Default 8 MiB.
+    /// The size of one message on the wire: a stdio line, a JSON body, an SSE event. Configured as `max_message_bytes`.
+    /// Default 8 MiB.
     pub message_bytes: usize,
-    /// Text of one result that goes to the model; the rest is kept as an artifact. Configured as `max_output_bytes`.
+    /// The text of one result for the model; the rest is stored as an artifact. Configured as `max_output_bytes`.
     /// Default 200,000 bytes.
     pub output_bytes: usize,
-    /// Pages of one listing. Configured as `max_list_pages`. Default 1,000.
+    /// The pages of one listing. Configured as `max_list_pages`. Default 1,000.
     pub pages: usize,
-    /// Items of one listing. Configured as `max_list_items`. Default 100,000.
+    /// The items of one listing. Configured as `max_list_items`. Default 100,000.
     pub items: usize,
-    /// One response to a list request, in place of [`Self::message_bytes`], and all pages of one listing together.
-    /// Configured as `max_list_bytes`. Default 64 MiB.
+    /// The size of one response to a list request, instead of [`Self::message_bytes`], and of all pages of one listing
+    /// together. Configured as `max_list_bytes`. Default 64 MiB.
     pub listing_bytes: usize,
-    /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. An item over it is set
-    /// aside, and the others are used. Configured as `max_schema_depth`. Default 64; at most
+    /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. An item that nests
+    /// deeper is left out, and the others are used. Configured as `max_schema_depth`. Default 64; at most
     /// [`Self::MOST_SCHEMA_DEPTH`].
     pub schema_depth: usize,
-    /// Calls, and lists of prompts and resources, in flight; the next one waits for its turn within its own time.
-    /// Configured as `max_calls_in_flight`. Default 64.
+    /// The concurrent calls and lists of prompts and resources; the next one waits within its own time-out. Configured
+    /// as `max_calls_in_flight`. Default 64.
     pub in_flight: usize,
-    /// Requests of the server being answered at once. More are refused, or wait where they are questions of one answer
+    /// The concurrently answered requests of the server. More are refused, or wait if they are questions of one answer
     /// (2026-07-28). Configured as `max_server_requests`. Default 8.
     pub server_requests: usize,
 }
 
 impl Limits {
-    /// The largest [`Self::schema_depth`]: anything deeper cannot be parsed.
+    /// The largest [`Self::schema_depth`]: deeper schemas cannot be parsed.
     pub const MOST_SCHEMA_DEPTH: usize = 100;
 }
 

@@ -1,21 +1,21 @@
-//! Checks against the schemas of a tool, and what happens on a mismatch.
+//! Checks against the schemas of a tool, and the treatment of mismatches.
 
 use serde::{Deserialize, Serialize};
 
-/// What happens to a result whose structured content does not match the tool's output schema, or is missing. A result
+/// The treatment of a result whose structured content does not match the tool's output schema, or is missing. A result
 /// that the tool itself marks as an error need not match; a result that cannot be checked always passes with a warning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputSchema {
-    /// It is passed on with a warning.
+    /// Forward it with a warning.
     #[default]
     Warn,
-    /// It is replaced by an error result that names the mismatch.
+    /// Replace it by an error result that names the mismatch.
     Reject,
 }
 
 impl OutputSchema {
-    /// The mode that is written as `word`.
+    /// Parses the word of a mode.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {
@@ -26,21 +26,21 @@ impl OutputSchema {
     }
 }
 
-/// What happens to invisible characters (tag characters, zero-width characters, bidi controls and their like) in the
+/// The treatment of invisible characters (tag characters, zero-width characters, bidi controls and similar ones) in the
 /// texts of a server's tools, prompts and resources, and in its instructions. Names, and everything that a call has to
-/// send back unchanged, stay as they came in either case; so do the definitions that are pinned.
+/// send back, stay unchanged in either case; so do pinned definitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Invisible {
-    /// They are removed; see [`text::without_unseen`](crate::text::without_unseen).
+    /// Remove them; see [`text::without_unseen`](crate::text::without_unseen).
     #[default]
     Remove,
-    /// They are passed on.
+    /// Keep them.
     Keep,
 }
 
 impl Invisible {
-    /// The mode that is written as `word`.
+    /// Parses the word of a mode.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {
@@ -51,22 +51,23 @@ impl Invisible {
     }
 }
 
-/// What happens to arguments of a call that do not fit the input schema of their tool. Arguments that cannot be checked
-/// (the schema is unusable, or checking takes too long) are always sent, and the gate and a person see the same.
+/// The treatment of arguments of a call that do not match the input schema of their tool. Arguments that cannot be
+/// checked (the schema is unusable, or the check takes too long) are always sent; the gate and the user see the same
+/// arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValidateArgs {
-    /// They are sent unchecked.
+    /// Send them unchecked.
     #[default]
     Off,
-    /// They are sent, and the result has a warning.
+    /// Send them, and add a warning to the result.
     Warn,
-    /// They are not sent: the call fails and names the mismatch.
+    /// Do not send them: the call fails and names the mismatch.
     Strict,
 }
 
 impl ValidateArgs {
-    /// The mode that is written as `word`.
+    /// Parses the word of a mode.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {
@@ -78,11 +79,11 @@ impl ValidateArgs {
     }
 }
 
-/// What happens to a tool that is not as it is pinned.
+/// The treatment of a tool that differs from its pin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinMode {
-    /// Nothing is pinned, nothing is compared.
+    /// No tool is pinned or compared.
     Off,
     /// A warning is reported, and the tool can be used.
     Warn,
@@ -92,7 +93,7 @@ pub enum PinMode {
 }
 
 impl PinMode {
-    /// The configuration's word for it.
+    /// Returns the configuration's word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -102,7 +103,7 @@ impl PinMode {
         }
     }
 
-    /// The mode of this word.
+    /// Parses the word of a mode.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Off, Self::Warn, Self::Enforce].into_iter().find(|mode| mode.word() == word)

@@ -1,35 +1,36 @@
-//! A container that a server runs in, as its entry configures it.
+//! The container of a server, as its entry configures it.
 
 use std::{ffi::OsStr, path::Path};
 
-/// A container for a child process, of an engine that is installed here. It has no capabilities, gains no privileges,
-/// changes nothing of its image, and sees only the parts of this machine named here.
+/// A container for a child process, run by an engine that is installed on this machine. It has no capabilities, gains
+/// no privileges, cannot change its image, and sees only the named parts of this machine.
 ///
-/// Linux only, and with a [supervisor](crate::supervisor): ending the engine's program does not end the container,
-/// which would stay behind without one. Elsewhere the server is not started.
+/// Linux only, and with a [supervisor](crate::supervisor): ending the engine's program does not end the container, and
+/// only a supervisor removes it. Elsewhere the server is not started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// The image. With `@sha256:…` at its end it is always the same; a tag may point to another one tomorrow.
+    /// The image. With `@sha256:…` at its end it is always the same image; a tag may refer to another one later.
     pub image: String,
     /// The engine that runs it.
     pub engine: Engine,
     /// Whether a missing image is fetched, within `startup_timeout`. Default [`Pull::Missing`].
     pub pull: Pull,
-    /// The network of the engine that it joins, such as `bridge`. Default: none; no connection goes in or out.
+    /// The network of the engine that it joins, such as `bridge`. Default: none; no incoming and no outgoing
+    /// connections.
     pub network: Option<String>,
     /// The files of this machine that it sees.
     pub mounts: Vec<Mount>,
-    /// Folders in it that are in memory and can be changed. Default: `/tmp`.
+    /// Its folders that are in memory and can be changed. Default: `/tmp`.
     pub tmpfs: Vec<String>,
-    /// Whether it can change its own files, beside `tmpfs` and mounts; they are gone when it ends. Default `false`.
+    /// Whether it can change its own files, beside `tmpfs` and mounts; they are lost when it ends. Default `false`.
     pub writable: bool,
-    /// The user that it runs as: `UID`, `UID:GID`, or names that the image knows. Default: the image's own.
+    /// The user that it runs as: `UID`, `UID:GID`, or names that the image defines. Default: the image's own.
     pub user: Option<String>,
-    /// Memory of all its processes in bytes. Default 1 GiB.
+    /// The memory of all its processes in bytes. Default 1 GiB.
     pub memory: u64,
-    /// Processes and threads at once. Default 128.
+    /// The most processes and threads at once. Default 128.
     pub processes: u32,
-    /// Processors that it may keep busy, in thousandths. Default: no bound.
+    /// The processors that it may use, in thousandths. Default: no bound.
     pub millicpus: Option<u32>,
 }
 
@@ -52,7 +53,7 @@ impl Default for Container {
 }
 
 impl Container {
-    /// Whether the image is named by its content, so that it is always the same: by its digest, or by its id.
+    /// Returns whether the image is named by its content (a digest or an id), so that it is always the same.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         let digest = self.image.rsplit_once('@').map_or(&*self.image, |(_, digest)| digest);
@@ -74,19 +75,19 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// All of them.
+    /// All variants.
     pub const ALL: &[Self] = &[Self::Auto, Self::Docker, Self::Podman];
 
     /// Their words, in the same order.
     pub const WORDS: &[&str] = &[Self::Auto.word(), Self::Docker.word(), Self::Podman.word()];
 
-    /// The engine that is written as `word`.
+    /// Parses the word of an engine.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|engine| engine.word() == word)
     }
 
-    /// The word of the configuration.
+    /// Returns the word of the configuration.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -96,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// The programs to look for, in this order.
+    /// Returns the programs to search for, in this order.
     #[must_use]
     pub fn programs(self) -> &'static [&'static str] {
         match self {
@@ -110,10 +111,10 @@ impl Engine {
 /// Whether a missing image is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pull {
-    /// It is fetched.
+    /// Fetch it.
     #[default]
     Missing,
-    /// It is not, and the server does not start.
+    /// Do not fetch it; the server does not start.
     Never,
 }
 
@@ -129,12 +130,12 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Whether a mount of `source`, by its real path, would break the bounds of the container: the system's root, its
-    /// state, the state of container engines, a socket, or a folder that holds one of these. A process that reaches an
-    /// engine's socket can start anything outside of any container, even with read access only.
+    /// Returns whether a mount of `source`, by its real path, would break the isolation of the container: the system's
+    /// root, its state, the state of container engines, a socket, or a folder that holds one of these. A process that
+    /// reaches an engine's socket can start anything outside of any container, even with read access only.
     ///
-    /// With `write` there are more: a change of the system's settings, its programs or the files of all users changes
-    /// what runs outside. Does not access the file system.
+    /// With `write`, it also refuses the system's settings, its programs and the files of all users, because a change
+    /// there affects programs outside. Does not access the file system.
     #[must_use]
     pub fn gives_too_much(source: &Path, write: bool) -> bool {
         let is_one_of = |folders: &[&str]| folders.iter().any(|folder| source == Path::new(folder));
@@ -147,10 +148,10 @@ impl Mount {
     }
 }
 
-/// Folders that lead to all else of this machine, its engines included; single folders in them may be harmless.
+/// Folders that contain everything else of this machine, including its engines; single folders in them may be harmless.
 const WHOLE: &[&str] = &["/", "/var", "/var/lib"];
 
-/// More of them, where a container may change its mounts.
+/// Further such folders, for a mount that the container may change.
 const WHOLE_TO_CHANGE: &[&str] =
     &["/bin", "/boot", "/etc", "/home", "/lib", "/lib64", "/opt", "/root", "/sbin", "/usr", "/usr/bin", "/usr/lib"];
 
@@ -158,7 +159,7 @@ const WHOLE_TO_CHANGE: &[&str] =
 const ALL_BELOW: &[&str] =
     &["/dev", "/proc", "/run", "/sys", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/run"];
 
-/// The same in a user's home, wherever that is: sockets and state of engines that run rootless or in their own machine.
+/// The same in the home of any user: sockets and state of engines that run rootless or in their own machine.
 const OF_ENGINES: &[&str] = &[
     ".colima",
     ".docker/desktop",
@@ -190,7 +191,7 @@ const OF_CLIENTS: &[&str] = &[
     "_CONTAINERS_",
 ];
 
-/// More of them, by their full names.
+/// Further such variables, by their full names.
 const OF_CLIENTS_EXACTLY: &[&str] = &[
     "ALL_PROXY",
     "BASH_ENV",
@@ -226,8 +227,9 @@ const OF_CLIENTS_EXACTLY: &[&str] = &[
     "ZONEINFO",
 ];
 
-/// Whether a variable of this name would affect the engine's client, outside the container: the client gets the user's
-/// value, never an entry's. (Values reach a container through its client's environment, not through a command line.)
+/// Returns whether a variable with this name would affect the engine's client, outside the container. The client gets
+/// the user's value, and never an entry's. (Values reach a container through its client's environment, not through a
+/// command line.)
 #[must_use]
 pub fn acts_on_the_client(name: &str) -> bool {
     let name = name.to_ascii_uppercase();

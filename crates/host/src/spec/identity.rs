@@ -1,9 +1,9 @@
-//! Everything that decides which program answers for a server, as a hash that stays the same.
+//! A stable hash of the fields that decide which program answers for a server.
 //!
-//! It is the key of stored eras, tools, standing answers and some pins, so it is written field by field and does not
-//! depend on how a type prints itself. Fields that are not listed here do not count: time-outs, limits, a sandbox, how
-//! a client signs in. An absent field is not written, so that a new kind of field changes no hash of an entry without
-//! it. The test below holds the hashes: change them only with a new [`VERSION`].
+//! It is the key of stored eras, tools, standing answers and some pins, so it is computed field by field and does not
+//! depend on how a type is printed. Fields that are not listed here do not count: time-outs, limits, a sandbox, the
+//! client's authentication. An absent field is not written, so that a new kind of field changes no hash of an entry
+//! without it. The test below contains the hashes: change them only with a new [`VERSION`].
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 
 use super::{Container, Http, InheritEnv, Stdio, Transport};
 
-/// Written first: another encoding gives other hashes.
+/// The first field of the hash; another encoding needs another version.
 const VERSION: &str = "toolrack server identity 1";
 
-/// The identity of the server behind `transport`: 32 hexadecimal digits.
+/// Returns the identity of the server behind `transport`: 32 hexadecimal digits.
 pub(super) fn of(transport: &Transport) -> String {
     let mut identity = Identity(Sha256::new());
     identity.field("version", [VERSION]);
@@ -31,7 +31,7 @@ pub(super) fn of(transport: &Transport) -> String {
 struct Identity(Sha256);
 
 impl Identity {
-    /// Writes a field: its name, how many values it has, and each of them, with every length in front.
+    /// Writes a field: its name, how many values it has, and each of them, each with its length as a prefix.
     fn field<V: AsRef<[u8]>>(&mut self, name: &str, values: impl IntoIterator<Item = V, IntoIter: ExactSizeIterator>) {
         let values = values.into_iter();
         self.bytes(name.as_bytes());
@@ -53,7 +53,7 @@ impl Identity {
     }
 
     fn stdio(&mut self, stdio: &Stdio) {
-        // No `..`: a new field is either written here or named as one that does not count.
+        // No `..`: a new field must be added here or listed as one that does not count.
         let Stdio { command, args, env, cwd, inherit_env, sandbox: _, container } = stdio;
         self.field("command", [command]);
         self.field("args", args);
@@ -94,7 +94,7 @@ impl Identity {
             sse_max_reconnects: _,
         } = http;
         self.field("url", [url]);
-        // A header can decide which tenant answers.
+        // A header can select the tenant that answers.
         self.pairs("headers", headers);
         if let Some(helper) = headers_helper {
             self.field("headers_helper", ["stdio"]);

@@ -7,8 +7,8 @@ use std::{
 
 use super::acts_on_the_client;
 
-/// The variables that a child process may inherit unless its entry says otherwise: where things are, who the user is,
-/// and how to reach the network. None of them is a secret by design.
+/// The variables that a child process inherits by default: folders, the user, and the settings of the network. None of
+/// them is meant to be secret.
 ///
 /// The first eight are the list of the official SDKs; servers behind a company's network need the proxies and
 /// certificate bundles.
@@ -36,23 +36,23 @@ const SAFE: &[&str] = &[
     "SSL_CERT_FILE",
 ];
 
-/// Which variables a child process inherits from [`HostBuilder::environment`](crate::HostBuilder::environment), or from
-/// the [`Resolver`](crate::Resolver).
+/// The variables that a child process inherits from [`HostBuilder::environment`](crate::HostBuilder::environment), or
+/// from the [`Resolver`](crate::Resolver).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum InheritEnv {
     /// HOME LOGNAME PATH SHELL TERM USER TMPDIR LANG LC_*, proxy and CA variables. The default.
     #[default]
     Safe,
-    /// Everything, secrets included.
+    /// All variables, including secrets.
     All,
-    /// Nothing.
+    /// None.
     None,
-    /// The safe list and these.
+    /// The safe list and these variables.
     Names(Vec<String>),
 }
 
 impl InheritEnv {
-    /// Whether this variable is inherited.
+    /// Returns whether this variable is inherited.
     #[must_use]
     pub fn passes(&self, name: &OsStr, value: &OsStr) -> bool {
         let is_safe = || is_safe(name) && !is_shell_function(value);
@@ -65,7 +65,7 @@ impl InheritEnv {
     }
 }
 
-/// Whether the client of a container engine gets this variable: the safe ones, and those that affect it.
+/// Returns whether the client of a container engine gets this variable: a safe one, or one that affects the client.
 #[must_use]
 pub fn passes_to_the_client(name: &OsStr, value: &OsStr) -> bool {
     (is_safe(name) || name.to_str().is_some_and(acts_on_the_client)) && !is_shell_function(value)
@@ -75,13 +75,14 @@ fn is_safe(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| SAFE.contains(&name) || name.starts_with("LC_"))
 }
 
-/// Old shells pass functions down as variables, and a shell below would run their text.
+/// Returns whether the value is a shell function: old shells export functions as variables, and a shell would run their
+/// text.
 fn is_shell_function(value: &OsStr) -> bool {
     value.as_encoded_bytes().starts_with(b"()")
 }
 
-/// `path` without its relative or empty elements: such an element means the working folder, where anything may lie.
-/// `None` when all of them are absolute.
+/// Returns `path` without its relative or empty elements, which refer to the working folder and its unknown files;
+/// `None` when all elements are absolute.
 #[must_use]
 pub fn absolute_path(path: &OsStr) -> Option<OsString> {
     let is_bad = |folder: &PathBuf| !folder.is_absolute();

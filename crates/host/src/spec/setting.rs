@@ -6,8 +6,8 @@ use serde::Serialize;
 
 macro_rules! settings {
     ($($variant:ident $key:literal $of:literal,)*) => {
-        /// A bound of one server that its entry can set. An error at a bound names it by one of these, so that it never
-        /// names a setting that does not exist.
+        /// A bound of one server that its entry can set. Errors name bounds by this type, so that they never name a
+        /// setting that does not exist.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         #[non_exhaustive]
         pub enum Setting {
@@ -15,10 +15,10 @@ macro_rules! settings {
         }
 
         impl Setting {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The key of an entry.
+            /// Returns the key in an entry.
             #[must_use]
             pub fn key(self) -> &'static str {
                 match self {
@@ -45,7 +45,7 @@ settings! {
     MaxSchemaDepth "max_schema_depth" "see [`Limits::schema_depth`](super::Limits::schema_depth)",
 }
 
-/// The key.
+/// Writes the key.
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.key())

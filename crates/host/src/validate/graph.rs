@@ -1,4 +1,4 @@
-//! The subschemas of a schema and how they lead to each other, to count evaluations without making them.
+//! The graph of a schema's subschemas, which counts evaluations without making them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,21 +6,21 @@ use serde_json::{Map, Value};
 
 use super::{MAX_DEPTH, MAX_NODES, MAX_PATTERN_STATES, MAX_VALUES, SchemaProblem, pattern};
 
-/// Deepest recursion of a validation: levels of the instance times subschemas that apply to one level. Bounds the
-/// stack, here and in the validator.
+/// The deepest recursion of a validation: levels of the instance times subschemas that apply to one level. It bounds
+/// the stack, here and in the validator.
 const MAX_RECURSION: usize = 256;
 
-/// Bytes of text, or JSON values compared, that cost as much as one evaluation (measured: some 40 ns).
+/// The bytes of text, or compared JSON values, that cost as much as one evaluation (measured: some 40 ns).
 const CHEAP_PER_STEP: u64 = 16;
 
-/// Longest text given to an expression that steps back, in bytes: its cost can grow with the square.
+/// The longest text for an expression that backtracks, in bytes: its cost can grow with the square.
 const BACKTRACKING_BYTES: usize = 1_000;
 
-/// What an expression that steps back costs more, per text, beside the square.
+/// The additional cost of an expression that backtracks, for each text, besides the square.
 const BACKTRACKING_STEPS: u64 = 16;
 
-/// The part of the budget that a schema with such expressions gets: where they give up, the validator runs again under
-/// each assumption of what they would have said, up to 64 times.
+/// The divisor of the budget for a schema with such expressions: if they give up, the validator runs again for each of
+/// their possible results, up to 64 times.
 const BACKTRACKING_RUNS: u64 = 16;
 
 /// A schema as a graph: a node per subschema, an edge wherever evaluating one evaluates another.
@@ -32,33 +32,34 @@ pub(super) struct Graph {
 
 type NodeId = usize;
 
-/// Where a subschema is evaluated, seen from the one that holds it.
+/// The evaluations of a subschema, relative to the one that contains it.
 #[derive(Debug, Default)]
 struct Node {
-    /// Evaluations that the keywords with no subschema count for.
+    /// The evaluations for the keywords without subschemas.
     weight: u64,
-    /// On the same instance: `allOf`, `anyOf`, `$ref`, `if`, …
+    /// The subschemas for the same instance: `allOf`, `anyOf`, `$ref`, `if`, …
     here: Vec<NodeId>,
     /// How often each of `here` is evaluated.
     times: u64,
-    /// `unevaluatedProperties` or `unevaluatedItems`: what the subschemas evaluate must be found out.
+    /// Whether there is `unevaluatedProperties` or `unevaluatedItems`, so that the validator must find what the
+    /// subschemas evaluate.
     marks_evaluated: bool,
-    /// On the property of that name.
+    /// The subschemas for the property of that name.
     properties: BTreeMap<String, NodeId>,
-    /// On properties in general: `additionalProperties`, `patternProperties`, …
+    /// The subschemas for properties in general: `additionalProperties`, `patternProperties`, …
     each_property: Vec<NodeId>,
-    /// On the names of the properties.
+    /// The subschemas for the names of the properties.
     each_name: Vec<NodeId>,
-    /// On the item at that place.
+    /// The subschemas for the item at that position.
     prefix: Vec<NodeId>,
-    /// On items in general.
+    /// The subschemas for items in general.
     each_item: Vec<NodeId>,
-    /// `uniqueItems` compares whole items.
+    /// Whether `uniqueItems` compares whole items.
     compares_items: bool,
-    /// States of the expressions run on a text, and on each name of a property.
+    /// The states of the expressions that run on a text, and on each name of a property.
     text_states: u64,
     name_states: u64,
-    /// One of them may step back.
+    /// Whether one of them may backtrack.
     may_backtrack: bool,
 }
 
@@ -69,10 +70,10 @@ impl Graph {
         let mut reading = Reading { root: schema, anchors: None, ids: HashMap::new(), found: Vec::new() };
         reading.id(schema);
         let mut graph = Self { nodes: Vec::new(), may_backtrack: false };
-        // Nodes are read in the order in which they were found, so a node's place in the list is its id.
+        // Nodes are read in the order in which they were found, so the position of a node in the list is its id.
         while let Some(&value) = reading.found.get(graph.nodes.len()) {
             let node = reading.node(value, graph.nodes.is_empty())?;
-            // They all unfold to themselves at least.
+            // Each unfolds at least to itself.
             if reading.found.len() as u64 > MAX_NODES {
                 return Err(SchemaProblem::TooManyNodes);
             }
@@ -94,7 +95,7 @@ impl Graph {
         let mut heights = vec![None; self.nodes.len()];
         for id in 0..self.nodes.len() {
             if self.nodes[id].marks_evaluated {
-                // To find what is evaluated, the validator evaluates everything below again, at each level.
+                // To find the evaluated parts, the validator evaluates all levels below again, at each level.
                 self.nodes[id].times = 3 + self.height(id, &mut heights);
             }
         }
@@ -105,7 +106,7 @@ impl Graph {
         Unfolding { nodes: &self.nodes, path: Vec::new(), count: 0 }.visit(0, false)
     }
 
-    /// How many levels of in-place subschemas are below a node. They form no circle; that was checked.
+    /// Returns the number of levels of in-place subschemas below a node. They form no circle, which was checked before.
     fn height(&self, id: NodeId, known: &mut [Option<u64>]) -> u64 {
         if let Some(height) = known[id] {
             return height;
@@ -115,7 +116,7 @@ impl Graph {
         height
     }
 
-    /// How many evaluations validating the instance comes to at worst; `None` if more than `budget`.
+    /// Returns the number of evaluations in the worst case for this instance; `None` if it exceeds `budget`.
     pub(super) fn cost(&self, instance: &Value, budget: u64) -> Option<u64> {
         let budget = if self.may_backtrack { budget / BACKTRACKING_RUNS } else { budget };
         let mut run = DryRun { nodes: &self.nodes, steps: 0, budget };
@@ -123,7 +124,7 @@ impl Graph {
     }
 }
 
-/// Bounds the JSON of the schema itself, before anything recurses into it.
+/// Checks the bounds of the schema's JSON, before any function recurses into it.
 fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
     let mut values = 0;
     let mut open = vec![(schema, 0)];
@@ -144,12 +145,12 @@ fn check_json(schema: &Value) -> Result<(), SchemaProblem> {
     Ok(())
 }
 
-/// Builds nodes, giving each subschema its number when it is first met.
+/// Builds nodes, and numbers each subschema when it is first found.
 struct Reading<'s> {
     root: &'s Value,
-    /// The subschemas by anchor, as soon as a reference names one.
+    /// The subschemas by anchor, once a reference names one.
     anchors: Option<HashMap<&'s str, &'s Value>>,
-    /// By address: a subschema is the same one however it is reached.
+    /// The ids by address: a subschema is the same one on every path.
     ids: HashMap<*const Value, NodeId>,
     found: Vec<&'s Value>,
 }
@@ -255,7 +256,7 @@ fn shortened(reference: &str) -> String {
     reference[..reference.floor_char_boundary(super::MESSAGE_BYTES)].to_owned()
 }
 
-/// RFC 3986 decoding; `None` if what comes out is not UTF-8. A `%` that starts no escape stays.
+/// Decodes the escapes of RFC 3986; `None` if the result is not UTF-8. A `%` that starts no escape stays.
 fn percent_decoded(fragment: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();
@@ -270,7 +271,7 @@ fn percent_decoded(fragment: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// The subschemas that have an anchor, wherever they are.
+/// Returns all subschemas that have an anchor.
 fn anchors(root: &Value) -> HashMap<&str, &Value> {
     let (mut named, mut open) = (HashMap::new(), vec![root]);
     while let Some(value) = open.pop() {
@@ -288,10 +289,10 @@ fn anchors(root: &Value) -> HashMap<&str, &Value> {
     named
 }
 
-/// A walk through everything a schema unfolds to. A node that is met again below itself is not entered again.
+/// A walk through the unfolded schema. A node that is found again below itself is not entered again.
 struct Unfolding<'g> {
     nodes: &'g [Node],
-    /// The nodes above, and whether a step into the instance led to each.
+    /// The nodes above, each with whether a step into the instance led to it.
     path: Vec<(NodeId, bool)>,
     count: u64,
 }
@@ -325,14 +326,14 @@ impl Unfolding<'_> {
 }
 
 impl Node {
-    /// The subschemas that apply to parts of the instance.
+    /// Returns the subschemas that apply to parts of the instance.
     fn further(&self) -> impl Iterator<Item = NodeId> {
         let lists = [&self.each_property, &self.each_name, &self.prefix, &self.each_item];
         self.properties.values().chain(lists.into_iter().flatten()).copied()
     }
 }
 
-/// A validation that evaluates nothing and counts everything, as if no check ever failed early.
+/// A validation that only counts, as if no check failed early.
 struct DryRun<'g> {
     nodes: &'g [Node],
     steps: u64,
@@ -340,7 +341,7 @@ struct DryRun<'g> {
 }
 
 impl DryRun<'_> {
-    /// `None` as soon as the budget is spent.
+    /// Counts the evaluations of a node; `None` as soon as the budget is exceeded.
     fn evaluate(&mut self, id: NodeId, instance: &Value, depth: usize) -> Option<()> {
         if depth > MAX_RECURSION {
             return None;
@@ -367,7 +368,7 @@ impl DryRun<'_> {
                 self.evaluate(next, item, depth + 1)?;
             }
             if node.compares_items {
-                // Few items are compared each with each, many by hash.
+                // Few items are compared with each other, many by hash.
                 self.spend(size(item) * items.len().min(16) as u64 / CHEAP_PER_STEP + 4)?;
             }
         }
@@ -392,7 +393,7 @@ impl DryRun<'_> {
         Some(())
     }
 
-    /// Expressions of so many states in all are run over a text.
+    /// Counts the run of expressions with this total number of states over a text.
     fn run_patterns(&mut self, node: &Node, bytes: usize, states: u64) -> Option<()> {
         let bytes_u64 = bytes as u64;
         if node.may_backtrack {
@@ -410,7 +411,7 @@ impl DryRun<'_> {
     }
 }
 
-/// What comparing a value costs: one for each value in it, and its text.
+/// Returns the cost of comparing a value: one for each value in it, and its text.
 fn size(value: &Value) -> u64 {
     let text = |text: &str| text.len() as u64 / CHEAP_PER_STEP;
     1 + match value {

@@ -1,10 +1,10 @@
-//! What a regular expression costs, estimated from its text.
+//! Estimates the cost of a regular expression from its text.
 
-/// States of the automaton for this expression, roughly and rather too high: characters, and counted repetitions
-/// multiplied out. An expression that is not well-formed gets some number too; the compiler refuses it later.
+/// Estimates the states of the automaton for this expression, rather too high: characters, and counted repetitions
+/// multiplied out. An invalid expression also gets a number; the compiler refuses it later.
 pub(super) fn states(pattern: &str) -> u64 {
     let mut chars = pattern.chars().peekable();
-    // Sums of the groups that are open, and the size of what a repetition would repeat.
+    // The sums of the open groups, and the size of the last element, which a repetition would repeat.
     let mut open = vec![0_u64];
     let mut atom = 0_u64;
     while let Some(c) = chars.next() {
@@ -49,8 +49,8 @@ pub(super) fn states(pattern: &str) -> u64 {
     open.into_iter().fold(1, u64::saturating_add)
 }
 
-/// Whether the expression may need an engine that steps back: look-around, back-references, atomic groups. Unsure
-/// cases count as such.
+/// Returns whether the expression may need an engine that backtracks: look-around, back-references, atomic groups.
+/// Unsure cases count as such.
 pub(super) fn may_backtrack(pattern: &str) -> bool {
     let special_group = pattern.split("(?").skip(1).any(|rest| !rest.starts_with(':'));
     let reference = pattern
@@ -61,16 +61,16 @@ pub(super) fn may_backtrack(pattern: &str) -> bool {
     special_group || reference || possessive
 }
 
-/// States of a class whose members are not all ASCII, such as `.`, which takes a few bytes of UTF-8.
+/// The states of a class whose members are not all ASCII, such as `.`, which takes a few bytes of UTF-8.
 const CLASS: u64 = 8;
 
-/// States of a Unicode property such as `\p{L}`.
+/// The states of a Unicode property such as `\p{L}`.
 const PROPERTY: u64 = 400;
 
 /// Skips to the end of a `[…]` and returns its size: 1 for ASCII members.
 fn class_size(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> u64 {
     let mut size = if chars.next_if_eq(&'^').is_some() { CLASS } else { 1 };
-    // A `]` that comes first is a member, in the Rust dialect.
+    // A `]` at the start is a member, in the Rust dialect.
     chars.next_if_eq(&']');
     while let Some(c) = chars.next() {
         size += match c {
@@ -83,7 +83,7 @@ fn class_size(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> u64 {
     size
 }
 
-/// The size of an escape, its backslash being read; the braces of a property are skipped with the rest.
+/// Returns the size of an escape whose backslash has been read; the braces of a property are skipped too.
 fn escape_size(chars: &mut impl Iterator<Item = char>) -> u64 {
     match chars.next() {
         Some('p' | 'P') => PROPERTY,

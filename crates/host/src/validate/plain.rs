@@ -1,4 +1,4 @@
-//! The common case without a validator: schemas of plain keywords, and JSON that plainly fits them.
+//! The common case without a validator: schemas of simple keywords, and JSON that clearly matches them.
 
 use std::cell::Cell;
 
@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 
 use super::MAX_DEPTH;
 
-/// Integers up to this size are told apart as floating-point numbers, too.
+/// Integers up to this size are also distinct as floating-point numbers.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// How many values to look at before leaving it to the validator.
+/// The most values that are checked before the validator is used instead.
 const MAX_LOOKS: usize = 10_000;
 
-/// Whether `instance` fits `schema` as far as that can be told at a glance; `false` says nothing.
+/// Returns whether a quick check shows that `instance` matches `schema`; `false` means that it does not know.
 ///
-/// The schemas of most tools are an object whose properties have a type. To make the first [`Validator`] of a process
-/// takes some milliseconds, most of them for the schema of schemas; this takes microseconds. It looks at no more than
-/// 10,000 values, and may be called on any thread.
+/// The schemas of most tools are an object whose properties have a type. The first [`Validator`] of a process takes
+/// some milliseconds, most of them for the meta-schema; this takes microseconds. It checks at most 10,000 values, and
+/// may be called on any thread.
 ///
-/// Only keywords that mean the same in every draft count as plain. An invalid schema may be fitted, too.
+/// It supports only keywords that mean the same in every draft. It may return `true` for an invalid schema, too.
 ///
 /// [`Validator`]: super::Validator
 #[must_use]
@@ -26,10 +26,10 @@ pub fn plainly_fits(schema: &Value, instance: &Value) -> bool {
     Glance { root: schema, left: Cell::new(MAX_LOOKS) }.fits(schema, instance, MAX_DEPTH)
 }
 
-/// One look at a whole schema.
+/// One check of a whole schema.
 struct Glance<'a> {
     root: &'a Value,
-    /// How many values may still be looked at.
+    /// The number of values that may still be checked.
     left: Cell<usize>,
 }
 
@@ -44,7 +44,7 @@ impl Glance<'_> {
         })
     }
 
-    /// Whether so many values more may be looked at.
+    /// Returns whether `count` more values may be checked.
     fn looks(&self, count: usize) -> bool {
         let left = self.left.get().checked_sub(count);
         self.left.set(left.unwrap_or_default());
@@ -101,7 +101,7 @@ impl Glance<'_> {
         }
     }
 
-    /// What `#/$defs/NAME` or `#/definitions/NAME` leads to, for a name without escapes.
+    /// Returns the target of `#/$defs/NAME` or `#/definitions/NAME`, for a name without escapes.
     fn target(&self, reference: &Value) -> Option<&Value> {
         let path = reference.as_str()?.strip_prefix("#/")?;
         let (place, name) = path.split_once('/')?;
@@ -110,7 +110,7 @@ impl Glance<'_> {
     }
 }
 
-/// A number like 1.0 is an integer in some drafts and none in others.
+/// Returns whether `instance` certainly has the type. A number like 1.0 is an integer only in some drafts.
 fn is_of_type(name: &Value, instance: &Value) -> bool {
     match (name.as_str(), instance) {
         (Some("integer"), Value::Number(number)) => number.is_i64() || number.is_u64(),
@@ -124,7 +124,7 @@ fn is_of_type(name: &Value, instance: &Value) -> bool {
     }
 }
 
-/// Compares numbers where that is possible without loss; what is no number has no bound.
+/// Compares numbers if that is possible without loss; other values have no bound.
 fn is_bounded(instance: &Value, bound: &Value, fits: impl Fn(f64, f64) -> bool) -> bool {
     let exact = |value: &Value| value.as_f64().filter(|number| number.abs() < EXACT);
     exact(bound).is_some_and(|bound| !instance.is_number() || exact(instance).is_some_and(|number| fits(number, bound)))

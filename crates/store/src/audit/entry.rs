@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_host::{
     Called, Caller, DefinitionHash, Evidence, Fact, Principal, Way,
-    pins::{PinnedServer, Strange},
+    pins::{PinMismatch, PinnedServer},
     text,
 };
 
@@ -170,12 +170,12 @@ impl Entry {
     }
 
     /// A tool differs from its pin.
-    pub(crate) fn of_quarantine(of: &PinnedServer, strange: &Strange) -> Self {
+    pub(crate) fn of_quarantine(of: &PinnedServer, mismatch: &PinMismatch) -> Self {
         Self {
             server: line(of.server.as_str(), MAX_NAME),
-            tool: line(&strange.tool, MAX_NAME),
-            content: Some(strange.definition.hash.to_string()),
-            why: line(&strange.cause.to_string(), MAX_WHY),
+            tool: line(&mismatch.tool, MAX_NAME),
+            content: Some(mismatch.definition.hash.to_string()),
+            why: line(&mismatch.cause.to_string(), MAX_WHY),
             ..Self::of_kind("quarantined")
         }
     }

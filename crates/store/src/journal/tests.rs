@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, json};
 use toolrack_agent::{Agent, End, Front, Limits, NotKept, ToolCallData, TurnEvent, model::Scripted};
 use toolrack_host::{
-    Abilities, AnswerAbout, Asker, Desired, Host, Policy, ServerName, ServerSpec,
+    Abilities, AnswerQuery, Asker, Desired, Host, Policy, ServerName, ServerSpec,
     ask::{Confirm, Confirmed},
 };
 use toolrack_testkit::fake_server_path;
@@ -157,7 +157,7 @@ async fn a_question_to_the_database_that_is_not_polled_any_more_keeps_no_other_w
     let (_folder, store) = new_store().await;
     let server = ServerName::new("fs").unwrap();
     let definition = toolrack_host::DefinitionHash::from_bytes([1; 32]);
-    let about = AnswerAbout { server: &server, fingerprint: "a", tool: "read", definition };
+    let about = AnswerQuery { server: &server, fingerprint: "a", tool: "read", definition };
     let mut unpolled: Vec<_> = (0..AT_ONCE).map(|_| Box::pin(toolrack_host::Answers::recall(&store, about))).collect();
     for question in &mut unpolled {
         assert_eq!(polled(question.as_mut(), 1).await, None);
@@ -187,7 +187,7 @@ async fn what_a_model_says_and_wants_called_is_kept_without_secrets_and_goes_on(
             { "call": {} }, { "call": { "with": { "id": "2" } } }, { "call": { "with": { "thoughtSignature": "s" } } },
         ] },
     });
-    turn.model_said(Reply::new(serde_json::from_value(answer).unwrap()));
+    turn.model_answered(Reply::new(serde_json::from_value(answer).unwrap()));
     journal.keep(&turn).await.unwrap();
 
     let session = store.session(journal.id().unwrap()).await.unwrap();

@@ -11,8 +11,8 @@ fn definition(byte: u8) -> Definition {
     Definition { hash: DefinitionHash::from_bytes([byte; 32]), text: format!("{{\"description\":\"{byte}\"}}") }
 }
 
-fn strange(tool: &str, byte: u8, cause: Cause) -> Strange {
-    Strange { tool: tool.to_owned(), definition: definition(byte), cause }
+fn mismatch(tool: &str, byte: u8, cause: Cause) -> PinMismatch {
+    PinMismatch { tool: tool.to_owned(), definition: definition(byte), cause }
 }
 
 fn new(tools: &[(&str, u8)]) -> Vec<(String, Definition)> {
@@ -21,8 +21,8 @@ fn new(tools: &[(&str, u8)]) -> Vec<(String, Definition)> {
 
 async fn pins(store: &Store, of: &PinnedServer, list: u8) -> (u64, Vec<(String, u8)>) {
     match store.recall(of, &[list; 32]).await.unwrap() {
-        Recalled::AsBefore => panic!("it is as before"),
-        Recalled::Pins { generation, pins } => {
+        StoredPins::Unchanged => panic!("it is as before"),
+        StoredPins::Pins { generation, pins } => {
             let pins = pins.into_iter().map(|(tool, pin)| (tool, pin.definition.hash.as_bytes()[0]));
             (generation, pins.collect())
         }
@@ -30,7 +30,7 @@ async fn pins(store: &Store, of: &PinnedServer, list: u8) -> (u64, Vec<(String, 
 }
 
 async fn is_as_before(store: &Store, of: &PinnedServer, list: u8) -> bool {
-    matches!(store.recall(of, &[list; 32]).await.unwrap(), Recalled::AsBefore)
+    matches!(store.recall(of, &[list; 32]).await.unwrap(), StoredPins::Unchanged)
 }
 
 #[tokio::test]
@@ -38,11 +38,11 @@ async fn what_was_seen_first_is_pinned_and_the_same_list_is_known_at_a_glance() 
     let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
     assert_eq!(pins(&store, &of, 1).await, (0, vec![]));
-    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1), ("b", 2)]), strange: vec![] }).await;
+    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1), ("b", 2)]), mismatches: vec![] }).await;
     assert!(is_as_before(&store, &of, 1).await);
     assert!(!is_as_before(&store, &server("/b/mcp.json"), 1).await, "another file is another server");
     // A later writer does not replace a pin, and its list is not known by its hash.
-    store.saw(&of, Seen { list: [2; 32], generation: 0, new: new(&[("a", 9)]), strange: vec![] }).await;
+    store.saw(&of, Seen { list: [2; 32], generation: 0, new: new(&[("a", 9)]), mismatches: vec![] }).await;
     assert!(!is_as_before(&store, &of, 2).await);
     assert_eq!(pins(&store, &of, 2).await.1, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
 }
@@ -51,13 +51,13 @@ async fn what_was_seen_first_is_pinned_and_the_same_list_is_known_at_a_glance() 
 async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_it() {
     let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
-    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), strange: vec![] }).await;
+    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] }).await;
     let generation = store.generation(&of).await.unwrap();
-    let seen = Seen { list: [2; 32], generation, new: vec![], strange: vec![strange("a", 7, Cause::Changed)] };
+    let seen = Seen { list: [2; 32], generation, new: vec![], mismatches: vec![mismatch("a", 7, Cause::Changed)] };
     store.saw(&of, seen).await;
     assert!(!is_as_before(&store, &of, 2).await, "with something in quarantine");
     let held = store.quarantine().await.unwrap();
-    assert_eq!((held.len(), held[0].strange.definition.hash, &held[0].of), (1, definition(7).hash, &of));
+    assert_eq!((held.len(), held[0].mismatch.definition.hash, &held[0].of), (1, definition(7).hash, &of));
     assert_eq!(
         held[0].pinned.as_ref().map(|pinned| (&pinned.definition, &pinned.approved_by)),
         Some((&definition(1), &None))
@@ -77,7 +77,7 @@ async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_i
     // The list that was trusted before is not any more.
     assert!(!is_as_before(&store, &of, 1).await);
     // A reader from before the release does not know of it.
-    store.saw(&of, Seen { list: [1; 32], generation, new: vec![], strange: vec![] }).await;
+    store.saw(&of, Seen { list: [1; 32], generation, new: vec![], mismatches: vec![] }).await;
     assert!(!is_as_before(&store, &of, 1).await);
     let kinds: Vec<_> = store.audit(&crate::audit::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     let kinds: Vec<_> = kinds.into_iter().map(|row| (row.entry.kind, row.entry.content)).collect();
@@ -89,17 +89,17 @@ async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_i
 async fn a_tool_that_was_renamed_keeps_its_old_name_for_itself() {
     let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
-    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), strange: vec![] }).await;
+    store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] }).await;
     let cause = Cause::Renamed { was: "a".to_owned() };
-    let seen = Seen { list: [2; 32], generation: 1, new: vec![], strange: vec![strange("b", 2, cause.clone())] };
+    let seen = Seen { list: [2; 32], generation: 1, new: vec![], mismatches: vec![mismatch("b", 2, cause.clone())] };
     store.saw(&of, seen.clone()).await;
     let since = store.quarantine().await.unwrap()[0].since;
     store.saw(&of, seen).await;
     let held = store.quarantine().await.unwrap().remove(0);
-    assert_eq!((held.strange.cause, held.since), (cause, since));
+    assert_eq!((held.mismatch.cause, held.since), (cause, since));
     assert_eq!(held.pinned.unwrap().definition, definition(1));
     assert!(store.release(&of, "b", definition(2).hash, &Caller::local(Way::Daemon)).await.unwrap());
-    let Recalled::Pins { pins, .. } = store.recall(&of, &[3; 32]).await.unwrap() else { panic!("as before") };
+    let StoredPins::Pins { pins, .. } = store.recall(&of, &[3; 32]).await.unwrap() else { panic!("as before") };
     assert_eq!(pins["a"].renamed_to.as_deref(), Some("b"));
     assert_eq!((pins["b"].definition.hash, &pins["b"].renamed_to), (definition(2).hash, &None));
 }
@@ -109,7 +109,7 @@ async fn thousands_of_tools_are_pinned_at_once() {
     let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
     let many: Vec<_> = (0..5_050).map(|number| (format!("tool_{number}"), definition(1))).collect();
-    store.saw(&of, Seen { list: [1; 32], generation: 0, new: many, strange: vec![] }).await;
+    store.saw(&of, Seen { list: [1; 32], generation: 0, new: many, mismatches: vec![] }).await;
     assert_eq!(pins(&store, &of, 2).await.1.len(), 5_050);
     assert!(is_as_before(&store, &of, 1).await);
 }

@@ -95,7 +95,7 @@ fn refused(server: &Server, status: u16, error: &str, why: &str) -> Response {
     json_of(status, &json!({ "error": error, "error_description": why }))
 }
 
-/// Metadata of either kind, as it goes wrong.
+/// Serves metadata of either kind, with the configured faults.
 async fn told(server: &Server, mut document: Value) -> Response {
     let slow = wrong!(server, Wrong::SlowMetadata(time) => *time);
     if let Some(time) = slow {
@@ -170,7 +170,7 @@ async fn register(Of(server): Of<Server>, body: Bytes) -> Response {
     json_of(201, &client)
 }
 
-/// Agrees at once, and redirects back.
+/// Agrees immediately, and redirects back.
 async fn authorize(Of(server): Of<Server>, request: Request) -> Response {
     let asked: Parameters = pairs(request.uri().query().unwrap_or_default().as_bytes()).collect();
     let of = |name: &str| asked.get(name).cloned().unwrap_or_default();

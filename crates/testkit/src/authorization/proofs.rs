@@ -21,7 +21,7 @@ pub(super) struct About<'a> {
 pub(super) enum NoProof {
     /// It is missing, or about something else.
     Wrong(&'static str),
-    /// It came before.
+    /// The proof was used before.
     Replayed,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Proof {
     pub(super) nonce: Option<String>,
 }
 
-/// The proofs that came, by their names.
+/// The received proofs, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Proofs(BTreeSet<String>);
 

@@ -23,7 +23,7 @@ const KIND: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// How far ahead the end of a statement may be, in seconds.
 const LIFE: u64 = 300;
 
-/// The keys of clients, and the statements that came.
+/// The keys of clients, and the received statements.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
     keys: BTreeMap<String, Vec<u8>>,
@@ -41,7 +41,7 @@ impl Statements {
         format!("-----BEGIN EC PRIVATE KEY-----\n{}\n-----END EC PRIVATE KEY-----\n", STANDARD.encode(der.as_ref()))
     }
 
-    /// Whether `client` says who it is as it must: with a statement to `audience` if it has a key.
+    /// Returns whether `client` authenticates as required: with a statement to `audience` if it has a key.
     pub(super) fn hold(
         &mut self,
         client: &str,

@@ -1,8 +1,8 @@
 //! A real server of the modern era (2026-07-28): the official Rust SDK's own, over stdio or Streamable HTTP.
 //!
 //! `rmcp-server stdio` speaks on stdin and stdout. `rmcp-server http` prints `listening URL` and ends with its stdin.
-//! What it has is in [`Demo::call_tool`]. What it shows, as opposed to the fake server: that a client gets along with a
-//! server whose author never saw it.
+//! [`Demo::call_tool`] lists its tools. Unlike the fake server, it tests that a client works with an independent
+//! server.
 
 use std::{
     io::Write as _,
@@ -28,7 +28,7 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, net::TcpListener, sync::watch};
 
-/// The `requestState` of the one question that is asked, with what must survive an echo byte for byte.
+/// The `requestState` of the only question, with characters that must be echoed byte for byte.
 const STATE: &str = "st.ate/with+special=chars and \"quotes\"";
 
 /// The server. Over HTTP each request gets its own clone; what they share is behind the `Arc`.
@@ -143,7 +143,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Counts the end of a call that can only end by being given up.
+/// Counts the end of a call that can only end by cancellation.
 struct GivenUp<'a>(&'a AtomicUsize);
 
 impl Drop for GivenUp<'_> {

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 async fn be_a_host(args: &[String]) -> io::Result<()> {
     let (polite, spec) = read(args).ok_or_else(|| io::Error::other("host [--polite] NAME=VALUE COMMAND ARGS…"))?;
-    // Before anything is started: a signal that comes while the server connects counts as well.
+    // Register before anything is started, so that a signal during the connection counts as well.
     let mut terminated = if polite { Some(signal(SignalKind::terminate())?) } else { None };
     let asked_to_end = async {
         match &mut terminated {
@@ -96,7 +96,7 @@ async fn serve(host: &Host, spec: ServerSpec) -> io::Result<()> {
     Ok(())
 }
 
-/// One line on stdout, at once.
+/// Prints one line on stdout and flushes it.
 fn say(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{line}")?;

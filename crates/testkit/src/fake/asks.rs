@@ -28,7 +28,7 @@ pub(crate) async fn form(server: &Server, request: &Request) -> Result<Asked, Re
     ask(server, request, "elicitation/create", params).await
 }
 
-/// Asks for whatever the arguments of `elicit` say.
+/// Sends the question that the arguments of `elicit` describe.
 pub(crate) async fn elicit(server: &Server, request: &Request) -> Result<Asked, Refusal> {
     match request.params["arguments"]["mode"].as_str() {
         Some("url") => {
@@ -120,7 +120,7 @@ fn url_by_error(server: &Server) -> Result<Asked, Refusal> {
     Err(Refusal::new(code::URL_REQUIRED, "This request requires more information.").with_data(data))
 }
 
-/// Asks for another try with the same state, and nothing else.
+/// Requests another try with the same state, and asks no question.
 fn state_only(request: &Request) -> Result<Asked, Refusal> {
     let round = round_of(request)?;
     if round >= rounds(request) && !request.struck.by(Fault::EndlessInput) {

@@ -117,7 +117,7 @@ fn initialize(server: &Server, request: &Request) -> Value {
 async fn modern(server: &Arc<Server>, request: &Request) -> Reply {
     let spoken = server.options.faults.text(Fault::Version).unwrap_or(MODERN);
     if request.method == "initialize" {
-        // Versioning, "backward compatibility": name the versions in whatever error answers `initialize`.
+        // Versioning, "backward compatibility": name the versions in the error that answers `initialize`.
         let message = format!("Method not found: initialize. This server speaks only {spoken}");
         return Err(Refusal::new(code::METHOD_NOT_FOUND, message).with_data(json!({"supported": [spoken]})));
     }

@@ -221,7 +221,7 @@ impl Fault {
     }
 }
 
-/// The faults that one server was asked for, with their arguments and aim.
+/// The faults of one server, with their arguments and targets.
 #[derive(Clone, Debug)]
 pub struct Faults {
     chosen: Vec<(Fault, Option<String>)>,
@@ -355,7 +355,7 @@ fn line(row: &Row) -> String {
 pub struct Tally(BTreeMap<String, u64>);
 
 impl Tally {
-    /// Counts a request of this method, and returns how many came before it.
+    /// Counts a request of this method, and returns the number of earlier ones.
     pub fn count(&mut self, method: &str) -> u64 {
         let seen = self.0.entry(method.to_owned()).or_default();
         *seen += 1;

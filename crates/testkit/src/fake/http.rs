@@ -183,7 +183,7 @@ impl Endpoint {
         let stream = events::Stream { server: &self.server, struck: &struck, session };
         if let Some(retry) = stream.resumed_after() {
             let event = format!("stream-{}", self.server.unique());
-            // Before the client knows of it: it may be back at once.
+            // Park it before the client knows of it, because the client may return immediately.
             self.park(&event, Parked { frames, struck: struck.clone() });
             return stream.cut(exchange, &event, retry).await;
         }

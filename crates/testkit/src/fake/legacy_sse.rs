@@ -1,4 +1,5 @@
-//! HTTP+SSE of 2024-11-05: `GET /sse` opens the stream of a session and says where to post; answers come on the stream.
+//! HTTP+SSE of 2024-11-05: `GET /sse` opens the stream of a session and names the URL for posts; answers come on the
+//! stream.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ struct Endpoint {
     server: Arc<Server>,
 }
 
-/// Binds a port and says which, as the only line of stdout; then accepts for ever.
+/// Binds a port and prints it as the only line of stdout; then accepts connections forever.
 pub(super) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let listener = bind(server.options.port, "/sse").await?;
     let endpoint = Arc::new(Endpoint { server });

@@ -11,7 +11,7 @@ use super::server::{Era, Request, Server};
 use super::tools;
 use super::wire::{self, Frame, code};
 
-/// Sends the answer to a request, with everything that comes before and after it.
+/// Sends the answer to a request, with the messages before and after it.
 pub(crate) async fn send(server: &Arc<Server>, request: &Request, reply: Reply) {
     flood(server, request).await;
     if let Some(bytes) = server.options.faults.number(Fault::FillStderr) {

@@ -22,7 +22,7 @@ impl Log {
         Ok(Self { file, all })
     }
 
-    /// A tool ran: the side effect that no client may repeat by itself.
+    /// Logs that a tool ran: the side effect that no client may repeat by itself.
     pub(crate) fn effect(&self, tool: &str, args: &Value) {
         self.line(json!({"tool": tool, "args": args}));
     }
@@ -32,7 +32,7 @@ impl Log {
         self.line(json!({"cancelled": id, "by": by}));
     }
 
-    /// Something else that came in; written only with `--log-all`.
+    /// Logs another received message; written only with `--log-all`.
     pub(crate) fn seen(&self, what: Value) {
         if self.all {
             self.line(what);

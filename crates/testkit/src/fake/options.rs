@@ -23,7 +23,7 @@ pub enum Eras {
     Legacy,
     /// 2026-07-28: no handshake, `_meta` on every request.
     Modern,
-    /// Whichever a request speaks.
+    /// The era of each request.
     Both,
 }
 

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use super::{Newcomer, Times};
+use super::{NewUser, Times};
 use crate::dist::image;
 use crate::dist::released::Released;
 use crate::engines::podman;
 use crate::report::{Step, Stop};
-use crate::run::{failed, told};
+use crate::run::{capture, failed};
 
 /// The options that take rights away from every container of this check.
 const CONFINED: &[&str] = &["--read-only", "--network=none", "--cap-drop=all", "--security-opt=no-new-privileges"];
@@ -21,11 +21,11 @@ const DAEMON: &str = "toolrack-dist-check";
 /// Loads the image, calls a tool, and asks a daemon in it for its health.
 pub(super) fn check(images: &[PathBuf], released: &Released, times: &mut Times) -> Step {
     let image = images.first().ok_or_else(|| Stop::Skipped("there is no image for this machine".into()))?;
-    let newcomer = Newcomer::new("container")?;
+    let newcomer = NewUser::new("container")?;
     let engine = Engine { store: newcomer.folder.join("podman") };
     let name = image::name(released);
-    told(engine.podman()?.arg("load").arg("--quiet").arg("--input").arg(image))?;
-    let user = told(engine.podman()?.args(["image", "inspect", "--format", "{{.Config.User}}", &name]))?;
+    capture(engine.podman()?.arg("load").arg("--quiet").arg("--input").arg(image))?;
+    let user = capture(engine.podman()?.args(["image", "inspect", "--format", "{{.Config.User}}", &name]))?;
     if user.trim() != "65532:65532" {
         return Err(Stop::Failed(format!("the image runs as {}", user.trim())));
     }
@@ -36,7 +36,7 @@ pub(super) fn check(images: &[PathBuf], released: &Released, times: &mut Times) 
     times.first_result("podman run toolrack call builtin/list_directory path=.", &mut run)?;
     let healthy = check_health(&engine, &name);
     // Removes the container also when the health check failed.
-    told(engine.podman()?.args(["rm", "--force", "--ignore", "--time", "10", DAEMON]))?;
+    capture(engine.podman()?.args(["rm", "--force", "--ignore", "--time", "10", DAEMON]))?;
     healthy
 }
 
@@ -58,8 +58,8 @@ fn check_health(engine: &Engine, name: &str) -> Step {
     }
     // Drains stdout, so that the daemon never blocks on a full pipe. The thread ends with the container.
     let reader = thread::spawn(move || drop(lines.read_to_end(&mut Vec::new())));
-    let health = told(engine.podman()?.args(["healthcheck", "run", DAEMON])).map(drop);
-    let ended = told(engine.podman()?.args(["stop", "--time", "20", DAEMON])).map(drop);
+    let health = capture(engine.podman()?.args(["healthcheck", "run", DAEMON])).map(drop);
+    let ended = capture(engine.podman()?.args(["stop", "--time", "20", DAEMON])).map(drop);
     let _ = process.wait();
     let _ = reader.join();
     health.and(ended)

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Newcomer, Times};
+use super::{NewUser, Times};
 use crate::dist::staged::{PROGRAMS, place};
 use crate::report::{Step, Stop};
-use crate::run::{failed, output, program, told};
+use crate::run::{capture, failed, output, program};
 
 /// The package database of `dpkg`.
 const STATUS: &str = "var/lib/dpkg/status";
@@ -18,13 +18,13 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     if output(program("id").arg("-u")).is_none_or(|id| id.trim() != "0") {
         return Err(Stop::Skipped("only root installs packages of Debian".into()));
     }
-    let processor = told(program("dpkg").arg("--print-architecture"))?;
+    let processor = capture(program("dpkg").arg("--print-architecture"))?;
     let ending = format!("_{}.deb", processor.trim());
     let package = packages.iter().find(|package| package.to_string_lossy().ends_with(&ending));
     let package = package.ok_or_else(|| Stop::Skipped("there is no package for this machine".into()))?;
-    told(program("apt-get").args(["install", "--simulate", "--quiet"]).arg(package))?;
+    capture(program("apt-get").args(["install", "--simulate", "--quiet"]).arg(package))?;
 
-    let newcomer = Newcomer::new("debian")?;
+    let newcomer = NewUser::new("debian")?;
     let system = newcomer.folder.join("system");
     place(&Path::new("/").join(STATUS), &system.join(STATUS), 0o644)?;
     for folder in ["info", "updates", "triggers"] {
@@ -37,8 +37,8 @@ pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     let mut shell = newcomer.runs("sh");
     shell.args(["-c", line]).env("SYSTEM", &system).env("PACKAGE", package);
     times.first_result("dpkg --install toolrack.deb && toolrack call builtin/list_directory path=.", &mut shell)?;
-    told(dpkg(&system).args(["--verify", "toolrack"]))?;
-    told(dpkg(&system).args(["--purge", "toolrack"]))?;
+    capture(dpkg(&system).args(["--verify", "toolrack"]))?;
+    capture(dpkg(&system).args(["--purge", "toolrack"]))?;
     let left = PROGRAMS.iter().any(|name| system.join("usr/bin").join(name).exists());
     if left { Err(Stop::Failed("dpkg left programs behind when it removed the package".into())) } else { Ok(()) }
 }

@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 
-use super::{Newcomer, Times};
+use super::{NewUser, Times};
 use crate::dist::staged::write;
 use crate::dist::tools;
 use crate::packages::Npm;
 use crate::report::{Step, Stop};
-use crate::run::{program, told};
+use crate::run::{capture, program};
 
 /// Publishes the packages in their order, and runs the last one, the launcher, with `npx`.
 pub(super) fn check(packages: &[PathBuf], times: &mut Times) -> Step {
     let tools = tools::npm();
     tools.install()?;
-    let newcomer = Newcomer::new("npm")?;
+    let newcomer = NewUser::new("npm")?;
     let registry = Registry::start(&tools, &newcomer.folder)?;
     for package in packages {
         // The registry asks for no token, but npm does not publish without one.
         let token = format!("--//{}/:_authToken=any", registry.address);
         let mut npm = newcomer.runs("npm");
         npm.args(["publish", "--loglevel=error", "--registry", &registry.url(), &token]).arg(package);
-        told(&mut npm)?;
+        capture(&mut npm)?;
     }
     let newcomer = newcomer.again()?;
     let mut npx = newcomer.runs("npx");

@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
-use super::{Newcomer, Times};
+use super::{NewUser, Times};
 use crate::dist::checksums::sha256;
 use crate::dist::served::{Fault, Served};
 use crate::dist::staged::{place, write};
 use crate::dist::tools;
 use crate::report::{Step, Stop};
-use crate::run::{program, told};
+use crate::run::{capture, program};
 
 /// Serves the wheels; one new user runs `uvx`, and another one `pip`.
 pub(super) fn check(wheels: &[PathBuf], times: &mut Times) -> Step {
     let python = tools::python();
     python.install()?;
-    let newcomer = Newcomer::new("uv")?;
+    let newcomer = NewUser::new("uv")?;
     let index = newcomer.folder.join("index");
     let mut links = String::new();
     for wheel in wheels {
@@ -23,7 +23,7 @@ pub(super) fn check(wheels: &[PathBuf], times: &mut Times) -> Step {
         links += &format!("<a href=\"../../files/{name}#sha256={}\">{name}</a>\n", sha256(wheel)?);
         // Unpacking compares each file with RECORD.
         let mut unpack = program(python.python());
-        told(unpack.args(["-m", "wheel", "unpack", "--dest"]).arg(newcomer.folder.join("unpacked")).arg(wheel))?;
+        capture(unpack.args(["-m", "wheel", "unpack", "--dest"]).arg(newcomer.folder.join("unpacked")).arg(wheel))?;
     }
     write(
         &index.join("simple/toolrack/index.html"),
@@ -36,8 +36,8 @@ pub(super) fn check(wheels: &[PathBuf], times: &mut Times) -> Step {
     uvx.args(["toolrack", "call", "builtin/list_directory", "path=."]).env("UV_DEFAULT_INDEX", &simple);
     times.first_result("uvx toolrack call builtin/list_directory path=.", &mut uvx)?;
 
-    let newcomer = Newcomer::new("pip")?;
-    told(newcomer.runs("python3").args(["-m", "venv", "../venv"]))?;
+    let newcomer = NewUser::new("pip")?;
+    capture(newcomer.runs("python3").args(["-m", "venv", "../venv"]))?;
     let line = "../venv/bin/pip install toolrack && ../venv/bin/toolrack call builtin/list_directory path=.";
     let mut shell = newcomer.runs("sh");
     shell.args(["-c", line]).env("PIP_INDEX_URL", &simple).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Newcomer, Times};
+use super::{NewUser, Times};
 use crate::dist::released::Released;
 use crate::dist::served::{Fault, Served};
 use crate::report::{Step, Stop};
@@ -14,7 +14,7 @@ const LINE: &str =
 
 /// Installs once, then checks that the installer refuses an archive with a wrong hash and one that breaks off.
 pub(super) fn check(released: &Released, times: &mut Times) -> Step {
-    let newcomer = Newcomer::new("shell")?;
+    let newcomer = NewUser::new("shell")?;
     let served = Served::folder(&released.folder, Fault::None)?;
     let mut shell = newcomer.runs("sh");
     times.first_result(LINE, shell.args(["-c", LINE]).env("TOOLRACK_BASE_URL", served.address()))?;
@@ -26,7 +26,7 @@ pub(super) fn check(released: &Released, times: &mut Times) -> Step {
 
 /// Checks that the installer fails, and leaves nothing in the home, when the server has this fault.
 fn check_refused(released: &Released, fault: Fault) -> Step {
-    let newcomer = Newcomer::new("shell-refused")?;
+    let newcomer = NewUser::new("shell-refused")?;
     let served = Served::folder(&released.folder, fault)?;
     let mut shell = newcomer.runs("sh");
     shell.args(["-c", LINE]).env("TOOLRACK_BASE_URL", served.address());

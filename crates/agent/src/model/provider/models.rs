@@ -1,9 +1,9 @@
 //! Sizes and prices of models, as their providers published them.
 //!
-//! A flat table, to be replaced whole: a model that is missing here works all the same, without a budget in tokens or in
-//! money. Prices are list prices of the standard tier, short contexts, caches of five minutes.
+//! A flat table, replaced as a whole. A model that is missing here works, but without a budget in tokens or in money.
+//! Prices are list prices of the standard tier, short contexts, caches of five minutes.
 //!
-//! It was taken on 2026-10-07 from the catalogue that rig-core 0.44.0 carries, which comes from models.dev.
+//! Source: the catalogue of rig-core 0.44.0, which comes from models.dev, as of 2026-10-07.
 
 use crate::model::settings::Price;
 
@@ -13,18 +13,18 @@ use crate::model::settings::Price;
 pub struct KnownModel {
     /// Its provider.
     pub provider: &'static str,
-    /// Its name; models that begin so and go on with a date are the same.
+    /// Its name. A name that continues with a date is the same model.
     pub name: &'static str,
     /// How many tokens fit, input and output together.
     pub context_tokens: u64,
     /// The most tokens of one answer.
     pub max_output: u32,
-    /// What it costs.
+    /// Its price.
     pub price: Price,
 }
 
 impl KnownModel {
-    /// The entry of a provider's model: by its name, with or without a date behind it.
+    /// Finds a provider's model by its name, with or without a date at its end.
     #[must_use]
     pub fn find(provider: &str, model: &str) -> Option<&'static Self> {
         let is_date = |rest: &str| {

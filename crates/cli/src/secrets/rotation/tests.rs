@@ -107,8 +107,8 @@ async fn a_key_that_is_moved_while_another_waits_beside_it_is_the_one_in_use() {
 async fn what_does_not_open_is_named_and_the_old_key_stays() {
     let folder = tempfile::tempdir().unwrap();
     let (stored, path, old) = filled(folder.path()).await;
-    let stranger = self::stored(folder.path(), Some(&"0f".repeat(32))).await;
-    stranger.set("theirs", "of another key").await.unwrap();
+    let quarantined = self::stored(folder.path(), Some(&"0f".repeat(32))).await;
+    quarantined.set("theirs", "of another key").await.unwrap();
     let error = stored.rotate(None).await.unwrap_err().to_string();
     assert!(error.contains("`theirs`") && !error.contains("canary"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), old);

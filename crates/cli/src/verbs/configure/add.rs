@@ -149,8 +149,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
         let page = render::page(&[server], world.screen.look());
         world.screen.page(page).await?;
     }
-    // The entry is written all the same: the failure says what to do next, and its exit code that something is to be
-    // done.
+    // The entry is written nevertheless: the failure names the next step, and its exit code shows that one is needed.
     failure.map_or(Ok(Exit::Ok), Err)
 }
 
@@ -160,7 +159,7 @@ struct Trial {
     failure: Option<Failure>,
 }
 
-/// A name for a new server: one that every shell takes as it is.
+/// Checks a name for a new server: it must need no quotes in any shell.
 fn new_name(name: &str) -> Result<ServerName, Failure> {
     let known = ServerName::new(name).map_err(|error| Failure::usage(error.to_string()))?;
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | ':');

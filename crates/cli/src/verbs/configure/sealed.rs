@@ -1,4 +1,4 @@
-//! Secrets of new entries: the value goes into the store, and the file says `${secret:NAME}`.
+//! Secrets of new entries: the value goes into the store, and the file gets `${secret:NAME}`.
 
 use serde_json::Value;
 use toolrack_config::{import::seal, is_secret_word, trust::content_hash};
@@ -19,14 +19,14 @@ pub(super) struct Sealed {
 }
 
 struct One {
-    /// What it is called where it comes from, such as `API_TOKEN`.
+    /// Its name in the entry, such as `API_TOKEN`.
     what: String,
     name: String,
     value: String,
 }
 
 impl Sealed {
-    /// Finds a name for the value that `server` has as `what`; returns the placeholder that stands for it.
+    /// Finds a name for the value that `server` has as `what`; returns its placeholder.
     pub(super) fn add(&mut self, server: &str, what: &str, value: String, taken: &[String]) -> String {
         let usual = usual_name(server, what);
         let is_free =
@@ -78,7 +78,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Says where they are, in one line.
+    /// Prints one line about where they are stored.
     pub(super) fn tell(&self, world: &World) {
         if self.is_empty() {
             return;

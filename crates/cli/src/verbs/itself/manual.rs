@@ -1,4 +1,4 @@
-//! The manual: one page for each command, made of its help.
+//! The manual: one page for each command, made from its help.
 
 use std::io;
 

@@ -1,10 +1,9 @@
-//! The script that makes a shell ask, one for each shell.
+//! The completion scripts, one for each shell.
 //!
-//! They are ours and not the library's, because the library's scripts have faults that matter here. In bash they break
-//! `path=` and `--mcp-config=FILE` into three words, put names of files into the line without quotes, and expand what
-//! is offered like a glob. In zsh they end `path=` with a blank, and work only where they are sourced. In PowerShell
-//! they run the line up to the cursor to take it apart, so that `toolrack call $(anything)` would do anything when TAB
-//! is pressed.
+//! They replace the library's scripts, which have faults that matter here. In bash they break `path=` and
+//! `--mcp-config=FILE` into three words, put names of files into the line without quotes, and expand what is offered
+//! like a glob. In zsh they end `path=` with a blank, and work only where they are sourced. In PowerShell they run the
+//! line up to the cursor to take it apart, so that `toolrack call $(anything)` would do anything when TAB is pressed.
 
 use std::{borrow::Cow, ffi::OsStr, path::Path};
 

@@ -1,5 +1,4 @@
-//! The output of `call` and `read`: a page for people at a terminal, and everywhere else the bytes of the text as they
-//! came.
+//! The output of `call` and `read`: a page for users at a terminal, otherwise the unchanged bytes of the text.
 
 use std::path::Path;
 
@@ -23,7 +22,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The output as a page for people, and for other programs.
 pub(crate) struct Pages {
-    /// With what a terminal would obey escaped.
+    /// The text with characters escaped that would act on a terminal.
     pub(crate) shown: String,
     /// Exactly as it came; `None` when it is only for people, such as the words of a tool that failed.
     pub(crate) plain: Option<String>,

@@ -83,7 +83,7 @@ pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Fail
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
 }
 
-/// What was said until now, and where it is kept.
+/// The conversation so far, and where it is stored.
 struct Conversation {
     journal: Journal,
     messages: Vec<Message>,
@@ -148,11 +148,11 @@ enum Outcome {
     Ended(Result<Exit, Failure>),
     /// The user cancelled it.
     Cancelled,
-    /// The conversation cannot go on after it.
+    /// The conversation cannot continue after it.
     Broken(Failure),
 }
 
-/// A conversation that goes on.
+/// A running conversation.
 struct Chat<'a> {
     world: &'a World,
     tools: ask::Tools,
@@ -243,7 +243,7 @@ impl Chat<'_> {
         }
     }
 
-    /// Shows the end of what was said before.
+    /// Shows the end of the earlier conversation.
     async fn greet(&self, conversation: &Conversation) -> Result<(), Failure> {
         let Some(session) = conversation.journal.session() else {
             return Ok(());

@@ -102,7 +102,7 @@ struct Params {
     uri: Value,
 }
 
-/// What a request says of itself, in its body and in its headers.
+/// The facts in the body of a request, to compare with its headers.
 #[derive(Debug)]
 pub(super) struct Claims<'h> {
     params: Params,
@@ -174,7 +174,7 @@ pub(in super::super) fn modern(params: &str) -> Option<Result<Abilities, Refusal
     })
 }
 
-/// Checks that a header says what the body says.
+/// Checks that a header agrees with the body.
 fn same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Refusal> {
     let given = text(headers, name)?.ok_or_else(|| Refusal::header_mismatch(format!("{name} is missing")))?;
     if decoded(given).as_deref() == Some(wanted) {
@@ -184,7 +184,7 @@ fn same(headers: &HeaderMap, name: &str, wanted: &str) -> Result<(), Refusal> {
     Err(Refusal::header_mismatch(format!("{name} is {given}, the body says {wanted}")))
 }
 
-/// A value as it was before the Base64 sentinel; `None` if the sentinel holds no Base64 text.
+/// Decodes a value with the Base64 sentinel; `None` if the sentinel contains no Base64 text.
 fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),

@@ -22,12 +22,12 @@ use super::super::{
 
 /// Silence after which a request is answered with a stream, so that nothing between here and the client gives up on it.
 const FIRST_SILENCE: Duration = Duration::from_secs(10);
-/// Silence on a stream after which a comment says that it is alive.
+/// The silence on a stream after which a comment keeps it alive.
 const SILENCE: Duration = Duration::from_secs(15);
 
 const COMMENT: Bytes = Bytes::from_static(b": still here\n\n");
 
-/// The first message for a request; `None` when nothing is to be sent for long.
+/// Returns the first message for a request; `None` if there is none for a long time.
 pub(super) async fn first(exchange: &mut Exchange) -> Option<Out> {
     timeout(FIRST_SILENCE, exchange.next()).await.ok()
 }
@@ -52,7 +52,7 @@ pub(super) fn nothing() -> Response {
     streamed(futures::stream::empty())
 }
 
-/// A request that is being answered by events. When its client goes away it is dropped, which cancels it.
+/// A request that is being answered by events. When its client disconnects, it is dropped, which cancels the request.
 struct Answering {
     exchange: Exchange,
     running: Option<Running>,
@@ -145,7 +145,7 @@ impl Standing {
     }
 }
 
-/// Opens the standing stream of a session, in place of the one that it has.
+/// Opens the standing stream of a session, replacing an earlier one.
 pub(super) fn standing(gateway: &Gateway, session: Arc<Session>, permit: OwnedSemaphorePermit) -> Response {
     let stream = session.open_stream(|| gateway.0.news.subscribe());
     let gateway = gateway.clone();

@@ -1,4 +1,4 @@
-//! The blocks that were built, kept with their catalog.
+//! The cache of blocks in a catalog.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,18 +6,18 @@ use arc_swap::ArcSwap;
 
 use super::{BlockKind, ToolBlock};
 
-/// Most blocks that a catalog keeps; the oldest goes first. More kinds than this in use at the same time are slower,
-/// not wrong.
+/// The most blocks that a catalog keeps; the oldest is removed first. With more kinds in use at the same time, results
+/// are slower but correct.
 const MOST: usize = 16;
 
 type Slot = Arc<OnceLock<Arc<ToolBlock>>>;
 
-/// Blocks by their kind. Readers never lock; two threads that ask for a new one at the same time get the same.
+/// Blocks by their kind. Readers never lock; two threads that request a new block at the same time get the same one.
 #[derive(Debug, Default)]
 pub(in crate::catalog) struct Blocks(ArcSwap<Vec<(BlockKind, Slot)>>);
 
 impl Blocks {
-    /// The block of this kind; `build` makes it, once.
+    /// Returns the block of this kind; `build` makes it once.
     pub(in crate::catalog) fn get(&self, kind: &BlockKind, build: impl FnOnce() -> ToolBlock) -> Arc<ToolBlock> {
         let found = find(&self.0.load(), kind);
         let slot = found.unwrap_or_else(|| self.slot(kind));
@@ -35,7 +35,7 @@ impl Blocks {
             }
             kept
         });
-        // The slot of another thread, if it was faster; ours, even if it was dropped since.
+        // Use the slot of another thread if it was faster; otherwise ours, even if it was dropped since.
         find(&self.0.load(), kind).unwrap_or(fresh)
     }
 }

@@ -1,4 +1,4 @@
-//! How each provider's API writes a tool.
+//! The format of a tool in each provider's API.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,22 +14,22 @@ use crate::catalog::schema::Provider;
 pub enum Wire {
     /// Anthropic Messages: `{"name", "description", "input_schema"}`.
     Anthropic,
-    /// OpenAI Chat Completions, and the many APIs made after it:
-    /// `{"type": "function", "function": {"name", "description", "parameters"}}`.
+    /// OpenAI Chat Completions, and the many compatible APIs: `{"type": "function", "function": {"name", "description",
+    /// "parameters"}}`.
     OpenAiChat,
     /// OpenAI Responses: `{"type": "function", "name", "description", "parameters", "strict": false}`. Without the last
-    /// member the API takes schemas for strict ones and refuses, or rewrites, those that are not.
+    /// member, the API treats schemas as strict and refuses, or rewrites, those that are not.
     OpenAiResponses,
-    /// Gemini `generateContent`: `{"functionDeclarations": [{"name", "description", "parameters"}]}`, where a tool that
-    /// takes nothing has no `parameters`.
+    /// Gemini `generateContent`: `{"functionDeclarations": [{"name", "description", "parameters"}]}`, where a tool
+    /// without arguments has no `parameters`.
     Gemini,
 }
 
 impl Wire {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
 
-    /// Its name in settings and in stored data: `anthropic`, `openai-chat`, `openai-responses`, `gemini`.
+    /// Returns its name in settings and in stored data: `anthropic`, `openai-chat`, `openai-responses`, `gemini`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Wire {
         }
     }
 
-    /// The provider whose rules the schemas follow by default.
+    /// Returns the provider whose rules the schemas follow by default.
     #[must_use]
     pub const fn provider(self) -> Provider {
         match self {
@@ -50,8 +50,9 @@ impl Wire {
         }
     }
 
-    /// Most tools in one request that the provider documents: 128 at OpenAI (`array_above_max_length`) and, in the
-    /// strictest of its documents on current models, Google. Other servers with the same wire may take fewer.
+    /// Returns the most tools in one request that the provider documents: 128 for OpenAI (`array_above_max_length`) and
+    /// for Google, by the strictest of its documents on current models. Other servers with the same wire may accept
+    /// fewer.
     #[must_use]
     pub const fn max_tools(self) -> Option<usize> {
         match self {
@@ -60,7 +61,7 @@ impl Wire {
         }
     }
 
-    /// The value of the request's `tools`.
+    /// Returns the value of the request's `tools`.
     pub(super) fn write(self, tools: &[ToolDefinition]) -> Box<RawValue> {
         let written = match self {
             Self::Anthropic => written(tools, |tool| Anthropic {
@@ -84,7 +85,7 @@ impl Wire {
                 to_raw_value(&[Gemini { function_declarations: function_declarations.collect() }])
             }
         };
-        // Text and finished JSON cannot fail to be written.
+        // Writing text and finished JSON cannot fail.
         written.unwrap_or_default()
     }
 }
@@ -104,11 +105,11 @@ impl FromStr for Wire {
     }
 }
 
-/// A text that names no [`Wire`].
+/// The error for a text that names no [`Wire`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is no wire; use anthropic, openai-chat, openai-responses or gemini")]
 pub struct UnknownWire {
-    /// What was written.
+    /// The text.
     pub given: String,
 }
 

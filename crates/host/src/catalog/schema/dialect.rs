@@ -1,22 +1,22 @@
-//! Any dialect as well-formed JSON Schema 2020-12 without references.
+//! Converts any dialect into well-formed JSON Schema 2020-12 without references.
 
 use serde_json::{Map, Value};
 
 use super::{merge, report::Report};
 
-/// Most subschemas that definitions are written out to; beyond that, a schema accepts anything.
+/// The most subschemas after definitions are inlined; beyond that, a schema accepts anything.
 const MAX_NODES: usize = 10_000;
 
-/// Deepest nesting of subschemas.
+/// The deepest nesting of subschemas.
 const MAX_DEPTH: usize = 64;
 
-/// Most bytes of text and values copied out of definitions, each copy counted.
+/// The most bytes of text and values that are copied from definitions, each copy counted.
 const MAX_COPIED: usize = 1 << 20;
 
 /// The kind of value that a keyword must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Names the schema or parts of it, and has no meaning once references are inlined.
+    /// Names the schema or parts of it; has no meaning once references are inlined.
     Identifier,
     Schema,
     Schemas,
@@ -28,7 +28,7 @@ enum Kind {
     Names,
     Types,
     Values,
-    /// As in 2020-12 or in an older way.
+    /// A bound, written as in 2020-12 or as in an older draft.
     Bound,
     Items,
     Dependencies,
@@ -98,7 +98,7 @@ const KEYWORDS: &[(&str, Kind)] = &[
     ("dependencies", Kind::Dependencies),
 ];
 
-/// Writes the schema out without references, in 2020-12, dropping what is malformed.
+/// Writes the schema without references, in 2020-12, and drops malformed parts.
 pub(super) fn normalise(schema: &Value, report: &mut Report) -> Value {
     Writer { root: schema, report, open: Vec::new(), nodes: 0, left: MAX_COPIED }.schema(schema)
 }
@@ -140,10 +140,10 @@ fn kind(keyword: &str) -> Option<Kind> {
 struct Writer<'s, 'r> {
     root: &'s Value,
     report: &'r mut Report,
-    /// The definitions being written out, outermost first.
+    /// The definitions that are being inlined, the outermost first.
     open: Vec<&'s Value>,
     nodes: usize,
-    /// Bytes that may still be copied out of definitions, or read to follow references in them.
+    /// The bytes that may still be copied from definitions, or read to follow references in them.
     left: usize,
 }
 
@@ -165,7 +165,7 @@ impl<'s> Writer<'s, '_> {
         }
     }
 
-    /// A schema with a reference is the target and what stands beside the reference, both at once.
+    /// Converts a schema. One with a reference means the target and the keywords beside the reference together.
     fn object(&mut self, keywords: &'s Map<String, Value>) -> Value {
         let own = self.keywords(keywords);
         let Some(reference) = keywords.get("$ref") else {
@@ -222,7 +222,7 @@ impl<'s> Writer<'s, '_> {
         out
     }
 
-    /// The value of a keyword that is written in 2020-12 as in every dialect, or `None` with a note.
+    /// Returns the value of a keyword that has the same form in every dialect; otherwise `None`, and notes that.
     fn value(&mut self, keyword: &str, kind: Option<Kind>, value: &'s Value) -> Option<Value> {
         if kind == Some(Kind::Identifier) {
             self.report.note("removed, for references are written out");
@@ -256,8 +256,8 @@ impl<'s> Writer<'s, '_> {
         written
     }
 
-    /// Whether this name and this value may be copied here. Decided before they are copied: the author of the schema
-    /// chose how large they are, and how often they occur.
+    /// Returns whether this name and this value may be copied here. This is decided before they are copied, because the
+    /// author of the schema chose their size and number.
     fn affords(&mut self, name: &str, value: &Value) -> bool {
         let affords = self.open.is_empty() || (spend_bytes(name.len(), &mut self.left) && spend(value, &mut self.left));
         if !affords {
@@ -266,7 +266,7 @@ impl<'s> Writer<'s, '_> {
         affords
     }
 
-    /// Keywords whose form has changed since the drafts.
+    /// Converts keywords whose form has changed since the drafts.
     fn modernise(
         &mut self,
         out: &mut Map<String, Value>,
@@ -356,14 +356,14 @@ impl<'s> Writer<'s, '_> {
     }
 }
 
-/// The members of a list that pass, each once.
+/// Returns the members of a list that pass, without duplicates.
 fn distinct(list: &Value, passes: impl Fn(&Value) -> bool) -> Option<Value> {
     let mut seen = std::collections::HashSet::new();
     let members = list.as_array()?.iter().filter(|member| passes(member) && seen.insert(member.to_string()));
     Some(members.cloned().collect())
 }
 
-/// A `type` that JSON Schema knows, or a list of such.
+/// Returns a `type` that JSON Schema knows, or a list of such.
 fn types(value: &Value) -> Option<Value> {
     const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "string", "integer"];
     let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
@@ -377,7 +377,7 @@ fn types(value: &Value) -> Option<Value> {
     }
 }
 
-/// Takes the bytes of a value, roughly, from `left`. `false`, and nothing left, as soon as they are more than that.
+/// Subtracts the approximate bytes of a value from `left`. Returns `false`, with nothing left, if they exceed it.
 fn spend(value: &Value, left: &mut usize) -> bool {
     spend_bytes(8, left)
         && match value {
@@ -394,7 +394,7 @@ fn spend_bytes(bytes: usize, left: &mut usize) -> bool {
     enough
 }
 
-/// RFC 3986 decoding; what is not UTF-8 then, or not an escape, stays as it is.
+/// Decodes the escapes of RFC 3986; invalid escapes, and text that would not be UTF-8, stay unchanged.
 fn percent_decoded(fragment: &str) -> std::borrow::Cow<'_, str> {
     let mut parts = fragment.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -1,7 +1,7 @@
 //! Gemini's `Schema` type: one `type` each, `nullable` instead of null, `anyOf` as the only combination, `enum` for
-//! strings only, few keywords, and each only beside the type that it is for. A field that it does not know fails the
-//! request, as does `anyOf` next to other fields.
-//! Source: <https://ai.google.dev/api/caching#Schema>, and the errors that MCP servers have run into.
+//! strings only, few keywords, and each only beside its type. A field that Gemini does not know fails the request, as
+//! does `anyOf` next to other fields. Source: <https://ai.google.dev/api/caching#Schema>, and the errors that MCP
+//! servers have run into.
 
 use serde_json::{Map, Value};
 
@@ -9,16 +9,16 @@ use super::{add_hint, keep_defined_required, merge, report::Report, root, soften
 
 type Schema = Map<String, Value>;
 
-/// Longest list of values in a hint, in bytes.
+/// The longest list of values in a hint, in bytes.
 const HINT_BYTES: usize = 400;
 
-/// What may stand beside every type.
+/// The keywords that are allowed beside every type.
 const COMMON: &[&str] = &["title", "description", "default"];
 
-/// Keywords that give a schema inner structure. Beside them alternatives are given up rather than copied.
+/// Keywords that give a schema inner structure. If a schema has them, its alternatives are dropped instead of copied.
 const STRUCTURE: [&str; 4] = ["properties", "items", "prefixItems", "enum"];
 
-/// Converts a root that [`root::flatten`] made; it stays an object with `properties`, be they empty.
+/// Converts a root that [`root::flatten`] made; it stays an object with `properties`, even empty ones.
 pub(super) fn convert_root(mut schema: Schema, report: &mut Report) -> Schema {
     if schema.shift_remove("nullable").is_some() {
         report.within("nullable", |report| report.note("removed, for arguments are never null"));
@@ -53,7 +53,7 @@ fn convert(mut schema: Schema, report: &mut Report) -> Schema {
     }
     let mut types = take_types(&mut schema, report);
     match types.len() {
-        // Null and nothing else.
+        // Only null.
         0 if has_null && !has_structure(&schema) => typed("string", schema, true, report),
         0 => anything(schema, nullable, report),
         1 => typed(types.swap_remove(0), schema, nullable, report),
@@ -87,7 +87,7 @@ fn take_null(schema: &mut Schema, report: &mut Report) -> bool {
     found
 }
 
-/// Removes `anyOf` and `oneOf`. Returns the alternatives that must stay, none where the schema can do without.
+/// Removes `anyOf` and `oneOf`. Returns the alternatives that must stay; none if the schema does not need them.
 fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Report) -> Vec<Schema> {
     let keyword = if schema.contains_key("anyOf") { "anyOf" } else { "oneOf" };
     let alternatives = match schema.shift_remove(keyword) {
@@ -112,14 +112,14 @@ fn take_alternatives(schema: &mut Schema, has_null: &mut bool, report: &mut Repo
     rest.into_iter().filter_map(|one| if let Value::Object(one) = one { Some(one) } else { None }).collect()
 }
 
-/// Most alternatives of one schema; the rest is dropped.
+/// The most alternatives of one schema; the rest is dropped.
 const MAX_ALTERNATIVES: usize = 100;
 
 fn has_structure(schema: &Schema) -> bool {
     STRUCTURE.iter().any(|keyword| schema.contains_key(*keyword))
 }
 
-/// A single alternative is none: it and the schema around it become one.
+/// Merges a single alternative into the schema that contains it.
 fn with_only(schema: Schema, mut only: Schema, nullable: bool, report: &mut Report) -> Schema {
     report.note("merged with its only alternative");
     note_conflicts(&merge::into(&mut only, schema), report);
@@ -135,7 +135,7 @@ fn note_conflicts(conflicts: &Schema, report: &mut Report) {
     }
 }
 
-/// Takes what each alternative gets from the schema that holds them. Nothing large: it is copied.
+/// Takes the parts of a schema that are copied into each of its alternatives; none is large.
 fn take_shared(schema: Schema, report: &mut Report) -> Schema {
     const SHARED: [&str; 12] = [
         "type",
@@ -163,10 +163,10 @@ fn take_shared(schema: Schema, report: &mut Report) -> Schema {
     shared
 }
 
-/// Longest text that is copied into each alternative, in bytes.
+/// The longest text that is copied into each alternative, in bytes.
 const SHARED_BYTES: usize = 1_024;
 
-/// `anyOf` and nothing else: its siblings go into each alternative.
+/// Builds a schema of `anyOf` only: its siblings are moved into each alternative.
 fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mut Report) -> Schema {
     let shared = take_shared(schema, report);
     let mut converted = Vec::new();
@@ -175,7 +175,7 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
         report.enter(&at.to_string());
         let described = one.get("description").cloned();
         note_conflicts(&merge::into(&mut one, shared.clone()), report);
-        // The alternative's own words say more than those for all of them.
+        // The alternative's own description is more specific than the shared one.
         one.extend(described.map(|text| ("description".to_owned(), text)));
         if nullable {
             one.insert("nullable".into(), Value::Bool(true));
@@ -194,7 +194,7 @@ fn any_of(schema: Schema, alternatives: Vec<Schema>, nullable: bool, report: &mu
 /// Gemini's types, without null.
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
-/// The types that a schema allows, from `type` or else from keywords that only make sense for one.
+/// Returns the types that a schema allows, from `type` or else from keywords that only make sense for one.
 fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
     let named: Vec<Value> = match schema.shift_remove("type") {
         Some(Value::Array(types)) => types,
@@ -211,7 +211,7 @@ fn take_types(schema: &mut Schema, report: &mut Report) -> Vec<&'static str> {
     inferred
 }
 
-/// The types of the values in `enum`, or else the one that the keywords are for.
+/// Returns the types of the values in `enum`, or else the one that the keywords are for.
 fn inferred_types(schema: &Schema) -> Vec<&'static str> {
     if let Some(Value::Array(values)) = schema.get("enum") {
         return TYPES.into_iter().filter(|kind| values.iter().any(|value| type_of(value) == *kind)).collect();
@@ -238,7 +238,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// A schema of one type, with what Gemini takes beside that type.
+/// Builds a schema of one type, with the keywords that Gemini accepts beside that type.
 fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
     let taken: &[&str] = match kind {
         "string" => &["minLength", "maxLength", "pattern", "format", "enum"],
@@ -271,7 +271,8 @@ fn typed(kind: &str, mut schema: Schema, nullable: bool, report: &mut Report) ->
     out
 }
 
-/// `enum` stays on strings; for other types it becomes a hint, for making strings of numbers would change the calls.
+/// Keeps `enum` on strings, and makes it a hint for other types, because converting numbers to strings would change the
+/// calls.
 fn fit_values(kind: &str, schema: &mut Schema, report: &mut Report) {
     let Some(Value::Array(mut values)) = schema.shift_remove("enum") else { return };
     let before = values.len();
@@ -311,7 +312,7 @@ fn fit_format(kind: &str, schema: &mut Schema, report: &mut Report) {
     }
 }
 
-/// Says in words what [`typed`] is about to drop, where the model would otherwise get it wrong.
+/// Adds hints for keywords that [`typed`] will drop, if the model could otherwise make mistakes.
 fn hint_at_lost(kind: &str, schema: &mut Schema) {
     if let Some(factor) = schema.get("multipleOf").cloned() {
         add_hint(schema, &format!("Must be a multiple of {factor}."));
@@ -356,7 +357,7 @@ fn fit_properties(schema: &mut Schema, report: &mut Report) {
     keep_defined_required(schema, report);
 }
 
-/// A schema for any JSON value: Gemini has none, so the types that a model may want are listed.
+/// Returns a schema for any JSON value: Gemini has none, so the types that a model may want are listed.
 fn anything(mut schema: Schema, nullable: bool, report: &mut Report) -> Schema {
     report.note("given alternatives of type, for this provider asks for one");
     let description = schema.shift_remove("description");

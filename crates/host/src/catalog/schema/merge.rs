@@ -1,10 +1,10 @@
-//! Two schemas as one: both at once (`allOf`), or either (`anyOf`).
+//! Combines two schemas: both must hold (`allOf`), or either (`anyOf`).
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// Adds to `base` what `extra` demands as well. Returns the keywords that cannot be expressed together in one schema;
+/// Adds the constraints of `extra` to `base`. Returns the keywords that cannot be expressed together in one schema;
 /// `base` then keeps its own. Of annotations such as `description`, those of `extra` win.
 pub(super) fn into(base: &mut Map<String, Value>, extra: Map<String, Value>) -> Map<String, Value> {
     let mut conflicts = Map::new();
@@ -53,7 +53,7 @@ pub(super) fn into(base: &mut Map<String, Value>, extra: Map<String, Value>) -> 
     conflicts
 }
 
-/// Makes `schema` demand what `extra` demands as well, with `allOf` where nothing simpler says it.
+/// Adds the constraints of `extra` to `schema`, with `allOf` if there is no simpler form.
 pub(super) fn both(schema: &mut Value, extra: Value) {
     if *schema == Value::Bool(false) || is_open(&extra) {
         return;
@@ -72,7 +72,8 @@ pub(super) fn both(schema: &mut Value, extra: Value) {
     }
 }
 
-/// One schema for whatever fits at least one of these; without any, a schema that takes everything.
+/// Returns one schema that accepts every value that at least one of these accepts; without any, a schema that accepts
+/// everything.
 pub(super) fn any_of(schemas: Vec<Value>) -> Value {
     if schemas.iter().any(is_open) {
         return Value::Object(Map::new());
@@ -88,7 +89,7 @@ pub(super) fn any_of(schemas: Vec<Value>) -> Value {
     }
 }
 
-/// Alternatives that are all single values, as one `enum`: the result for a tag that tells objects apart.
+/// Returns alternatives that are all single values as one `enum`, as for a tag that distinguishes objects.
 fn listed(schemas: &[Value]) -> Option<Value> {
     let mut values: Vec<Value> = Vec::new();
     let mut kind = None;
@@ -113,7 +114,7 @@ fn listed(schemas: &[Value]) -> Option<Value> {
     Some(Value::Object(list))
 }
 
-/// Whether a schema constrains nothing.
+/// Returns whether a schema constrains nothing.
 pub(super) fn is_open(schema: &Value) -> bool {
     match schema {
         Value::Bool(open) => *open,
@@ -122,7 +123,7 @@ pub(super) fn is_open(schema: &Value) -> bool {
     }
 }
 
-/// The types that both allow, or `None` if there are none.
+/// Returns the types that both allow, or `None` if there are none.
 fn common_types(one: &Value, other: &Value) -> Option<Value> {
     let list = |types: &Value| match types {
         Value::Array(types) => types.clone(),

@@ -1,23 +1,23 @@
-//! What cleaning changed, and where.
+//! The report of the changes of a cleaning.
 
-/// One thing that cleaning changed.
+/// One change of a cleaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Where, as a JSON Pointer (RFC 6901) from the root, through inlined definitions.
+    /// The place, as a JSON Pointer (RFC 6901) from the root, through inlined definitions.
     pub path: String,
-    /// What, as a clause in lower case. Names in it come from the schema: show it through the sanitiser.
+    /// The change, as a clause in lower case. Names in it come from the schema: escape it before printing.
     pub what: String,
 }
 
 impl Change {
-    /// Most changes that are listed; one more entry, with an empty path, then counts the rest.
+    /// The most changes that are listed; one more entry, with an empty path, counts the rest.
     pub const MAX: usize = 100;
 
-    /// Longest text of either field in bytes; a longer one ends in `…`.
+    /// The longest text of either field, in bytes; a longer one is cut and ends in `…`.
     pub const TEXT_BYTES: usize = 256;
 }
 
-/// The list being written, and the place in the schema that the walk has come to.
+/// The list of changes, and the current place in the schema.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     place: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Does something one level deeper.
+    /// Runs `act` one level deeper.
     pub(super) fn within<T>(&mut self, name: &str, act: impl FnOnce(&mut Self) -> T) -> T {
         self.enter(name);
         let result = act(self);
@@ -40,17 +40,17 @@ impl Report {
         self.place.push(name[..end].replace('~', "~0").replace('/', "~1"));
     }
 
-    /// Goes back up.
+    /// Goes one level up.
     pub(super) fn leave(&mut self) {
         self.place.pop();
     }
 
-    /// How many levels deep the walk is.
+    /// Returns how many levels deep the walk is.
     pub(super) fn depth(&self) -> usize {
         self.place.len()
     }
 
-    /// Notes a change at the present place.
+    /// Notes a change at the current place.
     pub(super) fn note(&mut self, what: impl Into<String>) {
         if self.changes.len() == Change::MAX {
             self.omitted += 1;
@@ -67,7 +67,7 @@ impl Report {
         self.changes.push(Change { path: shortened(path), what: shortened(what.into()) });
     }
 
-    /// The list.
+    /// Returns the list.
     pub(super) fn into_changes(mut self) -> Vec<Change> {
         if self.omitted > 0 {
             self.changes.push(Change { path: String::new(), what: format!("{} more changes", self.omitted) });
@@ -76,7 +76,7 @@ impl Report {
     }
 }
 
-/// The text, cut to [`Change::TEXT_BYTES`].
+/// Returns the text, cut to [`Change::TEXT_BYTES`].
 fn shortened(mut text: String) -> String {
     const ELLIPSIS: char = '…';
     if text.len() > Change::TEXT_BYTES {

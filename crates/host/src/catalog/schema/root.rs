@@ -1,4 +1,4 @@
-//! The root of an input schema: one plain object, for no provider takes alternatives there.
+//! The root of an input schema: one plain object, because no provider accepts alternatives there.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{add_hint, has_type, merge, report::Report};
 
-/// Longest hint on alternatives, in bytes.
+/// The longest hint about alternatives, in bytes.
 const HINT_BYTES: usize = 400;
 
 /// Makes the root an object with `properties`, and without `allOf`, `anyOf`, `oneOf`, `not`, `enum`, `const`.
@@ -65,7 +65,8 @@ pub(super) fn merge_all_of(schema: &mut Map<String, Value>, report: &mut Report)
     report.leave();
 }
 
-/// Turns alternatives into one object: every property of any of them, and required what all of them require.
+/// Turns alternatives into one object with the properties of all of them; only properties that all of them require stay
+/// required.
 pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, only_one: bool, report: &mut Report) {
     report.note(format!("made one object of {} alternatives", alternatives.len()));
     let mut properties: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -99,7 +100,7 @@ pub(super) fn unite(schema: &mut Map<String, Value>, alternatives: Vec<Value>, o
     hint_at(schema, choices, only_one);
 }
 
-/// How one alternative differs from the others: by what it requires, or else by what it has.
+/// Describes how one alternative differs from the others: by its required properties, or else by its properties.
 fn choice(required: &[Value], properties: &Map<String, Value>) -> String {
     let required: Vec<&str> = required.iter().filter_map(Value::as_str).collect();
     if required.is_empty() {

@@ -7,15 +7,15 @@ use serde_json::Value;
 use super::words;
 use crate::mcp::Tool;
 
-/// Where a word stands.
+/// A field of a tool, in which words are found.
 #[derive(Clone, Copy, Debug)]
 struct Field {
-    /// The weight of a word here.
+    /// The weight of a word in this field.
     weight: f32,
-    /// How much a longer text makes each word of it count less, from 0 (not at all) to 1.
+    /// How much a longer text lowers the weight of each word, from 0 (not at all) to 1.
     length: f32,
-    /// The usual length, in words. Fixed, and not the mean of all tools: so a server's part of the index, and the score
-    /// of its tools against each other, depends on no other server.
+    /// The usual length, in words. It is fixed, and not the mean of all tools, so that a server's part of the index,
+    /// and the relative scores of its tools, do not depend on other servers.
     usual: f32,
 }
 
@@ -25,37 +25,38 @@ const DESCRIPTION: Field = Field { weight: 1.0, length: 0.6, usual: 18.0 };
 const ARGUMENTS: Field = Field { weight: 0.25, length: 0.5, usual: 5.0 };
 const ABOUT_ARGUMENTS: Field = Field { weight: 0.15, length: 0.4, usual: 35.0 };
 
-/// How soon repetitions of a word stop counting (the `k1` of BM25).
+/// How quickly repetitions of a word stop adding to the score (the `k1` of BM25).
 const SATURATION: f32 = 1.7;
 
 /// The highest weight of a word in a tool.
 pub(super) const MOST_WEIGHT: f32 = SATURATION + 1.0;
 
-/// Longest description that is read, in bytes.
+/// The longest part of a description that is read, in bytes.
 const DESCRIPTION_BYTES: usize = 4_000;
-/// Longest description of one argument that is read, in bytes.
+/// The longest part of an argument's description that is read, in bytes.
 const ARGUMENT_BYTES: usize = 400;
-/// Most arguments of a tool, those of nested objects counted too.
+/// The most arguments of a tool, including those of nested objects.
 const MOST_ARGUMENTS: usize = 128;
-/// Most values of one argument.
+/// The most values of one argument.
 const MOST_VALUES: usize = 16;
-/// Deepest level of a schema at which arguments are looked for.
+/// The deepest level of a schema at which arguments are read.
 const DEEPEST: usize = 8;
 
 /// Numbers the stems of all tools that it reads.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Words, in lower case, with the number of their stem: most words come again and again.
+    /// Words in lower case, with the number of their stem: most words occur repeatedly.
     known: HashMap<String, u32>,
     stems: HashMap<String, u32>,
     /// The stems of the field that is being read.
     field: Vec<u32>,
-    /// The weight of each stem of the tool that is being read.
+    /// The weight of each stem of the current tool.
     counts: HashMap<u32, f32>,
 }
 
 impl Reader {
-    /// The words of one tool, by the number of their stem, with the weight of each: above 0 and below [`MOST_WEIGHT`].
+    /// Returns the words of one tool, by the number of their stem, with the weight of each: above 0 and below
+    /// [`MOST_WEIGHT`].
     pub(super) fn read(&mut self, tool: &Tool) -> impl Iterator<Item = (u32, f32)> {
         self.name(&tool.name);
         let title = tool.title.as_deref().or(tool.annotations.title.as_deref()).unwrap_or_default();
@@ -63,7 +64,7 @@ impl Reader {
         self.count(TITLE);
         self.text(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_BYTES);
         self.count(DESCRIPTION);
-        // A schema that nests too deeply to be read has arguments that no search finds.
+        // Arguments of a schema that nests too deeply to be parsed are not found.
         let schema = serde_json::from_str::<Value>(tool.input_schema.get()).unwrap_or_default();
         let mut arguments = Vec::new();
         gather(&schema, 0, &mut arguments);
@@ -78,12 +79,13 @@ impl Reader {
         self.counts.drain().map(|(stem, count)| (stem, count * MOST_WEIGHT / (count + SATURATION)))
     }
 
-    /// The stems that were read, each with its number.
+    /// Returns the stems that were read, each with its number.
     pub(super) fn into_stems(self) -> impl Iterator<Item = (String, u32)> {
         self.stems.into_iter()
     }
 
-    /// Every word of the name counts, even noise words (`get_me`), and two neighbours are found written as one.
+    /// Reads the name. Every word of it counts, even noise words (`get_me`), and two neighbours also match when written
+    /// as one word.
     fn name(&mut self, name: &str) {
         let mut before = String::new();
         for word in words::words(name) {
@@ -133,7 +135,7 @@ impl Reader {
         self.field.push(stem);
     }
 
-    /// Ends a field.
+    /// Ends a field, and adds its words to the counts.
     fn count(&mut self, field: Field) {
         let length = self.field.len() as f32;
         let each = field.weight / (1.0 - field.length + field.length * (length / field.usual));

@@ -1,48 +1,48 @@
-//! The index of one server's tools: an inverted list, made once and never changed.
+//! The index of one server's tools: an immutable inverted list.
 
 use super::document::{MOST_WEIGHT, Reader};
 use crate::mcp::Tool;
 
 /// The words of several tools, and which tools have them.
 ///
-/// One buffer holds all words, in order, so that a word is found by halves and words with the same beginning are
-/// neighbours. It takes about 20 bytes for each different word and 4 for each tool that has it.
+/// One buffer holds all words in order, for a binary search, and so that words with the same beginning are neighbours.
+/// It takes about 20 bytes for each different word and 4 for each tool that has it.
 #[derive(Debug)]
 pub(crate) struct Part {
     words: String,
-    /// Where each word ends, and where its tools do.
+    /// The end of each word, and the end of its list of tools.
     ends: Vec<(u32, u32)>,
     found: Vec<Posting>,
-    /// The place of each tool in its server's list, by name.
+    /// The position of each tool in its server's list, by name.
     order: Vec<u32>,
-    /// A bit for each word, at a place that its hash gives (a Bloom filter): rules most absent words out at once. A
-    /// catalog may have a thousand parts, and a query asks each of them for dozens of words.
+    /// A Bloom filter of the words, which quickly excludes most absent words. A catalog may have a thousand parts, and
+    /// a query asks each of them for dozens of words.
     bits: Vec<u64>,
 }
 
-/// A tool that has a word, and the word's weight there: 24 bits and 8, for there are very many of them.
+/// A tool that has a word (24 bits), and the word's weight in it (8 bits), packed because there are very many of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posting(u32);
 
 impl Posting {
-    /// `None` for the tools after the first 16 million.
+    /// Returns `None` for the tools after the first 16 million.
     fn new(place: u32, weight: f32) -> Option<Self> {
         let steps = (weight / MOST_WEIGHT * f32::from(u8::MAX)).round().clamp(1.0, f32::from(u8::MAX));
         (place < 1 << 24).then_some(Self(place << 8 | steps as u32))
     }
 
-    /// The tool's place among the tools of the part, which are ordered by name.
+    /// Returns the tool's place among the tools of the part, which are ordered by name.
     pub(super) fn place(self) -> usize {
         (self.0 >> 8) as usize
     }
 
-    /// The weight of the word there.
+    /// Returns the weight of the word in the tool.
     pub(super) fn weight(self) -> f32 {
         (self.0 & 0xff) as f32 * (MOST_WEIGHT / f32::from(u8::MAX))
     }
 }
 
-/// Bits of the filter for each word: of absent words it lets one in sixteen pass.
+/// The bits of the filter for each word: one in sixteen absent words passes it.
 const BITS_FOR_EACH: usize = 16;
 
 /// The hash of a word (FNV-1a), made once for all parts.
@@ -56,7 +56,7 @@ impl Hashed {
 }
 
 impl Part {
-    /// The index of `tools`; `None` when `stop` said to give up.
+    /// Returns the index of `tools`; `None` if `stop` returned `true`.
     pub(super) fn of<'a>(tools: impl Iterator<Item = &'a Tool>, stop: &dyn Fn() -> bool) -> Option<Self> {
         let mut tools: Vec<_> = (0_u32..).zip(tools).collect();
         tools.sort_by(|a, b| a.1.name.cmp(&b.1.name));
@@ -93,29 +93,29 @@ impl Part {
         Some(part)
     }
 
-    /// How many tools it has.
+    /// Returns how many tools it has.
     pub(super) fn tools(&self) -> usize {
         self.order.len()
     }
 
-    /// The place in its server's list of the tool at `place` in this part.
+    /// Returns the position in the server's list of the tool at `place` in this part.
     pub(super) fn listed_at(&self, place: usize) -> usize {
         self.order[place] as usize
     }
 
-    /// How many words it has.
+    /// Returns how many words it has.
     fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The word at a place, and the tools that have it.
+    /// Returns the word at a place, and the tools that have it.
     fn at(&self, place: usize) -> (&str, &[Posting]) {
         let (words, found) = if place == 0 { (0, 0) } else { self.ends[place - 1] };
         let (words_end, found_end) = self.ends[place];
         (&self.words[words as usize..words_end as usize], &self.found[found as usize..found_end as usize])
     }
 
-    /// The tools that have this word.
+    /// Returns the tools that have this word.
     pub(super) fn find(&self, word: &str, hashed: Hashed) -> &[Posting] {
         let (at, bit) = self.bit(hashed);
         if self.bits[at] & bit == 0 {
@@ -131,14 +131,14 @@ impl Part {
         &[]
     }
 
-    /// The words that begin with `start`, in order.
+    /// Returns the words that begin with `start`, in order.
     pub(super) fn beginning(&self, start: &str) -> impl Iterator<Item = &str> {
         (self.first_from(start)..self.len())
             .map(|place| self.at(place).0)
             .take_while(move |word| word.starts_with(start))
     }
 
-    /// The place of the first word that is not before `word`.
+    /// Returns the place of the first word that is not before `word`.
     fn first_from(&self, word: &str) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -148,12 +148,12 @@ impl Part {
         low
     }
 
-    /// Where the bit of a word is.
+    /// Returns the position of a word's bit.
     fn bit(&self, Hashed(hash): Hashed) -> (usize, u64) {
         (usize::try_from(hash >> 6).unwrap_or_default() & (self.bits.len() - 1), 1 << (hash & 63))
     }
 
-    /// Its memory, in bytes.
+    /// Returns its memory, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.words.capacity()
@@ -164,7 +164,7 @@ impl Part {
     }
 }
 
-/// A bounded list of tools never has more than four thousand million bytes of words.
+/// Converts a length; a bounded list of tools never has 2^32 bytes of words.
 fn fit(length: usize) -> Option<u32> {
     u32::try_from(length).ok()
 }

@@ -1,10 +1,10 @@
-//! A query: the words of a task, and what each of them stands for.
+//! A query: the words of a task, and the words that each of them matches.
 
 use super::{related::related, words};
 
-/// Longest query that is read, in bytes.
+/// The longest part of a query that is read, in bytes.
 const QUERY_BYTES: usize = 1_000;
-/// Most words of it.
+/// The most words of a query.
 const MOST_WORDS: usize = 32;
 
 /// A query, as words to find.
@@ -13,15 +13,15 @@ pub(super) struct Query {
     pub(super) words: Vec<QueryTerm>,
 }
 
-/// One word of it.
+/// One word of a query.
 #[derive(Debug)]
 pub(super) struct QueryTerm {
-    /// As it was typed, in lower case.
+    /// The word as it was typed, in lower case.
     pub(super) typed: String,
     pub(super) stem: String,
-    /// Written as one with the next word.
+    /// The word and the next one, written as one.
     pub(super) joined: Option<String>,
-    /// The person may still be typing it.
+    /// Whether the user may still be typing the word.
     pub(super) unfinished: bool,
 }
 
@@ -32,7 +32,7 @@ impl Query {
         for word in words::words(query) {
             words::parts(word, &mut |part| typed.push(part.to_owned()));
         }
-        // A query of empty words alone is searched as it is.
+        // A query of noise words only is searched unchanged.
         if !typed.iter().all(|word| words::is_empty(word)) {
             typed.retain(|word| !words::is_empty(word));
         }
@@ -53,8 +53,8 @@ impl Query {
 }
 
 impl QueryTerm {
-    /// The words that it stands for: itself, itself and the next one written as one, and related words.
-    pub(super) fn meant(&self) -> Vec<&str> {
+    /// Returns the words that it matches: itself, itself and the next one written as one, and related words.
+    pub(super) fn meanings(&self) -> Vec<&str> {
         let others = related(&self.stem).iter().map(String::as_str);
         [self.stem.as_str()].into_iter().chain(self.joined.as_deref()).chain(others).collect()
     }

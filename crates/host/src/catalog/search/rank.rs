@@ -1,4 +1,4 @@
-//! Ranks tools: which have the words of a query, and how much each word counts.
+//! Ranks tools by the words of a query that they have, and the weights of those words.
 
 use strsim::osa_distance;
 
@@ -7,17 +7,17 @@ use super::{
     query::{Query, QueryTerm},
 };
 
-/// Most longer words of one part that a beginning stands for, and most words in all that one word stands for.
+/// The most longer words of one part that a prefix matches, and the most words in total that one word matches.
 const MOST_OTHERS: usize = 64;
 
-/// The weight of a word other than the typed one.
+/// The weight of a matching word other than the typed one.
 const JOINED: f32 = 0.8;
 const RELATED: f32 = 0.6;
 const LONGER: f32 = 0.4;
 const MISSPELT: f32 = 0.5;
-/// The weight of its server's name for a tool.
+/// The weight that a tool gets for the name of its server.
 const SERVER: f32 = 1.8;
-/// The share of its score that a tool keeps when it has none of the other words.
+/// The share of its score that a tool keeps if it has none of the other words.
 const KEPT: f32 = 0.65;
 
 /// A tool that has some of the words.
@@ -25,11 +25,12 @@ const KEPT: f32 = 0.65;
 pub(super) struct Ranked {
     pub(super) score: f32,
     pub(super) part: usize,
-    /// Among the tools of its part.
+    /// The position among the tools of its part.
     pub(super) place: usize,
 }
 
-/// The tools of all parts that have any of the words, the best first. A part comes with the words of its server's name.
+/// Returns the tools of all parts that have any of the words, the best first. Each part is given with the words of its
+/// server's name.
 pub(super) fn rank(query: &Query, parts: &[(&[String], &Part)]) -> Vec<Ranked> {
     let mut bases = Vec::with_capacity(parts.len());
     let mut tools = 0;
@@ -42,50 +43,50 @@ pub(super) fn rank(query: &Query, parts: &[(&[String], &Part)]) -> Vec<Ranked> {
     let none = || vec![0.0; tools];
     let (total, word, had) = (none(), none(), none());
     let mut scores = Scores { parts, bases, names, total, word, touched: Vec::new(), had, weights: 0.0 };
-    let meant: Vec<Vec<&str>> = query.words.iter().map(QueryTerm::meant).collect();
-    let mut found = scores.find(meant.iter().flatten().copied()).into_iter();
-    for (word, meant) in query.words.iter().zip(&meant) {
-        let found: Vec<_> = found.by_ref().take(meant.len()).collect();
+    let meanings: Vec<Vec<&str>> = query.words.iter().map(QueryTerm::meanings).collect();
+    let mut found = scores.find(meanings.iter().flatten().copied()).into_iter();
+    for (word, meanings) in query.words.iter().zip(&meanings) {
+        let found: Vec<_> = found.by_ref().take(meanings.len()).collect();
         scores.add(word, &found);
     }
     scores.ranked()
 }
 
-/// The scores of all tools, by their place among the tools of all parts.
+/// The scores of all tools, by their position among the tools of all parts.
 struct Scores<'a> {
     parts: &'a [(&'a [String], &'a Part)],
-    /// The place of each part's first tool.
+    /// The position of each part's first tool.
     bases: Vec<usize>,
-    /// The words of the servers' names, and whose they are.
+    /// The words of the servers' names, each with its part.
     names: Vec<(Hashed, &'a str, usize)>,
     total: Vec<f32>,
-    /// The scores for the word that is being looked up.
+    /// The scores for the current word.
     word: Vec<f32>,
-    /// The tools that have it.
+    /// The tools that have the current word.
     touched: Vec<usize>,
-    /// The share of the query that each tool has, by the rarity of the words.
+    /// The share of the query that each tool has, weighted by the rarity of the words.
     had: Vec<f32>,
-    /// The sum of that over the whole query.
+    /// The sum of the weights of the whole query.
     weights: f32,
 }
 
-/// Where a word was found.
+/// The places of a word.
 #[derive(Clone, Default)]
 struct Found<'a> {
-    /// In these parts, by these tools.
+    /// The tools that have it, by part.
     tools: Vec<(usize, &'a [Posting])>,
-    /// In the names of the servers of these parts.
+    /// The parts whose servers' names have it.
     servers: Vec<usize>,
 }
 
 impl<'a> Scores<'a> {
-    /// Adds the scores for a word of the query whose [meanings](Wanted::meant) were `found`.
+    /// Adds the scores for a word of the query whose [meanings](QueryTerm::meanings) were `found`.
     fn add(&mut self, term: &'a QueryTerm, found: &[Found<'a>]) {
         let own = self.score(&found[0], 1.0, None);
         let mut rarest = own;
         for (at, found) in found.iter().enumerate().skip(1) {
             let is_joined = at == 1 && term.joined.is_some();
-            // A rare neighbour of a common word is not worth more than the word.
+            // A rare related word must not count more than the typed common word.
             let (weight, at_most) = if is_joined { (JOINED, None) } else { (RELATED, own) };
             let rarity = self.score(found, weight, at_most);
             rarest = rarest.or(rarity);
@@ -129,7 +130,7 @@ impl<'a> Scores<'a> {
         found
     }
 
-    /// Scores the tools that have a word, or whose server is called that; returns how rare it is.
+    /// Scores the tools that have a word, or whose server's name has it; returns the rarity of the word.
     fn score(&mut self, found: &Found<'_>, weight: f32, at_most: Option<f32>) -> Option<f32> {
         let having = found.tools.iter().map(|(_, tools)| tools.len()).sum::<usize>();
         let served = found.servers.iter().map(|at| self.parts[*at].1.tools()).sum::<usize>();
@@ -156,7 +157,7 @@ impl<'a> Scores<'a> {
         found.iter().filter_map(|found| self.score(found, weight, at_most)).reduce(f32::max)
     }
 
-    /// Only the best score of a word counts, however often it is found.
+    /// Raises the score of a tool for the current word: only its best match counts.
     fn give(&mut self, at: usize, score: f32) {
         if self.word[at] == 0.0 {
             self.touched.push(at);
@@ -174,7 +175,7 @@ impl<'a> Scores<'a> {
         longer
     }
 
-    /// Words that differ by a letter, by two if they are long, and begin with the same one.
+    /// Returns the words that differ by one letter, or by two if they are long, and begin with the same letter.
     fn misspelt(&self, term: &QueryTerm) -> Vec<&'a str> {
         let slips = match term.typed.chars().count() {
             0..4 => return Vec::new(),
@@ -211,18 +212,18 @@ impl<'a> Scores<'a> {
                 }
             }
         }
-        // Stable: equal ones stay in their order.
+        // A stable sort keeps tools with equal scores in their order.
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score));
         ranked
     }
 }
 
-/// The inverse document frequency of BM25, which is never negative.
+/// Returns the inverse document frequency of BM25, which is never negative.
 fn rarity(having: usize, tools: usize) -> f32 {
     (1.0 + (tools as f32 - having as f32 + 0.5).max(0.0) / (having as f32 + 0.5)).ln()
 }
 
-/// Which letters a word has, a bit each.
+/// Returns a set of the letters of a word, one bit each.
 fn letters(word: &str) -> u64 {
     word.bytes().fold(0, |letters, b| letters | 1 << (b & 63))
 }

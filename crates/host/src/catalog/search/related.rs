@@ -1,13 +1,13 @@
 //! Words that people use for each other. A task says "remove the folder", the tool is called `delete_directory`.
 //!
-//! Only words about computers in general, and about no one server: a word finds the tools of its neighbours too, with a
-//! lower weight than its own.
+//! The table has only words about computers in general, and about no particular server. A word also finds the tools of
+//! its related words, with a lower weight.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use super::words;
 
-/// Groups of words that stand for each other.
+/// Groups of interchangeable words.
 const TABLE: &[&str] = &[
     "delete remove erase discard destroy trash drop",
     "create add make new insert",
@@ -98,7 +98,7 @@ const TABLE: &[&str] = &[
     "email mail",
 ];
 
-/// Questions, abbreviations and commands of a shell: the first word stands for the others, and not they for it.
+/// Questions, abbreviations and shell commands: the first word matches the others, but they do not match it.
 const ONE_WAY: &[&str] = &[
     "who user member person people",
     "where locate search find",
@@ -117,7 +117,7 @@ const ONE_WAY: &[&str] = &[
     "whoami me myself",
 ];
 
-/// The stems of the neighbours of a stem.
+/// Returns the stems of the words that are related to a stem.
 pub(super) fn related(stem: &str) -> &'static [String] {
     static BY_STEM: LazyLock<HashMap<String, Vec<String>>> = LazyLock::new(|| {
         let mut by_stem: HashMap<String, Vec<String>> = HashMap::new();

@@ -1,11 +1,11 @@
-//! From text to the words that are looked up: split as names are written, in lower case, cut down to their stems.
+//! Splits text into searchable words: split as names are written, in lower case, reduced to their stems.
 
 use std::{collections::HashSet, sync::LazyLock};
 
-/// Longest word in bytes; a longer one is left out.
+/// The longest word in bytes; a longer one is left out.
 const LONGEST: usize = 40;
 
-/// Words that say nothing about a task, and what is left of `what's` and `don't`.
+/// Noise words, and the remains of `what's` and `don't`.
 const EMPTY: &str = "\
     a about again ago already also always am an and any anything are as at be because been being both but by can \
     could d did do does doesn don each ever every everything few for from going gonna got had has have having he her \
@@ -16,22 +16,22 @@ const EMPTY: &str = "\
     until upon us ve very via want wants was way we well went were what which while whole whom whose why will with \
     without won would yes yet you your";
 
-/// Whether this word, in lower case, says nothing about a task.
+/// Returns whether this word, in lower case, is a noise word.
 pub(super) fn is_empty(word: &str) -> bool {
     static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| EMPTY.split(' ').collect());
     WORDS.contains(word)
 }
 
-/// The words of a text: runs of letters and digits, as they are written. Of a script without spaces that may be a whole
-/// sentence.
+/// Returns the words of a text: runs of letters and digits, unchanged. In a script without spaces, a word may be a
+/// whole sentence.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_word = |word: &&str| !word.is_empty() && (word.len() <= LONGEST || word.chars().any(is_unspaced));
     text.split(|c: char| !c.is_alphanumeric()).filter(is_word)
 }
 
 /// Calls `take` with the parts of one word, in lower case: split where a capital begins another word and where letters
-/// and digits meet (`getHTMLPage2` is `get`, `html`, `page` and `2`). Scripts without spaces come as pairs of
-/// characters. The whole word comes too, last, if it has several parts.
+/// and digits meet (`getHTMLPage2` is `get`, `html`, `page` and `2`). Scripts without spaces are split into pairs of
+/// characters. If there are several parts, the whole word follows them.
 pub(super) fn parts(word: &str, take: &mut dyn FnMut(&str)) {
     if word.bytes().all(|b| b.is_ascii_lowercase()) {
         take(word);
@@ -51,7 +51,7 @@ pub(super) fn parts(word: &str, take: &mut dyn FnMut(&str)) {
     while !rest.is_empty() {
         let (part, after) = rest.split_at(first_part(rest));
         rest = after;
-        // A letter alone is a splinter, if it is not all that there is.
+        // Skip a part of a single letter, unless it is the whole word.
         if part.len() > 1 || part.bytes().all(|b| b.is_ascii_digit()) {
             take(&part.to_lowercase());
         }
@@ -61,7 +61,7 @@ pub(super) fn parts(word: &str, take: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Where the first part of a word ends.
+/// Returns the end of the first part of a word.
 fn first_part(word: &str) -> usize {
     let mut chars = word.char_indices().peekable();
     let Some((_, mut before)) = chars.next() else { return 0 };
@@ -76,13 +76,13 @@ fn first_part(word: &str) -> usize {
     word.len()
 }
 
-/// Whether the script of this character is written without spaces.
+/// Returns whether the script of this character is written without spaces.
 fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{e00}'..='\u{edf}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
 }
 
-/// Cuts an English word, in lower case, down to what its forms have in common: `files` and `file`, `created`,
-/// `creating`, `creation` and `create`. Lighter than Porter's stemmer: unknown forms stay as they are.
+/// Reduces an English word, in lower case, to the part that its forms share: `files` and `file`, `created`, `creating`,
+/// `creation` and `create`. Simpler than Porter's stemmer: unknown forms stay unchanged.
 pub(super) fn stem(word: &str) -> String {
     let mut stem = word.to_owned();
     if stem.len() < 4 || !stem.is_ascii() || stem.bytes().any(|b| b.is_ascii_digit()) {
@@ -138,7 +138,7 @@ fn plural(word: &mut String) {
     }
 }
 
-/// `runn` is `run`; `call` stays.
+/// Removes a doubled final consonant: `runn` becomes `run`, but `call` stays.
 fn single_end(word: &mut String) {
     let [.., before, last] = word.as_bytes() else { return };
     if before == last && !b"aeiouslz".contains(last) && word.len() > 3 {

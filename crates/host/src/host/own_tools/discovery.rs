@@ -1,11 +1,11 @@
-//! Progressive discovery: three tools in place of very many.
+//! Progressive discovery: three tools instead of very many.
 //!
-//! A model that is shown thousands of definitions has no room left to think. So it is shown three, which never change
-//! (and keep its prompt cache warm): it searches, reads what a tool takes, and calls it by name.
+//! Thousands of definitions would fill the context of a model. So it gets three, which never change (and keep its
+//! prompt cache warm): it searches, reads the arguments of a tool, and calls the tool by name.
 //!
 //! A call of `call_tool` only reaches this server if its arguments are wrong: otherwise
-//! [`Host::call`](crate::Host::call) takes it for a call of the tool that it names, with the asker, the bounds and
-//! everything else of that call. So the gate judges the tool itself, events name it, and its result stays unwrapped.
+//! [`Host::call`](crate::Host::call) treats it as a call of the tool that it names, with the asker, the bounds and all
+//! other properties of that call. So the gate judges the tool itself, events name it, and its result stays unwrapped.
 
 use std::{
     borrow::Cow,
@@ -32,16 +32,16 @@ const SEARCH: &str = "search_tools";
 const DETAILS: &str = "get_tool_details";
 const CALL: &str = "call_tool";
 
-/// Tools that a search returns by default, and at most.
+/// The default number of tools that a search returns, and the maximum.
 const USUAL: usize = 5;
 const MOST: usize = 20;
-/// How much of a tool's description a search shows, in bytes.
+/// The most bytes of a tool's description that a search shows.
 const DESCRIPTION_BYTES: usize = 300;
-/// Most arguments of a tool that a search names.
+/// The most arguments of a tool that a search names.
 const ARGUMENTS: usize = 12;
 
-/// The call that another call stands for.
-pub(crate) struct Meant {
+/// The call that a call of `call_tool` names.
+pub(crate) struct InnerCall {
     pub(crate) selector: String,
     pub(crate) arguments: JsonObject,
     /// The tools that it may call.
@@ -50,24 +50,24 @@ pub(crate) struct Meant {
 
 /// The server.
 pub(crate) struct Discovery {
-    /// Weak, because the host that owns the catalog owns this server too.
+    /// A weak reference, because the host that owns the catalog owns this server too.
     catalog: Weak<ArcSwap<Catalog>>,
-    /// What can be found and called.
+    /// The tools that can be found and called.
     selection: Arc<Selection>,
 }
 
 impl Discovery {
-    /// A server for the tools of `selection`, which does not include its own.
+    /// Creates a server for the tools of `selection`, which does not include its own.
     pub(crate) fn server(catalog: &Arc<ArcSwap<Catalog>>, selection: Selection) -> Native {
         let discovery = Arc::new(Self { catalog: Arc::downgrade(catalog), selection: Arc::new(selection) });
         super::serve(Arc::clone(&discovery)).extended(discovery)
     }
 
-    /// The call that a call of `tool` stands for; `None` when it is only itself.
-    pub(crate) fn meant(&self, tool: &str, arguments: &JsonObject) -> Option<Meant> {
+    /// Returns the call that a call of `tool` names; `None` for any tool but `call_tool`.
+    pub(crate) fn inner_call(&self, tool: &str, arguments: &JsonObject) -> Option<InnerCall> {
         let selector = arguments.get("name").and_then(Value::as_str).filter(|_| tool == CALL)?;
         let (selector, arguments) = (selector.to_owned(), inner_arguments(arguments)?);
-        Some(Meant { selector, arguments, selection: self.selection.clone() })
+        Some(InnerCall { selector, arguments, selection: self.selection.clone() })
     }
 
     fn catalog(&self) -> Result<Arc<Catalog>, String> {
@@ -123,18 +123,18 @@ impl Discovery {
     }
 }
 
-/// Everything about a tool, as JSON.
+/// Returns all details of a tool, as JSON.
 pub(crate) fn details(tool: &CatalogTool) -> String {
     serde_json::to_string(&Details::of(tool)).unwrap_or_default()
 }
 
-/// The first `MOST` of `hits`, as a JSON array.
+/// Returns the first `MOST` of `hits`, as a JSON array.
 pub(crate) fn found(hits: &[Hit]) -> String {
     let tools: Vec<_> = hits.iter().take(MOST).map(|hit| Found::of(&hit.tool)).collect();
     serde_json::to_string(&tools).unwrap_or_default()
 }
 
-/// The arguments of the inner call; models write them as an object, or as text that holds one.
+/// Returns the arguments of the inner call; models write them as an object, or as text that contains one.
 fn inner_arguments(arguments: &JsonObject) -> Option<JsonObject> {
     match arguments.get("arguments") {
         None | Some(Value::Null) => Some(Map::new()),
@@ -145,13 +145,13 @@ fn inner_arguments(arguments: &JsonObject) -> Option<JsonObject> {
     }
 }
 
-/// A tool as a search shows it.
+/// A tool in the result of a search.
 #[derive(Serialize)]
 struct Found<'a> {
     name: &'a str,
     server: &'a str,
     description: Cow<'a, str>,
-    /// The names of its arguments; `?` marks those that need not be given.
+    /// The names of its arguments; `?` marks optional ones.
     arguments: Vec<String>,
 }
 
@@ -172,7 +172,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// All that a call needs to know.
+/// The details that a call needs.
 #[derive(Serialize)]
 struct Details<'a> {
     name: &'a str,

@@ -37,25 +37,25 @@ use crate::{
 };
 
 const RUN: &str = "run_code";
-/// How many bytes of the description signatures may take; a search finds the other tools.
+/// The most bytes of the description that signatures may take; a search finds the other tools.
 const SIGNATURE_BYTES: usize = 12_000;
-/// How much of a tool's description stands beside its signature, in bytes.
+/// The most bytes of a tool's description beside its signature.
 const DESCRIPTION_BYTES: usize = 120;
-/// How long the catalog has to stay as it is before the description is written anew: servers that start together end
-/// their start one after another.
+/// How long the catalog must stay unchanged before the description is rewritten: servers that start together finish one
+/// after another.
 const REST: Duration = Duration::from_millis(100);
 
 /// The tools that scripts can call, and the interpreter.
 pub(crate) struct Scripts {
     interpreter: Arc<dyn Interpreter>,
-    /// Weak, as everything here: the host owns this server.
+    /// A weak reference, like all others here: the host owns this server.
     catalog: Weak<ArcSwap<Catalog>>,
     events: WeakSender<Event>,
     selection: Arc<Selection>,
 }
 
 impl Scripts {
-    /// A server that runs scripts, which can call the tools of `selection`; its own is not among them.
+    /// Creates a server that runs scripts, which can call the tools of `selection`, but not its own tool.
     pub(crate) fn server(
         interpreter: Arc<dyn Interpreter>,
         catalog: &Arc<ArcSwap<Catalog>>,
@@ -67,7 +67,7 @@ impl Scripts {
         super::serve(Arc::clone(&scripts)).extended(scripts)
     }
 
-    /// Whether `tool` runs scripts.
+    /// Returns whether `tool` runs scripts.
     pub(crate) fn is_run(tool: &str) -> bool {
         tool == RUN
     }
@@ -88,7 +88,7 @@ impl Scripts {
         (result(printed), tools.made())
     }
 
-    /// Waits until the description differs from `told`; for ever, if it will never change again.
+    /// Waits until the description differs from `last`; forever, if it will never change again.
     async fn changed(&self, events: &mut Receiver<Event>, told: &mut String) {
         loop {
             match events.recv().await {
@@ -105,7 +105,7 @@ impl Scripts {
         }
     }
 
-    /// The manual of the language, and as many signatures as there is room for.
+    /// Returns the manual of the language, and as many signatures as fit.
     fn description(&self) -> String {
         let mut description = self.interpreter.manual().to_owned();
         let Some(catalog) = self.catalog.upgrade() else {
@@ -120,7 +120,7 @@ impl Scripts {
                     room -= line.len();
                     description += &line;
                 }
-                // Leaves out the last ones, and not a long one here and there.
+                // Leave out the last signatures, instead of some long ones in between.
                 None => (room, left) = (0, left + 1),
             }
         }
@@ -164,7 +164,7 @@ impl Scripts {
     }
 }
 
-/// The result for the model: what was printed, then what went wrong.
+/// Returns the result for the model: the output, followed by the error.
 fn result(printed: Printed) -> CallResult {
     let Printed { mut text, error } = printed;
     let is_error = error.is_some();
@@ -192,7 +192,7 @@ impl OwnTools for Scripts {
 
     fn changes(&self) -> Option<BoxStream<'_, ()>> {
         let events = self.events.upgrade()?.subscribe();
-        // The description that was listed may be older than the subscription, so the first change of anything counts.
+        // The listed description may be older than the subscription, so the first change counts in any case.
         let told = String::new();
         let changes = unfold((events, told), async |(mut events, mut told)| {
             self.changed(&mut events, &mut told).await;

@@ -1,8 +1,8 @@
-//! Scripts that call tools: a model writes one, and gets only its output back.
+//! Scripts that call tools: a model writes a script, and gets only its output.
 //!
 //! [`Host::scripts`](crate::Host::scripts) makes a server with one tool, `run_code`. An [`Interpreter`] runs the
-//! model's script; the script reaches the world only through a [`ScriptTools`], whose calls go through the one door:
-//! the gate judges each, the asker of the call of `run_code` answers questions, and events report it.
+//! model's script; the script has access only to a [`ScriptTools`], whose calls are made like all others: the gate
+//! judges each, the asker of the call of `run_code` answers questions, and events report it.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -20,15 +20,15 @@ use crate::{
 
 /// Runs scripts that call tools.
 ///
-/// A model wrote the script, and its input may have misled it: a script must reach no files, no network and nothing
-/// else of this process but its [`ScriptTools`], and must always end within bounds of time, memory and output.
+/// A script is untrusted, because its input may have misled the model. It must not access files, the network or any
+/// other part of this process than its [`ScriptTools`], and must always end within bounds of time, memory and output.
 pub trait Interpreter: Send + Sync {
-    /// For the model: which language, what it lacks, how to print, which bounds there are, and how to find tools that
-    /// have no signature here. Signatures follow it.
+    /// Returns the manual for the model: the language and its limits, how to print, the bounds, and how to find tools
+    /// without a signature here. Signatures follow it.
     fn manual(&self) -> &str;
 
-    /// How a call of the tool `tool` of `server` is written. `parameters` are written as in a
-    /// [`signature`](crate::signature()); `gives` is the type of the result, likewise.
+    /// Returns the form of a call of the tool `tool` of `server`. `parameters` and `gives`, the type of the result, are
+    /// written as in a [`signature`](crate::signature()).
     fn signature(&self, server: &str, tool: &str, parameters: &[String], gives: &str) -> String;
 
     /// Runs a script. Dropping the future ends it.
@@ -38,9 +38,9 @@ pub trait Interpreter: Send + Sync {
 /// The output of a script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed {
-    /// All that it printed, within the bounds of the [`Interpreter`].
+    /// The printed text, within the bounds of the [`Interpreter`].
     pub text: String,
-    /// Why it did not finish, for the model that wrote it.
+    /// The reason why it did not finish, for the model that wrote it.
     pub error: Option<String>,
 }
 
@@ -49,15 +49,15 @@ pub struct Printed {
 #[error("{message}")]
 #[non_exhaustive]
 pub struct ScriptCallError {
-    /// As in [`ScriptCall::error`].
+    /// The code, as in [`ScriptCall::error`].
     pub code: &'static str,
-    /// In words.
+    /// The error message.
     pub message: String,
 }
 
 /// The tools of one run of a script.
 ///
-/// Its clones share the run: an interpreter may make several calls at once, and bounds how many.
+/// Clones share the run: an interpreter may make several calls at once, and limits their number.
 #[derive(Clone)]
 pub struct ScriptTools(Arc<Run>);
 
@@ -84,7 +84,7 @@ impl ScriptTools {
         Self(Arc::new(Run { host, catalog, context, selection, made: Mutex::default() }))
     }
 
-    /// Calls a tool, named as [`Call::new`] takes it, and returns its result as JSON: structured content where there is
+    /// Calls a tool, named as [`Call::new`] takes it, and returns its result as JSON: structured content if there is
     /// any, else the text. Pictures and sound are left out.
     ///
     /// # Errors
@@ -128,14 +128,14 @@ impl ScriptTools {
         Box::pin(self.0.host.call_from_script(call)).await
     }
 
-    /// The tools that fit `query` best, at most `limit` (and 20), as JSON: an array of name, server, description and
-    /// arguments. This is no call: it only looks into the catalog.
+    /// Returns at most `limit` (and at most 20) tools that match `query` best, as JSON: an array of name, server,
+    /// description and arguments. It only reads the catalog, and makes no call.
     pub async fn search(&self, query: &str, limit: usize) -> String {
         let Run { host, catalog, selection, .. } = &*self.0;
         host.found(Arc::clone(catalog), Arc::clone(selection), query, limit).await
     }
 
-    /// Everything about a tool, as JSON: its description and the schemas of its arguments and its result.
+    /// Returns all details of a tool, as JSON: its description and the schemas of its arguments and its result.
     ///
     /// # Errors
     /// When there is no such tool.
@@ -148,7 +148,7 @@ impl ScriptTools {
         })
     }
 
-    /// The calls so far, in the order in which they began.
+    /// Returns the calls so far, in the order in which they began.
     #[must_use]
     pub fn made(&self) -> Vec<ScriptCall> {
         self.0.made.lock().clone()

@@ -1,16 +1,15 @@
-//! The outer shape of a JSON-RPC message, read without decoding what it carries.
+//! The outer structure of a JSON-RPC message, parsed without decoding its content.
 //!
-//! Messages are read in two steps. The first, [`peek`], finds out what a message *is* — a request, a notification, an
-//! answer — and borrows its `params`, `result` or `error` as raw JSON. The second step belongs to the code that waits
-//! for the message: it knows the one type to decode the raw part into, and no other. This is fast and keeps the id of
-//! an answer apart from its content, so that content which cannot be decoded still finds its call.
+//! Messages are read in two steps. The first, [`peek`], determines the kind of a message (a request, a notification, an
+//! answer) and borrows its `params`, `result` or `error` as raw JSON. The second step belongs to the code that waits
+//! for the message, which decodes the raw part into the one type that it expects. This is fast, and separates the id of
+//! an answer from its content, so that an answer with undecodable content still reaches its call.
 //!
-//! A message that fails the first step yields a [`Bad`], which says why and holds whatever a tolerant look at the bytes
-//! could still [salvage](Salvaged): most of all the id of the call that would otherwise wait for its answer until its
-//! deadline.
+//! A message that fails the first step yields a [`Bad`], with the reason and the parts that a tolerant scan could
+//! [salvage](Salvaged): above all the id of the call, which would otherwise wait for its answer until its deadline.
 //!
-//! `peek` checks that each value is JSON but decodes none. A lone surrogate (`"\ud800"`), a number like `1e400` and
-//! a wrong type inside `params`, `result` or `error` are therefore found in the second step, when the id is known.
+//! `peek` checks that each value is JSON but decodes none. A lone surrogate (`"\ud800"`), a number like `1e400` and a
+//! wrong type inside `params`, `result` or `error` are therefore found in the second step, when the id is known.
 //!
 //! This module reads and writes bytes; it does not know which methods exist, nor which requests are under way.
 
@@ -33,7 +32,7 @@ use salvage::salvage;
 /// How deep arrays and objects may nest in one message, the message itself included. The result of an answer is not
 /// checked here: the code that waits for it bounds its depth, for a list item by item.
 ///
-/// Half of what `serde_json` itself allows, so that every later step has room for a wrapper of its own.
+/// Half of the limit of `serde_json`, so that every later step has room for its own wrapper.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// How many messages one JSON-RPC batch may hold. (Only MCP 2025-03-26 has batches.)
@@ -44,17 +43,17 @@ pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The id of a request, as JSON-RPC and MCP allow it: an integer or a string, never null.
 ///
-/// This host's requests carry numbers. Servers may use strings in theirs, which are echoed as they came.
+/// This host's requests carry numbers. Servers may use strings in theirs, which are sent back unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Id {
     /// An integer. `7.0` and `7e0` are read as 7; fractions are no ids.
     Number(i64),
-    /// Any string, of the server's choice.
+    /// Any string that the server chose.
     String(Box<str>),
 }
 
 impl Id {
-    /// The number this id stands for: itself, or what its digits say (some servers answer request 5 as `"5"`).
+    /// Returns the number of this id: itself, or the number in the string (some servers answer request 5 as `"5"`).
     pub(crate) fn number(&self) -> Option<i64> {
         match self {
             Id::Number(number) => Some(*number),
@@ -63,7 +62,7 @@ impl Id {
     }
 }
 
-/// As in JSON: a string is quoted and its control characters are escaped, since a server chose it.
+/// Written as in JSON: a string is quoted and its control characters are escaped, because a server chose it.
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,31 +83,31 @@ impl Serialize for Id {
 
 /// One JSON-RPC message; its parts borrow from the bytes given to [`peek`].
 ///
-/// To hand a raw part to another task without copying, ask the `Bytes` that the message came in:
+/// To pass a raw part to another task without copying, slice the `Bytes` of the message:
 /// `line.slice_ref(raw.get().as_bytes())`.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
-    /// The server asks something and waits for an answer with this id.
+    /// A request of the server, which waits for an answer with this id.
     Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// The server tells something. A request whose id is null counts as one, as it did in JSON-RPC 1.0.
+    /// A notification of the server. A request whose id is null counts as one, as in JSON-RPC 1.0.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
     /// The answer to a request.
     Response { id: Id, outcome: Outcome<'a> },
-    /// An error that names no request (its id is null or missing): the server could not read what we sent,
-    /// or refuses the connection as a whole.
+    /// An error that names no request (its id is null or missing): the server could not parse our message, or refuses
+    /// the whole connection.
     Orphan { error: &'a RawValue },
-    /// Several messages in one array, at least one and at most [`MAX_BATCH`]. A bad one costs only itself.
+    /// Several messages in one array, at least one and at most [`MAX_BATCH`]. A bad one does not affect the others.
     Batch(Vec<Result<Envelope<'a>, Bad>>),
 }
 
-/// How a request ended.
+/// The result of a request.
 ///
 /// `"error": null` beside a result and `"result": null` beside an error are JSON-RPC 1.0 and count as absent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome<'a> {
-    /// The `result`, whatever JSON it is; the second step finds out whether it is the type that was asked for.
+    /// The `result`, any JSON; the second step checks whether it has the expected type.
     Result(&'a RawValue),
-    /// The `error`, not yet known to be an object with `code` and `message`.
+    /// The `error`, not yet checked to be an object with `code` and `message`.
     Error(&'a RawValue),
 }
 
@@ -116,50 +115,50 @@ pub(crate) enum Outcome<'a> {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct Bad {
-    /// What is wrong with them.
+    /// The problem.
     pub(crate) reason: Reason,
-    /// What they were probably meant to be.
+    /// The parts that could be recovered.
     pub(crate) salvaged: Salvaged,
 }
 
 impl Bad {
-    /// Whether the only known fault is that some bytes are not UTF-8.
+    /// Returns whether the only known fault is that some bytes are not UTF-8.
     pub(crate) fn is_not_utf8(&self) -> bool {
         matches!(self.reason, Reason::NotUtf8 { .. })
     }
 }
 
-/// Why bytes are not a JSON-RPC message. No variant repeats content of the message, which may hold a secret.
+/// The reason why bytes are not a JSON-RPC message. No variant repeats content of the message, which may hold a secret.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Reason {
-    /// Neither `{` nor `[` comes first: a banner or a line of a log.
+    /// The text begins with neither `{` nor `[`: a banner or a line of a log.
     #[error("not a JSON-RPC message but other text")]
     OtherText,
     /// JSON, but without `"jsonrpc": "2.0"`: most often a line of a structured log.
     #[error("JSON, but not a JSON-RPC 2.0 message")]
     NotJsonRpc,
-    /// JSON has to be UTF-8 (RFC 8259, section 8.1).
+    /// The text is not UTF-8, as JSON must be (RFC 8259, section 8.1).
     #[error("not valid UTF-8 from byte {at} on")]
     NotUtf8 {
-        /// Offset of the first byte that is not UTF-8.
+        /// The offset of the first byte that is not UTF-8.
         at: usize,
     },
-    /// The syntax is broken; `detail` comes from the parser and names the place.
+    /// The syntax is broken; `detail` comes from the parser and names the position.
     #[error("not valid JSON: {detail}")]
     NotJson {
-        /// Such as `invalid escape at line 1 column 44`.
+        /// The parser's message, such as `invalid escape at line 1 column 44`.
         detail: String,
     },
     /// Nested deeper than [`MAX_DEPTH`].
     #[error("arrays and objects nested deeper than the limit of {limit}")]
     TooDeep {
-        /// The limit that was passed.
+        /// The limit.
         limit: usize,
     },
     /// More messages in one array than [`MAX_BATCH`].
     #[error("a batch of more messages than the limit of {limit}")]
     BatchTooLong {
-        /// The limit that was passed.
+        /// The limit.
         limit: usize,
     },
     /// A member that JSON-RPC defines is repeated, missing, contradicts another, or has a wrong type.
@@ -167,27 +166,27 @@ pub(crate) enum Reason {
     Shape(&'static str),
 }
 
-/// Reads the outer shape of one message (or of one batch) and borrows the rest.
+/// Parses the outer structure of one message (or of one batch) and borrows the rest.
 ///
 /// Accepts any bytes. Costs one pass over them and no allocation for an answer to one of our requests, apart from the
 /// few bytes in which `serde_json` remembers open brackets.
 ///
 /// # Errors
-/// [`Bad`] if the bytes are not a JSON-RPC message, with the id of the call that they were probably meant for.
+/// [`Bad`] if the bytes are not a JSON-RPC message, with the id of the call that they probably answer.
 pub(crate) fn peek(bytes: &[u8]) -> Result<Envelope<'_>, Bad> {
     read(bytes).map_err(|reason| Bad { reason, salvaged: salvage(bytes) })
 }
 
-/// Whether arrays and objects nest deeper than `max` in this JSON. Brackets inside of strings do not count.
+/// Returns whether arrays and objects nest deeper than `max` in this JSON. Brackets inside of strings do not count.
 ///
 /// A cheap guard in front of anything recursive; the bytes need not be valid JSON.
 pub(crate) fn depth_exceeds(bytes: &[u8], max: usize) -> bool {
-    // Most messages have fewer brackets in all than may nest, and counting is many times faster than following:
-    // in pieces whose count fits a byte, so that the processor compares and adds sixteen bytes at a time.
+    // Most messages have fewer brackets in total than may nest, and counting is many times faster than tracking depth:
+    // count in pieces whose count fits a byte, so that the processor handles sixteen bytes at a time.
     let mut pieces = bytes.chunks(128);
     let mut opening = 0_usize;
     pieces.any(|piece| {
-        // Bit 5 is all that distinguishes `[` from `{`.
+        // `[` and `{` differ only in bit 5.
         let brackets: u8 = piece.iter().map(|byte| u8::from(*byte | 0x20 == b'{')).sum();
         opening += usize::from(brackets);
         opening > max
@@ -210,7 +209,7 @@ fn nests_deeper_than(bytes: &[u8], max: usize) -> bool {
     false
 }
 
-/// What follows a string whose opening quote has been read; nothing if it is never closed.
+/// Returns the rest after a string whose opening quote has been read; empty if the string is never closed.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr2(b'"', b'\\', rest) {
         let escape = rest.get(at) == Some(&b'\\');
@@ -245,8 +244,9 @@ fn read_one(text: &str) -> Result<Envelope<'_>, Reason> {
     Ok(message)
 }
 
-/// The same bytes, with each byte that is not UTF-8 replaced by half of a surrogate pair, written as an escape: inside
-/// of a string that is JSON, but no text. So it costs the one list item that it is in, and not the whole list.
+/// Returns the same bytes, with each byte that is not UTF-8 replaced by an escape of half a surrogate pair, which is
+/// valid JSON inside a string, but no valid text. So only the list item that contains it is lost, and not the whole
+/// list.
 pub(crate) fn with_escapes(bytes: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(bytes.len() + 64);
     for chunk in bytes.utf8_chunks() {
@@ -274,7 +274,7 @@ fn read_element(raw: &RawValue) -> Result<Envelope<'_>, Bad> {
     read.map_err(|reason| Bad { reason, salvaged: salvage(text.as_bytes()) })
 }
 
-/// `serde_json` quotes content in errors about types, never in errors about syntax.
+/// Converts a syntax error, in which `serde_json`, other than in errors about types, never quotes content.
 fn not_json(error: &serde_json::Error) -> Reason {
     if error.is_data() {
         Reason::Shape("a member is repeated or has the wrong type")

@@ -1,8 +1,8 @@
 //! Lines from an untrusted byte stream: the framing of MCP over stdio.
 //!
-//! A server may send lines without end, lines of gigabytes, or gigabytes without a line. The limit for one line always
-//! bounds the memory; a line over it is read to its end and dropped, and the next one is read as usual. Only the length
-//! of such a line and the id in it are kept, so that the call that it answered can be failed by name.
+//! A server may send endless lines, lines of gigabytes, or gigabytes without a line end. The limit for one line bounds
+//! the memory; a longer line is read to its end and dropped, and the next one is read as usual. Only the length of such
+//! a line and the id in it are kept, so that the host can fail the call that it answered.
 //!
 //! This module finds lines; [`envelope`](super::envelope) reads them.
 
@@ -17,72 +17,72 @@ use tokio::{
 
 use crate::link::framing::envelope::{BOM, Salvaged, Scanner};
 
-/// Room that is made for reading when there is next to none.
+/// The capacity that is reserved for reading when there is almost none.
 const USUAL_ROOM: usize = 16 * 1024;
 
-/// With less room than this in the buffer, more is made before reading.
+/// With less free capacity than this, more is reserved before reading.
 const LEAST_ROOM: usize = 4 * 1024;
 
-/// The most that is read at once, so that little is left behind the end of a long line.
+/// The most bytes of one read, so that few bytes follow the end of a long line in the buffer.
 const MOST_READ: usize = 64 * 1024;
 
-/// A buffer larger than this is given away with the line that made it grow.
+/// A buffer larger than this is released together with the line that made it grow.
 const MOST_KEPT: usize = 64 * 1024;
 
 /// How many times the limit a line may reach before it is reported as [`Line::Endless`].
 const ENDLESS: u64 = 64;
 
-/// What comes out of a stream of lines.
+/// An item of a stream of lines.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Line {
-    /// A line within the limit, without its line feed, a carriage return before that, and a byte order mark
-    /// at the start of the stream. Never empty or blank.
+    /// A line within the limit, without its line feed, a carriage return before that, and a byte order mark at the
+    /// start of the stream. Never empty or blank.
     ///
-    /// It borrows from the read buffer: as long as it lives, so does that (64 KiB or the length of the line).
+    /// It shares the read buffer, which lives as long as the line does (64 KiB or the length of the line).
     Full(Bytes),
-    /// A line over the limit has ended. It is dropped; the stream is fine.
+    /// A line over the limit has ended. It is dropped; later lines are not affected.
     TooLong {
         /// Its length.
         bytes: u64,
-        /// What it probably was.
+        /// Its recovered parts.
         salvaged: Salvaged,
     },
-    /// A line has grown to 64 times the limit and still goes on. Reported once per line; the caller can read on, but
-    /// should give up.
+    /// A line has grown to 64 times the limit and has not ended. Reported once per line; the caller can continue to
+    /// read, but should close the stream.
     Endless {
         /// Its length so far.
         bytes: u64,
-        /// What it probably was meant to be.
+        /// Its recovered parts.
         salvaged: Salvaged,
     },
-    /// The stream ended in the middle of a line, which is dropped. Nothing but the end follows.
+    /// The stream ended in the middle of a line, which is dropped. Only the end follows.
     Cut {
-        /// The length of what was read of it.
+        /// The number of bytes that were read of it.
         bytes: u64,
     },
 }
 
-/// Reads [`Line`]s from `R`, whatever `R` sends.
+/// Reads [`Line`]s from `R`, which may send any bytes.
 ///
-/// Memory: 16 KiB while idle; while a long line comes in, its length rounded up to a power of two, of which no more
-/// than the limit in force and 64 KiB is ever touched.
+/// Memory: 16 KiB while idle; while a long line arrives, its length rounded up to a power of two, of which at most the
+/// current limit and 64 KiB are used.
 pub(crate) struct Lines<R> {
     reader: R,
-    /// What has been read and not yet been returned or dropped.
+    /// The bytes that have been read and not yet been returned or dropped.
     buffer: BytesMut,
-    /// How many bytes of the buffer are known to hold no line feed.
+    /// The number of bytes at the start of the buffer that contain no line feed.
     searched: usize,
-    /// The largest that the present buffer has been.
+    /// The largest size of the current buffer so far.
     largest: usize,
     limit: usize,
     larger: Option<Larger>,
-    /// No line has ended yet, so a byte order mark may still come or be in the buffer.
+    /// Whether no line has ended yet, so that a byte order mark may still come or be in the buffer.
     at_start: bool,
-    /// The line under way is over the limit; its bytes are scanned and dropped.
+    /// The current line, if it is over the limit; its bytes are scanned and dropped.
     overlong: Option<Overlong>,
 }
 
-/// Returns a limit above the usual one, as long as one is in force.
+/// Returns a limit above the usual one, while such a limit applies.
 pub(crate) type Larger = Box<dyn Fn() -> Option<usize> + Send>;
 
 /// A line that is being dropped.
@@ -94,18 +94,18 @@ struct Overlong {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Lines of at most `limit` bytes each, line feed not counted.
+    /// Reads lines of at most `limit` bytes each, without the line feed.
     pub(crate) fn new(reader: R, limit: usize) -> Self {
         let buffer = BytesMut::new();
         Self { reader, buffer, searched: 0, largest: 0, limit, larger: None, at_start: true, overlong: None }
     }
 
-    /// The same lines; one over the limit may be as long as `larger` allows at that moment.
+    /// Allows a line over the limit to be as long as `larger` returns at that moment.
     pub(crate) fn or_larger(self, larger: Larger) -> Self {
         Self { larger: Some(larger), ..self }
     }
 
-    /// Whether a line of `length` bytes is over the limit of this moment.
+    /// Returns whether a line of `length` bytes is over the current limit.
     fn is_over(&self, length: usize) -> bool {
         length > self.limit && self.larger_now().is_none_or(|larger| length > larger)
     }
@@ -114,23 +114,23 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.larger.as_ref().and_then(|larger| larger())
     }
 
-    /// The length so far of the line that has begun and not ended, dropped bytes included.
+    /// Returns the length so far of the unfinished line, including dropped bytes.
     fn unfinished(&self) -> u64 {
         self.overlong.as_ref().map_or(self.buffer.len() as u64, |line| line.bytes)
     }
 
-    /// The next line; `None` at the end of the stream, and from then on.
+    /// Returns the next line; `None` at the end of the stream, and from then on.
     ///
     /// Cancel safe: dropping the future loses nothing, so it may be one arm of a `select!`.
     ///
     /// # Errors
-    /// Those of the reader. A bad line is never an error.
+    /// The errors of the reader. A bad line is never an error.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             if let Some(line) = self.take_line() {
                 return Ok(Some(line));
             }
-            // Without this, a flood of bytes that make no line leaves no time for any other task.
+            // Without this, a flood of bytes without lines leaves no time for other tasks.
             consume_budget().await;
             self.make_room();
             let read = self.reader.read_buf(&mut (&mut self.buffer).limit(MOST_READ)).await?;
@@ -140,7 +140,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The next line of the buffer, if it holds the end of one.
+    /// Returns the next line of the buffer, if it contains the end of one.
     fn take_line(&mut self) -> Option<Line> {
         self.skip_blank_lines();
         while let Some(at) = memchr(b'\n', self.buffer.get(self.searched..)?) {
@@ -156,13 +156,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         if self.overlong.is_some() || self.is_over(self.buffer.len()) { self.drop_buffer() } else { None }
     }
 
-    /// Drops the blank lines at the start of the buffer at once: one by one, millions of them take seconds.
+    /// Drops all blank lines at the start of the buffer together: one by one, millions of them take seconds.
     fn skip_blank_lines(&mut self) {
         if self.overlong.is_some() || self.searched > 0 {
             return;
         }
         loop {
-            // No line in here is over the limit.
+            // No line in this window is over the limit.
             let window = &self.buffer[..self.buffer.len().min(self.limit)];
             let blank = window.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(window.len());
             let Some(at) = memrchr(b'\n', &window[..blank]) else { return };
@@ -192,7 +192,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         (!line.trim_ascii().is_empty()).then(|| Line::Full(line.freeze()))
     }
 
-    /// Drops what there is of a line that is over the limit.
+    /// Drops the buffered part of a line that is over the limit.
     fn drop_buffer(&mut self) -> Option<Line> {
         let larger = self.larger_now().unwrap_or(0) as u64;
         let overlong = self.overlong.get_or_insert_default();
@@ -209,7 +209,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         line
     }
 
-    /// The rest of the stream, if it ends without a line feed.
+    /// Returns the rest of the stream, if it ends without a line feed.
     fn take_rest(&mut self) -> Option<Line> {
         let bytes = self.unfinished();
         self.overlong = None;
@@ -220,14 +220,14 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     fn make_room(&mut self) {
         if self.buffer.capacity() - self.buffer.len() < LEAST_ROOM {
-            // Doubling, so that a long line is not copied again for every 16 KiB of it.
+            // Double the capacity, so that a long line is not copied again for every 16 KiB of it.
             self.buffer.reserve(self.buffer.len().max(USUAL_ROOM));
             self.largest = self.largest.max(self.buffer.capacity());
         }
     }
 
-    /// Leaves a large buffer to the line that needed it. What has been read behind that line moves; since the end
-    /// of the line was in the last thing read, that is no more than [`MOST_READ`].
+    /// Gives a large buffer away with the line that needed it. The bytes after that line move; because the end of the
+    /// line was in the last read, they are at most [`MOST_READ`].
     fn give_buffer_away(&mut self) {
         let mut buffer = BytesMut::with_capacity(self.buffer.len().max(USUAL_ROOM));
         buffer.extend_from_slice(&self.buffer);
@@ -243,7 +243,7 @@ impl Overlong {
     }
 }
 
-/// Without the reader, which need not be `Debug`, and without content.
+/// Prints neither the reader, which need not be `Debug`, nor content.
 impl<R> fmt::Debug for Lines<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lines")

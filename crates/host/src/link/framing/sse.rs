@@ -1,7 +1,7 @@
-//! Server-sent events, read as the WHATWG HTML standard says (section 9.2.6, "Interpreting an event stream"),
-//! from chunks cut anywhere.
+//! Server-sent events, parsed as the WHATWG HTML standard specifies (section 9.2.6, "Interpreting an event stream"),
+//! from chunks that end anywhere.
 //!
-//! In three points the parser does what the standard leaves open or leaves to trust:
+//! The parser adds three rules for cases that the standard leaves open:
 //! - An event whose data is over a limit is reported and dropped, as soon as it passes the limit; the events after it
 //!   are read as if nothing had been.
 //! - Data that is not UTF-8 is reported instead of being patched with U+FFFD: it is JSON, and must not be changed
@@ -17,55 +17,55 @@ use memchr::{memchr, memchr2};
 
 use crate::link::framing::envelope::BOM;
 
-/// The longest line other than one of data: a comment, an event name, an id, an unknown field.
+/// The longest line other than a data line: a comment, an event name, an id, an unknown field.
 const LONGEST_FIELD: usize = 8 * 1024;
 
-/// The least length at which a line that is no data counts as endless; larger where events may be longer.
+/// The least length at which a line that is no data counts as endless; larger if events may be longer.
 const LEAST_ENDLESS: usize = 1024 * 1024;
 
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The type that the server gave it; `None` means `message`.
+    /// The type of the event, from the server; `None` means `message`.
     pub event: Option<String>,
     /// Its `data` lines, joined by line feeds. May be empty: MCP servers send such an event only for its id.
     pub data: String,
-    /// The last event id in force: that of this event, or else of the last one that had one. Empty if the server reset
+    /// The current last event id: that of this event, or else of the last event with an id. Empty if the server reset
     /// it, `None` if there was none in this stream.
     pub id: Option<Arc<str>>,
-    /// How many milliseconds this event says to wait before reconnecting. Not limited in any way.
+    /// The milliseconds to wait before reconnecting, according to this event. Not limited in any way.
     pub retry: Option<u64>,
 }
 
-/// An event that could not be taken. The stream itself is fine.
+/// An event that was dropped. The stream itself continues.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
-    /// Its data is longer than the limit.
+    /// The data of the event is longer than the limit.
     #[error("an SSE event is too large: at least {seen} bytes of data, the limit is {limit}")]
     EventTooLarge {
-        /// The limit that was passed, in bytes.
+        /// The limit, in bytes.
         limit: usize,
-        /// How many bytes of data had been seen when it was.
+        /// The bytes of data that had been read when the event passed the limit.
         seen: usize,
     },
-    /// Its data is not UTF-8.
+    /// The data of the event is not UTF-8.
     #[error("the data of an SSE event is not valid UTF-8")]
     InvalidData {
-        /// The data as it came.
+        /// The data, unchanged.
         data: Vec<u8>,
     },
-    /// A line that is no data has passed the limit for data, and goes on. Reported once for each such line.
+    /// A line that is no data has passed the limit for data, and has not ended. Reported once for each such line.
     #[error("a line of an event stream does not end: at least {seen} bytes, the limit is {limit}")]
     EndlessLine {
-        /// The limit that was passed, in bytes.
+        /// The limit, in bytes.
         limit: usize,
-        /// How long the line was when it was.
+        /// The length of the line when it passed the limit.
         seen: usize,
     },
 }
 
 impl SseError {
-    /// The stable name of the error.
+    /// Returns the stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {
             SseError::EventTooLarge { .. } => "SSE_EVENT_DATA_TOO_LARGE",
@@ -75,7 +75,7 @@ impl SseError {
     }
 }
 
-/// Makes events of chunks of bytes. One parser per stream: a new connection needs a new parser.
+/// Parses chunks of bytes into events. One parser per stream: a new connection needs a new parser.
 ///
 /// Memory: the data of one event, at most as long as the limit, and one line, at most as long as the limit and one
 /// chunk.
@@ -84,17 +84,17 @@ pub struct SseParser {
     limit: usize,
     /// The beginning of a line that was cut by the end of a chunk.
     line: Vec<u8>,
-    /// The line under way is of no interest any more; what is left of it is dropped.
+    /// Whether the current line is ignored; the rest of it is dropped.
     skip_line: bool,
-    /// How much of that line was dropped, if too much is to be reported.
+    /// The number of dropped bytes of that line, if too many must be reported.
     dropped: Option<usize>,
-    /// The last byte was a carriage return; a line feed would belong to it.
+    /// Whether the last byte was a carriage return; a line feed would belong to it.
     after_return: bool,
-    /// No line has ended yet, so a byte order mark may stand in front.
+    /// Whether no line has ended yet, so that a byte order mark may come first.
     at_start: bool,
     /// The event that the lines since the last blank one describe.
     pending: Pending,
-    /// The id that the next blank line puts in force.
+    /// The id that takes effect with the next blank line.
     id: Option<Arc<str>>,
     last_event_id: Option<Arc<str>>,
     retry: Option<u64>,
@@ -106,12 +106,12 @@ struct Pending {
     /// `None` until there is a `data` line; without one there is no event.
     data: Option<Vec<u8>>,
     retry: Option<u64>,
-    /// The data passed the limit, which has been reported; the rest of it is dropped.
+    /// Whether the data passed the limit, which has been reported; the rest of it is dropped.
     too_large: bool,
 }
 
 impl SseParser {
-    /// A parser for one stream, whose events have at most `limit` bytes of data each.
+    /// Creates a parser for one stream, whose events have at most `limit` bytes of data each.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -127,14 +127,14 @@ impl SseParser {
         }
     }
 
-    /// From now on, events have at most `limit` bytes of data each.
+    /// Sets the most bytes of data of each later event.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
     /// Takes the next bytes of the stream and appends the events that they complete, in order, to `out`.
     ///
-    /// An event is complete with the blank line after it, an error as soon as it is one.
+    /// An event is appended with the blank line after it, an error as soon as it occurs.
     pub fn push(&mut self, chunk: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         let mut rest = chunk;
         if self.after_return && !rest.is_empty() {
@@ -153,19 +153,21 @@ impl SseParser {
         self.keep(rest, out);
     }
 
-    /// The id to reconnect with: that of the last event that ended, even if it could not be taken, or else the server
-    /// would send it again for ever. `None` if this stream had none; an earlier one's is still good then.
+    /// Returns the id to reconnect with: that of the last event that ended, even if it was dropped, because otherwise
+    /// the server would send it again forever. `None` if this stream had none; the id of an earlier stream is then
+    /// still valid.
     pub fn last_event_id(&self) -> Option<&Arc<str>> {
         self.last_event_id.as_ref()
     }
 
-    /// The last `retry` of this stream, in milliseconds and not limited in any way. In force at once, with or without
-    /// an event.
+    /// Returns the last `retry` of this stream, in milliseconds and not limited in any way. It takes effect
+    /// immediately, with or without an event.
     pub fn retry(&self) -> Option<u64> {
         self.retry
     }
 
-    /// Whether an event has begun and not ended. If the stream ends now, it is lost: the standard says to discard it.
+    /// Returns whether an event has begun and not ended. If the stream ends now, the event is lost, as the standard
+    /// requires.
     #[cfg(any(test, feature = "fuzzing"))]
     pub fn has_partial(&self) -> bool {
         !self.line.is_empty() || self.skip_line || self.pending.data.is_some() || self.pending.too_large
@@ -185,7 +187,7 @@ impl SseParser {
         }
     }
 
-    /// Takes a piece of a line whose end is yet to come, as long as there is any use for it.
+    /// Takes a piece of an unfinished line, unless the line is ignored.
     fn keep(&mut self, piece: &[u8], out: &mut VecDeque<Result<Event, SseError>>) {
         if self.skip_line {
             return self.drop_piece(piece.len(), out);
@@ -208,7 +210,7 @@ impl SseParser {
         }
     }
 
-    /// Drops so much of a line that is of no interest, and reports once when that is more than any event may have.
+    /// Drops `length` bytes of an ignored line, and reports once when the line is longer than any event may be.
     fn drop_piece(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) {
         let Some(dropped) = &mut self.dropped else { return };
         *dropped += length;
@@ -248,7 +250,7 @@ impl SseParser {
         }
     }
 
-    /// Whether the event may have that much more data. Reports it if it has too much now.
+    /// Returns whether the event may have `length` more bytes of data, and reports it if it may not.
     fn has_room_for(&mut self, length: usize, out: &mut VecDeque<Result<Event, SseError>>) -> bool {
         let seen = self.pending.data.as_ref().map_or(0, |data| data.len() + 1) + length;
         if seen > self.limit && !self.pending.too_large {

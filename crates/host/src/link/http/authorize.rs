@@ -1,8 +1,7 @@
-//! Signs requests in, and sends one again that was refused for lack of a token.
+//! Authorizes requests, and sends a request again that was refused for lack of a token.
 //!
-//! A request is sent a second time here, a `tools/call` too, and that breaks no promise: a server that answers 401, or
-//! 403 with `insufficient_scope`, has looked at the token and at nothing else (RFC 6750, 3.1). The request was refused;
-//! its outcome is not unknown.
+//! A request may be sent a second time here, even a `tools/call`. That is safe: a server that answers 401, or 403 with
+//! `insufficient_scope`, has checked only the token (RFC 6750, 3.1). The request was refused, so its outcome is known.
 
 use std::sync::Arc;
 
@@ -12,29 +11,30 @@ use reqwest::{Method, RequestBuilder, Response};
 use crate::{
     link::{
         error::LinkError,
-        http::{Endpoint, helper::Given, sensitive, text_header},
+        http::{Endpoint, helper::HelperHeaders, sensitive, text_header},
         message::Outgoing,
     },
     resolve::{Challenge, Destination, NotAuthorized, Signature},
     text::quote,
 };
 
-/// How often one request is sent again with a token of more scopes.
+/// How often one request is sent again, each time with a token of more scopes.
 const STEP_UPS: u32 = 3;
-/// A proof that the sender has the key which its token is bound to, and the nonce that the next one is to hold (RFC 9449).
+/// The header of a proof that the sender has the key of its token; in answers, `DPoP-Nonce` has the nonce for the next
+/// proof (RFC 9449).
 const PROOF: HeaderName = HeaderName::from_static("dpop");
 const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
-/// Challenges of one answer that are looked at, and how long each may be.
+/// The most challenges of one answer that are read, and the longest of them.
 const CHALLENGES: usize = 8;
 const CHALLENGE_BYTES: usize = 8 * 1024;
 
-/// What signed a request in.
+/// The source of a request's authorization.
 pub(super) enum Signed {
-    /// The entry itself, or nothing, and there is no authorizer to ask.
+    /// The entry itself, or nothing, if there is no authorizer.
     Entry,
-    /// A program of the entry, with what it printed.
-    Helper(Arc<Given>),
-    /// The host's authorizer: the token that it returned, and whether a proof came with it.
+    /// A program of the entry, with its output.
+    Helper(Arc<HelperHeaders>),
+    /// The host's authorizer: the token that it returned, and whether there was a proof.
     Authorizer(Option<HeaderValue>, bool),
 }
 
@@ -43,13 +43,13 @@ impl Endpoint {
         Destination { server: &self.server, url: &self.url, spec: &self.spec }
     }
 
-    /// Gives a request its `Authorization` header, and the proof that goes with it, unless its entry has one.
+    /// Adds the `Authorization` header and its proof to a request, unless its entry has that header.
     pub(super) async fn sign(&self, headers: &mut HeaderMap, method: &Method) -> Result<Signed, LinkError> {
         let Some(authorizer) = self.authorizer.as_ref().filter(|_| !headers.contains_key(header::AUTHORIZATION)) else {
             return Ok(Signed::Entry);
         };
-        let given = authorizer.sign(self.destination(), method).await.map_err(|error| refused(error, 401, None))?;
-        let Some(Signature { authorization, proof }) = given else {
+        let signature = authorizer.sign(self.destination(), method).await.map_err(|error| refused(error, 401, None))?;
+        let Some(Signature { authorization, proof }) = signature else {
             return Ok(Signed::Authorizer(None, false));
         };
         let authorization = sensitive(authorization);
@@ -61,9 +61,9 @@ impl Endpoint {
         Ok(Signed::Authorizer(Some(authorization), is_proved))
     }
 
-    /// Sends what `finish` makes of a request; once more when the server refuses it and there is another token or there are
-    /// other headers, once more when it wants a nonce in the proof, and up to three times more when there is a token with more
-    /// scopes each time.
+    /// Sends the request that `finish` completes. Sends it once more if the server refuses it and there is another
+    /// token or there are other headers, once more if the server requires a nonce in the proof, and up to three times
+    /// more with a token of more scopes each time.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -79,11 +79,11 @@ impl Endpoint {
             {
                 authorizer.nonce(self.destination(), nonce);
             }
-            if let (401, Signed::Helper(given), Some(helper)) = (response.status().as_u16(), &signed, &self.helper)
+            if let (401, Signed::Helper(headers), Some(helper)) = (response.status().as_u16(), &signed, &self.helper)
                 && renewals > 0
             {
                 renewals -= 1;
-                helper.refused(given);
+                helper.refused(headers);
                 continue;
             }
             let status = response.status().as_u16();
@@ -97,7 +97,7 @@ impl Endpoint {
             let left = match status {
                 401 if is_proved && challenge.wants_nonce() => {
                     if nonces == 0 {
-                        // The token may be as good as any: a sign-in would not help.
+                        // The token may be valid, so a sign-in would not help.
                         let why = "the server refuses the nonce that it named itself (DPoP)".to_owned();
                         return Err(LinkError::NoToken { why });
                     }

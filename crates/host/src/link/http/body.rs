@@ -21,12 +21,12 @@ use crate::{
     text::quote,
 };
 
-/// Of an error's body, this much is read.
+/// The most bytes to read of an error's body.
 const ERROR_BODY: usize = 64 * 1024;
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 
 impl HttpWire {
-    /// The answer in a JSON body.
+    /// Returns the answer in a JSON body.
     pub(super) async fn json_answer(&self, response: Response, request: &Outgoing) -> Answered {
         let body = self.read(response, self.0.bounds.answer_to(request.method)).await?;
         if body.is_empty() {
@@ -36,8 +36,9 @@ impl HttpWire {
             .unwrap_or_else(|| Err(LinkError::protocol("the body holds no answer to this request")))
     }
 
-    /// The answer to `request` in these bytes, or why it cannot be read; everything else in them is handed on. If more
-    /// is to come (not `whole`), bytes that are no message and do not name the request are passed over.
+    /// Returns the answer to `request` in these bytes, or the reason why it cannot be parsed; dispatches all other
+    /// messages in them. If more bytes follow (not `whole`), skips bytes that are no message and do not name the
+    /// request.
     pub(super) fn find_answer(&self, bytes: &Bytes, request: &Outgoing, whole: bool) -> Option<Answered> {
         let (id, mut found) = (request.id, None);
         self.0.inbound.received(bytes);
@@ -45,7 +46,7 @@ impl HttpWire {
             Ok(Envelope::Response { id: named, outcome }) if named.number() == Some(id) => {
                 found = Some(answered(bytes, outcome));
             }
-            // On a stream of its own, an error without an id is the answer.
+            // On a request's own stream, an error without an id is the answer.
             Ok(Envelope::Orphan { error }) => found = Some(Err(LinkError::Rpc(rpc_error(error)))),
             Ok(other) => self.0.inbound.accept(other, Some(id), &self.outlet()),
             Err(bad) if is_list(request.method) && bad.is_not_utf8() => {
@@ -97,7 +98,7 @@ impl HttpWire {
     }
 }
 
-/// The error behind a status that means failure: the JSON-RPC error in the body, if there is one.
+/// Returns the error for a status that means failure: the JSON-RPC error in the body, if there is one.
 pub(super) async fn failure(mut response: Response, status: u16, had_session: bool, inbound: &Inbound) -> LinkError {
     let html = matches!(media_type(response.headers()), Media::Other(kind) if kind.contains("html"));
     let mut body = Vec::new();
@@ -118,7 +119,7 @@ pub(super) async fn failure(mut response: Response, status: u16, had_session: bo
     }
     let rpc = serde_json::from_slice::<Failure<'_>>(&body).ok().map(|failure| rpc_error(failure.error));
     if let Some(rpc) = rpc {
-        // Some servers say 400 where the specification says 404.
+        // Some servers answer 400 where the specification requires 404.
         if had_session && status == 400 && rpc.message.to_lowercase().contains("session") {
             return LinkError::SessionNotFound { unread: true };
         }

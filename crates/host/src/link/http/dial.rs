@@ -1,5 +1,5 @@
-//! Clients that connect only where [egress](crate::egress) lets them: names are resolved when a connection is made, and
-//! forbidden addresses are left out there.
+//! Clients that connect only where the [egress](crate::egress) rules allow it: names are resolved when a connection is
+//! made, and forbidden addresses are left out.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -11,7 +11,7 @@ use reqwest::{
 use crate::egress::{Guard, Proxy};
 
 impl Guard {
-    /// Builds the client so that it connects by these rules and through this proxy, and no other way.
+    /// Builds a client that connects only by these rules and through this proxy.
     ///
     /// # Errors
     /// When the proxy or the client cannot be used.

@@ -1,9 +1,9 @@
 //! Headers that a program of the entry prints (`headers_helper`): for keys that another system issues and revokes.
 //!
-//! Compatible with what Claude Code calls `headersHelper` (<https://code.claude.com/docs/en/mcp>), except that no shell
-//! is involved: stdout is a JSON object of texts, or `{ "headers": { … }, "expires_in": SECONDS }`. The program runs
-//! when a connection needs its first request, again when the time that it named is over, and once when the server
-//! answers 401. When several requests need it at once, only one runs it.
+//! Compatible with Claude Code's `headersHelper` (<https://code.claude.com/docs/en/mcp>), except that no shell is
+//! involved: stdout is a JSON object of texts, or `{ "headers": { … }, "expires_in": SECONDS }`. The program runs for
+//! the first request of a connection, again when the time in its output has passed, and once when the server answers
+//! 401. If several requests need it at the same time, it runs once.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -39,31 +39,31 @@ use crate::{
 const RUN_TIME: Duration = Duration::from_secs(10);
 /// The largest output.
 const OUTPUT_BYTES: usize = 64 * 1024;
-/// More headers than any server wants.
+/// The most headers.
 const HEADERS: usize = 64;
-/// The longest time that headers are kept without asking again, whatever the program says.
+/// The longest time for which headers are kept before the program runs again.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a program printed. Its `Debug` shows none of it.
-pub(super) struct Given {
+/// The output of a program. Its `Debug` prints none of it.
+pub(super) struct HelperHeaders {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// `None`: for as long as the server takes them.
+    /// The expiry; `None`: until the server refuses them.
     until: Option<Instant>,
 }
 
-impl fmt::Debug for Given {
+impl fmt::Debug for HelperHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Given").field("headers", &self.headers.len()).field("until", &self.until).finish()
+        f.debug_struct("HelperHeaders").field("headers", &self.headers.len()).field("until", &self.until).finish()
     }
 }
 
-impl Given {
+impl HelperHeaders {
     fn is_fresh(&self) -> bool {
         self.until.is_none_or(|until| Instant::now() < until)
     }
 }
 
-/// The program of one connection.
+/// The helper program of one connection.
 pub(super) struct Program {
     pub(super) spec: Stdio,
     pub(super) server: ServerName,
@@ -73,30 +73,30 @@ pub(super) struct Program {
     pub(super) runs: Runs,
 }
 
-/// What the program printed last, and its run that is under way.
+/// The last output of the program, and its current run.
 #[derive(Default)]
 pub(super) struct Runs(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    kept: Option<Arc<Given>>,
-    /// The requests that wait for it own it: when the last of them no longer waits, it ends.
+    kept: Option<Arc<HelperHeaders>>,
+    /// The waiting requests own the run: when the last of them is dropped, it ends.
     under_way: Option<WeakShared<Run>>,
 }
 
-type Outcome = Result<Arc<Given>, LinkError>;
+type Outcome = Result<Arc<HelperHeaders>, LinkError>;
 type Run = BoxFuture<'static, Outcome>;
 
-/// Where a request gets its headers.
+/// The source of a request's headers.
 enum Source {
-    Kept(Arc<Given>),
-    /// From a run that another request began.
+    Kept(Arc<HelperHeaders>),
+    /// A run that another request began.
     Joined(Shared<Run>),
     Begun(Shared<Run>),
 }
 
 impl Runs {
-    /// `run` makes a run, which does nothing until it is awaited.
+    /// Chooses the source; `run` creates a run, which does nothing until it is awaited.
     fn source(&self, run: impl FnOnce() -> Run) -> Source {
         let mut state = self.0.lock();
         if let Some(given) = state.kept.as_ref().filter(|given| given.is_fresh()) {
@@ -110,14 +110,14 @@ impl Runs {
         Source::Begun(run)
     }
 
-    /// The run that was under way has ended.
+    /// Records the outcome of the current run.
     fn ended(&self, outcome: &Outcome) {
         *self.0.lock() = State { kept: outcome.as_ref().ok().cloned(), under_way: None };
     }
 }
 
 impl Program {
-    /// The headers for a request to `url`.
+    /// Returns the headers for a request to `url`.
     pub(super) async fn headers(self: &Arc<Self>, url: &Url) -> Outcome {
         loop {
             let (run, is_ours) = match self.runs.source(|| self.whole_run(url.clone()).boxed()) {
@@ -126,15 +126,15 @@ impl Program {
                 Source::Begun(run) => (run, true),
             };
             let outcome = run.await;
-            // A failure is shared too: no request waits ten seconds for each one before it. Headers that are over
-            // already are for the request that began the run, and for no other.
+            // A failure is shared too, so that no request waits ten seconds for each earlier one. Headers that have
+            // expired already are valid only for the request that began the run.
             if is_ours || outcome.as_ref().is_ok_and(|given| given.is_fresh()) || outcome.is_err() {
                 return outcome;
             }
         }
     }
 
-    /// Runs it, and keeps what it printed.
+    /// Runs the program, and stores its output.
     fn whole_run(self: &Arc<Self>, url: Url) -> impl Future<Output = Outcome> + Send + 'static {
         let program = Arc::clone(self);
         async move {
@@ -144,12 +144,12 @@ impl Program {
         }
     }
 
-    /// The server did not take these: the next request gets others.
-    pub(super) fn refused(&self, given: &Arc<Given>) {
+    /// Reports that the server refused these headers: the next request gets others.
+    pub(super) fn refused(&self, given: &Arc<HelperHeaders>) {
         self.runs.0.lock().kept.take_if(|kept| Arc::ptr_eq(kept, given));
     }
 
-    async fn run(&self, url: &Url) -> Result<Given, LinkError> {
+    async fn run(&self, url: &Url) -> Result<HelperHeaders, LinkError> {
         let mut words = None;
         let ran = timeout(RUN_TIME, self.output(url, &mut words)).await;
         let why = match ran {
@@ -165,13 +165,13 @@ impl Program {
             Err(_) => format!("it took longer than {}", Seconds(RUN_TIME)),
         };
         let stderr = match &words {
-            Some(process) => Process::last_words(process).await,
+            Some(process) => Process::last_stderr(process).await,
             None => String::new(),
         };
         Err(LinkError::Helper { why, stderr })
     }
 
-    /// Runs it to its end; returns its output.
+    /// Runs the program to its end; returns its output.
     async fn output(&self, url: &Url, words: &mut Option<Process>) -> Result<Vec<u8>, Failed> {
         let plan = self.resolver.stdio(&self.server, &self.spec).await;
         let plan = plan.map_err(|error| Failed::Link(LinkError::Resolve(error)))?;
@@ -192,7 +192,7 @@ impl Program {
             supervisor: self.supervisor.clone(),
         };
         let started = child::spawn(command, None, &self.tasks).await;
-        // Dropping the handle ends it with everything below it.
+        // Dropping the handle ends the process and all its descendants.
         let child = started.map_err(|error| Failed::Why(format!("it cannot be started: {error}")))?;
         *words = Some(Process::of(&child.handle, child.stderr));
         drop(child.stdin);
@@ -215,15 +215,15 @@ enum Failed {
     Why(String),
 }
 
-/// Headers with the time for which they are good.
+/// Headers with their life in seconds.
 #[derive(Deserialize)]
 struct Timed {
     headers: Map<String, Value>,
     expires_in: Option<f64>,
 }
 
-/// Reads what was printed; also returns the values, which are secrets. An error holds none of it.
-fn parse(output: &[u8]) -> Result<(Given, Vec<String>), String> {
+/// Parses the output; also returns the values, which are secrets. An error contains none of it.
+fn parse(output: &[u8]) -> Result<(HelperHeaders, Vec<String>), String> {
     let printed: Map<String, Value> =
         serde_json::from_slice(output).map_err(|_| "it did not print a JSON object".to_owned())?;
     let is_timed = printed.get("headers").is_some_and(Value::is_object);
@@ -253,7 +253,7 @@ fn parse(output: &[u8]) -> Result<(Given, Vec<String>), String> {
             Some(Instant::now() + life.min(LONGEST))
         }
     };
-    Ok((Given { headers, until }, secrets))
+    Ok((HelperHeaders { headers, until }, secrets))
 }
 
 #[cfg(test)]
@@ -289,10 +289,10 @@ mod tests {
         let fourth = source();
         assert!(matches!(fourth, Source::Begun(_)), "no request waits for the run before");
 
-        let given = Arc::new(Given { headers: Vec::new(), until: None });
+        let given = Arc::new(HelperHeaders { headers: Vec::new(), until: None });
         runs.ended(&Ok(Arc::clone(&given)));
         assert!(matches!(source(), Source::Kept(kept) if Arc::ptr_eq(&kept, &given)));
-        runs.ended(&Ok(Arc::new(Given { headers: Vec::new(), until: Some(Instant::now()) })));
+        runs.ended(&Ok(Arc::new(HelperHeaders { headers: Vec::new(), until: Some(Instant::now()) })));
         assert!(matches!(source(), Source::Begun(_)), "they are over");
         runs.ended(&Err(LinkError::Stopped));
         assert!(matches!(source(), Source::Begun(_)), "a failure is not kept");

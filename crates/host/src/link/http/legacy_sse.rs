@@ -1,5 +1,5 @@
-//! The HTTP+SSE transport of MCP 2024-11-05: one event stream down, POSTs to a second endpoint up. Deprecated, and
-//! only used when an entry says `transport = "sse"`.
+//! The HTTP+SSE transport of MCP 2024-11-05: one event stream down, POSTs to a second endpoint up. Deprecated, and only
+//! used when an entry has `transport = "sse"`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,18 +10,18 @@ use tokio::{
 };
 
 use crate::link::{
-    duplex::{Desk, Duplex, Pending, QUEUE},
+    duplex::{Dispatcher, Duplex, Pending, QUEUE},
     error::LinkError,
     framing::envelope::{self, Envelope},
-    http::{HttpPlan, HttpWire, Unread, endpoint_url},
+    http::{EventError, HttpPlan, HttpWire, endpoint_url},
     inbound::{Closed, Inbound},
 };
 
-/// POSTs at once.
+/// The most concurrent POSTs.
 const POSTS: usize = 16;
 /// The time-out of one POST.
 const POST_TIME: Duration = Duration::from_secs(30);
-/// How long a notification waits for what was sent before it, and what comes after it waits for it.
+/// How long a notification waits for earlier messages, and later messages wait for it.
 const IN_ORDER: Duration = Duration::from_secs(2);
 
 /// Opens the event stream and waits for the endpoint that the server names in it. The caller bounds the time.
@@ -34,7 +34,7 @@ pub(crate) async fn open(
     let base = endpoint_url(plan).await?;
     let (queue, outgoing) = mpsc::channel(QUEUE);
     let duplex = Duplex::over(queue, Arc::default());
-    let desk = Desk {
+    let dispatcher = Dispatcher {
         bounds: plan.bounds,
         process: None,
         pending: duplex.pending().clone(),
@@ -44,7 +44,7 @@ pub(crate) async fn open(
     let (found, endpoint) = oneshot::channel();
     let (reader, stop, ended) = (down.clone(), inbound.stop.clone(), closed.clone());
     inbound.tracker.spawn(async move {
-        let end = stop.run_until_cancelled(read(&reader, &desk, found)).await;
+        let end = stop.run_until_cancelled(read(&reader, &dispatcher, found)).await;
         ended.close(end.unwrap_or(LinkError::Stopped));
     });
     let Ok(endpoint) = endpoint.await else {
@@ -68,11 +68,11 @@ pub(crate) async fn open(
     Ok(duplex)
 }
 
-/// Reads the stream to its end; returns why it ended.
-async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> LinkError {
+/// Reads the stream to its end; returns the reason of the end.
+async fn read(down: &HttpWire, dispatcher: &Dispatcher, found: oneshot::Sender<String>) -> LinkError {
     let mut found = Some(found);
     let bound = {
-        let (bounds, pending) = (desk.bounds, desk.pending.clone());
+        let (bounds, pending) = (dispatcher.bounds, dispatcher.pending.clone());
         Arc::new(move || pending.bound(bounds))
     };
     let mut events = match down.open_stream(bound).await {
@@ -86,20 +86,19 @@ async fn read(down: &HttpWire, desk: &Desk, found: oneshot::Sender<String>) -> L
                     let _ = found.send(event.data);
                 }
             }
-            Ok(Some(event)) if !event.data.is_empty() => desk.message(&Bytes::from(event.data)),
+            Ok(Some(event)) if !event.data.is_empty() => dispatcher.message(&Bytes::from(event.data)),
             Ok(Some(_)) => {}
             Ok(None) => {
                 return LinkError::Closed { why: "the event stream ended".into(), stderr: String::new() };
             }
-            Err(Unread::NotUtf8(data)) => desk.message(&data),
-            Err(Unread::TooLarge(error)) => desk.unreadable(error),
+            Err(EventError::NotUtf8(data)) => dispatcher.message(&data),
+            Err(EventError::TooLarge(error)) => dispatcher.unreadable(error),
         }
     }
 }
 
-/// Posts what comes out of the queue, many messages at a time. Each goes on a connection of its own, so that they may
-/// overtake each other; a notification neither overtakes nor is overtaken: a cancellation is about a request before it, and
-/// requests count on `notifications/initialized`.
+/// Posts the messages of the queue, many concurrently, so that they may overtake each other. The order of a
+/// notification is kept: a cancellation refers to an earlier request, and requests rely on `notifications/initialized`.
 async fn post_all_of(mut outgoing: mpsc::Receiver<Bytes>, poster: &Arc<Poster>) {
     let posts = Arc::new(Semaphore::new(POSTS));
     let mut running = tokio::task::JoinSet::new();
@@ -142,7 +141,7 @@ impl Poster {
         }
     }
 
-    /// Fails the request that could not be posted; other requests are mostly not affected.
+    /// Fails the request that could not be posted; other requests are usually not affected.
     fn failed(&self, request: Option<i64>, error: LinkError) {
         let error = if forgot_the_session(&error) { LinkError::SessionNotFound { unread: true } } else { error };
         match request {
@@ -155,7 +154,7 @@ impl Poster {
     }
 }
 
-/// The id of a message that is a request of ours.
+/// Returns the id of a message that is a request of this host.
 fn request_id(message: &Bytes) -> Option<i64> {
     match envelope::peek(message) {
         Ok(Envelope::Request { id, .. }) => id.number(),
@@ -163,7 +162,7 @@ fn request_id(message: &Bytes) -> Option<i64> {
     }
 }
 
-/// Whether an endpoint, whose address names the session, answers that it does not know it.
+/// Returns whether the endpoint answers that it does not know the session, which its address names.
 fn forgot_the_session(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status: 404 | 410, .. } => true,

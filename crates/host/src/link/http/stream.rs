@@ -22,7 +22,7 @@ use crate::{
     spec::Era,
 };
 
-/// The shortest wait between two connections, whatever the server says.
+/// The shortest wait between two connections, even if the server asks for less.
 const SHORTEST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -31,7 +31,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 struct Position {
     last_event: Option<HeaderValue>,
     retry: Duration,
-    /// Connections since the last event.
+    /// The number of connections since the last event.
     barren: u32,
     reconnects_left: u32,
 }
@@ -41,7 +41,7 @@ impl Position {
         Self { last_event: None, retry: SHORTEST_WAIT, barren: 0, reconnects_left: reconnects }
     }
 
-    /// Records from which event to resume after a stream has ended, and when.
+    /// Records the event from which to resume after the end of a stream, and the time of the resumption.
     fn after(&mut self, parser: &SseParser) {
         if let Some(id) = parser.last_event_id() {
             self.last_event = HeaderValue::from_bytes(id.as_bytes()).ok().filter(|id| !id.is_empty());
@@ -51,8 +51,8 @@ impl Position {
         }
     }
 
-    /// Waits as long as the server asked, and longer each time that no event came. Returns `false` if the budget of
-    /// reconnects is spent.
+    /// Waits as long as the server asked, and longer after each connection without an event. Returns `false` if the
+    /// budget of reconnects is exhausted.
     async fn may_reconnect(&mut self) -> bool {
         if self.reconnects_left == 0 {
             return false;
@@ -70,11 +70,11 @@ pub(crate) struct Events {
     response: Response,
     parser: SseParser,
     ready: VecDeque<Result<Event, SseError>>,
-    bound: InForce,
+    bound: CurrentBound,
 }
 
-/// Returns the bound of an event at this moment.
-pub(crate) type InForce = Arc<dyn Fn() -> Bound + Send + Sync>;
+/// Returns the current bound of an event.
+pub(crate) type CurrentBound = Arc<dyn Fn() -> Bound + Send + Sync>;
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,16 +83,16 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// The next event; `None` when the body ended or broke.
+    /// Returns the next event; `None` when the body ended or broke.
     ///
     /// # Errors
-    /// [`Unread`], which costs that event only.
-    pub(crate) async fn next(&mut self) -> Result<Option<Event>, Unread> {
+    /// [`EventError`], which concerns only that event.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, EventError> {
         loop {
             // Yield: a chunk holds many events, and a flood of them would starve other tasks.
             consume_budget().await;
             if let Some(event) = self.ready.pop_front() {
-                return event.map(Some).map_err(|error| Unread::of(error, (self.bound)()));
+                return event.map(Some).map_err(|error| EventError::of(error, (self.bound)()));
             }
             match self.response.chunk().await {
                 Ok(Some(chunk)) => {
@@ -107,13 +107,13 @@ impl Events {
 
 impl HttpWire {
     /// Opens an event stream by GET, from its beginning.
-    pub(crate) async fn open_stream(&self, bound: InForce) -> Result<Events, LinkError> {
+    pub(crate) async fn open_stream(&self, bound: CurrentBound) -> Result<Events, LinkError> {
         let response = self.get(&Position::new(0)).await?;
         Ok(events(response, bound))
     }
 
     /// Reads the answer from the event stream of a POST. Resumes a broken stream if the era and the server allow that;
-    /// otherwise the call fails at once.
+    /// otherwise the call fails immediately.
     pub(super) async fn streamed_answer(&self, response: Response, request: &Outgoing) -> Answered {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
         let bound = self.0.bounds.answer_to(request.method);
@@ -130,13 +130,13 @@ impl HttpWire {
                         }
                         Bytes::from(event.data)
                     }
-                    Err(Unread::NotUtf8(data)) => data,
-                    Err(Unread::TooLarge(error)) => return Err(error),
+                    Err(EventError::NotUtf8(data)) => data,
+                    Err(EventError::TooLarge(error)) => return Err(error),
                 };
                 if let Some(answer) = self.find_answer(&data, request, false) {
                     return answer.map_err(invalid_event);
                 }
-                // Skip a bad event, as stdio does with a bad line: the answer may be in the next one.
+                // Skip a bad event, as stdio skips a bad line: the answer may be in the next one.
                 if let Err(bad) = peek(&data) {
                     unread = Some(LinkError::InvalidEvent { why: bad.to_string() });
                 }
@@ -162,7 +162,7 @@ impl HttpWire {
                 // The server had accepted the original request.
                 Err(LinkError::SessionNotFound { .. }) => return Err(LinkError::SessionNotFound { unread: false }),
                 Err(error @ LinkError::NeedsAuth { .. }) => return Err(error),
-                // The server would refuse the next time as well.
+                // The server would refuse the next attempt too.
                 Err(error) if is_final(&error) => {
                     return Err(broken(&format!(
                         "the event stream ended before the answer, and cannot be resumed: {error}"
@@ -187,7 +187,7 @@ impl HttpWire {
         }
     }
 
-    /// Keeps the stream open on which a legacy server sends messages of its own. The stream is optional: the host also
+    /// Keeps the stream open on which a legacy server sends its own messages. The stream is optional: the host also
     /// uses a server that has none, or whose stream keeps breaking. Notifies `opened` after the first try.
     pub(super) async fn standing_stream(&self, opened: oneshot::Sender<()>, outlet: &Arc<dyn Outlet>) {
         let mut position = Position::new(self.0.spec.sse_max_reconnects);
@@ -204,7 +204,7 @@ impl HttpWire {
                 }
                 Err(error) if !was_open && !may_pass(&error) => return,
                 Err(error) => {
-                    // The stream was open before: an error about the session now concerns everything else as well.
+                    // The stream was open before: an error about the session now concerns all other requests as well.
                     if was_open {
                         self.failed(&error);
                     }
@@ -232,11 +232,11 @@ impl HttpWire {
                     position.reconnects_left = self.0.spec.sse_max_reconnects;
                     self.unasked(&event, outlet);
                 }
-                Err(Unread::NotUtf8(data)) => {
+                Err(EventError::NotUtf8(data)) => {
                     self.0.inbound.received(&data);
                     self.0.inbound.noise("an event that is no MCP message", &data);
                 }
-                Err(Unread::TooLarge(error)) => self.0.inbound.warn(error.to_string()),
+                Err(EventError::TooLarge(error)) => self.0.inbound.warn(error.to_string()),
             }
         }
         position.after(&events.parser);
@@ -254,8 +254,8 @@ impl HttpWire {
     }
 }
 
-/// Whether a server that refuses the standing stream with this error may open one later. A server that has none says
-/// so, if not always with the right status.
+/// Returns whether a server that refuses the standing stream with this error may open one later. A server without such
+/// a stream reports that, though not always with the right status.
 fn may_pass(error: &LinkError) -> bool {
     matches!(
         error,
@@ -267,7 +267,7 @@ fn may_pass(error: &LinkError) -> bool {
     )
 }
 
-/// Whether a server that refuses to resume a stream with this error will not resume it later either.
+/// Returns whether a server that refuses to resume a stream with this error will also refuse later.
 fn is_final(error: &LinkError) -> bool {
     match error {
         LinkError::Http { status, .. } => (400..=499).contains(status) && *status != 408,
@@ -276,19 +276,19 @@ fn is_final(error: &LinkError) -> bool {
     }
 }
 
-fn events(response: Response, bound: InForce) -> Events {
+fn events(response: Response, bound: CurrentBound) -> Events {
     Events { response, parser: SseParser::new(bound().bytes), ready: VecDeque::new(), bound }
 }
 
-/// An event that cannot be taken. The stream itself is fine.
-pub(crate) enum Unread {
-    /// Its data, which is not UTF-8.
+/// An event that cannot be read. The stream itself continues.
+pub(crate) enum EventError {
+    /// The data of the event, which is not UTF-8.
     NotUtf8(Bytes),
-    /// It is too large, or a line of it does not end.
+    /// The event is too large, or one of its lines does not end.
     TooLarge(LinkError),
 }
 
-impl Unread {
+impl EventError {
     fn of(error: SseError, bound: Bound) -> Self {
         let code = error.code();
         match error {

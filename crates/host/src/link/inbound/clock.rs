@@ -1,5 +1,5 @@
-//! The two clocks of a request: silence, which progress resets, and total time, which nothing resets.
-//! Both stand still while a person is being asked, for [`LONGEST_PAUSE`] in all.
+//! The two clocks of a request: silence, which progress resets, and total time, which is never reset. Both are paused
+//! while a user is being asked, for [`LONGEST_PAUSE`] in total.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tokio::{
 
 use crate::{link::error::LinkError, spec::Setting};
 
-/// How long the clocks of one request may stand still in total. Without this limit, a server could keep a call open for
-/// ever by asking again and again.
+/// The longest total pause of the clocks of one request. Without this limit, a server could keep a call open forever by
+/// asking repeatedly.
 const LONGEST_PAUSE: Duration = Duration::from_mins(30);
 
 #[derive(Debug)]
@@ -27,17 +27,17 @@ pub(crate) struct Clock {
 #[derive(Debug)]
 struct State {
     heard: Instant,
-    /// Start of the request, moved forward by each pause.
+    /// The start of the request, moved forward by each pause.
     started: Instant,
     pauses: u32,
-    /// When the present pause began, or was last added to the total.
+    /// The start of the current pause, or the time when it was last added to the total.
     paused_at: Instant,
-    /// How long the clocks have stood still so far.
+    /// The total length of pauses so far.
     stood_still: Duration,
 }
 
 impl State {
-    /// Adds the present pause to the total, up to the limit.
+    /// Adds the current pause to the total, up to the limit.
     fn add_up_pause(&mut self) {
         let now = Instant::now();
         let counts = (now - self.paused_at).min(LONGEST_PAUSE - self.stood_still);
@@ -51,7 +51,7 @@ impl State {
 }
 
 impl Clock {
-    /// A clock that ends after `idle` of silence, and after `total` at the latest.
+    /// Starts a clock that ends after `idle` of silence, and after `total` at the latest.
     pub(crate) fn start(what: &'static str, idle: Duration, total: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -74,7 +74,7 @@ impl Clock {
         self.state.lock().heard = Instant::now();
     }
 
-    /// Stops both clocks until the guard is dropped, or until they have stood still for [`LONGEST_PAUSE`].
+    /// Stops both clocks until the guard is dropped, or until they have been paused for [`LONGEST_PAUSE`] in total.
     pub(crate) fn pause(&self) -> Pause<'_> {
         let mut state = self.state.lock();
         if state.pauses == 0 {

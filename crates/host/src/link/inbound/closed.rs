@@ -6,7 +6,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::link::error::LinkError;
 
-/// Why a connection is over; set once, read by each task that waits on it.
+/// The reason for the end of a connection; set once, read by each task that waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
     token: CancellationToken,
@@ -25,7 +25,7 @@ impl Closed {
         self.token.clone().drop_guard()
     }
 
-    /// Waits for the end and returns why.
+    /// Waits for the end and returns the reason.
     pub(crate) async fn wait(&self) -> LinkError {
         self.token.cancelled().await;
         self.why()

@@ -1,5 +1,5 @@
-//! Answers to a server's questions: elicitation, sampling, roots. The same for requests of the legacy era and for the
-//! input rounds of the modern one.
+//! Answers to a server's questions: elicitation, sampling, roots. Used for requests of the legacy era and for the input
+//! rounds of the modern one.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) const SAMPLING: &str = "sampling/createMessage";
 /// The code with which MCP answers a request that the user rejected.
 pub(crate) const REJECTED: i32 = -1;
 
-/// The server that asks, and the pages that it may have the user open.
+/// The server that asks, and the pages that it may ask the user to open.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Questioner<'a> {
     pub(crate) server: &'a ServerName,
@@ -49,7 +49,7 @@ impl Refusal {
     }
 }
 
-/// The client capabilities: what a server may ask for.
+/// Returns the client capabilities, which tell a server what it may ask for.
 pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
     let mut declared = Map::new();
     let mut tasks = Map::new();
@@ -77,7 +77,7 @@ pub(crate) fn capabilities(abilities: Abilities, legacy: bool) -> Value {
     Value::Object(declared)
 }
 
-/// Answers one question, within ten minutes. What the asker did not declare is refused, not asked.
+/// Answers one question, within ten minutes. A question that needs an undeclared ability is refused, and not asked.
 pub(crate) async fn answer(
     asker: &SharedAsker,
     from: Questioner<'_>,
@@ -100,7 +100,7 @@ async fn ask(asker: &SharedAsker, from: Questioner<'_>, method: &str, params: &V
                 .await
                 .map_err(|refused| Refusal::new(REJECTED, refused.to_string()))
         }
-        // The client declared sampling when it connected, so the answer is a rejection, not "method not found".
+        // The client declared sampling when it connected, so the answer is a rejection instead of "method not found".
         SAMPLING if from.told.sampling => Err(Refusal::new(
             REJECTED,
             "sampling was refused: the client whose call this is has no model to answer with",
@@ -142,9 +142,9 @@ async fn elicit(asker: &SharedAsker, from: Questioner<'_>, params: &Value) -> Re
     })
 }
 
-/// A URL that may be shown to the user: parsed and written anew, so that what is shown is what is meant. A page on this
-/// machine or in its network is shown only for a server that is there as well: any other could have the user's browser
-/// ask the router to change itself.
+/// Returns a URL that may be shown to the user: parsed and written again, so that the shown text is unambiguous. A page
+/// on this machine or in its network is shown only for a server that is there as well: any other server could use the
+/// user's browser to change the settings of the router.
 fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
     let refused = || Refusal::new(-32602, "only https URLs, or http on loopback, are shown");
     let url = Url::parse(url).map_err(|_| refused())?;
@@ -166,7 +166,7 @@ fn presentable(url: &str, pages: Option<&Guard>) -> Result<String, Refusal> {
     }
 }
 
-/// Gives fields that were left out the schema's defaults (SEP-1034).
+/// Sets missing fields to the schema's defaults (SEP-1034).
 fn with_defaults(mut fields: Map<String, Value>, schema: &Value) -> Map<String, Value> {
     if let Some(properties) = schema["properties"].as_object() {
         for (name, property) in properties {

@@ -1,4 +1,4 @@
-//! Bytes of a server that are no MCP message.
+//! Counts bytes of a server that are no MCP message.
 
 use std::sync::{
     OnceLock,
@@ -7,14 +7,14 @@ use std::sync::{
 
 use crate::text::quote;
 
-/// How much of the first noise is reported, in bytes.
+/// The most bytes of the first noise that are reported.
 const SAMPLE_BYTES: usize = 160;
 
-/// Counts noise and keeps how the first of it begins.
+/// Counts noise and stores the beginning of the first.
 #[derive(Debug, Default)]
 pub(super) struct Noise {
     count: AtomicU64,
-    /// Safe to print.
+    /// The beginning of the first noise, safe to print.
     first: OnceLock<String>,
 }
 
@@ -30,7 +30,7 @@ impl Noise {
         Some(format!("{what} was ignored: {sample}"))
     }
 
-    /// How often there was noise, and the first of it, in one safe line; empty if there was none.
+    /// Returns the number of noises, and the first one, as one safe line; empty if there was none.
     pub(super) fn so_far(&self) -> String {
         match (self.count.load(Ordering::Relaxed), self.first.get()) {
             (_, None) => String::new(),
@@ -40,7 +40,8 @@ impl Noise {
     }
 }
 
-/// At most `bytes` of `text`, cut between words where possible: the first half of a secret would not be recognised as one.
+/// Returns at most `bytes` of `text`, cut between words if possible, because the first half of a secret would not be
+/// recognised as one.
 fn beginning(text: &str, bytes: usize) -> &str {
     let text = text.trim();
     if text.len() <= bytes {

@@ -1,4 +1,4 @@
-//! Each message on the wire, for programs that want to see them: a debugger, a recorder, a test.
+//! Hooks for each message on the wire: for debuggers, recorders and tests.
 
 use std::{
     fmt,
@@ -8,32 +8,32 @@ use std::{
 
 use crate::spec::ServerName;
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// From here to the server.
+    /// From this host to the server.
     Sent,
-    /// From the server.
+    /// From the server to this host.
     Received,
 }
 
 /// A message between this host and a server, as it is on the wire.
 ///
-/// It may hold secrets, and what a server sends is untrusted: hide and escape it before it is shown or written.
+/// It may contain secrets, and a server's message is untrusted: hide and escape it before it is shown or written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WireMessage<'a> {
     /// The server at the other end.
     pub server: &'a ServerName,
-    /// Which way it goes.
+    /// The direction.
     pub direction: Direction,
-    /// The bytes: JSON without a line feed after it. A received message may be anything, even something that is not
-    /// MCP; over stdio it is a line of stdout, over HTTP a JSON body or the data of an event.
+    /// The bytes: JSON without a line feed after it. A received message may be any bytes, even no MCP message; over
+    /// stdio it is a line of stdout, over HTTP a JSON body or the data of an event.
     pub bytes: &'a [u8],
 }
 
 impl fmt::Debug for WireMessage<'_> {
-    /// Without the bytes, which may hold secrets.
+    /// Prints no bytes, which may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WireMessage")
             .field("server", &self.server.as_str())
@@ -43,8 +43,9 @@ impl fmt::Debug for WireMessage<'_> {
     }
 }
 
-/// Called for each message, in the order of the wire for each server and direction, on the task that reads or writes the
-/// connection. It must return at once: what takes time belongs behind a channel. A panic in it is logged and costs nothing else.
+/// Called for each message, in the order of the wire for each server and direction, on the task that reads or writes
+/// the connection. It must return immediately: send work that takes time to another task. A panic in it is logged, and
+/// has no other effect.
 pub type OnMessage = Arc<dyn Fn(WireMessage<'_>) + Send + Sync>;
 
 /// Calls the hooks.
@@ -66,7 +67,7 @@ impl Observer {
 
     fn tell(&self, server: &ServerName, direction: Direction, bytes: &[u8]) {
         for hook in &*self.0 {
-            // Foreign code on a task of the connection: its panic must not end that.
+            // The hook is the embedder's code on a task of the connection: its panic must not end the connection.
             if catch_unwind(AssertUnwindSafe(|| hook(WireMessage { server, direction, bytes }))).is_err() {
                 tracing::warn!("a listener for messages panicked");
             }

@@ -1,4 +1,4 @@
-//! A request of the server: which asker answers it, and which calls wait meanwhile.
+//! A request of the server: chooses the asker that answers it, and the calls whose clocks are paused.
 
 use std::sync::Arc;
 
@@ -21,39 +21,39 @@ pub(super) struct Question {
 impl Question {
     pub(super) async fn answer(self) -> Result<Value, input::Refusal> {
         if self.method.starts_with("tasks/") {
-            let reply = self.inbound.open.lock().tasks.asked(&self.method, &self.params)?;
+            let reply = self.inbound.open.lock().tasks.handle(&self.method, &self.params)?;
             return reply.ready().await;
         }
         if self.params.get("task").is_some_and(Value::is_object) {
             let ttl = self.params["task"]["ttl"].as_u64();
             let begun = self.inbound.open.lock().tasks.begin(ttl, &self.inbound.stop)?;
             let tracker = self.inbound.tracker.clone();
-            tracker.spawn(begun.work.is(self.ask()));
+            tracker.spawn(begun.work.run(self.ask()));
             return Ok(begun.answer);
         }
         self.ask().await
     }
 
-    /// Asks the asker of the call that caused it, with the clocks of waiting calls stopped.
+    /// Asks the asker of the call that caused it, with the clocks of waiting calls paused.
     async fn ask(self) -> Result<Value, input::Refusal> {
         let request = self.inbound.request_of(self.from);
         let asker = match &request {
-            // Roots concern no single call, unless the request comes on that call's stream.
+            // A request for roots belongs to no call, unless it arrives on a call's stream.
             _ if self.from.is_none() && self.method == "roots/list" => self.inbound.asker.clone(),
             Some(request) if self.from.is_some() || request.asker.is_alone() || can_answer(&request.asker) => {
                 request.asker.clone()
             }
             _ => self.inbound.asker.clone(),
         };
-        // The caller decides what the user is shown, also where the asker of the host answers.
+        // The caller decides what the user is shown, even if the host's asker answers.
         let is_known = |request: &&Arc<OpenRequest>| {
-            // Without a stream of its own, it may belong to the call of any of them.
+            // Without its own stream, the question may belong to the call of any of them.
             self.from.is_some() || self.inbound.open_requests().iter().all(|other| other.caller == request.caller)
         };
         let told = request.as_ref().filter(is_known).and_then(|request| asker.on_behalf_of(&request.caller));
         let asker = told.unwrap_or(asker);
         let given_up = request.as_ref().map(|request| request.given_up.clone()).unwrap_or_default();
-        // Without a stream of its own it may belong to any call: none of them may run out meanwhile.
+        // Without its own stream, it may belong to any call: pause the clocks of all of them.
         let waiting = match (self.from, request) {
             (Some(_), Some(request)) => vec![request],
             _ => self.inbound.open_requests(),
@@ -62,7 +62,7 @@ impl Question {
         let answer = input::answer(&asker, self.inbound.questioner(), &self.method, &self.params);
         tokio::select! {
             answer = answer => answer,
-            // The call that it belongs to was given up.
+            // The call that it belongs to was abandoned.
             () = given_up.cancelled() => Err(input::Refusal::unanswered()),
         }
     }

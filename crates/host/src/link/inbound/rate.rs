@@ -1,16 +1,16 @@
-//! A bound on how often something is reported.
+//! Limits how often something is reported.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-/// Allows so many per second and counts the rest.
+/// Allows a fixed number per second and counts the rest.
 #[derive(Debug)]
 pub(crate) struct Rate {
     per_second: u16,
     born: Instant,
-    /// The present second in one word, so that it changes as a whole: when it began, in milliseconds since `born`, and,
-    /// in the lowest 16 bits, how often something was allowed in it.
+    /// The current second in one word, so that it changes atomically: its start, in milliseconds since `born`, and, in
+    /// the lowest 16 bits, the number of allowed reports.
     second: AtomicU64,
     dropped: AtomicU64,
 }
@@ -20,12 +20,12 @@ impl Rate {
         Self { per_second, born: Instant::now(), second: AtomicU64::new(0), dropped: AtomicU64::new(0) }
     }
 
-    /// Allows one more, and returns how many were dropped since the last one; `None` over the rate.
+    /// Allows one more, and returns how many were dropped since the last one; `None` if the rate is exceeded.
     pub(crate) fn allow(&self) -> Option<u64> {
         let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
         let counted = self.second.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |second| {
             let (began, said) = (second >> 16, second & u64::from(u16::MAX));
-            // Another thread may have begun a second after this one looked at the clock.
+            // Another thread may have begun a new second after this one read the clock.
             let (began, said) = if now.saturating_sub(began) >= 1_000 { (now, 0) } else { (began, said) };
             (said < u64::from(self.per_second)).then_some(began << 16 | (said + 1))
         });

@@ -1,5 +1,5 @@
-//! Server requests that run as tasks of ours (MCP 2025-11-25, experimental): the server gets a task at once and comes
-//! back for the result.
+//! Server requests that run as tasks of this client (MCP 2025-11-25, experimental): the server gets a task immediately
+//! and asks for the result later.
 
 use std::{
     collections::BTreeMap,
@@ -13,16 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::link::inbound::input::Refusal;
 
-/// Tasks kept at once; the oldest finished one makes room.
+/// The most tasks that are kept; the oldest finished one makes room.
 const MOST_TASKS: usize = 64;
-/// The poll interval that the server is asked to keep.
+/// The poll interval that the server is asked to use.
 const POLL: Duration = Duration::from_millis(200);
 
 type Outcome = Option<Arc<Result<Value, Refusal>>>;
 
-/// The tasks that a server started here.
+/// The tasks that a server started at this client.
 #[derive(Debug, Default)]
-pub(super) struct OurTasks(BTreeMap<u64, Task>);
+pub(super) struct ClientTasks(BTreeMap<u64, Task>);
 
 #[derive(Debug)]
 struct Task {
@@ -33,21 +33,21 @@ struct Task {
 }
 
 /// A task whose work has not begun.
-pub(super) struct Begun {
-    /// To the request that started it.
+pub(super) struct NewTask {
+    /// The answer to the request that started it.
     pub(super) answer: Value,
     pub(super) work: Work,
 }
 
-/// The other end of a task: what does it.
+/// The handle of a task for the code that runs it.
 pub(super) struct Work {
     tell: watch::Sender<Outcome>,
     cancel: CancellationToken,
 }
 
 impl Work {
-    /// Does it, until it is cancelled.
-    pub(super) async fn is(self, work: impl Future<Output = Result<Value, Refusal>>) {
+    /// Runs the work, until the task is cancelled.
+    pub(super) async fn run(self, work: impl Future<Output = Result<Value, Refusal>>) {
         if let Some(result) = self.cancel.run_until_cancelled(work).await {
             self.tell.send_replace(Some(Arc::new(result)));
         }
@@ -57,7 +57,7 @@ impl Work {
 /// The answer to a request about a task.
 pub(super) enum Reply {
     Now(Value),
-    /// The result of the task of this name, once it has one.
+    /// The result of the task with this name, once there is one.
     Result {
         task: String,
         outcome: watch::Receiver<Outcome>,
@@ -80,9 +80,9 @@ impl Reply {
     }
 }
 
-impl OurTasks {
-    /// Adds a task that ends with `stop`.
-    pub(super) fn begin(&mut self, ttl: Option<u64>, stop: &CancellationToken) -> Result<Begun, Refusal> {
+impl ClientTasks {
+    /// Adds a task that ends when `stop` is cancelled.
+    pub(super) fn begin(&mut self, ttl: Option<u64>, stop: &CancellationToken) -> Result<NewTask, Refusal> {
         if self.0.len() >= MOST_TASKS {
             let done = self.0.iter().find(|(_, task)| task.outcome.borrow().is_some());
             let Some(done) = done.map(|(id, _)| *id) else {
@@ -96,11 +96,11 @@ impl OurTasks {
         let task = Task { created: SystemTime::now(), ttl, outcome, cancel: cancel.clone() };
         let answer = json!({"task": task.describe(id)});
         self.0.insert(id, task);
-        Ok(Begun { answer, work: Work { tell, cancel } })
+        Ok(NewTask { answer, work: Work { tell, cancel } })
     }
 
     /// Serves `tasks/get`, `tasks/result`, `tasks/list` and `tasks/cancel`.
-    pub(super) fn asked(&self, method: &str, params: &Value) -> Result<Reply, Refusal> {
+    pub(super) fn handle(&self, method: &str, params: &Value) -> Result<Reply, Refusal> {
         if method == "tasks/list" {
             let tasks: Vec<_> = self.0.iter().map(|(id, task)| task.describe(*id)).collect();
             return Ok(Reply::Now(json!({"tasks": tasks})));

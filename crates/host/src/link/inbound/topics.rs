@@ -1,5 +1,5 @@
-//! The resources that have listeners. A connection subscribes at its server once for each, however many listeners there
-//! are, and again whenever the server is connected anew.
+//! The resources that have listeners. A connection subscribes at its server once for each resource, regardless of the
+//! number of listeners, and again whenever the server reconnects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,14 +16,14 @@ use tokio::sync::{Notify, watch};
 
 use crate::{link::error::LinkError, spec::ServerName};
 
-/// Most resources of one server with subscribers.
+/// The most resources of one server with listeners.
 pub(crate) const MOST_OF_A_SERVER: usize = 1_000;
 
-/// Whether a resource has changed since its listener last took that; any number of changes is one.
+/// Whether a resource has changed since its listener last checked; any number of changes counts as one.
 #[derive(Debug)]
 struct Mark {
     is_set: AtomicBool,
-    /// Of the listener.
+    /// The bell of the listener.
     bell: Arc<Notify>,
 }
 
@@ -50,14 +50,15 @@ impl fmt::Debug for Interest {
 }
 
 impl Interest {
-    /// Changes ring `bell`. `None` when the server has as many resources with listeners as it may.
+    /// Creates an interest whose changes notify `bell`. `None` when the server has reached its limit of resources with
+    /// listeners.
     pub(crate) fn new(topics: Arc<Topics>, uri: &str, bell: &Arc<Notify>) -> Option<(Self, watch::Receiver<Standing>)> {
         let changed = Arc::new(Mark { is_set: AtomicBool::new(false), bell: bell.clone() });
         let (number, standing) = topics.add(uri, &changed)?;
         Some((Self { topics, uri: uri.to_owned(), number, changed }, standing))
     }
 
-    /// Whether the resource has changed since the last call.
+    /// Returns whether the resource has changed since the last call.
     pub(crate) fn take_change(&self) -> bool {
         self.changed.is_set.swap(false, Ordering::AcqRel)
     }
@@ -69,12 +70,12 @@ impl Drop for Interest {
     }
 }
 
-/// The topics of all servers of a host. A server comes with its first listener, and stays.
+/// The topics of all servers of a host. A server is added with its first listener, and stays.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(ArcSwap<BTreeMap<ServerName, Arc<Topics>>>);
 
 impl Watched {
-    /// The topics of this server.
+    /// Returns the topics of this server.
     pub(crate) fn of(&self, server: &ServerName) -> Arc<Topics> {
         if let Some(known) = self.0.load().get(server) {
             return known.clone();
@@ -85,11 +86,11 @@ impl Watched {
             all.entry(server.clone()).or_insert_with(|| new.clone());
             all
         });
-        // Another thread may have come first.
+        // Another thread may have added it first.
         before.get(server).cloned().unwrap_or(new)
     }
 
-    /// The same, if there are subscribers.
+    /// Returns the topics of this server, if there are listeners.
     pub(crate) fn now(&self, server: &ServerName) -> Option<Arc<Topics>> {
         self.0.load().get(server).filter(|topics| !topics.state.lock().all.is_empty()).cloned()
     }
@@ -107,14 +108,14 @@ pub(crate) enum Standing {
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     state: Mutex<State>,
-    /// The wanted resources may have changed. One connection at a time waits for it.
+    /// Notified when the wanted resources may have changed. One connection at a time waits for it.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     all: BTreeMap<String, Topic>,
-    /// How many numbers were given to topics and listeners.
+    /// The last number that was given to a topic or listener.
     numbers: u64,
 }
 
@@ -130,7 +131,7 @@ struct Topic {
     number: u64,
     listeners: BTreeMap<u64, Arc<Mark>>,
     standing: watch::Sender<Standing>,
-    /// The server has agreed before.
+    /// Whether the server has agreed before.
     was_heard: bool,
 }
 
@@ -172,25 +173,26 @@ impl Topics {
         }
     }
 
-    /// All wanted resources. The number distinguishes a subscription from an earlier one to the same resource.
+    /// Returns all wanted resources. The number distinguishes a subscription from an earlier one to the same resource.
     pub(crate) fn wanted(&self) -> BTreeSet<(String, u64)> {
         self.state.lock().all.iter().map(|(uri, topic)| (uri.clone(), topic.number)).collect()
     }
 
-    /// Ends when the wanted resources may differ from the last answer of [`Self::wanted`].
+    /// Waits until the wanted resources may differ from the last result of [`Self::wanted`].
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// The server has forgotten all subscriptions.
-    pub(crate) fn forgotten(&self) {
+    /// Records that the server has lost all subscriptions.
+    pub(crate) fn reset(&self) {
         for topic in self.state.lock().all.values() {
             topic.standing.send_replace(Standing::Wanted);
         }
     }
 
-    /// The server's answer to a subscription. A renewed one counts as an update, for updates may have been missed.
-    pub(crate) fn stands(&self, uri: &str, answer: Result<(), LinkError>) {
+    /// Records the server's answer to a subscription. A renewed subscription counts as an update, because updates may
+    /// have been missed.
+    pub(crate) fn record_answer(&self, uri: &str, answer: Result<(), LinkError>) {
         if let Some(topic) = self.state.lock().all.get_mut(uri) {
             let standing = match answer {
                 Ok(()) => Standing::Agreed,
@@ -205,7 +207,7 @@ impl Topics {
         }
     }
 
-    /// A resource has changed, or something below it.
+    /// Records that a resource, or something below it, has changed.
     pub(crate) fn updated(&self, uri: &str) {
         let is_above = |topic: &str| {
             let below = uri.strip_prefix(topic);

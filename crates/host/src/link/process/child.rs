@@ -1,11 +1,11 @@
-//! Child processes: how a stdio server is started, watched and ended. Knows nothing of MCP.
+//! Child processes: starts, watches and ends a stdio server. Independent of MCP.
 //!
-//! [`spawn`] starts a program and hands out four parts: its stdin and stdout, the [`StderrTail`] (always drained, the
-//! last 64 KiB kept) and the [`Handle`], which knows how the process ended and can end it.
+//! [`spawn`] starts a program and returns four parts: its stdin and stdout, the [`StderrTail`] (always drained, the
+//! last 64 KiB kept) and the [`Handle`], which reports how the process ended and can end it.
 //!
-//! With a [`Supervisor`], the way servers are started on Linux, no process that the program starts outlives it or the
-//! host: see [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group and
-//! that group is ended: a process that left the group survives, and so does everything if the host is killed with
+//! With a [`Supervisor`], as servers are started on Linux, no process that the program starts outlives it or the host:
+//! see [`supervisor`](super::supervisor). Without one, or on other systems, the program leads a process group, and the
+//! host ends that group: a process that left the group survives, and so do all of them if the host is killed with
 //! `SIGKILL` and the program does not end at the end of its stdin.
 //!
 //! The host waits for the process to see its end, *not* for the end of its stdout: a process that it started may hold
@@ -39,26 +39,26 @@ pub use handle::{Grace, Handle};
 pub use resolve::SpawnError;
 pub use stderr::{LineHook, StderrTail};
 
-/// A program to start, and everything that it is given.
+/// A program to start, with its arguments and environment.
 #[derive(Clone)]
 pub struct ChildCommand {
     /// A path (if it contains a slash; relative to `cwd`), or a name to look up in the `PATH` of `env`.
     pub program: OsString,
     /// The arguments after the program's own name.
     pub args: Vec<OsString>,
-    /// The whole environment: nothing of the host's is added.
+    /// The whole environment: no variable of the host is added.
     pub env: Vec<(OsString, OsString)>,
     /// The working folder; the host's own if it is `None`.
     pub cwd: Option<PathBuf>,
-    /// Watches the process; see the module. Only used on Linux.
+    /// Supervises the process; see the module. Only used on Linux.
     pub supervisor: Option<Supervisor>,
-    /// What the program may do, if not everything. Needs a supervisor, and Linux.
+    /// The confinement of the program, if there is one. Needs a supervisor, and Linux.
     pub confinement: Option<Box<Confinement>>,
     /// A container that it runs in. Needs a supervisor, and Linux.
     pub container: Option<Box<Enclosure>>,
 }
 
-/// Names the variables and leaves out their values, which may be secret.
+/// Prints the names of the variables without their values, which may be secret.
 impl fmt::Debug for ChildCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&OsString> = self.env.iter().map(|(name, _)| name).collect();
@@ -77,30 +77,30 @@ impl fmt::Debug for ChildCommand {
 /// A started program, in parts that can be moved to where they are used.
 #[derive(Debug)]
 pub struct Child {
-    /// The program's input. Dropping it asks a server to end.
+    /// The program's input. Dropping it asks the server to end.
     pub stdin: ChildStdin,
     /// The program's output.
     pub stdout: ChildStdout,
-    /// The last of what the program wrote to stderr.
+    /// The end of the program's stderr.
     pub stderr: StderrTail,
-    /// How the program ended, and the means to end it. Dropping it kills.
+    /// Reports how the program ended, and can end it. Dropping it kills the program.
     pub handle: Handle,
 }
 
 /// Starts a program.
 ///
-/// `on_stderr` gets every line of its stderr. The tasks that drain stderr and watch the process run on `tasks` and end
-/// when the process and everything below it are gone.
+/// `on_stderr` gets every line of its stderr. The tasks that drain stderr and watch the process run on `tasks`, and end
+/// when the process and all its descendants have ended.
 ///
 /// Looks up files and forks on a blocking thread, so that a dead network folder blocks no other task.
 ///
 /// # Errors
 ///
-/// See [`SpawnError`]: the program is known to run when this returns `Ok`.
+/// [`SpawnError`]. If this returns `Ok`, the program runs.
 ///
 /// # Cancellation
 ///
-/// Dropping the future ends what was started.
+/// Dropping the future ends the started processes.
 ///
 /// # Panics
 ///
@@ -110,7 +110,7 @@ pub async fn spawn(
     on_stderr: Option<LineHook>,
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
-    // The child must not find programs in its working folder either when it searches `PATH` itself.
+    // The child must not find programs in its working folder when it searches `PATH` itself.
     for (_, path) in command.env.iter_mut().filter(|(name, _)| name == "PATH") {
         if let Some(absolute) = absolute_path(path) {
             *path = absolute;

@@ -1,4 +1,4 @@
-//! Which program watches over stdio servers, and what this system offers it: see [`run_if_asked`].
+//! The program that supervises stdio servers, and the system features that it can use: see [`run_if_asked`].
 
 use std::{
     fs::File,
@@ -10,10 +10,11 @@ use std::{
 
 pub use toolrack_supervisor::{Exit, MARKER, run_if_asked};
 
-/// Which version of Landlock this system has, for [sandboxes](crate::spec::Sandbox); `None`: none, or it is switched off.
+/// Returns the version of Landlock on this system, for [sandboxes](crate::spec::Sandbox); `None` if there is none, or
+/// it is disabled.
 ///
-/// Version 3 (Linux 6.2) can shut files, version 4 (Linux 6.7) TCP ports too, and version 6 (Linux 6.12) signals and
-/// sockets that have no file as well.
+/// Version 3 (Linux 6.2) restricts files, version 4 (Linux 6.7) also TCP ports, and version 6 (Linux 6.12) also signals
+/// and sockets without a file.
 #[must_use]
 pub fn landlock() -> Option<i32> {
     #[cfg(target_os = "linux")]
@@ -22,7 +23,7 @@ pub fn landlock() -> Option<i32> {
     None
 }
 
-/// Whether this system can shut system calls (seccomp), for [sandboxes](crate::spec::Sandbox).
+/// Returns whether this system can forbid system calls (seccomp), for [sandboxes](crate::spec::Sandbox).
 #[must_use]
 pub fn seccomp() -> bool {
     #[cfg(target_os = "linux")]
@@ -31,11 +32,11 @@ pub fn seccomp() -> bool {
     false
 }
 
-/// Whether this user may have namespaces, for [sandboxes](crate::spec::Sandbox). Blocks some milliseconds: starts the
-/// running program, which must call [`run_if_asked`], once more to try it.
+/// Checks whether this user may create namespaces, for [sandboxes](crate::spec::Sandbox). Blocks some milliseconds: to
+/// try it, starts the running program again, which must call [`run_if_asked`].
 ///
 /// # Errors
-/// Why not, in the system's words.
+/// The reason why not, in the system's words.
 pub fn namespaces() -> Result<(), String> {
     #[cfg(target_os = "linux")]
     return toolrack_supervisor::namespaces_support();
@@ -43,37 +44,38 @@ pub fn namespaces() -> Result<(), String> {
     Err("only Linux has them".to_owned())
 }
 
-/// The highest descriptor that the supervisor of a server gets for something else.
+/// The highest descriptor that the supervisor of a server uses for another purpose.
 const LAST_TAKEN: i32 = toolrack_supervisor::protocol::REPORTS_FD;
 
-/// Which program to start as the supervisor of a server.
+/// The program to start as the supervisor of a server.
 ///
-/// Any program that calls [`run_if_asked`] first thing in its `main` will do, hence
-/// [the running one](Self::this_program). It is started for each server, so a small one is worth having: a program of
-/// 25 MB takes the system some 2 ms of processor time to start, one that only calls [`run_if_asked`] 0.7 ms.
+/// Any program whose `main` begins with [`run_if_asked`] can be used, also [the running one](Self::this_program). It is
+/// started for each server, so a small program is better: starting a program of 25 MB takes some 2 ms of processor
+/// time, one that only calls [`run_if_asked`] 0.7 ms.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     program: PathBuf,
-    /// What `program` names, when it names a descriptor.
+    /// The file of `program`, if `program` names a descriptor.
     _file: Option<Arc<File>>,
 }
 
 impl Supervisor {
-    /// The running program itself.
+    /// Uses the running program itself.
     ///
-    /// It is named as `/proc/self/exe`, which still is the same program when its file was replaced or removed by an
-    /// upgrade. The program must call [`run_if_asked`].
+    /// It is named as `/proc/self/exe`, which stays the same program when an upgrade replaces or removes its file. The
+    /// program must call [`run_if_asked`].
     #[must_use]
     pub fn this_program() -> Self {
         Self { program: PathBuf::from("/proc/self/exe"), _file: None }
     }
 
-    /// The program in this file, which is kept open: it still is the same program when another one takes its place.
+    /// Uses the program in this file, which is kept open: it stays the same program when the file at its path is
+    /// replaced.
     ///
     /// # Errors
     /// When there are no descriptors left.
     pub fn in_file(mut file: File) -> io::Result<Self> {
-        // The low ones mean something else in the process that starts it.
+        // The low descriptors have another purpose in the process that starts it.
         let mut low = Vec::new();
         while file.as_raw_fd() <= LAST_TAKEN {
             let higher = file.try_clone()?;

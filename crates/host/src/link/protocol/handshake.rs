@@ -1,8 +1,8 @@
-//! Finds out which era the server speaks, once per connection; the host remembers it.
+//! Detects the era of the server, once per connection; the host remembers it.
 //!
-//! On a stream, `server/discover` goes first; after two seconds of silence `initialize` follows on the same stream and
-//! whichever is answered first decides, so that a server that is slow to start is neither restarted nor misjudged.
-//! Over HTTP, `initialize` follows after three seconds or on any answer that is not of the modern era.
+//! On a stream, it sends `server/discover` first, and after two seconds of silence also `initialize`. The first answer
+//! decides, so that a server that starts slowly is neither restarted nor misjudged. Over HTTP, `initialize` follows
+//! after three seconds or on any answer that is not of the modern era.
 
 use std::{pin::pin, time::Duration};
 
@@ -26,17 +26,17 @@ pub(crate) const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 const ALL_LEGACY: [&str; 4] = [LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// Silence on a stream after which `initialize` is sent too.
+/// The silence on a stream after which `initialize` is sent too.
 const STREAM_PROBE: Duration = Duration::from_secs(2);
 
 const UNSUPPORTED_VERSION: i64 = -32022;
 const HEADER_MISMATCH: i64 = -32020;
 const MISSING_CAPABILITY: i64 = -32021;
-/// What servers of the modern era answer to `initialize`: invalid request, unknown method or parameters, a header or a
-/// version that they refuse.
+/// The errors with which servers of the modern era answer `initialize`: invalid request, unknown method or parameters,
+/// a header or a version that they refuse.
 const NOT_KNOWN: [i64; 5] = [-32600, METHOD_NOT_FOUND, -32602, HEADER_MISMATCH, UNSUPPORTED_VERSION];
 
-/// How the host introduces itself (MCP `clientInfo`).
+/// The host's name and version for servers (MCP `clientInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientInfo {
     pub(crate) name: String,
@@ -49,7 +49,7 @@ impl ClientInfo {
     }
 }
 
-/// What both sides agreed on.
+/// The result of the handshake.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) era: Era,
@@ -59,7 +59,7 @@ pub(crate) struct Session {
     pub(crate) instructions: Option<String>,
 }
 
-/// What the handshake may do.
+/// The settings of a handshake.
 #[derive(Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) client: &'a ClientInfo,
@@ -69,7 +69,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) first: Era,
 }
 
-/// The members of `_meta` that every request of the modern era carries, without braces.
+/// Returns the members of `_meta` that every request of the modern era has, without braces.
 pub(crate) fn modern_meta(client: &ClientInfo, abilities: Abilities) -> String {
     format!(
         r#""io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{}"#,
@@ -78,7 +78,7 @@ pub(crate) fn modern_meta(client: &ClientInfo, abilities: Abilities) -> String {
     )
 }
 
-/// Finds the era and shakes hands. The caller bounds the time.
+/// Detects the era and performs the handshake. The caller bounds the time.
 pub(crate) async fn shake_hands(channel: &Channel, terms: &Terms<'_>) -> Result<Session, LinkError> {
     let greeting = Greeting { channel, terms };
     let session = match terms.protocol {
@@ -91,7 +91,7 @@ pub(crate) async fn shake_hands(channel: &Channel, terms: &Terms<'_>) -> Result<
     Ok(session)
 }
 
-/// What the probe found out.
+/// The result of the probe.
 enum Probe {
     Modern(Box<Session>),
     Legacy(LinkError),
@@ -136,14 +136,14 @@ impl Greeting<'_> {
                 Probe::Legacy(why) => telling(why, initialize.await),
             },
             session = &mut initialize => match session {
-                // A modern server refuses `initialize`; its late answer to the probe is what counts.
+                // A modern server refuses `initialize`; its late answer to the probe decides.
                 Err(error) if refuses(&self.channel.wire, &error) => discover.await?.into_session(),
                 session => session,
             },
         }
     }
 
-    /// Goes on from the answer to the probe.
+    /// Continues after the answer to the probe.
     async fn after(&self, probe: Probe) -> Result<Session, LinkError> {
         match probe {
             Probe::Modern(session) => Ok(*session),
@@ -196,7 +196,7 @@ impl Greeting<'_> {
         Ok(session(era, version, &answer))
     }
 
-    /// The last step: passes what was agreed on to the wire and the server.
+    /// Performs the last step: passes the result to the wire and the server.
     async fn settle(&self, session: &Session) -> Result<(), LinkError> {
         if let Wire::Http(http) = &self.channel.wire {
             http.speak(session.era, Some(&session.version));
@@ -208,7 +208,7 @@ impl Greeting<'_> {
     }
 }
 
-/// Whether a server that answers this to `initialize` may be of the modern era, which lacks the method.
+/// Returns whether a server that answers `initialize` with this error may be of the modern era, which lacks the method.
 fn refuses(wire: &Wire, error: &LinkError) -> bool {
     match error {
         LinkError::Rpc(_) => true,
@@ -217,15 +217,15 @@ fn refuses(wire: &Wire, error: &LinkError) -> bool {
     }
 }
 
-/// The outcome of `initialize` after a probe that failed with `why`: a server that does not know `initialize` is a
-/// modern one, so that `why`, its answer to the probe, is the error that counts.
+/// Returns the outcome of `initialize` after a probe that failed with `why`. A server that does not know `initialize`
+/// is a modern one; then the result is `why`, its answer to the probe.
 fn telling(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Session, LinkError> {
     let unknown = |error: &LinkError| match error {
         LinkError::Rpc(error) => NOT_KNOWN.contains(&error.code),
         LinkError::Http { status, .. } => matches!(status, 400..=499),
         _ => false,
     };
-    // A refusal of the probe counts only if it says more than that the method is not known.
+    // A refusal of the probe is used only if it has more information than an unknown method.
     let says_more = |error: &LinkError| match (&why, error) {
         (LinkError::Rpc(of_probe), LinkError::Rpc(error)) => {
             error.code == METHOD_NOT_FOUND && of_probe.code != METHOD_NOT_FOUND
@@ -239,7 +239,7 @@ fn telling(why: LinkError, initialized: Result<Session, LinkError>) -> Result<Se
     }
 }
 
-/// Sorts the answer to `server/discover`: modern, legacy, or a failure that is neither.
+/// Classifies the answer to `server/discover`: modern, legacy, or a failure that is neither.
 fn judge(answer: Answered) -> Result<Probe, LinkError> {
     match answer {
         Ok(result) => {
@@ -294,23 +294,23 @@ fn session(era: Era, version: &str, answer: &Value) -> Session {
     }
 }
 
-/// The capabilities that the server declares. If they cannot be read, it is asked for its tools all the same.
+/// Returns the capabilities that the server declares. If they cannot be parsed, the host still lists its tools.
 fn capabilities(said: &Value) -> Capabilities {
     let readable = said.is_object().then(|| serde_json::from_value(said.clone()).ok()).flatten();
     readable.unwrap_or_else(|| Capabilities { tools: Some(json!({})), ..Capabilities::default() })
 }
 
-/// Whether to start a child process that ended on the probe once more, and open with `initialize`.
+/// Returns whether to start a child process again that ended because of the probe, and to begin with `initialize`.
 pub(crate) fn died_of_the_probe(error: &LinkError, protocol: Protocol, first: Era) -> bool {
     protocol == Protocol::Auto
         && first == Era::Modern
         && matches!(error, LinkError::Exited { .. } | LinkError::Closed { .. })
 }
 
-/// Which error to report for a server that ended on the probe and, started once more, did no better.
+/// Chooses the error to report for a server that ended because of the probe, and failed again after a second start.
 pub(crate) fn more_telling(on_the_probe: LinkError, on_initialize: LinkError) -> LinkError {
     match on_initialize {
-        // It ends whatever it is sent.
+        // The server ends after any message.
         LinkError::Exited { .. } | LinkError::Closed { .. } => on_the_probe,
         telling => telling,
     }

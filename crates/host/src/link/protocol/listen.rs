@@ -1,5 +1,5 @@
-//! How the host hears of changes: on the standing stream of legacy HTTP, by `subscriptions/listen` in the modern era,
-//! and as plain notifications on a duplex connection.
+//! Receives changes: on the standing stream of legacy HTTP, by `subscriptions/listen` in the modern era, and as plain
+//! notifications on a duplex connection.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::{
 
 pub(super) const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A subscription that lived this long has proven itself.
+/// A subscription that lasted this long counts as stable.
 const PROVEN: Duration = Duration::from_secs(60);
 impl Link {
-    /// Begins to listen, for as long as the connection lives. The future ends when the standing stream of legacy HTTP is
-    /// open, or cannot be, or when the subscription is acknowledged; at once where there is neither.
+    /// Begins to listen, until the connection ends. The future ends when the standing stream of legacy HTTP is open or
+    /// has failed, or when the subscription is acknowledged; immediately if there is neither.
     pub(crate) fn listen(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut opened: Option<oneshot::Receiver<()>> = None;
         let mut subscribed = None;
@@ -50,14 +50,14 @@ impl Link {
         }
     }
 
-    /// The lists whose changes the server announces, as a subscription names them.
+    /// Returns the names of the lists whose changes the server announces, as in a subscription.
     fn announced(&self) -> impl Iterator<Item = &'static str> {
         let lists =
             [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")];
         lists.into_iter().filter(|(list, _)| self.session().capabilities.list_changed(list)).map(|(_, name)| name)
     }
 
-    /// Subscribes to what the server announces, and again when the subscription ends.
+    /// Subscribes to the changes that the server announces, and again when the subscription ends.
     async fn subscribe(&self) {
         let meta = self.meta_for(&self.0.asker);
         let wanted: Map<String, Value> = self.announced().map(|name| (name.to_owned(), Value::from(true))).collect();
@@ -77,7 +77,7 @@ impl Link {
     }
 }
 
-/// The next wait, after `wait` and a subscription that lived for `lived`.
+/// Returns the next wait, after `wait` and a subscription that lasted for `lived`.
 pub(super) fn longer(wait: Duration, lived: Duration) -> Duration {
     if lived >= PROVEN { FIRST_WAIT } else { (wait * 2).min(LONGEST_WAIT) }
 }

@@ -23,9 +23,9 @@ use crate::{
 
 const TOOLS: &str = "tools/list";
 
-/// A list as it is kept while its server does not run.
+/// A list in the form in which it is stored while its server does not run.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Kept<'a> {
+struct StoredList<'a> {
     /// Whether arguments go into headers too.
     headers: bool,
     #[serde(borrow)]
@@ -33,15 +33,15 @@ struct Kept<'a> {
 }
 
 impl Listed {
-    /// Restores the list from `kept`, without its server; `None` if the bytes are anything else.
+    /// Restores the list from `kept`, without its server; `None` if the bytes have another form.
     pub(crate) fn of_kept(kept: &[u8], limits: &Limits) -> Option<Self> {
-        let kept: Kept<'_> = serde_json::from_slice(kept).ok()?;
+        let kept: StoredList<'_> = serde_json::from_slice(kept).ok()?;
         let mut listed = Self::default();
         listed.take(&kept.tools, (kept.headers, limits), &mut HashSet::new());
         Some(listed)
     }
 
-    /// Adds tools; one that cannot be read is quarantined alone.
+    /// Adds tools; a tool that cannot be parsed is quarantined alone.
     fn take(&mut self, items: &[&RawValue], (headers, limits): (bool, &Limits), seen: &mut HashSet<String>) {
         for raw in items {
             match not_too_deep(raw, limits).and_then(|()| one_tool(raw, headers)) {
@@ -54,7 +54,7 @@ impl Listed {
 }
 
 impl Link {
-    /// Lists all tools. A tool that cannot be read is quarantined alone. With `keep`, sets `Listed::kept`.
+    /// Lists all tools. A tool that cannot be parsed is quarantined alone. With `keep`, sets `Listed::kept`.
     pub(crate) async fn list_tools(&self, keep: bool) -> Result<Listed, LinkError> {
         let mut listed = Listed::default();
         let promised = self.session().capabilities.tools.is_some();
@@ -74,18 +74,18 @@ impl Link {
             }
         });
         match pages.await {
-            // It declares no tools and has none.
+            // The server declares no tools and has none.
             Err(LinkError::Rpc(error)) if !promised && error.code == METHOD_NOT_FOUND => {}
             pages => pages?,
         }
         listed.fresh_for = fresh_for.unwrap_or_default();
-        let kept = keep.then(|| Kept { headers, tools: all.iter().map(|raw| &**raw).collect() });
+        let kept = keep.then(|| StoredList { headers, tools: all.iter().map(|raw| &**raw).collect() });
         listed.kept = kept.and_then(|kept| serde_json::to_vec(&kept).ok()).map(Bytes::from);
         Ok(listed)
     }
 
-    /// Lists anything else, item by item; items that cannot be read are left out and counted in the second value. Like
-    /// a call, it counts as a use of the server and takes a slot.
+    /// Reads any other list, item by item; items that cannot be parsed are left out, and their number is the second
+    /// value. Like a call, this counts as a use of the server and takes a slot.
     pub(crate) async fn list<T: DeserializeOwned + Send>(
         &self,
         method: &'static str,
@@ -126,7 +126,7 @@ impl Link {
             let mut params = json!({});
             for _ in 0..self.limits().pages {
                 let page = self.channel().ask(Ask::new(method, &params).meta(&meta), None).await?;
-                // With its cursor, which is kept as well.
+                // Includes the cursor, which is stored as well.
                 bytes += page.len();
                 if bytes > self.limits().listing_bytes {
                     let bound = Bounds::of(self.limits()).list();
@@ -171,7 +171,7 @@ fn not_too_deep(raw: &RawValue, limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-/// Decodes a tool; with `headers`, also which arguments go into headers.
+/// Decodes a tool; with `headers`, also the headers of its arguments.
 fn one_tool(raw: &RawValue, headers: bool) -> Result<ListedTool, String> {
     let tool = decode::tool(raw)?;
     let headers = if headers && ParamHeaders::may_be_in(tool.input_schema.get()) {
@@ -188,7 +188,7 @@ fn over(what: &str, limit: usize, setting: Setting) -> LinkError {
     LinkError::protocol(format!("the list has more than {limit} {what} ({setting})"))
 }
 
-/// `ttlMs` of a list result; absent, negative or broken means zero.
+/// Returns `ttlMs` of a list result; zero if it is absent, negative or invalid.
 fn ttl(page: &Bytes) -> Duration {
     #[derive(serde::Deserialize)]
     struct Ttl {
@@ -200,7 +200,7 @@ fn ttl(page: &Bytes) -> Duration {
 }
 
 fn name_of(raw: &RawValue) -> String {
-    // The name alone: the rest may be what cannot be read.
+    // The name alone: other fields may be invalid.
     #[derive(serde::Deserialize)]
     struct Named {
         name: String,

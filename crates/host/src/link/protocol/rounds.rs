@@ -1,5 +1,5 @@
-//! From one call to its final answer: through input rounds (2026-07-28), URL elicitations (2025-11-25, -32042) and
-//! tasks (2025-11-25), all under the clocks of the call and none of them a repetition of work done.
+//! Runs one call to its final answer: through input rounds (2026-07-28), URL elicitations (2025-11-25, -32042) and
+//! tasks (2025-11-25). All are bounded by the clocks of the call, and none repeats finished work.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,9 +24,9 @@ use crate::{
     witness::Caller,
 };
 
-/// Input rounds of one call.
+/// The most input rounds of one call.
 const MOST_ROUNDS: u32 = 10;
-/// Questions of one input round.
+/// The most questions of one input round.
 const MOST_QUESTIONS: usize = 100;
 const URL_ELICITATION_REQUIRED: i64 = -32042;
 const HEADER_MISMATCH: i64 = -32020;
@@ -37,26 +37,26 @@ const CANCEL_TIME: Duration = Duration::from_secs(2);
 /// A request that may take several rounds: `tools/call`, `prompts/get` or `resources/read`.
 pub(crate) struct Request {
     pub(crate) method: &'static str,
-    /// What an error calls it.
+    /// The name of the awaited answer in errors.
     pub(crate) what: &'static str,
-    /// Tool name, prompt name or URI.
+    /// The tool's name, prompt's name or URI.
     pub(crate) name: String,
     pub(crate) params: Map<String, Value>,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) asker: SharedAsker,
-    /// The caller: shown to the user who is asked meanwhile.
+    /// The caller, which is shown with questions to the user.
     pub(crate) caller: Caller,
     pub(crate) on_progress: Option<OnProgress>,
     pub(crate) idle: Duration,
     pub(crate) total: Duration,
-    /// Ask the server to run it as a task.
+    /// Whether to ask the server to run it as a task.
     pub(crate) as_task: bool,
-    /// Where in a trace it belongs.
+    /// The trace that it belongs to.
     pub(crate) trace: Option<TraceContext>,
 }
 
 impl Request {
-    /// The asker that answers the server's questions meanwhile.
+    /// Returns the asker that answers the server's questions during the request.
     fn answers(&self) -> SharedAsker {
         self.asker.on_behalf_of(&self.caller).unwrap_or_else(|| self.asker.clone())
     }
@@ -87,7 +87,7 @@ impl Link {
         for _ in 0..MOST_ROUNDS {
             let ask = Ask {
                 method: request.method,
-                // Only what names something is mirrored in a header.
+                // Only names are mirrored in a header.
                 name: (request.method != "completion/complete").then_some(&request.name),
                 params: &request.params,
                 headers: request.headers.clone(),
@@ -105,7 +105,7 @@ impl Link {
                     continue;
                 }
                 Err(LinkError::Rpc(error)) if error.code == HEADER_MISMATCH => {
-                    // The tool's definition is out of date: list again, so that the next call is right.
+                    // The tool's definition is outdated: list again, so that the next call is right.
                     self.channel().inbound.changed.raise();
                     return Err(LinkError::Rpc(error));
                 }
@@ -117,14 +117,14 @@ impl Link {
             match decode::answer(&result)? {
                 Answer::Complete => return Ok(result),
                 Answer::InputRequired(wanted) => self.give_input(wanted, &mut request, clock).await?,
-                // Progress of the task comes under the token of the call, which stays in the air.
+                // Progress of the task has the token of the call, which stays registered.
                 Answer::Task(task) => return Box::pin(self.follow(task, open())).await,
             }
         }
         Err(LinkError::protocol(format!("it asked for input more than {MOST_ROUNDS} times")))
     }
 
-    /// Answers what a round wants and prepares the next: both fields are replaced, never merged.
+    /// Answers the questions of a round and prepares the next one: both fields are replaced, never merged.
     async fn give_input(&self, wanted: InputRequired, request: &mut Request, clock: &Clock) -> Result<(), LinkError> {
         if wanted.input_requests.is_empty() && wanted.request_state.is_none() {
             return Err(LinkError::protocol("input_required without a question"));
@@ -142,9 +142,9 @@ impl Link {
             let named = asker.named(key);
             match input::answer(named.as_ref().unwrap_or(asker), server, method, &question["params"]).await {
                 Ok(answer) => Ok((key.clone(), answer)),
-                // An answer cannot be an error: a refused form is declined, anything else ends the call.
+                // An answer cannot be an error: a refused form is declined, any other refusal ends the call.
                 Err(_) if method == "elicitation/create" => Ok((key.clone(), json!({"action": "decline"}))),
-                // The client declared sampling, and the user rejected it: the call cannot go on.
+                // The client declared sampling, and the user rejected it: the call cannot continue.
                 Err(refusal) if method == input::SAMPLING && refusal.code == input::REJECTED => {
                     Err(LinkError::Unanswered { method: input::SAMPLING, why: quote(&refusal.message) })
                 }
@@ -158,7 +158,7 @@ impl Link {
         request.params.shift_remove("inputResponses");
         request.params.shift_remove("requestState");
         if answers.is_empty() {
-            // Load shedding: come again in a moment.
+            // The server is overloaded: try again in a moment.
             sleep(SHORTEST_POLL).await;
         } else {
             request.params.insert("inputResponses".into(), Value::Object(answers));
@@ -170,7 +170,7 @@ impl Link {
         Ok(())
     }
 
-    /// Has the user visit the URLs that the server wants visited before it runs the request.
+    /// Asks the user to open the URLs that the server requires before it runs the request.
     async fn visit_urls(&self, error: RpcError, request: &Request, clock: &Clock) -> Result<(), LinkError> {
         let wanted = error.data.as_ref().and_then(|data| data["elicitations"].as_array()).cloned();
         let wanted = wanted.filter(|wanted| !wanted.is_empty()).ok_or(LinkError::Rpc(error.clone()))?;
@@ -201,7 +201,7 @@ impl Link {
             status = seen["status"].as_str().unwrap_or_default().to_owned();
             poll = seen["pollInterval"].as_u64().or(poll);
         }
-        // `tasks/result` waits for the end; a task that wants input asks for it meanwhile.
+        // `tasks/result` waits for the end; a task that needs input asks for it meanwhile.
         let result = self.channel().ask(Ask::new("tasks/result", &params), Some(open)).await;
         abandoned.task = None;
         result

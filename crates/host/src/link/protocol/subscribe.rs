@@ -51,14 +51,14 @@ impl Link {
         }
     }
 
-    /// Keeps the server subscribed to what callers listen to, for as long as the connection lives.
+    /// Keeps the subscriptions at the server equal to those of the callers, until the connection ends.
     pub(super) fn stay_subscribed(&self) {
         let inbound = &self.channel().inbound;
         let Some(topics) = inbound.topics() else { return };
         if inbound.subscribing.swap(true, Ordering::AcqRel) || !self.session().capabilities.resources_subscribe() {
             return;
         }
-        topics.forgotten();
+        topics.reset();
         let link = self.clone();
         match self.session().era {
             Era::Legacy => self.spawn(async move { link.subscribe_each(&topics).await }),
@@ -71,7 +71,7 @@ impl Link {
         loop {
             let wanted = topics.wanted();
             for (uri, _) in asked.difference(&wanted).filter(|gone| !refused.remove(gone)) {
-                // If this fails, the server reports changes that no caller listens to.
+                // If this fails, the server reports changes without listeners.
                 let _ = self.ask_of("resources/unsubscribe", uri).await;
             }
             for new @ (uri, _) in wanted.difference(&asked) {
@@ -82,7 +82,7 @@ impl Link {
                 if answer.is_err() {
                     refused.insert(new.clone());
                 }
-                topics.stands(uri, answer.map(drop));
+                topics.record_answer(uri, answer.map(drop));
             }
             asked = wanted;
             topics.changed().await;
@@ -114,9 +114,9 @@ impl Link {
             let mut lived = Duration::ZERO;
             if let Some(refused) = refused {
                 for (uri, _) in &wanted {
-                    // What was agreed to before still stands when the server refuses all together.
+                    // The earlier subscription stays valid when the server refuses the new one.
                     let stands = standing.as_ref().is_some_and(|agreed| agreed.to.contains(uri));
-                    topics.stands(uri, if stands { Ok(()) } else { Err(refused.clone()) });
+                    topics.record_answer(uri, if stands { Ok(()) } else { Err(refused.clone()) });
                 }
                 tokio::select! {
                     () = others_than(&wanted, topics) => continue,
@@ -127,19 +127,19 @@ impl Link {
                 return;
             }
             if standing.is_none() {
-                topics.forgotten();
+                topics.reset();
             }
             wait = longer(wait, lived);
             tokio::select! {
                 () = sleep(wait) => {}
                 () = async { tokio::join!(sleep(FIRST_WAIT), others_than(&wanted, topics)); } => {}
-                _ = over(&mut standing) => topics.forgotten(),
+                _ = over(&mut standing) => topics.reset(),
             }
         }
     }
 
-    /// Asks for everything that is wanted, while the request before still stands. When the server agrees, the new
-    /// request replaces it; a server that does not answer has as long as a call.
+    /// Requests all wanted resources while the earlier request is still open. When the server agrees, the new request
+    /// replaces it; the time-out is that of a call.
     async fn agree<'a>(
         &'a self,
         meta: &'a str,

@@ -25,7 +25,7 @@ impl fmt::Debug for Player {
     }
 }
 
-/// There is no server to send anything to.
+/// An outlet for a connection without a server.
 struct Nowhere;
 
 impl Outlet for Nowhere {
@@ -37,7 +37,8 @@ impl Player {
         Self { recording, inbound: inbound.clone(), nowhere: Arc::new(Nowhere) }
     }
 
-    /// Hands on what the server sent for this request, and returns its answer. A subscription stands until it is dropped.
+    /// Replays the server's messages for this request, and returns its answer. A subscription stays open until it is
+    /// dropped.
     pub(crate) async fn exchange(&self, request: &Outgoing) -> Answered {
         self.inbound.sent(&request.body);
         let found = self.recording.find(&self.inbound.server, request)?;
@@ -50,7 +51,7 @@ impl Player {
                 });
             }
         }
-        let Some(answer) = found.exchange.answer.as_ref().filter(|_| !found.exchange.stands()) else {
+        let Some(answer) = found.exchange.answer.as_ref().filter(|_| !found.exchange.is_subscription()) else {
             return pending().await;
         };
         let answer = answer.message(request.id);
@@ -62,7 +63,7 @@ impl Player {
         }
     }
 
-    /// Takes a notification, which no server gets.
+    /// Ignores a notification for the server, but shows it to the observer.
     pub(crate) fn notify(&self, message: &Bytes) {
         self.inbound.sent(message);
     }

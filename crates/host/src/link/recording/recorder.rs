@@ -1,4 +1,4 @@
-//! Writes down the messages of a host.
+//! Records the messages of a host.
 
 use std::{fmt, sync::Arc};
 
@@ -13,17 +13,17 @@ use crate::{
     text::Conceal,
 };
 
-/// Writes down every message between a host and its servers, secrets hidden, for [`Recording`](super::Recording): give it
-/// to [`HostBuilder::record`](crate::HostBuilder::record), and take the bytes when the host has shut down. HTTP headers
-/// are no part of messages.
+/// Records every message between a host and its servers, with secrets hidden, for [`Recording`](super::Recording): give
+/// it to [`HostBuilder::record`](crate::HostBuilder::record), and take the bytes when the host has shut down. HTTP
+/// headers are no part of messages.
 pub struct Recorder {
-    kept: Mutex<Kept>,
+    buffer: Mutex<Buffer>,
     max_bytes: usize,
     conceal: Conceal,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Buffer {
     bytes: Vec<u8>,
     is_too_large: bool,
 }
@@ -32,7 +32,7 @@ struct Kept {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the messages have more than the {max_bytes} bytes that the recording may have")]
 pub struct RecordingTooLarge {
-    /// The bound.
+    /// The limit.
     pub max_bytes: usize,
 }
 
@@ -51,24 +51,28 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// A recorder that keeps at most `max_bytes` and hides with `conceal` what must not be written down.
+    /// Creates a recorder that keeps at most `max_bytes` and hides secrets with `conceal`.
     #[must_use]
     pub fn new(max_bytes: usize, conceal: Conceal) -> Self {
         let header = json!({ HEADER.0: HEADER.1, "written_by": concat!("toolrack ", env!("CARGO_PKG_VERSION")) });
-        let kept = Kept { bytes: format!("{header}\n").into_bytes(), is_too_large: false };
-        Self { kept: Mutex::new(kept), max_bytes, conceal }
+        let buffer = Buffer { bytes: format!("{header}\n").into_bytes(), is_too_large: false };
+        Self { buffer: Mutex::new(buffer), max_bytes, conceal }
     }
 
-    /// The recording so far.
+    /// Returns the recording so far.
     ///
     /// # Errors
-    /// When there were more bytes than the recorder may keep; a recording without its end would be of no use.
+    /// When there were more bytes than the recorder may keep; a recording without its end would be useless.
     pub fn bytes(&self) -> Result<Vec<u8>, RecordingTooLarge> {
-        let kept = self.kept.lock();
-        if kept.is_too_large { Err(RecordingTooLarge { max_bytes: self.max_bytes }) } else { Ok(kept.bytes.clone()) }
+        let buffer = self.buffer.lock();
+        if buffer.is_too_large {
+            Err(RecordingTooLarge { max_bytes: self.max_bytes })
+        } else {
+            Ok(buffer.bytes.clone())
+        }
     }
 
-    /// The hook that writes down.
+    /// Returns the hook that records messages.
     pub(crate) fn hook(self: Arc<Self>) -> OnMessage {
         Arc::new(move |message| self.write_down(message))
     }
@@ -83,20 +87,20 @@ impl Recorder {
         let line = Line { at, server: server.as_str(), direction, message };
         let Ok(mut line) = serde_json::to_vec(&line) else { return };
         line.push(b'\n');
-        let mut kept = self.kept.lock();
-        if kept.is_too_large || kept.bytes.len() + line.len() > self.max_bytes {
-            *kept = Kept { bytes: Vec::new(), is_too_large: true };
+        let mut buffer = self.buffer.lock();
+        if buffer.is_too_large || buffer.bytes.len() + line.len() > self.max_bytes {
+            *buffer = Buffer { bytes: Vec::new(), is_too_large: true };
             return;
         }
-        kept.bytes.extend_from_slice(&line);
+        buffer.bytes.extend_from_slice(&line);
     }
 
-    /// The message without secrets; as one JSON text if it is no JSON, or is none any more.
+    /// Returns the message without secrets; as a JSON string if it is no JSON, or no longer valid JSON.
     fn concealed(&self, bytes: &[u8]) -> Option<Box<RawValue>> {
         let text = (self.conceal)(&String::from_utf8_lossy(bytes));
         match serde_json::from_str::<Box<RawValue>>(&text) {
             Ok(message) if !message.get().contains('\n') => Some(message),
-            // Line ends between the members of a body.
+            // There may be line ends between the members of a body.
             Ok(message) => {
                 serde_json::from_str::<serde_json::Value>(message.get()).and_then(|it| to_raw_value(&it)).ok()
             }

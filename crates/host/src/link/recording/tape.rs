@@ -1,4 +1,4 @@
-//! What one server was asked, and what came of it.
+//! The requests to one server, and their outcomes.
 
 use std::{
     collections::HashMap,
@@ -14,32 +14,32 @@ use crate::{
     spec::Protocol,
 };
 
-/// Requests whose parameters say only who asks.
+/// Requests whose parameters only identify the client.
 const GREETINGS: [&str; 2] = ["initialize", "server/discover"];
 
 /// The requests of one server in the order in which they were sent.
 #[derive(Debug, Default)]
 pub(super) struct Tape {
     exchanges: Vec<Exchange>,
-    /// The requests without an answer so far, by their ids: while the tape is read.
+    /// The requests without an answer so far, by their ids; used while the tape is read.
     open: HashMap<i64, usize>,
 }
 
-/// A request, and what the server sent for it.
+/// A request, and the server's messages for it.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// The id that it had.
+    /// The recorded id.
     pub(super) id: i64,
     method: String,
     params: Value,
-    /// The notifications that belong to it, or came before the next request.
+    /// The notifications that belong to it, or arrived before the next request.
     pub(super) notifications: Vec<Bytes>,
-    /// `None` if none came.
+    /// `None` if there was none.
     pub(super) answer: Option<Answer>,
     was_given: AtomicBool,
 }
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// `result` or `error`.
@@ -48,7 +48,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The message that answers the request `id`.
+    /// Returns the message that answers the request `id`.
     pub(super) fn message(&self, id: i64) -> Bytes {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"{}":{}}}"#, self.member, self.raw).into()
     }
@@ -58,13 +58,13 @@ impl Answer {
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) exchange: &'a Exchange,
-    /// Whether it is given for the first time. Only then its notifications come too.
+    /// Whether it is used for the first time. Only then its notifications are replayed too.
     pub(super) is_first: bool,
 }
 
 impl Exchange {
-    /// Whether it stands for as long as the connection: a subscription.
-    pub(super) fn stands(&self) -> bool {
+    /// Returns whether it stays open as long as the connection, as a subscription does.
+    pub(super) fn is_subscription(&self) -> bool {
         self.method == "subscriptions/listen"
     }
 
@@ -98,13 +98,13 @@ impl Tape {
                 let at = id.number().and_then(|id| self.open.remove(&id));
                 self.answered(at, &outcome);
             }
-            // The answer of an HTTP server that could not read which request it was.
+            // The answer of an HTTP server that could not determine the request.
             Envelope::Orphan { error } => {
                 let latest = self.exchanges.len().checked_sub(1);
                 self.answered(latest.filter(|at| self.exchanges[*at].answer.is_none()), &Outcome::Error(error));
             }
             Envelope::Notification { method, params } => self.notified(&method, params),
-            // The recorded answer is what the server made of the answers to its questions.
+            // Skip these: the recorded answer already reflects the answers to the server's questions.
             Envelope::Request { .. } | Envelope::Batch(_) => {}
         });
     }
@@ -126,7 +126,7 @@ impl Tape {
         self.exchanges[at].notifications.push(message.to_string().into());
     }
 
-    /// The era that the server spoke.
+    /// Returns the era that the server spoke.
     pub(super) fn protocol(&self) -> Protocol {
         let is_modern = |exchange: &Exchange| {
             let answer = exchange.answer.as_ref().filter(|answer| answer.member == "result");
@@ -138,12 +138,12 @@ impl Tape {
         if was_modern { Protocol::Modern } else { Protocol::Legacy }
     }
 
-    /// The exchange that answers `request`; otherwise whether another request of this method was recorded, or this one
-    /// without an answer.
+    /// Returns the exchange that answers `request`; otherwise whether a request of this method and name was recorded
+    /// with other parameters, or this one without an answer.
     pub(super) fn find(&self, request: &Bytes) -> Result<Found<'_>, bool> {
         let Ok(Envelope::Request { method, params, .. }) = peek(request) else { return Err(false) };
         let params = read_params(params);
-        let is_usable = |exchange: &&Exchange| exchange.answer.is_some() || exchange.stands();
+        let is_usable = |exchange: &&Exchange| exchange.answer.is_some() || exchange.is_subscription();
         let mut last = None;
         for exchange in self.exchanges.iter().filter(|it| it.is_of(&method, &params)).filter(is_usable) {
             if !exchange.was_given.swap(true, Ordering::AcqRel) {
@@ -157,7 +157,7 @@ impl Tape {
     }
 }
 
-/// The parameters of a request without `_meta`, which says who asks and how the answer may come.
+/// Returns the parameters of a request without `_meta`, which only identifies the client and its options.
 fn read_params(raw: Option<&RawValue>) -> Value {
     let mut params: Value = raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
     if let Value::Object(members) = &mut params {
@@ -166,20 +166,20 @@ fn read_params(raw: Option<&RawValue>) -> Value {
     params
 }
 
-/// The tool, prompt or resource that parameters name.
+/// Returns the tool, prompt or resource that parameters name.
 fn name_in(params: &Value) -> Option<&Value> {
     params.get("name").or_else(|| params.get("uri"))
 }
 
-/// The request that a notification names, by its progress token or its subscription.
+/// Returns the request that a notification names, by its progress token or its subscription.
 fn request_of(params: &Value) -> Option<i64> {
     NAMES.iter().find_map(|name| params.pointer(name)?.as_i64())
 }
 
-/// Where the parameters of a notification name a request.
+/// The places in the parameters of a notification that name a request.
 const NAMES: [&str; 2] = ["/progressToken", "/_meta/io.modelcontextprotocol~1subscriptionId"];
 
-/// `notification` about the request `recorded`, about `id` instead.
+/// Returns `notification` with the request id `recorded` replaced by `id`.
 pub(super) fn about(notification: &Bytes, recorded: i64, id: i64) -> Bytes {
     let Ok(mut message) = serde_json::from_slice::<Value>(notification) else { return notification.clone() };
     for name in NAMES {

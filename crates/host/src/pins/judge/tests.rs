@@ -32,8 +32,8 @@ fn thousands_of_new_tools_are_held_against_thousands_that_have_gone() {
 fn a_tool_that_has_gone_becomes_one_other_only() {
     let before = pinned(&made::set(&[made::tool("a", "the same", &[]), made::tool("b", "the same", &[])]));
     let now = ["x", "y", "z"].map(|name| made::tool(name, "the same", &[]));
-    let judged = made::set(&now).held_against(&before);
-    let was: Vec<_> = judged.strange.iter().map(|strange| (strange.tool.as_str(), strange.cause.clone())).collect();
+    let judged = made::set(&now).check_against(&before);
+    let was: Vec<_> = judged.mismatches.iter().map(|strange| (strange.tool.as_str(), strange.cause.clone())).collect();
     let renamed = |was: &str| Cause::Renamed { was: was.to_owned() };
     assert_eq!(was, [("x", renamed("a")), ("y", renamed("b"))]);
     assert_eq!(judged.new.len(), 1);
@@ -45,9 +45,9 @@ fn forty(others: usize) -> String {
 }
 
 fn one(set: &[Value], before: &BTreeMap<String, Pin>) -> (Vec<String>, Vec<(String, Cause)>) {
-    let judged = made::set(set).held_against(before);
+    let judged = made::set(set).check_against(before);
     let new = judged.new.into_iter().map(|(name, _)| name).collect();
-    (new, judged.strange.into_iter().map(|strange| (strange.tool, strange.cause)).collect())
+    (new, judged.mismatches.into_iter().map(|strange| (strange.tool, strange.cause)).collect())
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn a_tool_that_is_still_there_or_hidden_or_was_renamed_has_not_gone() {
     let tools = made::set(std::slice::from_ref(&new));
     let listed: Vec<_> = tools.all().map(|listed| (&listed.tool, listed.definition())).collect();
     let judged = judge(&listed, &["old".to_owned()], &before);
-    assert_eq!((judged.new.len(), judged.strange.len()), (1, 0), "the entry's own filter hides it");
-    assert_eq!(judge(&listed, &[], &before).strange.len(), 1);
+    assert_eq!((judged.new.len(), judged.mismatches.len()), (1, 0), "the entry's own filter hides it");
+    assert_eq!(judge(&listed, &[], &before).mismatches.len(), 1);
     before.get_mut("old").unwrap().renamed_to = Some("elsewhere".to_owned());
     assert_eq!(one(&[new], &before).0, ["new"], "it is another tool already");
 }

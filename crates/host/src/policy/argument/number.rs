@@ -1,16 +1,16 @@
-//! Numbers, compared by their value and not by how they are written.
+//! Numbers that are compared by value, independently of their notation.
 
 use std::borrow::Cow;
 
 use serde_json::Number;
 
-/// More digits than any number of 64 bits has, written plainly. Longer numbers are only compared.
+/// More digits than any plain decimal of 64 bits has. Longer numbers are compared, but not written out.
 const PLAIN_DIGITS: i64 = 1_100;
 
-/// How other bases than ten are marked, in JavaScript, Python, Rust and Go.
+/// The prefixes of other bases than ten, in JavaScript, Python, Rust and Go.
 const BASES: &[(&str, u32)] = &[("0x", 16), ("0o", 8), ("0b", 2)];
 
-/// The zeros of all scripts but ASCII's (Unicode's category Nd). Each is followed by its nine other digits.
+/// The zeros of all scripts other than ASCII (Unicode's category Nd). Each is followed by its nine other digits.
 const ZEROS: &[u32] = &[
     0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50, 0xed0, 0xf20,
     0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50, 0xa620, 0xa8d0,
@@ -20,36 +20,38 @@ const ZEROS: &[u32] = &[
     0x1d7e2, 0x1d7ec, 0x1d7f6, 0x1e140, 0x1e2f0, 0x1e4f0, 0x1e5f1, 0x1e950, 0x1fbf0,
 ];
 
-/// The number that a rule is about.
+/// The number of a rule.
 #[derive(Clone, Debug)]
 pub(super) struct ExpectedNumber {
     exact: Decimal,
-    /// Its value after rounding as an argument is rounded; `None` when it is too large for that.
+    /// Its value after the rounding that an argument undergoes; `None` if it is too large for that.
     rounded: Option<f64>,
 }
 
 impl ExpectedNumber {
-    /// `None` when `written` is no JSON number.
+    /// Parses the number; `None` if `written` is no JSON number.
     pub(super) fn read(written: &str) -> Option<Self> {
         let exact = Decimal::read(written)?;
         Some(Self { exact, rounded: read(written).and_then(|number| number.as_f64()) })
     }
 
-    /// Whether `number` is this one. A careful rule also takes a number that was rounded to the same value when read.
+    /// Returns whether `number` equals this one. A careful rule also accepts a number that was rounded to the same
+    /// value when it was read.
     pub(super) fn is(&self, number: &Number, is_careful: bool) -> bool {
         Decimal::read(&number.to_string()).is_some_and(|exact| exact == self.exact)
             || (is_careful && number.is_f64() && self.rounded.is_some() && self.rounded == number.as_f64())
     }
 }
 
-/// A text that is a number as JSON writes it, and nothing else.
+/// Parses a text that is exactly a JSON number.
 fn read(text: &str) -> Option<Number> {
     Decimal::read(text)?;
     serde_json::from_str(text).ok()
 }
 
-/// The number that some program would take `text` for. Programs differ: they skip white space, take a sign `+`, leading
-/// zeros, `_` between digits, a point at either end, another base (`0x1`), and digits of every script.
+/// Returns the number that some program could parse `text` as. Programs differ: they skip white space, and accept a
+/// sign `+`, leading zeros, `_` between digits, a point at either end, another base (`0x1`), and digits of every
+/// script.
 pub(super) fn spelled(text: &str) -> Option<Number> {
     // JavaScript counts U+FEFF as white space, Python the separators from U+001C on.
     let is_skipped = |c: char| c.is_whitespace() || matches!(c, '\0' | '\u{1c}'..='\u{1f}' | '\u{feff}');
@@ -76,7 +78,7 @@ pub(super) fn spelled(text: &str) -> Option<Number> {
     read(&format!("{sign}{whole}{point}{fraction}{power}"))
 }
 
-/// `text` with the digits of all scripts as those of ASCII, as Python reads them.
+/// Returns `text` with the digits of all scripts replaced by ASCII digits, as Python reads them.
 fn in_ascii(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -84,14 +86,14 @@ fn in_ascii(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(|c| digit(c).unwrap_or(c)).collect())
 }
 
-/// The digit of ASCII that `c` means.
+/// Returns the ASCII digit for `c`.
 fn digit(c: char) -> Option<char> {
     let number = u32::from(c);
     let value = number - ZEROS[..ZEROS.partition_point(|zero| *zero <= number)].last()?;
     if value < 10 { char::from_digit(value, 10) } else { None }
 }
 
-/// The whole number behind `0x`, `0o` or `0b`, in decimal digits; `None` when there is none, or a number of more than 128 bits.
+/// Returns the whole number after `0x`, `0o` or `0b`; `None` if there is none, or if it has more than 128 bits.
 fn in_another_base(unsigned: &str) -> Option<u128> {
     let (_, base) =
         BASES.iter().find(|(prefix, _)| unsigned.get(..2).is_some_and(|it| it.eq_ignore_ascii_case(prefix)))?;
@@ -102,7 +104,7 @@ fn in_another_base(unsigned: &str) -> Option<u128> {
     u128::from_str_radix(&digits, *base).ok()
 }
 
-/// A JSON number without an exponent and without redundant zeros; `None` for one that would be very long.
+/// Returns a JSON number without an exponent and without redundant zeros; `None` if it would be very long.
 pub(super) fn plain(json: &str) -> Option<String> {
     Decimal::read(json)?.plain()
 }
@@ -165,7 +167,7 @@ impl Decimal {
     }
 }
 
-/// The exponent, behind the `e`.
+/// Returns the exponent after the `e`.
 fn power(written: &str) -> Option<i64> {
     let (is_negative, digits) = match written.as_bytes().first()? {
         b'-' => (true, &written[1..]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::json;
 use toolrack_host::{
-    Abilities, AnswerAbout, Answers, CallError, CallErrorKind, DefinitionHash, Event, Gate, GateRequest, Host,
+    Abilities, AnswerQuery, Answers, CallError, CallErrorKind, DefinitionHash, Event, Gate, GateRequest, Host,
     NewAnswer, NoAsker, Otherwise, Pattern, Policy, SharedAsker, Verdict,
     ask::{Confirmed, Keep},
     policy::{ArgumentRule, Effect, Rule},
@@ -165,7 +165,7 @@ async fn the_gate_judges_by_server_and_tool_whatever_name_a_call_used() {
 struct Diary(std::sync::Mutex<Vec<(String, DefinitionHash, bool)>>);
 
 impl Answers for Diary {
-    fn recall<'a>(&'a self, about: AnswerAbout<'a>) -> BoxFuture<'a, Option<String>> {
+    fn recall<'a>(&'a self, about: AnswerQuery<'a>) -> BoxFuture<'a, Option<String>> {
         let all = self.0.lock().unwrap();
         let known = all.iter().any(|(tool, definition, _)| tool == about.tool && *definition == about.definition);
         Box::pin(async move { known.then(|| "it is in the diary".to_owned()) })

@@ -16,7 +16,7 @@ use toolrack_host::{
     Abilities, Asker, CallError, CallErrorKind, Event, Host, Memory, Otherwise, PinMode, Pins, Policy, ServerName,
     ServerSpec, Start,
     ask::{Confirm, Confirmed},
-    pins::{Cause, Pin, PinnedServer, PinsUnreadable, Recalled, Seen, Strange},
+    pins::{Cause, Pin, PinMismatch, PinnedServer, PinsUnreadable, Seen, StoredPins},
     spec::Era,
 };
 
@@ -30,34 +30,34 @@ use crate::{
 struct Book {
     pins: Mutex<BTreeMap<String, Pin>>,
     generation: Mutex<u64>,
-    strange: Mutex<Vec<Strange>>,
+    mismatches: Mutex<Vec<PinMismatch>>,
     unreadable: AtomicBool,
 }
 
 impl Book {
     /// Approves what is in quarantine as `tool`.
     fn release(&self, tool: &str) {
-        let mut strange = self.strange.lock().unwrap();
-        let at = strange.iter().position(|strange| strange.tool == tool).unwrap();
-        let Strange { definition, .. } = strange.remove(at);
+        let mut mismatches = self.mismatches.lock().unwrap();
+        let at = mismatches.iter().position(|mismatches| mismatches.tool == tool).unwrap();
+        let PinMismatch { definition, .. } = mismatches.remove(at);
         self.pins.lock().unwrap().insert(tool.to_owned(), Pin { definition, renamed_to: None });
         *self.generation.lock().unwrap() += 1;
     }
 
     fn held(&self) -> Vec<(String, Cause)> {
-        let strange = self.strange.lock().unwrap();
-        strange.iter().map(|strange| (strange.tool.clone(), strange.cause.clone())).collect()
+        let mismatches = self.mismatches.lock().unwrap();
+        mismatches.iter().map(|mismatches| (mismatches.tool.clone(), mismatches.cause.clone())).collect()
     }
 }
 
 impl Pins for Book {
-    fn recall<'a>(&'a self, _: &'a PinnedServer, _: &'a [u8; 32]) -> BoxFuture<'a, Result<Recalled, PinsUnreadable>> {
+    fn recall<'a>(&'a self, _: &'a PinnedServer, _: &'a [u8; 32]) -> BoxFuture<'a, Result<StoredPins, PinsUnreadable>> {
         async move {
             if self.unreadable.load(Ordering::Relaxed) {
                 return Err(PinsUnreadable { why: "the disk is on fire".to_owned() });
             }
             let (generation, pins) = (*self.generation.lock().unwrap(), self.pins.lock().unwrap().clone());
-            Ok(Recalled::Pins { generation, pins })
+            Ok(StoredPins::Pins { generation, pins })
         }
         .boxed()
     }
@@ -70,7 +70,7 @@ impl Pins for Book {
         async move {
             let new = seen.new.into_iter().map(|(tool, definition)| (tool, Pin { definition, renamed_to: None }));
             self.pins.lock().unwrap().extend(new);
-            *self.strange.lock().unwrap() = seen.strange;
+            *self.mismatches.lock().unwrap() = seen.mismatches;
         }
         .boxed()
     }

@@ -77,8 +77,8 @@ async fn a_vault_that_still_has_the_old_key_is_told_and_seals_nothing_with_it() 
     new.put_under(&lease, b"second").await.unwrap();
     assert_eq!(text(&new, Space::Token, "a").await, "second");
     // A key that never was in use here is told as before.
-    let stranger = vault_at(&path, 9).await;
-    assert!(matches!(stranger.get(Space::Token, "a").await, Err(VaultError::OtherKey { .. })));
+    let quarantined = vault_at(&path, 9).await;
+    assert!(matches!(quarantined.get(Space::Token, "a").await, Err(VaultError::OtherKey { .. })));
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ pub(super) async fn write(exchange: &mut Exchange, stream: &Stream<'_>, status: 
         Fault::CutBody => exchange.respond_in_part(status, &fields, &body[..body.len() / 2], body.len()).await?,
         Fault::ResetBody => {
             exchange.respond_in_part(status, &fields, &body[..body.len() / 2], body.len()).await?;
-            // Until the client has read what there is: a reset overtakes what is still on its way.
+            // Wait until the client has read the earlier bytes: a reset overtakes bytes that are in transit.
             tokio::time::sleep(Duration::from_millis(50)).await;
             return Ok(After::Reset);
         }

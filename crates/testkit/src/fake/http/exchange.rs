@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: enough to read what a client sends, and free to write anything back.
+//! A small HTTP/1.1 implementation: it can read the requests of a client, and write any bytes back.
 
 use std::io;
 
@@ -109,7 +109,7 @@ impl Exchange {
         }
     }
 
-    /// Writes these bytes, whatever they are.
+    /// Writes these bytes unchanged.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes).await
     }
@@ -164,7 +164,7 @@ impl Exchange {
     pub(crate) async fn gone(&mut self) {
         match self.stream.fill_buf().await {
             Ok([]) | Err(_) => {}
-            // The next request is already here: the client is not gone, and nothing more can be learnt.
+            // The next request has arrived: the client is connected, and its end can no longer be detected.
             Ok(_) => std::future::pending().await,
         }
     }

@@ -55,7 +55,7 @@ fn same(request: &Request, field: &str, wanted: &str) -> Result<(), Refusal> {
     Err(mismatch(format!("{field} is {given:?}, the body says {wanted:?}")))
 }
 
-/// A value as it was before the Base64 sentinel; `None` if the sentinel holds no Base64 text.
+/// Decodes a value with the Base64 sentinel; `None` if the sentinel contains no Base64 text.
 fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Some(value.to_owned()),

@@ -30,7 +30,7 @@ pub(super) struct Sessions {
     given: bool,
     /// Requests after which the first session is lost.
     lost_after: Option<u64>,
-    /// Whether a lost session is told as 400 instead of 404.
+    /// Whether a lost session is reported as 400 instead of 404.
     told_as_400: bool,
     lost_one: bool,
 }

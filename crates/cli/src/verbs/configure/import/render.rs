@@ -138,7 +138,7 @@ fn summary(entry: &Value) -> String {
     shell_words::join(command.into_iter().chain(args))
 }
 
-/// The line for an added server, and what is left to do.
+/// Returns the line for an added server, and the remaining steps.
 pub(crate) fn done(added: &Added) -> String {
     let path = added.path.display().to_string();
     let mut lines = vec![format!("added {} to {}", text::for_line(&added.name), text::for_line(&path))];

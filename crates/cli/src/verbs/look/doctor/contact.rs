@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks the name up and opens a connection, as the server's own connection did. Nothing is sent.
 ///
-/// Returns no checks for a server that is no endpoint, and where a proxy stands between or egress is guarded: what this
-/// machine can reach itself says nothing then.
+/// Returns no checks for a server that is no endpoint, or if there is a proxy or an egress guard: a direct connection
+/// of this machine would then prove nothing.
 pub(super) async fn checks(name: &ServerName, spec: &ServerSpec, world: &World) -> Vec<Check> {
     let (Transport::Http(http) | Transport::Sse(http)) = &spec.transport else {
         return Vec::new();

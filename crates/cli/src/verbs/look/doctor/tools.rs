@@ -7,15 +7,15 @@ use super::render::Check;
 /// Findings that are shown; further ones are counted.
 const MOST: usize = 30;
 
-/// Tools in quarantine, and what was found in the definitions of all.
+/// Returns the checks of tools in quarantine, and of the findings in all definitions.
 pub(super) fn checks(host: &Host) -> Vec<Check> {
     let mut checks = Vec::new();
     for status in host.status() {
-        for stranger in &status.quarantined {
-            let tool = format!("{}/{}", status.name, stranger.tool);
+        for quarantined in &status.quarantined {
+            let tool = format!("{}/{}", status.name, quarantined.tool);
             let hint = shell_words::join(["toolrack", "trust", "diff", &tool]);
-            let state = if stranger.usable { "can be used, but" } else { "is in quarantine:" };
-            checks.push(Check::doubtful("pins", &tool, format!("{state} {}", stranger.cause)).hint(hint));
+            let state = if quarantined.usable { "can be used, but" } else { "is in quarantine:" };
+            checks.push(Check::doubtful("pins", &tool, format!("{state} {}", quarantined.cause)).hint(hint));
         }
     }
     let mut more = 0_usize;

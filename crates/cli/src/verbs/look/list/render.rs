@@ -69,7 +69,7 @@ impl From<ServerStatus> for Server {
             source: path(&status.source),
             enabled: status.enabled,
             tools: status.tools,
-            quarantined: status.quarantined.iter().map(|stranger| stranger.tool.clone()).collect(),
+            quarantined: status.quarantined.iter().map(|quarantined| quarantined.tool.clone()).collect(),
             findings: Found::default(),
             error: status.state.error().map(str::to_owned),
             shown: Shown { state: status.state, source: status.source, warnings: status.warnings },

@@ -8,7 +8,7 @@ use toolrack_daemon::shown::answers::Shown;
 use toolrack_host::{
     GateRequest, Otherwise, Verdict,
     mcp::Annotations,
-    policy::{Effect, Explained, Fate, Matched, Rule},
+    policy::{Effect, Explained, Matched, Part, Rule},
     text,
 };
 use toolrack_store::StandingAnswer;
@@ -51,10 +51,10 @@ struct MatchedLine {
 
 impl From<&Matched<'_>> for MatchedLine {
     fn from(matched: &Matched<'_>) -> Self {
-        let (fate, because) = match matched.fate {
-            Fate::Decides => ("decides", None),
-            Fate::Beaten(because) => ("beaten", Some(because)),
-            Fate::Silent(because) => ("silent", Some(because)),
+        let (fate, because) = match matched.part {
+            Part::Decides => ("decides", None),
+            Part::Overruled(because) => ("beaten", Some(because)),
+            Part::NotMatching(because) => ("silent", Some(because)),
         };
         Self { rule: matched.rule.into(), only_stricter: matched.is_stricter, fate, because }
     }

@@ -9,7 +9,7 @@ use toolrack_host::{
     pins::Cause,
     text,
 };
-use toolrack_store::Stranger;
+use toolrack_store::QuarantinedTool;
 
 use super::changes::{self, Change};
 use crate::render::{Look, Sign, Tone, paint};
@@ -67,16 +67,16 @@ struct Before<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(crate) fn of(stranger: &'a Stranger) -> Self {
-        let now = definition(&stranger.strange.definition.text);
-        let pinned = stranger.pinned.as_ref().map(|pinned| Before {
+    pub(crate) fn of(quarantined: &'a QuarantinedTool) -> Self {
+        let now = definition(&quarantined.mismatch.definition.text);
+        let pinned = quarantined.pinned.as_ref().map(|pinned| Before {
             hash: pinned.definition.hash,
             definition: definition(&pinned.definition.text),
             at: moment(pinned.at),
             approved_by: pinned.approved_by.as_deref(),
             day: day(pinned.at),
         });
-        let (cause, was) = match &stranger.strange.cause {
+        let (cause, was) = match &quarantined.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(was.as_str())),
             Cause::TooMany => ("too_many", None),
             _ => ("changed", None),
@@ -84,14 +84,14 @@ impl<'a> Shown<'a> {
         let nothing = Value::Null;
         let before = pinned.as_ref().map_or(&nothing, |pinned| &pinned.definition);
         Self {
-            server: stranger.of.server.as_str(),
-            tool: &stranger.strange.tool,
-            source: &stranger.of.source,
+            server: quarantined.of.server.as_str(),
+            tool: &quarantined.mismatch.tool,
+            source: &quarantined.of.source,
             cause,
             was,
-            why: &stranger.strange.cause,
-            since: moment(stranger.since),
-            hash: stranger.strange.definition.hash,
+            why: &quarantined.mismatch.cause,
+            since: moment(quarantined.since),
+            hash: quarantined.mismatch.definition.hash,
             changes: if pinned.is_some() { changes::between(before, &now) } else { Vec::new() },
             findings: findings::in_definition(&now),
             definition: now,

@@ -2,7 +2,7 @@
 
 use toolrack_config::Loaded;
 use toolrack_host::{Caller, DefinitionHash, Way, pins::PinnedServer};
-use toolrack_store::Stranger;
+use toolrack_store::QuarantinedTool;
 
 use super::{
     args::{TrustApproveArgs, TrustDiffArgs},
@@ -18,8 +18,8 @@ use crate::{
 
 pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let strangers = wanted(&loaded, &args.of, world).await?;
-    let shown: Vec<_> = strangers.iter().map(Shown::of).collect();
+    let quarantined_tools = wanted(&loaded, &args.of, world).await?;
+    let shown: Vec<_> = quarantined_tools.iter().map(Shown::of).collect();
     if world.screen.json() {
         world.screen.document(&quarantine::Document { quarantined: &shown }).await?;
     } else {
@@ -37,18 +37,18 @@ pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Fai
 
 pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let mut strangers = wanted(&loaded, &args.of, world).await?;
+    let mut quarantined_tools = wanted(&loaded, &args.of, world).await?;
     if let Some(hash) = &args.hash {
         let hash = DefinitionHash::parse(hash).ok_or_else(|| {
             Failure::usage("--hash is no hash").hint("give `hash` of `toolrack trust diff --json`, 64 digits")
         })?;
-        let before = strangers.len();
-        strangers.retain(|stranger| stranger.strange.definition.hash == hash);
-        if strangers.is_empty() && before > 0 {
+        let before = quarantined_tools.len();
+        quarantined_tools.retain(|quarantined| quarantined.mismatch.definition.hash == hash);
+        if quarantined_tools.is_empty() && before > 0 {
             return Err(changed("nothing here has that definition any more"));
         }
     }
-    let shown: Vec<_> = strangers.iter().map(Shown::of).collect();
+    let shown: Vec<_> = quarantined_tools.iter().map(Shown::of).collect();
     // A user who gives a hash has seen the definition that it belongs to.
     let asks = !args.yes && (args.hash.is_none() || world.screen.interactive());
     if shown.is_empty() {
@@ -61,13 +61,13 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was approved"));
         }
     }
-    for Stranger { of, strange, .. } in &strangers {
+    for QuarantinedTool { of, mismatch, .. } in &quarantined_tools {
         // Exactly what was shown: a tool that has changed meanwhile has another hash.
         let released =
-            world.store()?.release(of, &strange.tool, strange.definition.hash, &Caller::local(Way::Cli)).await;
+            world.store()?.release(of, &mismatch.tool, mismatch.definition.hash, &Caller::local(Way::Cli)).await;
         if !released.map_err(|error| database::unusable(&error).server(of.server.as_str()))? {
-            let message = format!("`{}/{}` is another by now, or was approved already", of.server, strange.tool);
-            return Err(changed(&message).server(of.server.as_str()).tool(&*strange.tool));
+            let message = format!("`{}/{}` is another by now, or was approved already", of.server, mismatch.tool);
+            return Err(changed(&message).server(of.server.as_str()).tool(&*mismatch.tool));
         }
     }
     if world.screen.json() {
@@ -86,7 +86,7 @@ fn changed(message: &str) -> Failure {
 ///
 /// # Errors
 /// When a named server does not exist, or the database cannot be read.
-async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<Stranger>, Failure> {
+async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
     let mut selected = Vec::new();
     for name in named {
         let (server, tool) = name.split_once('/').map_or((name.as_str(), None), |(server, tool)| (server, Some(tool)));
@@ -95,27 +95,27 @@ async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<
         }
         selected.push((server, tool));
     }
-    let is_meant = |stranger: &Stranger| {
+    let is_meant = |quarantined: &QuarantinedTool| {
         let means = |(server, tool): &(&str, Option<&str>)| {
-            stranger.of.server.as_str() == *server && tool.is_none_or(|tool| tool == stranger.strange.tool)
+            quarantined.of.server.as_str() == *server && tool.is_none_or(|tool| tool == quarantined.mismatch.tool)
         };
         selected.is_empty() || selected.iter().any(means)
     };
-    let mut strangers = here(loaded, world).await?;
-    strangers.retain(is_meant);
-    Ok(strangers)
+    let mut quarantined_tools = here(loaded, world).await?;
+    quarantined_tools.retain(is_meant);
+    Ok(quarantined_tools)
 }
 
 /// The tools in quarantine of the servers that are configured here.
 ///
 /// # Errors
 /// When the database cannot be read.
-pub(in crate::verbs) async fn here(loaded: &Loaded, world: &World) -> Result<Vec<Stranger>, Failure> {
-    let is_here = |stranger: &Stranger| {
-        let spec = loaded.desired.get(&stranger.of.server);
-        spec.is_some_and(|spec| PinnedServer::of(&stranger.of.server, spec) == stranger.of)
+pub(in crate::verbs) async fn here(loaded: &Loaded, world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
+    let is_here = |quarantined: &QuarantinedTool| {
+        let spec = loaded.desired.get(&quarantined.of.server);
+        spec.is_some_and(|spec| PinnedServer::of(&quarantined.of.server, spec) == quarantined.of)
     };
-    let mut strangers = world.store()?.quarantine().await.map_err(|error| database::unusable(&error))?;
-    strangers.retain(is_here);
-    Ok(strangers)
+    let mut quarantined_tools = world.store()?.quarantine().await.map_err(|error| database::unusable(&error))?;
+    quarantined_tools.retain(is_here);
+    Ok(quarantined_tools)
 }

@@ -17,7 +17,7 @@ use crate::{
     render::{Cell, Look, Sign, Tone, columns, paint},
 };
 
-/// What was asked for.
+/// The requested change.
 pub(super) struct Done<'a> {
     pub(super) client: Client,
     pub(super) name: &'a str,
@@ -142,7 +142,7 @@ pub(super) fn clients(rows: &[Row], look: Look) -> String {
     lines.join("\n")
 }
 
-/// What the user is asked, without a question mark.
+/// Returns the question to the user, without a question mark.
 pub(super) fn question(change: &Change) -> String {
     let path = shown(change.path());
     match (change.creates(), change.removes()) {
@@ -188,7 +188,7 @@ pub(super) fn next_step(done: &Done<'_>, change: &Change) -> Option<String> {
     Some(format!("{first}; `{}` takes it out again", shell_words::join(undo)))
 }
 
-/// Why it failed, without the line of a file that goes with it.
+/// Returns the reason of the failure, without its excerpt of a file.
 pub(super) fn in_one_line(error: &ConnectError) -> String {
     match error {
         ConnectError::Edit(EditError::Unreadable(problem)) => format!("{problem:#}").replacen(": error: ", ": ", 1),

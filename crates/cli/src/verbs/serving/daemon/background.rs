@@ -1,4 +1,4 @@
-//! A daemon without a terminal: how it is started, and where its output goes.
+//! Starts a daemon without a terminal, and manages its log.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,4 +1,4 @@
-//! What a client and the backend of the gateway have said, as far as the next backend must know.
+//! The messages between a client and the backend of the gateway that the next backend must know.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! A client in front of a daemon that may end: another daemon, or this process, goes on with what the client has begun.
+//! A client in front of a daemon that may end: another daemon, or this process, continues the client's conversation.
 
 use std::{cell::RefCell, future::Future, io, pin::Pin, time::Duration};
 
@@ -78,7 +78,7 @@ struct Front {
 enum Ended {
     /// The client has sent all that it wants to send, and has its responses.
     Client,
-    /// The backend is gone.
+    /// The backend has ended.
     Behind,
     /// This process, which was the backend, has ended in this way.
     Work(Result<Exit, Failure>),
@@ -123,7 +123,7 @@ impl Front {
         Ok(())
     }
 
-    /// The next daemon that takes the conversation up, or this process where none does in time.
+    /// Returns the next daemon that continues the conversation, or this process if none does in time.
     async fn next<'a>(&mut self, policy: &'a PolicyArgs, world: &'a World) -> Result<Behind<'a>, Failure> {
         let end = Instant::now() + NEXT;
         while Instant::now() < end {
@@ -180,7 +180,7 @@ impl Front {
         Ok(())
     }
 
-    /// Passes everything on as it comes, in both directions.
+    /// Forwards all lines in both directions.
     ///
     /// # Errors
     /// When the client is gone.

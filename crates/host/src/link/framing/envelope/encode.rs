@@ -1,4 +1,4 @@
-//! Writing JSON-RPC answers: straight into bytes, without building a tree first.
+//! Writes JSON-RPC answers directly into bytes, without a tree.
 
 use bytes::Bytes;
 use memchr::memchr2;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::link::framing::envelope::Id;
 
-/// Room for a short answer; a long one grows as it goes.
+/// The capacity for a short answer; the buffer grows for a longer one.
 const USUAL_LENGTH: usize = 256;
 
 /// Encodes our answer to a server's request: one line of JSON, without a line feed at its end.
@@ -14,7 +14,8 @@ const USUAL_LENGTH: usize = 256;
 /// `result` may be raw JSON (`&RawValue`) as well as any type.
 ///
 /// # Errors
-/// If `result` cannot be JSON, such as a map whose keys are no strings. Raw JSON, `Value` and plain structs always can.
+/// If `result` cannot be JSON, such as a map whose keys are no strings. Raw JSON, `Value` and plain structs always
+/// succeed.
 pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json::Result<Bytes> {
     let mut out = start(Some(id))?;
     out.extend_from_slice(b",\"result\":");
@@ -28,7 +29,7 @@ pub(crate) fn response<R: Serialize + ?Sized>(id: &Id, result: &R) -> serde_json
 /// `id` is `None` if the request could not be read well enough to have one.
 ///
 /// # Errors
-/// None in practice: numbers and strings always can be JSON.
+/// None in practice: numbers and strings always serialize.
 pub(crate) fn error_response(id: Option<&Id>, code: i32, message: &str) -> serde_json::Result<Bytes> {
     let mut out = start(id)?;
     out.extend_from_slice(b",\"error\":{\"code\":");
@@ -46,8 +47,8 @@ fn start(id: Option<&Id>) -> serde_json::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Raw JSON may have been written over several lines. Inside of a string a line break is always escaped, so those are
-/// white space, but on stdio each would end the message.
+/// Removes line breaks, because raw JSON may have several lines, and on stdio each line break would end the message.
+/// Inside a string a line break is always escaped, so those that are left are white space.
 fn one_line(mut out: Vec<u8>) -> Bytes {
     if memchr2(b'\n', b'\r', &out).is_some() {
         for byte in &mut out {

@@ -1,4 +1,4 @@
-//! The members that JSON-RPC defines, and what they make of a message.
+//! The members that JSON-RPC defines, and the classification of a message by them.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::link::framing::envelope::{Envelope, Id, MAX_BATCH, Outcome, Reason, salvage};
 
-/// Those members, as they were read. Other members are skipped.
+/// The members that JSON-RPC defines, as they were read. Other members are skipped.
 #[derive(Deserialize)]
 pub(super) struct Members<'a> {
     #[serde(default)]
@@ -21,7 +21,7 @@ pub(super) struct Members<'a> {
     method: Option<Text<'a>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    // These two tell null from absent, which `Option` alone does not.
+    // These two distinguish null from absent, which `Option` alone does not.
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -29,7 +29,7 @@ pub(super) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Finds out what the message is.
+    /// Determines the kind of the message.
     pub(super) fn classify(self) -> Result<Envelope<'a>, Reason> {
         if self.jsonrpc != Version::Two {
             return Err(Reason::NotJsonRpc);
@@ -76,7 +76,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// What the member `jsonrpc` says.
+/// The content of the member `jsonrpc`.
 #[derive(Default, PartialEq)]
 enum Version {
     #[default]
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for Version {
     }
 }
 
-/// What the member `id` says.
+/// The content of the member `id`.
 #[derive(Default)]
 enum IdMember {
     #[default]
@@ -100,8 +100,8 @@ enum IdMember {
     Id(Id),
 }
 
-// From the raw text rather than from a number, since what `serde_json` makes of numbers depends on its features,
-// and those are chosen by every crate in the final program.
+// Parsed from the raw text, because the result of `serde_json` for numbers depends on its features, which every crate
+// in the final program can switch on.
 impl<'de> Deserialize<'de> for IdMember {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(deserializer)?;
@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for IdMember {
     }
 }
 
-/// The elements of a batch; of one that is too long, only one more than [`MAX_BATCH`].
+/// The elements of a batch; if it is too long, only one more than [`MAX_BATCH`].
 pub(super) struct Elements<'a>(pub(super) Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Elements<'a> {

@@ -1,48 +1,47 @@
-//! Recovers what it can from a message that cannot be parsed.
+//! Recovers the id and the kind of a message that cannot be parsed.
 //!
-//! An answer that cannot be parsed must not leave its call waiting for the deadline, so its id is looked for in
-//! the broken bytes. The [`Scanner`] follows strings and brackets, nothing else, and notes the members of the outermost
-//! object: what damage there is inside of one value (a bad escape, bytes that are not UTF-8, a number that is
-//! none, too many levels) does not disturb it, and the order of the members does not matter. It keeps a few hundred
-//! bytes however long the message is, and takes it in pieces; so the id of a line that is too long to be kept is found
-//! as well, also when it comes last, as in the answers of the TypeScript SDK.
+//! An answer that cannot be parsed must not leave its call waiting for the deadline, so this searches the broken bytes
+//! for its id. The [`Scanner`] tracks only strings and brackets, and notes the members of the outermost object. Damage
+//! inside one value (a bad escape, bytes that are not UTF-8, an invalid number, too many levels) does not disturb it,
+//! and the order of the members does not matter. It stores a few hundred bytes for a message of any length, and takes
+//! the message in pieces. So the id of a line that is too long to be stored is found as well, even at its end, as in
+//! the answers of the TypeScript SDK.
 //!
 //! Heuristic, in this order:
-//! 1. `"id": <integer or string>` directly in the outermost object: certain, unless there are two that differ. Then the
+//! 1. `"id": <integer or string>` directly in the outermost object: certain, unless there are two different ones. Then the
 //!    last one counts, as it does for most JSON parsers, but it is not certain.
-//! 2. If there is none, and the brackets do not close as they should (an unescaped or missing quote, a missing bracket,
-//!    a cut, a broken batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. Damage before
-//!    an id hides it from rule 1 only where the id comes late, hence the last.
-//! 3. If the brackets do close, the message simply has no id, whatever its values contain.
+//! 2. If there is none, and the brackets do not match (an unescaped or missing quote, a missing bracket, a cut, a broken
+//!    batch): the last `"id": <integer or string>` anywhere in the bytes. Never certain. Damage before an id hides it from
+//!    rule 1 only if the id comes late, therefore the last.
+//! 3. If the brackets do match, the message has no id, even if its values contain one.
 
 use memchr::{memchr, memchr2, memmem};
 
 use crate::{canonical::integer_of, link::framing::envelope::Id};
 
-/// How many bytes of a string or number are kept: enough for every member name of JSON-RPC and every id of a sane
-/// server.
+/// How many bytes of a string or number are kept: enough for every member name of JSON-RPC and every reasonable id.
 const TOKEN_LIMIT: usize = 256;
 
-/// What a broken message probably was.
+/// The recovered parts of a broken message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Salvaged {
-    /// The id it carries, if one could be made out.
+    /// The id, if one was found.
     pub(crate) id: Option<Id>,
-    /// Whether the id stands in the outermost object and no other contradicts it. If not, it may be
-    /// the id of something else that the message talks about.
+    /// Whether the id is in the outermost object and is the only one there. If not, it may be the id of something else
+    /// in the message.
     pub(crate) certain: bool,
-    /// Whether it looks like an answer: a `result` or an `error`, and no `method`.
+    /// Whether it is probably an answer: a `result` or an `error`, and no `method`.
     pub(crate) answer: bool,
 }
 
 impl Salvaged {
-    /// The request of ours that this seems to answer.
+    /// Returns our request that this probably answers.
     pub(crate) fn call(&self) -> Option<i64> {
         self.id.as_ref().filter(|_| self.answer)?.number()
     }
 }
 
-/// Makes the best of a whole message that cannot be parsed. See the [module](self) for how.
+/// Recovers the parts of a whole message that cannot be parsed. The [module](self) describes the heuristic.
 pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
     let mut scanner = Scanner::default();
     scanner.feed(bytes);
@@ -50,7 +49,7 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
     if salvaged.id.is_some() || scanner.closed { salvaged } else { guess(bytes, salvaged) }
 }
 
-/// Rule 2: looks for members anywhere, inside of strings too.
+/// Applies rule 2: searches for members anywhere, also inside strings.
 fn guess(bytes: &[u8], salvaged: Salvaged) -> Salvaged {
     let has = |member: &[u8]| memmem::find(bytes, member).is_some();
     Salvaged {
@@ -60,7 +59,7 @@ fn guess(bytes: &[u8], salvaged: Salvaged) -> Salvaged {
     }
 }
 
-/// The id in `: <integer or string>…`.
+/// Returns the id in `: <integer or string>…`.
 fn id_after(bytes: &[u8]) -> Option<Id> {
     let value = bytes.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
     let value = value.get(..TOKEN_LIMIT).unwrap_or(value);
@@ -71,7 +70,7 @@ fn id_after(bytes: &[u8]) -> Option<Id> {
     id(value.get(..end)?)
 }
 
-/// The id that a JSON value is, if it is one.
+/// Parses a JSON value as an id, if it is one.
 pub(super) fn id(value: &[u8]) -> Option<Id> {
     match value {
         [b'"', text @ .., b'"'] => string_id(text),
@@ -81,19 +80,19 @@ pub(super) fn id(value: &[u8]) -> Option<Id> {
 
 /// Takes a message in pieces and notes the members of its outermost object.
 ///
-/// For one object. What comes before the first bracket and after its counterpart is skipped; an array
-/// (a batch) has no members to note.
+/// For one object. Bytes before its opening bracket and after its closing one are skipped; an array (a batch) has no
+/// members to note.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
     place: Place,
     depth: usize,
-    /// The outermost bracket has been closed again; nothing matters any more.
+    /// Whether the outermost bracket has been closed; all further bytes are ignored.
     closed: bool,
-    /// The string or number being read, or the string just read.
+    /// The current or last string, or the current number.
     token: Token,
-    /// What a string just read is, if a colon follows: a member name.
+    /// Whether the last string is a member name if a colon follows.
     maybe_name: bool,
-    /// The next value is that of a member `id` of the outermost object.
+    /// Whether the next value belongs to a member `id` of the outermost object.
     at_id: bool,
     id: Option<Id>,
     contradicted: bool,
@@ -108,7 +107,7 @@ enum Place {
     InString,
     /// In a string, and the next byte is escaped.
     InEscape,
-    /// In a number that is the value of an id; other numbers are not looked at.
+    /// In a number that is the value of an id; other numbers are skipped.
     InNumber,
 }
 
@@ -125,7 +124,7 @@ impl Scanner {
         }
     }
 
-    /// What has been found so far.
+    /// Returns the parts that were found so far.
     pub(crate) fn salvaged(&self) -> Salvaged {
         Salvaged {
             id: self.id.clone(),
@@ -165,7 +164,7 @@ impl Scanner {
         rest
     }
 
-    /// Notes the name of a member of the outermost object; says whether it is `id`.
+    /// Notes the name of a member of the outermost object; returns whether it is `id`.
     fn note_member(&mut self) -> bool {
         match self.token.bytes() {
             Some(b"id") => return true,
@@ -203,7 +202,8 @@ impl Scanner {
         rest
     }
 
-    /// A number ends at the first byte that cannot belong to it, so one that is cut off is never taken for whole.
+    /// Reads a number. It ends at the first byte that cannot belong to it, so a number that is cut off never counts as
+    /// complete.
     fn in_number<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let at = bytes.iter().position(|byte| !in_number(*byte));
         let (piece, rest) = bytes.split_at(at.unwrap_or(bytes.len()));
@@ -234,7 +234,7 @@ fn number_id(digits: &[u8]) -> Option<Id> {
     Some(Id::Number(number))
 }
 
-/// The id whose text stands between two quotes, escapes and all.
+/// Returns the id from the text between two quotes, in which escapes are not decoded yet.
 fn string_id(text: &[u8]) -> Option<Id> {
     let text = std::str::from_utf8(text).ok()?;
     if !text.contains('\\') {
@@ -262,7 +262,7 @@ impl Token {
         self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
-    /// The whole token, unless it was too long to be kept.
+    /// Returns the whole token, unless it was too long to be stored.
     fn bytes(&self) -> Option<&[u8]> {
         (!self.overflown).then_some(&self.kept)
     }

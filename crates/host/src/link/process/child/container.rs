@@ -1,4 +1,4 @@
-//! The command line with which an engine runs a server in a container.
+//! Builds the command line with which an engine runs a server in a container.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
@@ -15,27 +15,27 @@ use crate::{
     spec::{Container, Engine, Mount, Pull, ServerName},
 };
 
-/// The label that each container of ours has; its value is the name of the server.
+/// The label of each container of Toolrack; its value is the name of the server.
 const LABEL: &str = "dev.toolrack.server";
 
 /// The longest part of a server's name in the name of its container.
 const SLUG_CHARS: usize = 40;
 
-/// A container to run a [`ChildCommand`] in: the command is in the image then, and so is its working folder.
+/// A container in which to run a [`ChildCommand`]; the command and its working folder are then in the image.
 #[derive(Clone, Debug)]
 pub struct Enclosure {
     engine: Engine,
-    /// Its own name: no other container ever has it.
+    /// The unique name of the container.
     name: String,
-    /// Between `run` and the image.
+    /// The options between `run` and the image.
     options: Vec<OsString>,
     image: String,
-    /// What it mounts.
+    /// The mounts.
     mounts: Vec<Mount>,
 }
 
 impl Enclosure {
-    /// A container of `server`.
+    /// Creates a container of `server`.
     pub(crate) fn new(server: &ServerName, plan: &ContainerPlan) -> Self {
         let name = format!("toolrack-{}{:016x}", slug(server.as_str()), rand::random::<u64>());
         let options = options(&name, server, plan);
@@ -43,8 +43,8 @@ impl Enclosure {
         Self { engine, name, options, image, mounts }
     }
 
-    /// Turns `command` into the engine's command for it; returns how to remove the container. Blocking: looks for the
-    /// engine.
+    /// Replaces `command` by the engine's command for it; returns how to remove the container. Blocking: searches for
+    /// the engine.
     pub(super) fn wrap(self, command: &mut ChildCommand) -> Result<Removal, SpawnError> {
         if self.image.is_empty() || self.image.starts_with('-') {
             let why = "`container.image` must be the name of an image".to_owned();
@@ -55,7 +55,7 @@ impl Enclosure {
         let mut args: Vec<OsString> = vec!["run".into()];
         args.extend(self.options);
         if is_podman {
-            // It would pass on the user's, which may hold a password.
+            // Otherwise the engine passes on the user's proxy, which may contain a password.
             args.push("--http-proxy=false".into());
         }
         if let Some(folder) = command.cwd.take() {
@@ -73,7 +73,7 @@ impl Enclosure {
         Ok(Removal::new(engine, self.name).with_env(command.env.clone()))
     }
 
-    /// The engine's program, and whether it is Podman.
+    /// Finds the engine's program, and returns whether it is Podman.
     pub(super) fn find(&self, env: &[(OsString, OsString)]) -> Result<(PathBuf, bool), SpawnError> {
         for program in self.engine.programs() {
             if let Ok(path) = search(OsStr::new(program), env) {
@@ -90,7 +90,8 @@ impl Enclosure {
     }
 }
 
-/// Follows links, as the engine would. A mount that does not exist is for the engine to refuse.
+/// Refuses mounts that give too much access. Follows links, as the engine would. The engine itself refuses a mount that
+/// does not exist.
 #[expect(clippy::disallowed_methods, reason = "what a container sees are files")]
 fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
     for Mount { source, write, .. } in mounts {
@@ -111,13 +112,14 @@ fn refuse_too_much(mounts: &[Mount]) -> Result<(), SpawnError> {
     Ok(())
 }
 
-/// What is between `run` and the image.
+/// Returns the options between `run` and the image.
 fn options(name: &str, server: &ServerName, plan: &ContainerPlan) -> Vec<OsString> {
     let container = &plan.container;
     let mut words: Vec<String> = ["--rm", "--interactive", "--init", "--name", name].map(str::to_owned).into();
     words.push(format!("--label={LABEL}={server}"));
     words.extend(["--cap-drop=ALL", "--security-opt=no-new-privileges"].map(str::to_owned));
-    // It prints its protocol, which needs no log; and the supervisor has waited already before it removes it by force.
+    // The output is the protocol, which needs no log. The supervisor has waited before it removes the container, so the
+    // engine need not wait again.
     words.extend(["--log-driver=none", "--stop-timeout=0"].map(str::to_owned));
     words.push(format!("--network={}", container.network.as_deref().unwrap_or("none")));
     words.push(format!("--pids-limit={}", container.processes));
@@ -133,12 +135,12 @@ fn options(name: &str, server: &ServerName, plan: &ContainerPlan) -> Vec<OsStrin
     words.extend(container.tmpfs.iter().map(|folder| format!("--tmpfs={folder}")));
     words.extend(container.user.iter().map(|user| format!("--user={user}")));
     words.extend(container.mounts.iter().map(mount));
-    // By name alone: the value is in the client's environment, and on no command line.
+    // Only the names: the values are in the client's environment, and on no command line.
     words.extend(plan.variables.iter().map(|variable| format!("--env={variable}")));
     words.into_iter().map(Into::into).collect()
 }
 
-/// `--mount` and not `--volume`, which would make a folder of what is not there. Its value is one record of CSV.
+/// Returns the value of `--mount`, one record of CSV. (`--volume` would create a folder for a missing source.)
 fn mount(mount: &Mount) -> String {
     let field = |name: &str, value: &str| {
         let field = format!("{name}={value}");
@@ -151,7 +153,7 @@ fn mount(mount: &Mount) -> String {
     format!("--mount={record}")
 }
 
-/// The part of `name` that the name of a container may have, with a dash behind it.
+/// Returns the part of `name` that the name of a container may contain, followed by a dash.
 fn slug(name: &str) -> String {
     let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     let kept: String = kept.take(SLUG_CHARS).collect();

@@ -1,4 +1,4 @@
-//! What can be found out about the engine and the image of a container without starting it.
+//! Looks at the engine and the image of a container without starting it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -18,18 +18,19 @@ use crate::{
 /// How long an engine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was found out about an engine and an image.
+/// The result of a look at an engine and an image.
 #[derive(Clone, Debug)]
 pub struct EngineLook {
     /// The engine's program.
     pub program: PathBuf,
-    /// What the engine reports about itself; or why it does not, escaped.
+    /// The engine's facts about itself; or the reason why it does not answer, escaped.
     pub engine: Result<EngineFacts, String>,
-    /// The names with digests by which the image was fetched, if it is here. `None` if the engine does not answer.
+    /// The names with digests by which the image was fetched, if it is on this machine. `None` if the engine does not
+    /// answer.
     pub image: Option<Option<Vec<String>>>,
 }
 
-/// What an engine reports about itself.
+/// An engine's facts about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineFacts {
     /// Its version, escaped.
@@ -51,7 +52,7 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
         Ok(found) => found,
         Err(error) => return Some(Err(error)),
     };
-    // The format is that of Go's templates; the two engines have other fields.
+    // The format is a Go template; the two engines have different fields.
     let format = if is_podman {
         "{{.Version.Version}}|{{.Host.Security.Rootless}}"
     } else {
@@ -68,7 +69,7 @@ pub async fn look(server: &ServerName, plan: &ChildPlan) -> Option<Result<Engine
     Some(Ok(EngineLook { program, engine, image }))
 }
 
-/// `VERSION|true`, `VERSION|[name=seccomp,profile=builtin name=rootless]`.
+/// Parses `VERSION|true` or `VERSION|[name=seccomp,profile=builtin name=rootless]`.
 fn facts(said: &str) -> Result<EngineFacts, String> {
     let (version, security) = said.trim().split_once('|').ok_or_else(|| format!("it answers {}", quote(said)))?;
     if version.is_empty() {
@@ -78,7 +79,7 @@ fn facts(said: &str) -> Result<EngineFacts, String> {
     Ok(EngineFacts { version: quote(version), rootless })
 }
 
-/// What the engine's client prints; or its last line, when it fails.
+/// Returns the output of the engine's client; or its last line, when it fails.
 async fn ask(program: &PathBuf, words: &[&str], env: &[(OsString, OsString)]) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(words.iter().map(OsStr::new)).env_clear().envs(env.iter().map(|(name, value)| (name, value)));

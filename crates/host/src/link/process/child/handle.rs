@@ -1,4 +1,4 @@
-//! The end of a child process: waiting for it, and causing it.
+//! Waits for the end of a child process, and causes it.
 
 use std::fmt;
 use std::future::Future;
@@ -9,11 +9,12 @@ use tokio::time::timeout;
 
 use toolrack_supervisor::protocol::{Exit, Order};
 
-/// How long a process and what it left behind may take to disappear once it has ended or was told to be killed: what
-/// the supervisor allows itself (at most 3.5 s), and some. Then the watching task takes matters into its own hands.
+/// How long a process and its descendants may take to disappear after it has ended or was ordered to be killed: the
+/// supervisor's own limit (at most 3.5 s), and some reserve. After that, the watching task kills them itself.
 pub(super) const SWEEP_LIMIT: Duration = Duration::from_secs(4);
 
-/// How long that may take: to kill what a lost supervisor leaves behind (2 s at most), to collect it (1 s), and some.
+/// How long that may take: to kill the processes of a lost supervisor (2 s at most), to collect them (1 s), and some
+/// reserve.
 const LAST_WAIT: Duration = Duration::from_millis(3500);
 
 /// How long a server may take for each step of an orderly end.
@@ -37,14 +38,14 @@ impl Default for Grace {
 pub(super) enum Life {
     /// The program runs.
     Running,
-    /// The program has ended; what it left behind is being ended.
+    /// The program has ended; its remaining processes are being ended.
     Ended(Exit),
-    /// Nothing is left.
+    /// All processes have ended.
     Gone(Exit),
 }
 
 impl Life {
-    /// How the program ended, if it has.
+    /// Returns how the program ended, if it has.
     pub(super) fn exit(self) -> Option<Exit> {
         match self {
             Self::Running => None,
@@ -53,20 +54,21 @@ impl Life {
     }
 }
 
-/// Passes an order on to whatever carries it out.
+/// Forwards an order to its executor.
 pub(super) trait Carrier: Send + Sync {
-    /// Must not block. After [`Order::Kill`] everything is gone within [`SWEEP_LIMIT`], if it can be killed at all.
+    /// Executes an order. Must not block. After [`Order::Kill`], all processes disappear within [`SWEEP_LIMIT`], unless
+    /// they cannot be killed.
     fn carry(&self, order: Order);
 }
 
 /// The owner of a child process.
 ///
-/// Dropping it kills the process and everything below it at once; [`Self::shutdown`] is the orderly way.
+/// Dropping it immediately kills the process and all its descendants; [`Self::shutdown`] is the graceful way.
 pub struct Handle {
     pid: u32,
     life: watch::Receiver<Life>,
     carrier: Box<dyn Carrier>,
-    /// How long everything may take to disappear once it has ended or was told to be killed.
+    /// How long all processes may take to disappear once the program has ended or was ordered to be killed.
     sweep: Duration,
 }
 
@@ -81,44 +83,44 @@ impl Handle {
         Self { pid, life, carrier, sweep: SWEEP_LIMIT }
     }
 
-    /// Allows it longer to disappear.
+    /// Sets a longer time for the processes to disappear.
     #[cfg(target_os = "linux")]
     pub(super) fn with_sweep_limit(mut self, sweep: Duration) -> Self {
         self.sweep = sweep;
         self
     }
 
-    /// The process id of the program. It may be used again once the program has ended.
+    /// Returns the process id of the program. The system may reuse it once the program has ended.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// How the program ended; `None` while it runs.
+    /// Returns how the program ended; `None` while it runs.
     #[must_use]
     pub fn exit(&self) -> Option<Exit> {
         self.life.borrow().exit()
     }
 
-    /// Completes as soon as the program has ended. The future is independent of the handle; there can be many.
+    /// Waits until the program has ended. The future is independent of the handle; there can be several.
     ///
-    /// It says nothing about stdout, which may still hold what the program wrote last, or be held open by a process
-    /// that the program started.
+    /// This does not mean the end of stdout, which may still contain output, or be held open by a process that the
+    /// program started.
     pub fn exited(&self) -> impl Future<Output = Exit> + Send + use<> {
         let mut life = self.life.clone();
         async move { wait(&mut life, Life::exit).await }
     }
 
-    /// Ends the process, and everything below it, in the order that the protocol asks for: the caller has dropped
-    /// stdin; after [`Grace::stdin`] comes `SIGTERM`, after [`Grace::term`] comes `SIGKILL`. Each step is skipped once
-    /// the program has ended by itself, and what it left behind gets `SIGTERM` and 500 ms before `SIGKILL`.
+    /// Ends the process and all its descendants in the order that the protocol requires: the caller has dropped stdin;
+    /// `SIGTERM` follows after [`Grace::stdin`], and `SIGKILL` after [`Grace::term`]. Once the program has ended, the
+    /// remaining steps are skipped, and its remaining processes get `SIGTERM`, and `SIGKILL` 500 ms later.
     ///
-    /// Returns when nothing is left, or after both graces and 7.5 s at the latest: only a process in uninterruptible
-    /// sleep can take that long. A container may take 10 s more: only an engine that does not answer does.
+    /// Returns when all processes have ended, or after both graces and 7.5 s at the latest: only a process in
+    /// uninterruptible sleep can take that long. A container may take 10 s more, if its engine does not answer.
     ///
     /// # Cancellation
     ///
-    /// Dropping the future drops the handle, which kills at once.
+    /// Dropping the future drops the handle, which kills immediately.
     pub async fn shutdown(mut self, grace: Grace) -> Exit {
         if timeout(grace.stdin, self.exited()).await.is_err() {
             self.carrier.carry(Order::Terminate);
@@ -142,14 +144,14 @@ impl Drop for Handle {
     }
 }
 
-/// Waits until `pick` finds something. If the watching task is gone, which only happens when the runtime ends, the exit
-/// is unknown.
+/// Waits until `pick` returns a value. If the watching task has ended, which only happens when the runtime ends, the
+/// exit is unknown.
 async fn wait(life: &mut watch::Receiver<Life>, pick: impl Fn(Life) -> Option<Exit>) -> Exit {
     let seen = life.wait_for(|life| pick(*life).is_some()).await;
     seen.ok().and_then(|life| pick(*life)).unwrap_or(Exit::Unknown)
 }
 
-/// Completes when nothing of the process is left.
+/// Waits until all processes have ended.
 pub(super) async fn gone(life: &mut watch::Receiver<Life>) {
     let _ = life.wait_for(|life| matches!(life, Life::Gone(_))).await;
 }

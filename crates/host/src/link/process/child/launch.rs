@@ -1,7 +1,7 @@
-//! Starting a supervisor: five descriptors, a clean environment, no fork of the host's memory.
+//! Starts a supervisor with five descriptors and a clean environment, without forking the host's memory.
 //!
-//! `posix_spawn`, because a host may be large: to fork it copies its page tables first, which takes some 60 ms per GiB,
-//! and `std::process::Command` must fork as soon as more than the three standard streams are handed over.
+//! It uses `posix_spawn`, because a host may be large: a fork first copies its page tables, which takes some 60 ms per
+//! GiB, and `std::process::Command` must fork as soon as it passes more than the three standard streams.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -46,7 +46,7 @@ pub(super) struct Streams {
     pub(super) stderr: ChildStderr,
 }
 
-/// A supervisor that was just started, and all ends of its pipes that are the host's.
+/// A supervisor that was just started, and the host's ends of its pipes.
 #[derive(Debug)]
 pub(super) struct Launched {
     pub(super) process: Process,
@@ -55,14 +55,14 @@ pub(super) struct Launched {
     pub(super) reports: pipe::Receiver,
 }
 
-/// Starts `supervisor`, to start `command` as `resolved`. Blocking until the supervisor's program runs.
+/// Starts `supervisor`, which starts `command` as `resolved`. Blocks until the supervisor's program runs.
 pub(super) fn launch(
     command: &ChildCommand,
     resolved: &Resolved,
     removal: Option<&Removal>,
     supervisor: &Path,
 ) -> io::Result<Launched> {
-    // All ends are close-on-exec from the moment they exist: nothing else that is started meanwhile inherits one.
+    // All ends are close-on-exec from their creation, so that no other process that is started meanwhile inherits one.
     let (stdin_theirs, stdin) = io::pipe()?;
     let (stdout, stdout_theirs) = io::pipe()?;
     let (stderr, stderr_theirs) = io::pipe()?;
@@ -96,7 +96,7 @@ pub(super) fn launch(
     Ok(Launched { process: Process { pid, is_collected: false }, streams, orders, reports })
 }
 
-/// The same file by a descriptor that none of the five targets overwrites.
+/// Returns a descriptor of the same file that none of the five targets overwrites.
 fn above_targets(end: OwnedFd) -> io::Result<OwnedFd> {
     if end.as_raw_fd() > REPORTS_FD {
         return Ok(end);
@@ -105,7 +105,7 @@ fn above_targets(end: OwnedFd) -> io::Result<OwnedFd> {
     above_targets(end.try_clone()?)
 }
 
-/// No signal blocked and each with its default meaning, whatever the host does with its own.
+/// Returns attributes that unblock all signals and reset them to their defaults, independently of the host's own.
 fn clean_signals() -> Result<PosixSpawnAttr, Errno> {
     let mut attributes = PosixSpawnAttr::init()?;
     attributes.set_sigmask(&SigSet::empty())?;
@@ -124,7 +124,8 @@ fn arguments(command: &ChildCommand, resolved: &Resolved, removal: Option<&Remov
     all.map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }
 
-/// `:NAME=VALUE` for each name; of several values the last counts. The supervisor takes the [`SEAL`] off for the server.
+/// Returns `:NAME=VALUE` for each name; of several values, the last is used. The supervisor removes the [`SEAL`] for
+/// the server.
 fn environment(env: &[(OsString, OsString)]) -> io::Result<Vec<CString>> {
     let unique: BTreeMap<&OsStr, &OsStr> =
         env.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect();
@@ -144,22 +145,22 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// The process id, which is that of its session as well.
+    /// Returns the process id, which is also the id of its session.
     pub(super) fn pid(&self) -> u32 {
         self.pid.as_raw().unsigned_abs()
     }
 
-    /// Kills the supervisor itself, which then ends nothing.
+    /// Kills only the supervisor, which then ends no other process.
     pub(super) fn kill(&self) {
         if !self.is_collected {
             let _ = kill(self.pid, Signal::SIGKILL);
         }
     }
 
-    /// Kills a supervisor that watches nothing any more, and collects it.
+    /// Kills a supervisor that no longer watches a process, and collects it.
     pub(super) async fn end(mut self) {
         self.kill();
-        // It has closed its reports, its last step before it can be collected: mostly the first checks find it.
+        // The supervisor has closed its reports, its last step: usually the first checks can collect it.
         for _ in 0..QUICK_LOOKS {
             if self.collect() {
                 return;
@@ -175,14 +176,14 @@ impl Process {
     /// Collects the process if it has ended.
     fn collect(&mut self) -> bool {
         if !self.is_collected {
-            // An error means that it is collected already: by a host that ignores SIGCHLD, for one.
+            // An error means that the process is collected already, for example by a host that ignores SIGCHLD.
             self.is_collected = !matches!(waitpid(self.pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive));
         }
         self.is_collected
     }
 }
 
-/// The runtime has ended before the process, which ends within seconds because its orders end now.
+/// The runtime has ended before the process, which will end within seconds because its orders end now.
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.collect() {

@@ -1,4 +1,4 @@
-//! Finding the program, and saying exactly why it cannot be started.
+//! Finds the program, and explains why it cannot be started.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,7 +10,7 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::link::process::child::ChildCommand;
 
-/// Why a program could not be started.
+/// The reason why a program could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
@@ -20,24 +20,24 @@ pub enum SpawnError {
     /// No folder of `PATH` has a file of this name.
     #[error("command not found: {program} ({searched}); install it or give its full path")]
     NotFound {
-        /// The name that was looked for.
+        /// The name.
         program: String,
-        /// Where it was looked for, for people.
+        /// The searched places, as text for users.
         searched: String,
     },
-    /// The command is a path, and there is nothing.
+    /// The command is a path to a file that does not exist.
     #[error("no such file: {}; check the path of the command", path.display())]
     NoSuchFile {
         /// The absolute path.
         path: PathBuf,
     },
-    /// There is something that cannot be executed, such as a folder, or a file without that permission.
+    /// The file cannot be executed: it is a folder, or lacks that permission.
     #[error("not an executable file: {}; check the command and the file's permissions", path.display())]
     NotExecutable {
         /// The absolute path.
         path: PathBuf,
     },
-    /// The file is executable, but what would run it is missing.
+    /// The file is executable, but its interpreter is missing.
     #[error(
         "cannot run {}: the interpreter named in its first line, or its program loader, is not installed",
         path.display()
@@ -60,14 +60,14 @@ pub enum SpawnError {
     BadCwd {
         /// The absolute path.
         cwd: PathBuf,
-        /// What the system says about it.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A part of the command contains a NUL byte, which no program can be given.
+    /// A part of the command contains a NUL byte, which cannot be passed to a program.
     #[error("{part} contains a NUL byte")]
     NulByte {
-        /// Which part: it names an argument by number and a variable by name, never by content.
+        /// The part: it names an argument by number and a variable by name, never by content.
         part: String,
     },
     /// Arguments and environment together are larger than the system permits.
@@ -78,50 +78,50 @@ pub enum SpawnError {
     System {
         /// The absolute path of the program.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
     /// The supervisor itself could not be started.
     #[error("cannot start the supervisor process {}", program.display())]
     Supervisor {
-        /// The program that should be the supervisor.
+        /// The program of the supervisor.
         program: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The program that should be the supervisor ran, and did not act as one.
+    /// The program of the supervisor ran, but did not act as a supervisor.
     #[error(
         "{} does not act as a supervisor{said}; call run_if_asked() first thing in its main function",
         program.display()
     )]
     NotASupervisor {
-        /// The program that should be the supervisor.
+        /// The program of the supervisor.
         program: PathBuf,
         /// The last line that it wrote to stderr, quoted and in brackets; or nothing.
         said: String,
     },
-    /// The program that should be the supervisor runs, and did not start anything in 10 s.
+    /// The program of the supervisor runs, but did not start the server within 10 s.
     #[error(
         "the supervisor process {} has started nothing in 10 s; the machine is overloaded, the working folder does not \
          answer, or the program does not call run_if_asked()",
         program.display()
     )]
     SilentSupervisor {
-        /// The program that should be the supervisor.
+        /// The program of the supervisor.
         program: PathBuf,
     },
-    /// The sandbox that it is to run in cannot be set up.
+    /// The sandbox for the program cannot be set up.
     #[error("the server is not started, because its sandbox cannot be had: {why}")]
     NotConfined {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The container that it is to run in cannot be had.
+    /// The container for the program cannot be used.
     #[error("the server is not started, because its container cannot be had: {why}")]
     NotContained {
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The runtime of this process is shutting down.
@@ -129,14 +129,14 @@ pub enum SpawnError {
     ShuttingDown,
 }
 
-/// What is needed to start the program: both paths are absolute and were looked at.
+/// The paths to start the program: both are absolute and were checked.
 #[derive(Debug)]
 pub(super) struct Resolved {
     pub(super) program: PathBuf,
     pub(super) cwd: PathBuf,
 }
 
-/// Finds the program and the working folder of `command`. Blocking: looks at files.
+/// Finds the program and the working folder of `command`. Blocking: reads file metadata.
 pub(super) fn resolve(command: &ChildCommand) -> Result<Resolved, SpawnError> {
     refuse_nul(command)?;
     let cwd = resolve_cwd(command.cwd.as_deref())?;
@@ -155,11 +155,11 @@ pub(super) fn resolve(command: &ChildCommand) -> Result<Resolved, SpawnError> {
     Ok(Resolved { program, cwd })
 }
 
-/// The error for a resolved program that the system then refused to start with `errno`.
+/// Returns the error for a resolved program that the system then refused to start with `errno`.
 pub(super) fn refused(path: &Path, errno: i32) -> SpawnError {
     let path = path.to_path_buf();
     match Errno::from_raw(errno) {
-        // It was there a moment ago.
+        // The program itself existed a moment ago.
         Errno::ENOENT => SpawnError::NoInterpreter { path },
         Errno::ENOEXEC => SpawnError::BadFormat { path },
         Errno::E2BIG => SpawnError::TooLong,
@@ -194,11 +194,11 @@ fn resolve_cwd(cwd: Option<&Path>) -> Result<PathBuf, SpawnError> {
     Ok(absolute)
 }
 
-/// Looks a name up in the `PATH` of `env`, as a shell would, except that an empty or relative folder means nothing: to look
-/// into the working folder would run whatever a repository puts there.
+/// Looks a name up in the `PATH` of `env`, as a shell would, except that empty and relative folders are ignored: a
+/// search in the working folder could run any file of a repository.
 pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)]) -> Result<PathBuf, SpawnError> {
     let not_found = |searched| SpawnError::NotFound { program: name.to_string_lossy().into_owned(), searched };
-    // The last one counts, as it does for `Command::env`.
+    // The last value is used, as `Command::env` does.
     let Some((_, folders)) = env.iter().rev().find(|(name, _)| name == "PATH") else {
         return Err(not_found("no PATH is set for it".to_owned()));
     };
@@ -218,7 +218,7 @@ pub(super) fn search(name: &OsStr, env: &[(OsString, OsString)]) -> Result<PathB
     }
 }
 
-/// Where it was looked for, without the folders themselves: they are many, and say much about a machine.
+/// Describes the searched places without the folders themselves, which are many and reveal details of the machine.
 fn in_none_of(folders: usize) -> String {
     match folders {
         1 => "the one folder of PATH does not have it".to_owned(),
@@ -237,7 +237,7 @@ fn inspect(path: &Path) -> Candidate {
     match path.metadata() {
         Ok(metadata) if metadata.is_file() && access(path, AccessFlags::X_OK).is_ok() => Candidate::Executable,
         Ok(_) => Candidate::NotExecutable,
-        // A file that cannot be looked at may exist; the shell passes over it as well.
+        // A file that cannot be examined may exist; the shell skips it as well.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Candidate::NotExecutable,
         Err(_) => Candidate::Missing,
     }

@@ -1,4 +1,4 @@
-//! What a program writes to stderr: always drained, so that it never blocks the program; the last of it kept.
+//! The stderr of a program: always drained, so that it never blocks the program; its end is kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,19 +11,19 @@ use tokio::time::timeout;
 
 use crate::link::process::child::handle::{Life, gone};
 
-/// How many bytes are kept.
+/// The number of bytes that are kept.
 const KEPT: usize = 64 * 1024;
 
-/// How many bytes of one line a hook gets.
+/// The most bytes of one line that a hook gets.
 const LINE: usize = 4 * 1024;
 
-/// How long the pipe is read on when the process and everything below it are gone. It is at its end then, unless a
+/// How long the pipe is read after the process and all its descendants have ended. It is then at its end, unless a
 /// process that could not be ended holds it open.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// Gets each line, without its end, as text: bytes that are not UTF-8 are replaced, and of a line over 4 KiB it gets
-/// the first 4 KiB. It runs on the draining task and must neither block nor panic. The text comes from the program: it
-/// may hold control characters.
+/// Gets each line, without its end, as text: bytes that are not UTF-8 are replaced, and a line over 4 KiB is cut. It
+/// runs on the draining task and must neither block nor panic. The text comes from the program and may contain control
+/// characters.
 pub type LineHook = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The last 64 KiB of a program's stderr. Clones share it; it can be read during and after the program's life.
@@ -40,14 +40,14 @@ impl fmt::Debug for StderrTail {
 }
 
 impl StderrTail {
-    /// An empty tail, and the end that the draining task owns and writes.
+    /// Creates an empty tail, and the writing end for the draining task.
     pub(super) fn new() -> (Written, Self) {
         let (written, ring) = watch::channel(Ring { bytes: VecDeque::new(), total: 0 });
         (Written(written), Self { ring })
     }
 
-    /// The last `lines` lines that are not blank, oldest first, as text. They come from the program: they may hold
-    /// control characters.
+    /// Returns the last `lines` lines that are not blank, oldest first, as text. They come from the program and may
+    /// contain control characters.
     #[must_use]
     pub fn tail(&self, lines: usize) -> Vec<String> {
         let (text, total) = {
@@ -67,33 +67,32 @@ impl StderrTail {
         found
     }
 
-    /// How many bytes the program has written in all.
+    /// Returns how many bytes the program has written in total.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.ring.borrow().total
     }
 
-    /// Completes when nothing more will come.
+    /// Waits until all output has been read.
     ///
-    /// A program that has just ended may have left its last words in the pipe: wait for this, with a time-out of some
-    /// tenths of a second, before quoting [`Self::tail`] in an error. Without a time-out it can take as long as
-    /// anything that the program started is still being ended.
+    /// The last output of a program that has just ended may still be in the pipe: wait for this, with a time-out of
+    /// some tenths of a second, before quoting [`Self::tail`] in an error. Without a time-out, this can wait until all
+    /// descendants of the program have ended.
     pub async fn drained(&self) {
         let mut ring = self.ring.clone();
-        // It fails when the other end is dropped.
+        // It fails when the writing end is dropped.
         while ring.changed().await.is_ok() {}
     }
 }
 
-/// The end of a [`StderrTail`] that is written. Dropping it, also with the task that owns it, says that nothing more
-/// will come.
+/// The writing end of a [`StderrTail`]. Dropping it, also with the task that owns it, marks the end of the output.
 pub(super) struct Written(watch::Sender<Ring>);
 
 impl Written {
     fn push(&self, bytes: &[u8]) {
         self.0.send_if_modified(|ring| {
             ring.push(bytes);
-            // Readers look when they want to know; only the end wakes them.
+            // Do not wake readers, which read on demand; only the end wakes them.
             false
         });
     }
@@ -142,10 +141,10 @@ async fn read_to_end(stderr: &mut (impl AsyncRead + Unpin), written: &Written, l
     }
 }
 
-/// Cuts a stream of bytes into lines for the hook.
+/// Splits a stream of bytes into lines for the hook.
 struct Lines {
     hook: Option<LineHook>,
-    /// The line so far, [`LINE`] bytes at most.
+    /// The current line so far, [`LINE`] bytes at most.
     line: Vec<u8>,
 }
 
@@ -167,7 +166,7 @@ impl Lines {
         }
     }
 
-    /// The stream has ended: the rest is a line.
+    /// Ends the stream: the rest is a line.
     fn end(&mut self) {
         if !self.line.is_empty() {
             self.emit();

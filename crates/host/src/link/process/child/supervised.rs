@@ -33,14 +33,14 @@ use toolrack_supervisor::{
     table,
 };
 
-/// How long a supervisor may take to say that the server was started. It is a program that runs already, so that only a
-/// machine at its limits takes more than some milliseconds; or a working folder that does not answer.
+/// How long a supervisor may take to report that the server was started. It runs already, so this takes more than some
+/// milliseconds only on an overloaded machine, or if the working folder does not respond.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// How many bytes of reports are read in all. There are three reports, of some 20 bytes each.
+/// The most bytes of reports that are read. There are three reports, of some 20 bytes each.
 const REPORTS_LIMIT: u64 = 4096;
 
-/// How long the remains of a lost supervisor are hunted.
+/// The time-out for ending the processes of a lost supervisor.
 const HUNT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The pause between two searches for them.
@@ -54,8 +54,8 @@ pub(super) async fn spawn(
     tasks: &TaskTracker,
 ) -> Result<Child, SpawnError> {
     if toolrack_supervisor::is_asked() {
-        // This process should be a supervisor and is running its ordinary program: without this it would start itself
-        // again and again.
+        // This process was started as a supervisor but runs its ordinary program: without this check it would start
+        // itself again and again.
         return Err(SpawnError::NotASupervisor { program: supervisor.program().to_owned(), said: String::new() });
     }
     let (tell, told) = oneshot::channel();
@@ -65,7 +65,7 @@ pub(super) async fn spawn(
     told.await.unwrap_or(Err(SpawnError::ShuttingDown))
 }
 
-/// What it takes to start a server.
+/// The inputs of the start of a server.
 struct Start {
     command: ChildCommand,
     supervisor: Supervisor,
@@ -74,8 +74,8 @@ struct Start {
 }
 
 impl Start {
-    /// Starts a supervisor and owns it until nothing is left, whether or not a caller waits for the server: at no
-    /// moment does a process belong to a future that may be dropped.
+    /// Starts a supervisor and owns it until all its processes have ended, whether or not a caller waits for the
+    /// server. So no process ever belongs to a future that may be dropped.
     async fn own(self, mut tell: oneshot::Sender<Result<Child, SpawnError>>) {
         let Self { command, supervisor, on_stderr, tasks } = self;
         let program = supervisor.program().to_owned();
@@ -112,7 +112,7 @@ impl Start {
         if let Some(Ok(Some(Report::Started(pid)))) = first {
             let handle = Handle::new(pid, watched, Box::new(carrier)).with_sweep_limit(watch.sweep_limit());
             let child = Child { stdin: streams.stdin, stdout: streams.stdout, stderr, handle };
-            // If the caller is gone, the child is dropped here, which is the order to kill it.
+            // If the caller no longer waits, the child is dropped here, which is the order to kill it.
             drop(tell.send(Ok(child)));
             end_what_was_left(&tasks);
             return watch.run().await;
@@ -120,7 +120,8 @@ impl Start {
         if let Some(Ok(Some(_))) = first {
             watch.nothing_was_started().await;
         } else {
-            // It may have started the server without reporting it: it must end it, or be hunted.
+            // It may have started the server without reporting that: it must end the server, or its processes are
+            // killed.
             drop((streams.stdin, streams.stdout));
             carrier.carry(Order::Kill);
             watch.run().await;
@@ -128,7 +129,7 @@ impl Start {
         if let Some(first) = first {
             stderr.drained().await;
             let _ = tell.send(Err(match first {
-                // With namespaces, what is outside of the sandbox does not exist.
+                // With namespaces, files outside of the sandbox do not exist.
                 Ok(Some(Report::SpawnFailed(errno)))
                     if is_confined && [Errno::EACCES as i32, Errno::ENOENT as i32].contains(&errno) =>
                 {
@@ -140,7 +141,7 @@ impl Start {
     }
 }
 
-/// Why there is no supervisor.
+/// Returns the error of a supervisor that could not be started.
 fn not_launched(supervisor: &Supervisor, source: io::Error) -> SpawnError {
     if source.raw_os_error() == Some(Errno::E2BIG as i32) {
         SpawnError::TooLong
@@ -149,7 +150,7 @@ fn not_launched(supervisor: &Supervisor, source: io::Error) -> SpawnError {
     }
 }
 
-/// The program was there when it was looked for, and is not in its sandbox.
+/// Returns the error of a program that exists, but not in its sandbox.
 fn not_reachable(resolved: &Resolved) -> SpawnError {
     let program = resolved.program.display();
     let why =
@@ -157,7 +158,8 @@ fn not_reachable(resolved: &Resolved) -> SpawnError {
     SpawnError::NotConfined { why }
 }
 
-/// Why a supervisor, which is gone, did not start the server: by its first report, if there was one in time.
+/// Returns the reason why a supervisor, which has ended, did not start the server, from its first report if there was
+/// one in time.
 fn not_started(
     resolved: Resolved,
     supervisor: PathBuf,
@@ -183,12 +185,12 @@ fn not_started(
 
 type Reports = Lines<BufReader<Take<pipe::Receiver>>>;
 
-/// The next report; `None` at the end, and for anything that is no report.
+/// Returns the next report; `None` at the end, and for invalid bytes.
 async fn next_report(reports: &mut Reports) -> Option<Report> {
     reports.next_line().await.ok()??.parse().ok()
 }
 
-/// The writing end of a supervisor's orders.
+/// The writing end of the pipe for a supervisor's orders.
 struct Orders {
     pipe: Arc<PipeWriter>,
     ending: CancellationToken,
@@ -196,8 +198,8 @@ struct Orders {
 
 impl Carrier for Orders {
     fn carry(&self, order: Order) {
-        // Does not block: the pipe has room for thousands of orders and there are three at most. Fails when the
-        // supervisor is gone, and then there is nothing to order.
+        // This does not block: the pipe has room for thousands of orders, and there are at most three. It fails when
+        // the supervisor has ended, and then there is nothing to order.
         let _ = (&*self.pipe).write_all(&[order as u8]);
         if order == Order::Kill {
             self.ending.cancel();
@@ -205,21 +207,21 @@ impl Carrier for Orders {
     }
 }
 
-/// What the task that watches a supervisor owns.
+/// The state of the task that watches a supervisor.
 struct Watch {
     process: Process,
     reports: Reports,
     life: watch::Sender<Life>,
-    /// The supervisor is ending what there is, and must finish in time.
+    /// Cancelled when the supervisor begins to end its processes, and must finish in time.
     ending: CancellationToken,
-    /// The container that must be gone in the end.
+    /// The container that must be removed at the end.
     removal: Option<Removal>,
-    /// Keeps the orders open until the supervisor is gone, also when the handle was dropped.
+    /// Keeps the pipe of orders open until the supervisor has ended, even when the handle was dropped.
     _lifeline: Arc<PipeWriter>,
 }
 
 impl Watch {
-    /// The supervisor said that it could not start the server, and ends.
+    /// Handles the end of a supervisor that reported that it could not start the server.
     async fn nothing_was_started(self) {
         self.process.end().await;
         self.life.send_replace(Life::Gone(Exit::SupervisorLost));
@@ -236,7 +238,8 @@ impl Watch {
                 self.remove_container().await;
             }
         }
-        // Only now: until it is collected, its process id, which is that of its session too, is not used again.
+        // Only now: until the process is collected, the system does not reuse its process id, which is also the id of
+        // its session.
         self.process.end().await;
         let exit = self.life.borrow().exit().unwrap_or(Exit::SupervisorLost);
         self.life.send_replace(Life::Gone(exit));
@@ -251,13 +254,13 @@ impl Watch {
         }
     }
 
-    /// How long the supervisor may take to end everything.
+    /// Returns how long the supervisor may take to end all processes.
     fn sweep_limit(&self) -> Duration {
         if self.removal.is_some() { SWEEP_LIMIT + REMOVAL_LIMIT } else { SWEEP_LIMIT }
     }
 
-    /// Passes the reports on until they end; returns how many processes are left, by the last one. A supervisor that
-    /// takes too long is killed.
+    /// Forwards the reports until they end; returns the number of remaining processes, from the last report. Kills a
+    /// supervisor that takes too long.
     async fn listen(&mut self) -> Option<u32> {
         let mut left = None;
         let ending = self.ending.clone();
@@ -288,7 +291,7 @@ impl Watch {
     }
 }
 
-/// Ends what earlier hosts, killed together with their supervisors, left behind: once, beside all else.
+/// Ends the processes of earlier hosts that were killed together with their supervisors. Runs once, in the background.
 fn end_what_was_left(tasks: &TaskTracker) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -301,10 +304,10 @@ fn end_what_was_left(tasks: &TaskTracker) {
     });
 }
 
-/// Kills what is left of a supervisor's session, and what carries its mark, until nothing is left, or for 2 s.
+/// Kills the processes of a supervisor's session, and those with its mark, until none is left, or for 2 s.
 ///
-/// Everything is stopped first and killed when nothing new is found: a stopped process starts no other, and one whose
-/// parent has died could not be found any more.
+/// All processes are stopped first, and killed when no new one is found: a stopped process starts no other, and one
+/// whose parent has died could no longer be found.
 async fn hunt(session: u32) {
     let deadline = Instant::now() + HUNT_LIMIT;
     let mut found = HashSet::new();

@@ -1,4 +1,4 @@
-//! A server without a supervisor: it leads a process group, and that group is ended.
+//! A server without a supervisor: it leads a process group, and the host ends that group.
 
 use std::io;
 use std::process::Stdio;
@@ -23,13 +23,13 @@ use toolrack_supervisor::protocol::{Exit, Order};
 #[cfg(target_os = "linux")]
 use toolrack_supervisor::table;
 
-/// How long what a server left behind in its group may take to end after `SIGTERM`.
+/// How long the remaining processes of a server's group may take to end after `SIGTERM`.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// How long the group may take to disappear after `SIGKILL`.
 const KILL_LIMIT: Duration = Duration::from_secs(3);
 
-/// The pause between two looks at the group.
+/// The pause between two checks of the group.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Starts the program as the leader of a process group.
@@ -52,7 +52,7 @@ pub(super) async fn spawn(
     Ok(Child { stdin, stdout, stderr, handle })
 }
 
-/// Blocking: looks at files, forks, and waits for the exec.
+/// Starts the process. Blocking: reads file metadata, forks, and waits for the exec.
 fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
     let resolved = resolve(command)?;
     let mut process = Command::new(&resolved.program);
@@ -78,8 +78,8 @@ fn launch(command: &ChildCommand) -> Result<(Process, Group), SpawnError> {
 
 /// A process group, by the process id of its leader.
 ///
-/// The leader is collected before the rest of the group is ended. The id stays taken as long as the group has members;
-/// if it has none it is looked at once more, microseconds later.
+/// The leader is collected before the rest of the group is ended. The system does not reuse the id while the group has
+/// members; an empty group is checked once more, microseconds later.
 #[derive(Clone, Copy)]
 struct Group(Pid);
 
@@ -89,18 +89,18 @@ impl Group {
     }
 
     fn signal(self, signal: Signal) {
-        // Fails if the group is empty, which is what it should become.
+        // Fails if the group is empty, which is the goal.
         let _ = killpg(self.0, signal);
     }
 
     fn terminate(self) {
         self.signal(Signal::SIGTERM);
-        // A stopped process must go on to hear it.
+        // A stopped process must continue in order to handle the signal.
         self.signal(Signal::SIGCONT);
     }
 
     fn lives(self) -> bool {
-        // A group of nothing but ended processes that are not collected yet can be signalled, too.
+        // A group whose only members are ended processes that are not collected yet can be signalled, too.
         #[cfg(target_os = "linux")]
         if table::is_usable() {
             return table::group_lives(self.0.as_raw());
@@ -108,7 +108,7 @@ impl Group {
         killpg(self.0, None).is_ok()
     }
 
-    /// Whether it has no living members within `limit`.
+    /// Waits at most `limit` until the group has no living members, and returns whether that is so.
     async fn is_empty_within(self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while self.lives() {
@@ -121,7 +121,7 @@ impl Group {
     }
 }
 
-/// What a handle does to a group.
+/// Executes the orders of a handle on a group.
 struct Orders {
     group: Group,
     killed: CancellationToken,
@@ -139,7 +139,7 @@ impl Carrier for Orders {
     }
 }
 
-/// Waits for the leader, then ends what is left of its group.
+/// Waits for the leader, then ends the rest of its group.
 async fn watch_group(mut process: Process, group: Group, life: watch::Sender<Life>, killed: CancellationToken) {
     let overdue = async {
         killed.cancelled().await;

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-/// The kinds of a model's words.
+/// The kinds of text that a model writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
     /// Text for the user.
@@ -14,20 +14,20 @@ pub enum TextKind {
 /// Regroups the pieces of a stream so that no secret is split between two: for a [`Front`](crate::Front) that hides
 /// secrets in what it shows. Does no IO.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct SecretBuffer {
     words: String,
     kind: Option<TextKind>,
 }
 
-impl Held {
-    /// Takes `piece`, and returns what can be shown now, in order. `whole` returns how many bytes at the start of a
-    /// text can be shown regardless of what follows.
-    pub fn push(&mut self, kind: TextKind, piece: &str, whole: impl Fn(&str) -> usize) -> Vec<(TextKind, String)> {
+impl SecretBuffer {
+    /// Takes `piece`, and returns what can be shown now, in order. `safe_bytes` returns how many bytes at the start of
+    /// a text can be shown regardless of what follows.
+    pub fn push(&mut self, kind: TextKind, piece: &str, safe_bytes: impl Fn(&str) -> usize) -> Vec<(TextKind, String)> {
         // Consecutive pieces of one kind are one text.
         let before = if self.kind == Some(kind) { None } else { self.take() };
         self.kind = Some(kind);
         self.words.push_str(piece);
-        let shown: String = self.words.drain(..whole(&self.words)).collect();
+        let shown: String = self.words.drain(..safe_bytes(&self.words)).collect();
         before.into_iter().chain((!shown.is_empty()).then_some((kind, shown))).collect()
     }
 
@@ -45,17 +45,17 @@ mod tests {
     #[test]
     fn pieces_are_shown_as_far_as_they_are_whole_and_never_mixed() {
         // Everything after an `x` may go on.
-        let whole = |text: &str| text.find('x').unwrap_or(text.len());
-        let mut held = Held::default();
-        assert_eq!(held.push(TextKind::Thinking, "hm ax", whole), [(TextKind::Thinking, "hm a".into())]);
-        assert_eq!(held.push(TextKind::Thinking, "b", whole), []);
+        let safe_bytes = |text: &str| text.find('x').unwrap_or(text.len());
+        let mut buffer = SecretBuffer::default();
+        assert_eq!(buffer.push(TextKind::Thinking, "hm ax", safe_bytes), [(TextKind::Thinking, "hm a".into())]);
+        assert_eq!(buffer.push(TextKind::Thinking, "b", safe_bytes), []);
         assert_eq!(
-            held.push(TextKind::Text, "well", whole),
+            buffer.push(TextKind::Text, "well", safe_bytes),
             [(TextKind::Thinking, "xb".into()), (TextKind::Text, "well".into())]
         );
-        assert_eq!(held.take(), None);
-        assert_eq!(held.push(TextKind::Text, "x", whole), []);
-        assert_eq!(held.take(), Some((TextKind::Text, "x".into())));
-        assert_eq!(held.take(), None);
+        assert_eq!(buffer.take(), None);
+        assert_eq!(buffer.push(TextKind::Text, "x", safe_bytes), []);
+        assert_eq!(buffer.take(), Some((TextKind::Text, "x".into())));
+        assert_eq!(buffer.take(), None);
     }
 }

@@ -7,25 +7,25 @@ use serde_json::{Map, Number, Value};
 
 use crate::mcp::Content;
 
-/// Whether `content` contains everything in `structured`. Servers repeat structured content
+/// Returns whether `content` contains everything in `structured`. Servers repeat structured content:
 ///
-/// - as JSON in one text (the MCP specification asks for that, as pretty or as compact as the server likes),
+/// - as JSON in one text (the MCP specification requires this; the server chooses the formatting),
 /// - with one block for each item of an array,
 /// - as the one member of an object, whose name is the server's own: `{"content": "the text"}` (the reference file
 ///   system server), `{"result": …}` (every tool of FastMCP that does not return an object).
 ///
 /// This parses no text into a tree, but compares each with `structured` while reading it, up to the first difference.
-pub(super) fn says(content: &[Content], structured: &Value) -> bool {
-    say(content, structured) || only_member(structured).is_some_and(|member| say(content, member))
+pub(super) fn repeats(content: &[Content], structured: &Value) -> bool {
+    blocks_contain(content, structured) || only_member(structured).is_some_and(|member| blocks_contain(content, member))
 }
 
-/// The value of an object with one member.
+/// Returns the value of an object with one member.
 fn only_member(value: &Value) -> Option<&Value> {
     value.as_object().filter(|object| object.len() == 1)?.values().next()
 }
 
-/// Whether one block, or all blocks in their order, contain `value`.
-fn say(content: &[Content], value: &Value) -> bool {
+/// Returns whether one block, or all blocks in their order, contain `value`.
+fn blocks_contain(content: &[Content], value: &Value) -> bool {
     let each = |items: &Vec<Value>| {
         !items.is_empty()
             && items.len() == content.len()
@@ -36,9 +36,9 @@ fn say(content: &[Content], value: &Value) -> bool {
 
 fn block_says(block: &Content, value: &Value) -> bool {
     match block {
-        Content::Text { text } => text_says(text, value) || value.as_object().is_some_and(|it| is_text_block(it, text)),
-        Content::Resource { resource } => resource.text.as_deref().is_some_and(|text| text_says(text, value)),
-        // `value` is the block itself: a model must not get its data as text.
+        Content::Text { text } => text_is(text, value) || value.as_object().is_some_and(|it| is_text_block(it, text)),
+        Content::Resource { resource } => resource.text.as_deref().is_some_and(|text| text_is(text, value)),
+        // `value` is the block itself, which a model must not get as text.
         Content::Image { data, .. } | Content::Audio { data, .. } => {
             value.get("data").and_then(Value::as_str) == Some(data)
         }
@@ -46,13 +46,13 @@ fn block_says(block: &Content, value: &Value) -> bool {
     }
 }
 
-/// Whether `object` is the block `{"type": "text", "text": TEXT}`.
+/// Returns whether `object` is the block `{"type": "text", "text": TEXT}`.
 fn is_text_block(object: &Map<String, Value>, text: &str) -> bool {
     object.get("type").is_some_and(|kind| kind == "text") && object.get("text").is_some_and(|it| it == text)
 }
 
-/// Whether `text` is `value`: the string itself, or its JSON.
-fn text_says(text: &str, value: &Value) -> bool {
+/// Returns whether `text` is `value`: the string itself, or its JSON.
+fn text_is(text: &str, value: &Value) -> bool {
     if let Value::String(string) = value
         && string == text
     {
@@ -62,7 +62,7 @@ fn text_says(text: &str, value: &Value) -> bool {
     Same(value).deserialize(&mut reader).is_ok() && reader.end().is_ok()
 }
 
-/// Reads JSON that must be this value; everything else is an error. The order of members does not matter.
+/// Reads JSON that must equal this value; any other JSON is an error. The order of members does not matter.
 struct Same<'a>(&'a Value);
 
 impl<'a> Same<'a> {
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for Same<'_> {
     }
 }
 
-/// Whether `number`, written with a point or an exponent, equals `given`.
+/// Returns whether `number`, written with a point or an exponent, equals `given`.
 fn is_float(number: &Number, given: f64) -> bool {
     number.is_f64() && number.as_f64() == Some(given)
 }
@@ -204,13 +204,13 @@ mod tests {
             (vec!["{\"x\": 1}".into(), "{\"x\": 2}".into()], json!({"result": [{"x": 1}, {"x": 2}]}), "of objects"),
             (vec!["{\"x\": 1}".into(), "2".into()], json!([{"x": 1}, 2]), "an array without a wrapper"),
         ] {
-            assert!(says(&texts(content.iter().map(String::as_str)), &structured), "{servers}: {content:?}");
+            assert!(repeats(&texts(content.iter().map(String::as_str)), &structured), "{servers}: {content:?}");
         }
         let blocks = texts(["a"]);
-        assert!(says(&blocks, &json!({"content": [{"type": "text", "text": "a"}]})));
+        assert!(repeats(&blocks, &json!({"content": [{"type": "text", "text": "a"}]})));
         let picture = Content::Image { data: "AAEC".into(), mime_type: "image/png".into() };
         let again = json!({"content": [{"type": "image", "data": "AAEC", "mimeType": "image/png"}]});
-        assert!(says(&[picture], &again), "a picture is not said once more in Base64");
+        assert!(repeats(&[picture], &again), "a picture is not said once more in Base64");
     }
 
     #[test]
@@ -232,11 +232,11 @@ mod tests {
             (vec!["1"], json!({"a": "1", "b": 1})),
             (vec!["9007199254740993"], json!({"n": 9_007_199_254_740_992_i64})),
         ] {
-            assert!(!says(&texts(content.iter().copied()), &structured), "{content:?} and {structured}");
+            assert!(!repeats(&texts(content.iter().copied()), &structured), "{content:?} and {structured}");
         }
         let structured = json!({"result": {"data": "AAEC", "note": "x"}});
         let other = Content::Image { data: "AAED".into(), mime_type: "image/png".into() };
-        assert!(!says(&[other], &structured));
+        assert!(!repeats(&[other], &structured));
     }
 
     fn json_value() -> impl Strategy<Value = Value> {
@@ -260,8 +260,8 @@ mod tests {
         #[test]
         fn reading_beside_a_value_finds_what_parsing_finds(one in json_value(), other in json_value()) {
             for text in [one.to_string(), serde_json::to_string_pretty(&one).unwrap()] {
-                prop_assert!(text_says(&text, &one));
-                if text_says(&text, &other) {
+                prop_assert!(text_is(&text, &one));
+                if text_is(&text, &other) {
                     prop_assert!(one == other || other == text.as_str(), "{one} is taken for {other}");
                 }
             }
