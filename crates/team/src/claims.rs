@@ -1,12 +1,16 @@
 //! From what a provider said to [`Claims`].
 
 use serde_json::Value;
+use toolrack_host::text;
 use url::Url;
 
 use crate::{
     members::Claims,
     signed::{Said, bare, text_of},
 };
+
+/// Bytes of a name in a principal.
+const MAX_NAME: usize = 256;
 
 /// Where the claims of a provider are.
 #[derive(Clone, Copy, Debug)]
@@ -30,20 +34,27 @@ pub(crate) fn claims(said: &Said, places: Places<'_>) -> Claims {
     Claims {
         issuer: bare(places.issuer).to_owned(),
         subject: own("sub").unwrap_or_default(),
-        name: own("name").or_else(|| own("preferred_username")),
+        name: own("name").or_else(|| own("preferred_username")).map(|name| shown(&name)),
         verified_email: own("email").filter(|_| is_verified),
         groups: groups(said.get(places.groups)),
         tenant: places.tenant.map(|claim| own(claim).unwrap_or_default()),
     }
 }
 
-/// An array of names, or one name.
+/// A name for people, whatever characters the provider lets them have in theirs.
+fn shown(name: &str) -> String {
+    text::clip(&text::for_line(name), MAX_NAME).into_owned()
+}
+
+/// An array of names, or one name. Those that no principal can have are left out: no rule can name them either.
 fn groups(value: Option<&Value>) -> Vec<String> {
-    match value {
-        Some(Value::String(group)) => vec![group.clone()],
-        Some(Value::Array(groups)) => groups.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
+    let fits = |group: &&str| !group.is_empty() && group.len() <= MAX_NAME && text::for_line(group) == *group;
+    let groups: Vec<_> = match value {
+        Some(Value::String(group)) => vec![group.as_str()],
+        Some(Value::Array(groups)) => groups.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
-    }
+    };
+    groups.into_iter().filter(fits).map(ToOwned::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -74,5 +85,16 @@ mod tests {
         let claims = read(json!({ "sub": "a", "groups": "eng" }), None);
         assert_eq!((claims.groups, claims.tenant), (vec!["eng".to_owned()], None));
         assert_eq!(claims.issuer, "https://login.example");
+    }
+
+    #[test]
+    fn odd_names_keep_no_person_out() {
+        let long = "x".repeat(300);
+        let claims =
+            read(json!({ "sub": "a", "name": format!("Ann\n{long}"), "groups": ["eng", "a\nb", "", long] }), None);
+        assert_eq!(claims.groups, ["eng"]);
+        let kind = toolrack_host::principal::Kind::Person;
+        let ann = toolrack_host::Principal::new(kind, "acme", "i", "a").unwrap();
+        assert!(ann.named(&claims.name.unwrap()).is_ok());
     }
 }

@@ -24,6 +24,9 @@ use crate::{
     random::random_text,
 };
 
+/// The most bytes of a request.
+const MAX_QUERY: usize = 4_000;
+
 /// Why no client gets an answer yet.
 enum Stop {
     /// A person is told.
@@ -59,7 +62,7 @@ fn wrong(code: &'static str, why: &str) -> Stop {
 pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     let query = query.0.unwrap_or_default();
     match read(&door, &headers, &query).await {
-        Ok((asked, person)) => ask(&asked, &person, &Form::now(&query), door.issuer()),
+        Ok((asked, person)) => ask(&door, &asked, &person, &Form::now(&query)),
         Err(stop) => stopped(&door, stop, &query).await,
     }
 }
@@ -75,8 +78,9 @@ pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMa
 
 /// What is asked for, and who is there to be asked.
 async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(Asked, SignedIn), Stop> {
-    let Some(parameters) = Parameters::read(query) else {
-        return Err(wrong("invalid_request", "the request is longer than 16 KiB"));
+    // What is longer could neither come back from a sign-in nor be a field of the form.
+    let Some(parameters) = Parameters::read(query).filter(|_| query.len() <= MAX_QUERY) else {
+        return Err(wrong("invalid_request", "the request is longer than 4,000 bytes"));
     };
     // No request is made to another program for a person who has not signed in.
     let known = reply_to(&door.clients, &parameters, false).await?;

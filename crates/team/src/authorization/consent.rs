@@ -11,8 +11,9 @@ use sha2::Sha256;
 use super::request::Asked;
 use crate::{
     clients::{Target, target},
-    door::SignedIn,
+    door::{FrontDoor, SignedIn},
     page::page,
+    provider::Provider,
 };
 
 /// How long a page can be answered, in seconds.
@@ -57,7 +58,7 @@ impl<'a> Form<'a> {
 }
 
 /// The page that asks whether the client may act in the name of the person.
-pub(super) fn ask(asked: &Asked, person: &SignedIn, form: &Form<'_>, team: &str) -> Response {
+pub(super) fn ask(door: &FrontDoor, asked: &Asked, person: &SignedIn, form: &Form<'_>) -> Response {
     let client = &asked.to.client;
     let (answer_to, warning) = destination(&asked.to.redirect_uri);
     let body = html! {
@@ -65,7 +66,7 @@ pub(super) fn ask(asked: &Asked, person: &SignedIn, form: &Form<'_>, team: &str)
         dl {
             dt { "You are" } dd { (person.member.name()) }
             dt { "Tenant" } dd { (person.member.tenant()) }
-            dt { "Team" } dd { (team) }
+            dt { "Team" } dd { (door.issuer()) }
             dt { "Answer goes to" } dd { (answer_to) }
             @if let Some(host) = client.published_by() { dt { "Described by" } dd { (host) } }
             dt { "It may" } dd { "call every tool that you may call, until you end this (" (asked.scope) ")" }
@@ -85,7 +86,7 @@ pub(super) fn ask(asked: &Asked, person: &SignedIn, form: &Form<'_>, team: &str)
             p.small { "Not " (person.member.name()) "? " button.plain type="submit" { "Sign in as another person" } }
         }
     };
-    page(StatusCode::OK, "Allow this client?", &body, &forms(&asked.to.redirect_uri))
+    page(StatusCode::OK, "Allow this client?", &body, &forms(door, &asked.to.redirect_uri))
 }
 
 /// Where the answer goes, for people, and what that means.
@@ -102,17 +103,21 @@ fn destination(redirect_uri: &str) -> (String, &'static str) {
     }
 }
 
-/// Where the form may lead, redirects behind it included.
-fn forms(redirect_uri: &str) -> String {
-    match target(redirect_uri) {
-        Target::Site(_) => "https:".to_owned(),
+/// Where the forms may lead, redirects behind them included: to the client, to the site to which the client's own leads
+/// on, and to the provider, at which another person signs in.
+fn forms(door: &FrontDoor, redirect_uri: &str) -> String {
+    let client = match target(redirect_uri) {
+        Target::Site(_) => String::new(),
         // Sources cannot name IPv6 addresses (CSP 3, 2.3.1).
-        Target::ThisMachine if redirect_uri.contains('[') => "https: http:".to_owned(),
+        Target::ThisMachine if redirect_uri.contains('[') => " http:".to_owned(),
         Target::ThisMachine => {
             let host = redirect_uri.split('/').nth(2).unwrap_or_default();
             let host = host.split(['?', '#', ';', ',']).next().unwrap_or_default();
-            format!("https: http://{host}")
+            format!(" http://{host}")
         }
-        Target::Program(scheme) => format!("{scheme}:"),
-    }
+        Target::Program(scheme) => format!(" {scheme}:"),
+    };
+    let issuer = door.provider.as_ref().map(Provider::issuer).filter(|issuer| issuer.scheme() == "http");
+    let provider = issuer.map(|issuer| format!(" {}", issuer.origin().ascii_serialization()));
+    format!("https:{client}{}", provider.unwrap_or_default())
 }
