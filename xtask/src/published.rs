@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use crate::report::{Report, Step, Stop};
-use crate::run::{cargo, content, failed, program, root, show, told};
+use crate::run::{capture, cargo, content, failed, program, root, show};
 
 /// Where the packages are made, so that they mix with no others.
 const FOLDER: &str = "target/published";
@@ -84,13 +84,13 @@ struct Packed {
 
 impl Packed {
     fn read(name: &str) -> Result<Self, Stop> {
-        let id = told(&mut cargo(["pkgid", "--offline", "-p", name]))?;
+        let id = capture(&mut cargo(["pkgid", "--offline", "-p", name]))?;
         let version = id.trim().rsplit(['#', '@']).next().unwrap_or_default();
         let stem = format!("{name}-{version}");
         let file = root().join(FOLDER).join("package").join(format!("{stem}.crate"));
         let size = fs::metadata(&file).map_err(failed("find", &file))?.len();
-        let list = told(program("tar").arg("-tvzf").arg(&file))?;
-        let manifest = told(program("tar").arg("-xOzf").arg(&file).arg(format!("{stem}/Cargo.toml")))?;
+        let list = capture(program("tar").arg("-tvzf").arg(&file))?;
+        let manifest = capture(program("tar").arg("-xOzf").arg(&file).arg(format!("{stem}/Cargo.toml")))?;
         let files = list.lines().filter_map(|line| listed(line, &stem)).collect();
         Ok(Self { size, files, manifest })
     }
@@ -148,7 +148,7 @@ fn feature_sets() -> Step {
 /// A program that only starts servers on its machine needs few packages.
 fn small_client() -> Step {
     let mut tree = cargo(["tree", "--locked", "-p", "toolrack-host", "--no-default-features"]);
-    let count = packages_of(&told(tree.args(["-e", "normal,build", "--prefix", "none"]))?);
+    let count = packages_of(&capture(tree.args(["-e", "normal,build", "--prefix", "none"]))?);
     println!("   toolrack-host without its features: {count} packages, itself included");
     judged(count)
 }

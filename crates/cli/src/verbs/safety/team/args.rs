@@ -68,17 +68,11 @@ pub(crate) struct TokenArgs {
 /// The roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RoleWord {
-    /// Looks at servers and tools, and calls none
     Viewer,
-    /// Calls tools, and answers questions about its own calls
     User,
-    /// Starts and stops servers, and answers every question of its tenant
     Operator,
-    /// Reads the audit log, and calls no tool
     Auditor,
-    /// Everything in its tenant
     Admin,
-    /// Reads metrics, and nothing else
     Scraper,
 }
 
