@@ -252,6 +252,8 @@ fn a_team_file_that_cannot_be_used_starts_nothing() {
     assert!(run("url = \"http://team.example\"").contains("must be https"));
     assert!(run("url = \"https://team.example\"\nnonsense = 1").contains("nonsense"));
     assert!(run("[[tenants]]\nid = \"acme\"").contains("url"));
+    let sign_in = "url = \"https://team.example\"\n[sign_in]\nissuer = \"https://login.example\"\nclient_id = \"x\"";
+    assert!(run(sign_in).contains("does not serve yet"));
     fs::remove_file(&path).unwrap();
     let missing = rack.run(&["serve", "--listen", "127.0.0.1:0", "--team", path.to_str().unwrap()]).ends_with(2);
     assert!(missing.stderr.contains("team.toml"), "{missing}");

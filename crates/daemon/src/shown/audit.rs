@@ -14,11 +14,30 @@ pub struct Row {
     /// In RFC 3339.
     at: Option<String>,
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
-    /// `signed_out`, `sign_in_failed`, `turned_away`, `forgot`, `lost`.
+    /// `signed_out`, `sign_in_failed`, `turned_away`, `forgot`, `lost`; of a team `member_changed`, `member_removed`, `token_made`,
+    /// `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`.
     #[schema(example = "call")]
     kind: String,
     /// `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`, `mcp.sock`.
     who: Option<String>,
+    /// The tenant of the member of a team who acted; this and the next five are only in rows of teams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
+    /// The issuer that vouches for the subject.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issuer: Option<String>,
+    /// The member, as the issuer names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    /// The name of the member, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The member that was changed, or whose token it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    member: Option<String>,
+    /// The id of the token that was made or revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
     /// What the client calls itself.
     client: Option<String>,
     /// How a client of the gateway is connected: `http`, `stdio`.
@@ -63,6 +82,12 @@ impl From<AuditRow> for Row {
             at: at.map(super::millis),
             kind: entry.kind,
             who: entry.who,
+            tenant: entry.tenant,
+            issuer: entry.issuer,
+            subject: entry.subject,
+            name: entry.name,
+            member: entry.member,
+            token: entry.token,
             client: entry.client,
             over: entry.over,
             session: entry.session,

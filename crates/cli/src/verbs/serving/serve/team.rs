@@ -44,6 +44,12 @@ pub(crate) fn file(path: &Path) -> Result<TeamFile, Failure> {
 /// As [`file`], and when there is no database.
 pub(super) fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<Team, Failure> {
     let file = file(path)?;
+    // Better refused than left out: members would wait for a page that never comes.
+    if file.sign_in.is_some() || !file.issuers.is_empty() {
+        let message =
+            format!("the team file {} has `sign_in` or `issuers`, which the daemon does not serve yet", path.display());
+        return Err(Failure::config(message).hint("leave them out, and make tokens with `toolrack team token`"));
+    }
     let tenants = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
     let for_tenants = for_tenants(tenants, typed, world);
     Ok(Team { file, store: world.store()?.clone(), for_tenants })
