@@ -23,7 +23,7 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 ///
 /// # Errors
 /// When it cannot be read or understood.
-pub(crate) fn file(path: &Path) -> Result<TeamFile, Failure> {
+fn read_file(path: &Path) -> Result<TeamFile, Failure> {
     let refused = |why: String| {
         let message = format!("the team file {} cannot be used: {why}", path.display());
         Failure::config(message).hint("docs/guide/teams.md has an example")
@@ -41,9 +41,9 @@ pub(crate) fn file(path: &Path) -> Result<TeamFile, Failure> {
 /// The team of the file at `path`. Its members are in the database of `world`.
 ///
 /// # Errors
-/// As [`file`], and when there is no database.
+/// As [`read_file`], and when there is no database.
 pub(super) fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<Team, Failure> {
-    let file = file(path)?;
+    let file = read_file(path)?;
     // Better refused than left out: members would wait for a page that never comes.
     if file.sign_in.is_some() || !file.issuers.is_empty() {
         let message =
