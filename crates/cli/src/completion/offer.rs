@@ -82,6 +82,11 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("SIZE", Offered::Nothing),
     ("TEXT", Offered::Nothing),
     ("TIME", Offered::Nothing),
+    // What a team has is in its database, and no list of it is kept for shells.
+    ("GROUP", Offered::Nothing),
+    ("MEMBER", Offered::Nothing),
+    ("TENANT", Offered::Nothing),
+    ("TOKEN-ID", Offered::Nothing),
     ("TITLE", Offered::Nothing),
     ("URI", Offered::Uris),
     ("URL", Offered::Nothing),

@@ -211,7 +211,7 @@ fn the_audit_log_of_a_tenant_says_who_called_and_that_of_the_machine_who_changed
     let made = own.iter().find(|row| row["kind"] == "token_made").unwrap();
     assert_eq!(made["token"], id.as_str());
     assert!(made["member"].as_str().unwrap().starts_with("ann of acme"), "{made}");
-    assert!(!own.iter().any(|row| row["kind"] == "call"), "{own:?}");
+    assert!(!own.iter().any(|row| row["server"] == "acme"), "{own:?}");
     let all = format!("{own:?}{rows:?}");
     assert!(!all.contains(&ann), "no row has the token");
 }
