@@ -12,10 +12,11 @@ use axum::{
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use toolrack_host::text;
+use toolrack_team::NoRandom;
 
 use crate::{
     error::ApiError,
-    guard::{NoRandom, Token},
+    guard::Token,
     world::World,
     worlds::{Common, Worlds},
 };

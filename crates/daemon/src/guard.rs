@@ -13,18 +13,16 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use data_encoding::HEXLOWER;
 use futures::StreamExt as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
-    header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
 };
-use rand::{TryRngCore as _, rngs::OsRng};
 use subtle::ConstantTimeEq as _;
 use toolrack_host::Principal;
 use toolrack_store::Purpose;
-use toolrack_team::{Authority, Standing, Unavailable};
+use toolrack_team::{Authority, NoRandom, Standing, Unavailable, random_text};
 
 pub(crate) use self::unauthenticated::{Connection, Unauthenticated};
 use crate::error::ApiError;
@@ -35,9 +33,6 @@ const RATE: (u32, u32) = (50_000, 100_000);
 
 /// The separate rate limit of requests without a valid token, so that they cannot use up the first one.
 const RATE_UNAUTHENTICATED: (u32, u32) = (5_000, 10_000);
-
-/// The cookie of a browser in which a member has signed in, over https and without (on this machine only).
-const COOKIES: [&str; 2] = ["__Host-toolrack", "toolrack"];
 
 /// The content type of a stream of events.
 const EVENTS: &[u8] = b"text/event-stream";
@@ -55,20 +50,13 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The system has no random numbers.
-#[derive(Debug, thiserror::Error)]
-#[error("the system gives no random numbers, without which no token can be made")]
-pub struct NoRandom;
-
 impl Token {
     /// Creates a random token.
     ///
     /// # Errors
     /// [`NoRandom`]
     pub fn new() -> Result<Self, NoRandom> {
-        let mut bytes = [0; 32];
-        OsRng.try_fill_bytes(&mut bytes).map_err(|_| NoRandom)?;
-        Ok(Self(HEXLOWER.encode(&bytes)))
+        random_text::<32>("").map(|token| Self(token.to_string()))
     }
 
     /// Uses a token that was agreed on elsewhere.
@@ -104,13 +92,6 @@ impl Proved {
             Self::Member(standing) => standing.member().clone(),
         }
     }
-}
-
-/// What proves that a request comes from a member.
-struct Presented<'a> {
-    token: &'a str,
-    /// In the cookie of a browser, and not in `Authorization`.
-    in_cookie: bool,
 }
 
 /// Whether a token other than the daemon's opens this path.
@@ -165,10 +146,10 @@ impl Guard {
     }
 
     /// Who sends a request, and why it is refused, if it is.
-    async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> (Option<Proved>, Option<ApiError>) {
+    async fn judge(&self, uri: &Uri, headers: &HeaderMap) -> (Option<Proved>, Option<ApiError>) {
         let proved = match self.local(uri.path(), headers) {
             Some(local) => Ok(Some(local)),
-            None => self.member(method, uri.path(), headers).await,
+            None => self.member(uri.path(), headers).await,
         };
         let (proved, unproven) = match proved {
             Ok(proved) => (proved, None),
@@ -226,34 +207,24 @@ impl Guard {
     ///
     /// # Errors
     /// When it cannot be found out, and when the token is not for this path.
-    async fn member(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<Option<Proved>, ApiError> {
-        let (Some(authority), Some(presented)) = (&self.authority, presented(headers)) else { return Ok(None) };
-        let standing = match authority.known(presented.token) {
+    async fn member(&self, path: &str, headers: &HeaderMap) -> Result<Option<Proved>, ApiError> {
+        let (Some(authority), Some(token)) = (&self.authority, bearer(headers)) else { return Ok(None) };
+        let standing = match authority.known(token) {
             Some(standing) => Some(standing),
             // Guesses must not keep the store busy.
             None if self.unauthenticated.check().is_err() => return Err(too_many("too many requests")),
-            None => authority.prove(presented.token).await.map_err(|error| unavailable(&error))?,
+            None => authority.prove(token).await.map_err(|error| unavailable(&error))?,
         };
-        let Some(standing) = standing else { return Ok(None) };
-        match (standing.purpose(), presented.in_cookie) {
-            (Purpose::Browser, true) => self.check_page(method, headers)?,
-            (Purpose::Access, false) if is_protected(path) && !is_endpoint(path) => return Err(wrong_audience()),
-            (Purpose::Access | Purpose::Personal, false) => {}
-            // A token in the place of another kind proves nothing.
-            _ => return Ok(None),
+        match standing {
+            Some(standing) if standing.purpose() == Purpose::Access && is_protected(path) && !is_endpoint(path) => {
+                Err(wrong_audience())
+            }
+            // A token that is for a cookie proves nothing here.
+            Some(standing) if matches!(standing.purpose(), Purpose::Access | Purpose::Personal) => {
+                Ok(Some(Proved::Member(standing)))
+            }
+            _ => Ok(None),
         }
-        Ok(Some(Proved::Member(standing)))
-    }
-
-    /// A browser sends its cookie with the forms of other sites, too. It says so in `Origin`, which it sends with each
-    /// request that changes something.
-    fn check_page(&self, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-        let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-        if changes && !headers.get(ORIGIN).is_some_and(|origin| self.is_own(origin)) {
-            let message = "a browser has to name the page that sends this request";
-            return Err(ApiError::new(StatusCode::FORBIDDEN, "WRONG_ORIGIN", message));
-        }
-        Ok(())
     }
 }
 
@@ -261,17 +232,6 @@ impl Guard {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
-}
-
-/// What a request presents to prove its sender. `Authorization` counts before the cookie.
-fn presented(headers: &HeaderMap) -> Option<Presented<'_>> {
-    if let Some(token) = bearer(headers) {
-        return Some(Presented { token, in_cookie: false });
-    }
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-    let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut own = pairs.filter(|(name, _)| COOKIES.contains(name));
-    own.next().map(|(_, token)| Presented { token, in_cookie: true })
 }
 
 fn wrong_audience() -> ApiError {
@@ -310,7 +270,7 @@ fn too_many(message: &str) -> ApiError {
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
-    let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers()).await;
+    let (proved, refusal) = guard.judge(request.uri(), request.headers()).await;
     if proved.is_some()
         && let Some(connection) = &connection
     {

@@ -49,9 +49,10 @@ mod world;
 mod worlds;
 
 pub use api::openapi;
-pub use guard::{NoRandom, Token};
+pub use guard::Token;
 pub use questions::Questions;
 pub use serve::{Admit, Current, Daemon, Options, StartError, Team};
+pub use toolrack_team::NoRandom;
 pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, discovery_name};
 pub use worlds::{MakeWorld, NoWorld, WorldParts};
 

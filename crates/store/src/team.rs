@@ -7,7 +7,7 @@ mod front_door;
 
 use chrono::{DateTime, Utc};
 use sha2::{Digest as _, Sha256};
-use sqlx::{SqliteConnection, sqlite::SqliteRow};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection, sqlite::SqliteRow};
 use toolrack_host::{
     Caller, Principal,
     principal::{BadPrincipal, Kind, Role},
@@ -191,24 +191,21 @@ impl TokenRow {
     }
 }
 
-/// The tokens that a [`Tokens`] selects: six parameters, of which those that do not select are NULL.
-const SELECTED: &str = "(?1 IS NULL OR m.tenant = ?1) AND (?2 IS NULL OR t.issuer = ?2) \
-    AND (?3 IS NULL OR t.subject = ?3) AND (?4 IS NULL OR t.id = ?4) AND (?5 IS NULL OR t.hash = ?5) \
-    AND (?6 IS NULL OR t.family = ?6)";
-
-type Parameters<'a> =
-    (Option<&'a str>, Option<&'a str>, Option<&'a str>, Option<&'a str>, Option<Vec<u8>>, Option<&'a str>);
-
-impl<'a> Tokens<'a> {
-    fn parameters(self) -> Parameters<'a> {
+impl Tokens<'_> {
+    /// The condition on the rows `t` of tokens and `m` of their members. One condition for each, so that each has its index.
+    fn condition(self, query: &mut QueryBuilder<Sqlite>) {
         match self {
-            Self::All => (None, None, None, None, None, None),
-            Self::OfTenant(tenant) => (Some(tenant), None, None, None, None, None),
-            Self::Of(owner) => (None, Some(owner.issuer), Some(owner.subject), None, None, None),
-            Self::Id(id) => (None, None, None, Some(id), None, None),
-            Self::Hash(hash) => (None, None, None, None, Some(hash.0.to_vec()), None),
-            Self::Family(family) => (None, None, None, None, None, Some(family)),
-        }
+            Self::All => query.push("TRUE"),
+            Self::OfTenant(tenant) => query.push("m.tenant = ").push_bind(tenant.to_owned()),
+            Self::Of(owner) => query
+                .push("t.issuer = ")
+                .push_bind(owner.issuer.to_owned())
+                .push(" AND t.subject = ")
+                .push_bind(owner.subject.to_owned()),
+            Self::Id(id) => query.push("t.id = ").push_bind(id.to_owned()),
+            Self::Hash(hash) => query.push("t.hash = ").push_bind(hash.0.to_vec()),
+            Self::Family(family) => query.push("t.family = ").push_bind(family.to_owned()),
+        };
     }
 }
 
@@ -281,14 +278,13 @@ impl Store {
         let doing = "removing a member of the team";
         let mut transaction = self.begin(doing).await?;
         let Some(member) = member(&mut transaction, owner).await.map_err(self.error(doing))? else { return Ok(false) };
-        for table in ["DELETE FROM team_tokens", "DELETE FROM team_members"] {
-            sqlx::query(sqlx::AssertSqlSafe(format!("{table} WHERE issuer = ? AND subject = ?")))
-                .bind(owner.issuer)
-                .bind(owner.subject)
-                .execute(&mut *transaction)
-                .await
-                .map_err(self.error(doing))?;
-        }
+        // Its tokens go with it, by their foreign key.
+        sqlx::query("DELETE FROM team_members WHERE issuer = ? AND subject = ?")
+            .bind(owner.issuer)
+            .bind(owner.subject)
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
         let entry = Entry::of_member("member_removed", by, &member);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
         transaction.commit().await.map_err(self.error(doing))?;
@@ -343,28 +339,17 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn team_tokens(&self, which: Tokens<'_>) -> Result<Vec<TeamToken>, StoreError> {
-        let rows = self.selected(which).await.map_err(self.error("reading tokens of the team"))?;
-        Ok(rows.into_iter().filter_map(TokenRow::token).collect())
-    }
-
-    async fn selected(&self, which: Tokens<'_>) -> Result<Vec<TokenRow>, sqlx::Error> {
-        let (tenant, issuer, subject, id, hash, family) = which.parameters();
-        let query = format!(
+        let mut query = QueryBuilder::new(
             "SELECT t.id, t.purpose, t.label, t.client, t.family, t.made_at, t.ends_at, m.issuer, m.subject, m.kind, \
              m.tenant, m.name, m.groups, m.role FROM team_tokens t JOIN team_members m \
-             ON m.issuer = t.issuer AND m.subject = t.subject WHERE {SELECTED} AND (t.ends_at IS NULL OR t.ends_at > ?7) \
-             ORDER BY m.tenant, m.name, t.made_at, t.id"
+             ON m.issuer = t.issuer AND m.subject = t.subject WHERE ",
         );
-        sqlx::query_as::<_, TokenRow>(sqlx::AssertSqlSafe(query))
-            .bind(tenant)
-            .bind(issuer)
-            .bind(subject)
-            .bind(id)
-            .bind(hash)
-            .bind(family)
-            .bind(now())
-            .fetch_all(&self.pool)
-            .await
+        which.condition(&mut query);
+        query.push(" AND (t.ends_at IS NULL OR t.ends_at > ").push_bind(now());
+        query.push(") ORDER BY m.tenant, m.name, t.made_at, t.id");
+        let rows: Vec<TokenRow> =
+            query.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading tokens of the team"))?;
+        Ok(rows.into_iter().filter_map(TokenRow::token).collect())
     }
 
     /// The token with this hash, unless it has ended.

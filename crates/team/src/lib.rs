@@ -25,7 +25,7 @@
 //!   authority                       for whom a token stands, and until when
 //!      │
 //!      ▼
-//!    tokens, random    members ◄── claims    random text; who belongs to which tenant, with which role
+//!    tokens ► random   members ◄── claims    random text; who belongs to which tenant, with which role
 //!                         │
 //!                         ▼
 //!                       file        what the operator of a team writes
@@ -61,8 +61,9 @@ pub use fetch::Unreachable;
 pub use file::{BadTeamFile, SignInProvider, TeamFile, Tenant, TrustedIssuer};
 pub use issuers::{Issuers, Vouched};
 pub use members::{Claims, NotAMember};
+pub use random::{NoRandom, random_text};
 pub use refusals::Refusals;
-pub use tokens::{NoRandom, Secret};
+pub use tokens::Secret;
 
 // Compiles the examples of the page that registries show.
 #[cfg(doctest)]

@@ -1,11 +1,14 @@
-//! Random text that is kept by its hash alone: codes, refresh tokens, names of clients.
+//! Random text: tokens, codes, names of clients.
 
 use data_encoding::HEXLOWER;
 use rand::{TryRngCore as _, rngs::OsRng};
 use toolrack_store::{RefreshHash, TokenHash};
 use zeroize::Zeroizing;
 
-use crate::tokens::NoRandom;
+/// The system has no random numbers.
+#[derive(Debug, thiserror::Error)]
+#[error("the system gives no random numbers, without which no token can be made")]
+pub struct NoRandom;
 
 /// What a refresh token begins with.
 const REFRESH: &str = "trr_";
@@ -15,7 +18,10 @@ const HANDLE_DIGITS: usize = 32;
 const REFRESH_DIGITS: usize = HANDLE_DIGITS + 64;
 
 /// `prefix`, and so many random bytes in hexadecimal digits.
-pub(crate) fn random_text<const BYTES: usize>(prefix: &str) -> Result<Zeroizing<String>, NoRandom> {
+///
+/// # Errors
+/// [`NoRandom`]
+pub fn random_text<const BYTES: usize>(prefix: &str) -> Result<Zeroizing<String>, NoRandom> {
     let mut bytes = Zeroizing::new([0; BYTES]);
     OsRng.try_fill_bytes(&mut *bytes).map_err(|_| NoRandom)?;
     Ok(Zeroizing::new(prefix.to_owned() + &HEXLOWER.encode(&*bytes)))

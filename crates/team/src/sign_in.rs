@@ -28,7 +28,8 @@ use crate::{
     page::{notice, see_other},
     parameters::Parameters,
     provider::{NotSignedIn, Provider},
-    tokens::{NoRandom, Secret, looks_like_one},
+    random::NoRandom,
+    tokens::{Secret, looks_like_one},
 };
 
 /// How long the session of a browser counts.

@@ -2,15 +2,10 @@
 
 use std::fmt;
 
-use data_encoding::HEXLOWER;
-use rand::{TryRngCore as _, rngs::OsRng};
 use toolrack_store::{Purpose, TokenHash};
 use zeroize::Zeroizing;
 
-/// The system has no random numbers.
-#[derive(Debug, thiserror::Error)]
-#[error("the system gives no random numbers, without which no token can be made")]
-pub struct NoRandom;
+use crate::random::{NoRandom, random_text};
 
 /// A new token: three letters that say what it is for, and 256 random bits in hexadecimal digits. It is shown once and
 /// kept nowhere; the store has its hash.
@@ -28,9 +23,7 @@ impl Secret {
     /// # Errors
     /// [`NoRandom`]
     pub fn new(purpose: Purpose) -> Result<Self, NoRandom> {
-        let mut bytes = Zeroizing::new([0; 32]);
-        OsRng.try_fill_bytes(&mut *bytes).map_err(|_| NoRandom)?;
-        Ok(Self(Zeroizing::new(prefix(purpose).to_owned() + &HEXLOWER.encode(&*bytes))))
+        random_text::<32>(prefix(purpose)).map(Self)
     }
 
     /// The token itself.

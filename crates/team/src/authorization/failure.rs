@@ -10,7 +10,7 @@ use toolrack_host::Principal;
 use toolrack_store::{StoreError, audit::DoorRefusal};
 
 use super::metadata::for_clients;
-use crate::{door::FrontDoor, tokens::NoRandom};
+use crate::{door::FrontDoor, random::NoRandom};
 
 /// Why a client gets an error.
 #[derive(Debug)]

@@ -8,7 +8,10 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-use crate::{provider::Attempt, random::random_text, tokens::NoRandom};
+use crate::{
+    provider::Attempt,
+    random::{NoRandom, random_text},
+};
 
 /// Digits of the secret.
 const DIGITS: usize = 64;

@@ -110,29 +110,26 @@ async fn members(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
     let members = world.store()?.members(args.tenant.as_deref()).await;
     let members = members.map_err(|error| database::unusable(&error))?;
     let list = Members { members: members.iter().map(Member::of).collect() };
-    if world.screen.json() {
-        world.screen.document(&list).await?;
-        return Ok(Exit::Ok);
-    }
-    if list.members.is_empty() {
-        world.screen.note("there are no members; `toolrack team token NAME --tenant TENANT` makes one");
-    }
-    world.screen.page(render::members(&list)).await?;
-    Ok(Exit::Ok)
+    show(&list, render::members(&list), "members", world).await
 }
 
 async fn tokens(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
     let which = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
     let tokens = world.store()?.team_tokens(which).await.map_err(|error| database::unusable(&error))?;
     let list = render::Tokens { tokens: tokens.iter().map(Token::of).collect() };
+    show(&list, render::tokens(&list), "tokens", world).await
+}
+
+/// Shows a list: as JSON, or as `page`, which is empty if there are none of `what`.
+async fn show(list: &impl Serialize, page: String, what: &str, world: &World) -> Result<Exit, Failure> {
     if world.screen.json() {
-        world.screen.document(&list).await?;
+        world.screen.document(list).await?;
         return Ok(Exit::Ok);
     }
-    if list.tokens.is_empty() {
-        world.screen.note("there are no tokens; `toolrack team token NAME --tenant TENANT` makes one");
+    if page.is_empty() {
+        world.screen.note(&format!("there are no {what}; `toolrack team token NAME --tenant TENANT` makes one"));
     }
-    world.screen.page(render::tokens(&list)).await?;
+    world.screen.page(page).await?;
     Ok(Exit::Ok)
 }
 
