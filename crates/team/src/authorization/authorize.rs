@@ -14,7 +14,7 @@ use url::form_urlencoded;
 
 use super::{
     consent::{Form, ask},
-    request::{Asked, ReplyTo, Told, Untold, asked, reply_to},
+    request::{ClientError, ConsentRequest, PageError, ReplyTo, asked, reply_to},
 };
 use crate::{
     browser::{is_from_here, way_of},
@@ -29,17 +29,17 @@ const MAX_QUERY: usize = 4_000;
 
 /// Why no client gets an answer yet.
 enum Stop {
-    /// A person is told.
-    Untold(Untold),
+    /// A page shows the error: the client may not have an answer.
+    PageError(PageError),
     /// A person must sign in first.
     SignIn,
-    /// The client is told, because a person is there.
-    Told(Told, Principal),
+    /// The client gets the error by a redirect, because a member has signed in.
+    ClientError(ClientError, Principal),
 }
 
-impl From<Untold> for Stop {
-    fn from(untold: Untold) -> Self {
-        Self::Untold(untold)
+impl From<PageError> for Stop {
+    fn from(page_error: PageError) -> Self {
+        Self::PageError(page_error)
     }
 }
 
@@ -47,12 +47,12 @@ impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "the front door of the team cannot use the database");
         let why = "the server cannot use its database: try again later".to_owned();
-        Self::Untold(Untold { code: "server_error", why, is_ours: true })
+        Self::PageError(PageError { code: "server_error", why, is_ours: true })
     }
 }
 
 fn wrong(code: &'static str, why: &str) -> Stop {
-    Stop::Untold(Untold { code, why: why.to_owned(), is_ours: false })
+    Stop::PageError(PageError { code, why: why.to_owned(), is_ours: false })
 }
 
 /// `GET /oauth/authorize`: shows a person who asks for what.
@@ -77,7 +77,7 @@ pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMa
 }
 
 /// What is asked for, and who is there to be asked.
-async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(Asked, SignedIn), Stop> {
+async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(ConsentRequest, SignedIn), Stop> {
     // What is longer could neither come back from a sign-in nor be a field of the form.
     let Some(parameters) = Parameters::read(query).filter(|_| query.len() <= MAX_QUERY) else {
         return Err(wrong("invalid_request", "the request is longer than 4,000 bytes"));
@@ -92,7 +92,7 @@ async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(Ask
     let Some(to) = to else { return Err(wrong("invalid_client", "there is no such client")) };
     match asked(to, &parameters, &door.resource()) {
         Ok(asked) => Ok((asked, person)),
-        Err(told) => Err(Stop::Told(told, person.member)),
+        Err(client_error) => Err(Stop::ClientError(client_error, person.member)),
     }
 }
 
@@ -109,17 +109,17 @@ async fn answered(door: &FrontDoor, headers: &HeaderMap, form: &Parameters) -> R
         return Err(wrong("wrong_seal", why));
     }
     if form.get("answer") != Some("allow") {
-        let told = Told { to: asked.to, code: "access_denied", why: "the person refused" };
-        return Ok(tell(door, &told));
+        let client_error = ClientError { to: asked.to, code: "access_denied", why: "the person refused" };
+        return Ok(tell(door, &client_error));
     }
     allow(door, &asked, &person).await
 }
 
 /// Gives the client its code.
-async fn allow(door: &FrontDoor, asked: &Asked, person: &SignedIn) -> Result<Response, Stop> {
+async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> Result<Response, Stop> {
     let code = match random_text::<32>("") {
         Ok(code) => code,
-        Err(error) => return Err(Untold { code: "server_error", why: error.to_string(), is_ours: true }.into()),
+        Err(error) => return Err(PageError { code: "server_error", why: error.to_string(), is_ours: true }.into()),
     };
     let (member, client) = (&person.member, &asked.to.client);
     let grant = NewGrant {
@@ -144,48 +144,49 @@ async fn stopped(door: &FrontDoor, stop: Stop, query: &str) -> Response {
         Stop::SignIn => {
             let Some(way) = way_of(&door.team.url, &format!("/oauth/authorize?{query}")) else {
                 let why = "the request of the client is too long, or has characters that no address has".to_owned();
-                return shown(door, Untold { code: "invalid_request", why, is_ours: false }).await;
+                return shown(door, PageError { code: "invalid_request", why, is_ours: false }).await;
             };
             let to: String = form_urlencoded::byte_serialize(way.as_bytes()).collect();
             see_other(&format!("/sign-in?to={to}"))
         }
-        Stop::Untold(untold) => shown(door, untold).await,
-        Stop::Told(told, member) => {
+        Stop::PageError(page_error) => shown(door, page_error).await,
+        Stop::ClientError(client_error, member) => {
             let refusal = DoorRefusal {
                 door: "authorize",
-                code: told.code,
-                why: told.why,
-                client: Some(&told.to.client.name),
+                code: client_error.code,
+                why: client_error.why,
+                client: Some(&client_error.to.client.name),
                 by: Some(&member),
                 ..DoorRefusal::default()
             };
             door.refusals.record(refusal).await;
-            tell(door, &told)
+            tell(door, &client_error)
         }
     }
 }
 
 /// A page that says what is wrong.
-async fn shown(door: &FrontDoor, untold: Untold) -> Response {
-    let status = match untold.code {
-        _ if untold.is_ours => StatusCode::INTERNAL_SERVER_ERROR,
+async fn shown(door: &FrontDoor, page_error: PageError) -> Response {
+    let status = match page_error.code {
+        _ if page_error.is_ours => StatusCode::INTERNAL_SERVER_ERROR,
         "cross_site" | "wrong_seal" => StatusCode::FORBIDDEN,
         "temporarily_unavailable" => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::BAD_REQUEST,
     };
-    if !untold.is_ours {
-        let refusal = DoorRefusal { door: "authorize", code: untold.code, why: &untold.why, ..DoorRefusal::default() };
+    if !page_error.is_ours {
+        let refusal =
+            DoorRefusal { door: "authorize", code: page_error.code, why: &page_error.why, ..DoorRefusal::default() };
         door.refusals.record(refusal).await;
     }
-    let code = format!("{}: {}.", untold.code, untold.why);
+    let code = format!("{}: {}.", page_error.code, page_error.why);
     let next = "No client got anything. Begin again from the client that sent you here; if that does not help, tell \
         the operator of this team what you read above.";
     notice(status, "This client cannot be connected", &[&code, next])
 }
 
 /// Sends the browser to the client with an error (RFC 6749, 4.1.2.1).
-fn tell(door: &FrontDoor, told: &Told) -> Response {
-    see_other(&reply(door, &told.to, &[("error", told.code), ("error_description", told.why)]))
+fn tell(door: &FrontDoor, client_error: &ClientError) -> Response {
+    see_other(&reply(door, &client_error.to, &[("error", client_error.code), ("error_description", client_error.why)]))
 }
 
 /// The address of the client with an answer, the state that it sent, and who answers (RFC 9207). The address itself stays

@@ -8,7 +8,7 @@ use http::StatusCode;
 use maud::html;
 use sha2::Sha256;
 
-use super::request::Asked;
+use super::request::ConsentRequest;
 use crate::{
     clients::{Target, target},
     door::{FrontDoor, SignedIn},
@@ -33,19 +33,19 @@ impl<'a> Form<'a> {
     }
 
     /// Whether it still counts, and `seal` is that of this form for this client, in this browser.
-    pub(super) fn is_sealed_by(&self, seal: &str, asked: &Asked, person: &SignedIn) -> bool {
+    pub(super) fn is_sealed_by(&self, seal: &str, asked: &ConsentRequest, person: &SignedIn) -> bool {
         let Ok(seal) = HEXLOWER_PERMISSIVE.decode(seal.as_bytes()) else { return false };
         let in_time = self.ends >= Utc::now().timestamp();
         in_time && self.mac(asked, person).is_some_and(|mac| mac.verify_slice(&seal).is_ok())
     }
 
-    fn seal(&self, asked: &Asked, person: &SignedIn) -> String {
+    fn seal(&self, asked: &ConsentRequest, person: &SignedIn) -> String {
         let mac = self.mac(asked, person).map(|mac| mac.finalize().into_bytes());
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
     }
 
     /// The key is the secret in the browser's cookie, which no other page can read. All that the page shows is sealed.
-    fn mac(&self, asked: &Asked, person: &SignedIn) -> Option<Hmac<Sha256>> {
+    fn mac(&self, asked: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(person.cookie.as_bytes()).ok()?;
         let client = &asked.to.client;
         let ends = self.ends.to_string();
@@ -58,7 +58,7 @@ impl<'a> Form<'a> {
 }
 
 /// The page that asks whether the client may act in the name of the person.
-pub(super) fn ask(door: &FrontDoor, asked: &Asked, person: &SignedIn, form: &Form<'_>) -> Response {
+pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, form: &Form<'_>) -> Response {
     let client = &asked.to.client;
     let (answer_to, warning) = destination(&asked.to.redirect_uri);
     let body = html! {

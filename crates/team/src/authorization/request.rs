@@ -23,41 +23,41 @@ pub(super) struct ReplyTo {
 
 /// A request that a person can be asked about.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ConsentRequest {
     pub(super) to: ReplyTo,
     pub(super) scope: String,
     pub(super) challenge: String,
 }
 
-/// Why a person is told instead of the client: it is not known that the client may have an answer.
+/// An error that a page shows to the person, because the client has not proved that it may have an answer.
 #[derive(Debug)]
-pub(super) struct Untold {
+pub(super) struct PageError {
     pub(super) code: &'static str,
     pub(super) why: String,
     /// Whether this is trouble of this program, and not bad input.
     pub(super) is_ours: bool,
 }
 
-/// Why the client is told.
+/// An error that the client gets.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ClientError {
     pub(super) to: ReplyTo,
     pub(super) code: &'static str,
     pub(super) why: &'static str,
 }
 
-fn untold(code: &'static str, why: impl Into<String>) -> Untold {
-    Untold { code, why: why.into(), is_ours: false }
+fn page_error(code: &'static str, why: impl Into<String>) -> PageError {
+    PageError { code, why: why.into(), is_ours: false }
 }
 
-impl From<NoClient> for Untold {
+impl From<NoClient> for PageError {
     fn from(error: NoClient) -> Self {
         let why = error.to_string();
         match error {
-            NoClient::Unknown => untold("invalid_client", why),
-            NoClient::Document(_) => untold("invalid_client_metadata", why),
-            NoClient::Busy => untold("temporarily_unavailable", why),
-            NoClient::Store(_) => Untold { is_ours: true, ..untold("server_error", why) },
+            NoClient::Unknown => page_error("invalid_client", why),
+            NoClient::Document(_) => page_error("invalid_client_metadata", why),
+            NoClient::Busy => page_error("temporarily_unavailable", why),
+            NoClient::Store(_) => PageError { is_ours: true, ..page_error("server_error", why) },
         }
     }
 }
@@ -68,31 +68,31 @@ pub(super) async fn reply_to(
     clients: &Clients,
     parameters: &Parameters,
     may_fetch: bool,
-) -> Result<Option<ReplyTo>, Untold> {
+) -> Result<Option<ReplyTo>, PageError> {
     if let Some(repeated @ ("client_id" | "redirect_uri" | "state")) = parameters.repeated() {
-        return Err(untold("invalid_request", format!("the parameter {repeated} is there twice")));
+        return Err(page_error("invalid_request", format!("the parameter {repeated} is there twice")));
     }
     let Some(id) = parameters.get("client_id") else {
-        return Err(untold("invalid_request", "the parameter client_id is missing"));
+        return Err(page_error("invalid_request", "the parameter client_id is missing"));
     };
     let client = if may_fetch { Some(clients.find(id).await?) } else { clients.find_here(id).await? };
     let Some(client) = client else { return Ok(None) };
     let Some(redirect_uri) = client.redirect_uri(parameters.get("redirect_uri")) else {
         let why = "the parameter redirect_uri is not an address of this client";
-        return Err(untold("invalid_redirect_uri", why));
+        return Err(page_error("invalid_redirect_uri", why));
     };
     let state = parameters.get("state").map(ToOwned::to_owned);
     if state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
-        return Err(untold("invalid_request", "the parameter state is longer than 2 KiB"));
+        return Err(page_error("invalid_request", "the parameter state is longer than 2 KiB"));
     }
     Ok(Some(ReplyTo { client, redirect_uri, state }))
 }
 
 /// What the client asks for. Only codes with PKCE by S256 are given, for this resource.
-pub(super) fn asked(to: ReplyTo, parameters: &Parameters, resource: &str) -> Result<Asked, Told> {
+pub(super) fn asked(to: ReplyTo, parameters: &Parameters, resource: &str) -> Result<ConsentRequest, ClientError> {
     match check(parameters, resource) {
-        Ok((scope, challenge)) => Ok(Asked { to, scope, challenge }),
-        Err((code, why)) => Err(Told { to, code, why }),
+        Ok((scope, challenge)) => Ok(ConsentRequest { to, scope, challenge }),
+        Err((code, why)) => Err(ClientError { to, code, why }),
     }
 }
 
