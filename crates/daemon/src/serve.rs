@@ -26,7 +26,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_config::Loaded;
-use toolrack_store::Store;
+use toolrack_store::TeamStore;
 use toolrack_team::{Authority, TeamFile};
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
@@ -78,7 +78,7 @@ pub struct Team {
     /// Its tenants.
     pub file: TeamFile,
     /// Its members and their tokens.
-    pub store: Store,
+    pub store: TeamStore,
     /// Makes the parts of a tenant's world at the first request of one of its members.
     pub for_tenants: MakeWorld,
 }

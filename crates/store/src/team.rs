@@ -5,6 +5,8 @@
 
 mod front_door;
 
+use std::ops::Deref;
+
 use chrono::{DateTime, Utc};
 use sha2::{Digest as _, Sha256};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, sqlite::SqliteRow};
@@ -209,7 +211,58 @@ impl Tokens<'_> {
     }
 }
 
+/// The tables of a team, each script after the one before.
+const SCRIPTS: [&str; 2] =
+    [include_str!("../team_migrations/0001_members.sql"), include_str!("../team_migrations/0002_front_door.sql")];
+
+/// The store of an installation that serves a team. Clones share it.
+///
+/// Its tables are made with the first use. A file without a team has none of them, because SQLite reads the definition
+/// of each table whenever a file is opened.
+#[derive(Clone, Debug)]
+pub struct TeamStore {
+    store: Store,
+}
+
+impl Deref for TeamStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
 impl Store {
+    /// This store with the tables of a team, which are made or brought up to date if need be, in one transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::Newer`] when a newer version has made them; others when the database fails.
+    pub async fn with_team(&self) -> Result<TeamStore, StoreError> {
+        let doing = "making the tables of a team";
+        let mut transaction = self.begin(doing).await?;
+        let is_there: bool =
+            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'team_schema')")
+                .fetch_one(&mut *transaction)
+                .await
+                .map_err(self.error(doing))?;
+        let found: i64 = match is_there {
+            true => sqlx::query_scalar("SELECT version FROM team_schema").fetch_one(&mut *transaction).await,
+            false => Ok(0),
+        }
+        .map_err(self.error(doing))?;
+        let known = SCRIPTS.len() as i64;
+        if found > known {
+            return Err(StoreError::Newer { path: self.path().to_owned(), found, known });
+        }
+        for script in SCRIPTS.into_iter().skip(usize::try_from(found).unwrap_or_default()) {
+            sqlx::raw_sql(script).execute(&mut *transaction).await.map_err(self.error(doing))?;
+        }
+        transaction.commit().await.map_err(self.error(doing))?;
+        Ok(TeamStore { store: self.clone() })
+    }
+}
+
+impl TeamStore {
     /// Adds a member of a team, or changes its name, groups, role and tenant, and records that in the [audit
     /// log](crate::audit), in one transaction. Does nothing when nothing would change.
     ///

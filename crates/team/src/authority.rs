@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use toolrack_host::Principal;
-use toolrack_store::{Purpose, Store, StoreError, TeamToken, TokenHash};
+use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash};
 
 use crate::tokens::looks_like_one;
 
@@ -82,7 +82,7 @@ impl Standing {
 /// What it has read once it knows until the store changes, so that most requests need no look into the store. One task
 /// ([`Self::watch`]) notices changes and ends what no longer stands.
 pub struct Authority {
-    store: Store,
+    store: TeamStore,
     known: Mutex<KnownTokens>,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Debug for Authority {
 impl Authority {
     /// The members and tokens in `store`. [`Self::watch`] has to run beside it.
     #[must_use]
-    pub fn new(store: Store) -> Self {
+    pub fn new(store: TeamStore) -> Self {
         Self { store, known: Mutex::default() }
     }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 use toolrack_host::{egress::Egress, text};
-use toolrack_store::{RegisteredClient, Store, StoreError};
+use toolrack_store::{RegisteredClient, StoreError, TeamStore};
 use url::Url;
 
 pub(crate) use self::redirect_uri::{Target, check as check_redirect_uri, target};
@@ -121,7 +121,7 @@ struct Document {
 
 /// Finds clients.
 pub(crate) struct Clients {
-    store: Store,
+    store: TeamStore,
     http: Http,
     is_local: bool,
     /// The documents of a short time ago, the newest last.
@@ -131,7 +131,7 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Clients of the team at `url`. Documents come from public addresses alone, unless the team is on this machine.
-    pub(crate) fn new(store: Store, url: &Url, egress: &Egress) -> reqwest::Result<Self> {
+    pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress) -> reqwest::Result<Self> {
         Ok(Self {
             store,
             http: Http::new(egress.named_by(url), MAX_DOCUMENT)?,

@@ -6,7 +6,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::HeaderMap;
 use oauth2::RedirectUrl;
 use toolrack_host::{Caller, Principal, Way, egress::Egress};
-use toolrack_store::{Purpose, Store, StoreError, TeamToken, TokenHash};
+use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash};
 use zeroize::Zeroizing;
 
 use crate::{
@@ -37,12 +37,12 @@ pub enum BadFrontDoor {
 /// which they act in the name of a person who agreed.
 ///
 /// It is an OAuth 2.1 authorization server for one resource, the team's `/mcp`, and for public clients alone. Its tokens
-/// are random, and the [`Store`] keeps only their hashes; [`Authority`](crate::Authority) says for whom they stand.
+/// are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) says for whom they stand.
 ///
 /// Every refusal of bad input is a row `refused_at_the_door` of the audit log, within [bounds](Refusals).
 pub struct FrontDoor {
     pub(crate) team: Arc<TeamFile>,
-    pub(crate) store: Store,
+    pub(crate) store: TeamStore,
     pub(crate) cookies: Cookies,
     pub(crate) provider: Option<Provider>,
     pub(crate) clients: Clients,
@@ -73,7 +73,11 @@ impl FrontDoor {
     ///
     /// # Errors
     /// [`BadFrontDoor`]
-    pub fn new(team: Arc<TeamFile>, client_secret: Option<String>, store: Store) -> Result<Arc<Self>, BadFrontDoor> {
+    pub fn new(
+        team: Arc<TeamFile>,
+        client_secret: Option<String>,
+        store: TeamStore,
+    ) -> Result<Arc<Self>, BadFrontDoor> {
         Self::within(team, client_secret, store, &Egress::default())
     }
 
@@ -84,7 +88,7 @@ impl FrontDoor {
     pub fn within(
         team: Arc<TeamFile>,
         client_secret: Option<String>,
-        store: Store,
+        store: TeamStore,
         egress: &Egress,
     ) -> Result<Arc<Self>, BadFrontDoor> {
         let back = RedirectUrl::from_url(team.url.join("sign-in/back")?);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use toolrack_store::{Store, audit::DoorRefusal};
+use toolrack_store::{TeamStore, audit::DoorRefusal};
 
 /// Rows for each minute, and at once. A flood cannot fill the log, and the next row says how many have none.
 const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
@@ -14,7 +14,7 @@ const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 /// Writes refusals of a team's doors into the audit log: at most 60 at once, and then one in a second.
 #[derive(Debug)]
 pub struct Refusals {
-    store: Store,
+    store: TeamStore,
     limit: DefaultDirectRateLimiter,
     untold: AtomicU64,
 }
@@ -22,7 +22,7 @@ pub struct Refusals {
 impl Refusals {
     /// Writes into `store`.
     #[must_use]
-    pub fn new(store: Store) -> Self {
+    pub fn new(store: TeamStore) -> Self {
         let limit = RateLimiter::direct(Quota::per_minute(ROWS_PER_MINUTE));
         Self { store, limit, untold: AtomicU64::new(0) }
     }
@@ -51,7 +51,8 @@ mod tests {
     #[tokio::test]
     async fn a_flood_of_bad_input_does_not_fill_the_log() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+        let store =
+            toolrack_store::Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
         let refusals = Refusals::new(store.clone());
         for _ in 0..500 {
             refusals.record(DoorRefusal { door: "token", code: "invalid_grant", ..DoorRefusal::default() }).await;

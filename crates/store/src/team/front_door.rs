@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{MemberRow, TokenHash, TokenOwner, member};
 use crate::{
-    Store, StoreError,
+    StoreError, TeamStore,
     audit::{DoorRefusal, Entry, append},
     now,
     rows::from_row,
@@ -170,7 +170,7 @@ fn after(time: TimeDelta) -> i64 {
     now().saturating_add(time.num_seconds())
 }
 
-impl Store {
+impl TeamStore {
     /// Keeps a client that registered itself. It ends after 24 hours, unless a person allows it something. Of those
     /// that no person has used, the newest 2,000 are kept; of all, 20,000.
     ///

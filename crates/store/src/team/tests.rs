@@ -27,13 +27,13 @@ fn new(token: &str) -> NewToken {
     }
 }
 
-async fn store() -> (tempfile::TempDir, Store) {
+async fn store() -> (tempfile::TempDir, TeamStore) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
     (folder, store)
 }
 
-async fn kinds(store: &Store) -> Vec<String> {
+async fn kinds(store: &TeamStore) -> Vec<String> {
     let rows = store.audit(&AuditQuery { limit: 99, ..AuditQuery::default() }).await.unwrap();
     rows.into_iter().map(|row| row.entry.kind).collect()
 }
@@ -117,4 +117,22 @@ async fn the_file_has_no_token() {
     store.close().await;
     let bytes = std::fs::read(folder.path().join("toolrack.db")).unwrap();
     assert!(!bytes.windows(6).any(|window| window == b"5ecret"));
+}
+
+#[tokio::test]
+async fn only_a_file_with_a_team_has_its_tables_and_a_newer_one_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    let tables = async || -> i64 {
+        let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'team%'";
+        sqlx::query_scalar(count).fetch_one(&store.pool).await.unwrap()
+    };
+    assert_eq!(tables().await, 0);
+    let team = store.with_team().await.unwrap();
+    team.put_member(&ann(), &by()).await.unwrap();
+    assert!(tables().await > 0);
+    let again = store.with_team().await.unwrap();
+    assert_eq!(again.members(None).await.unwrap(), [ann()]);
+    sqlx::query("UPDATE team_schema SET version = 99").execute(&store.pool).await.unwrap();
+    assert!(matches!(store.with_team().await, Err(StoreError::Newer { found: 99, .. })));
 }

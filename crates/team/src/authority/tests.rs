@@ -4,7 +4,7 @@ use toolrack_host::{
     Caller, Way,
     principal::{Kind, Role},
 };
-use toolrack_store::{NewToken, TokenOwner, Tokens};
+use toolrack_store::{NewToken, Store, TokenOwner, Tokens};
 
 use super::*;
 use crate::tokens::Secret;
@@ -21,7 +21,7 @@ fn by() -> Caller {
 
 struct Team {
     _folder: TempDir,
-    store: Store,
+    store: TeamStore,
     authority: Arc<Authority>,
     watching: tokio::task::JoinSet<()>,
 }
@@ -29,7 +29,7 @@ struct Team {
 impl Team {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
         store.put_member(&ann(Role::User), &by()).await.unwrap();
         let authority = Arc::new(Authority::new(store.clone()));
         let mut watching = tokio::task::JoinSet::new();

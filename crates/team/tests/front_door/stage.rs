@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::{net::TcpListener, task::JoinSet};
 use toolrack_host::{Caller, Principal, Way, principal::Kind};
 use toolrack_store::{
-    NewToken, Purpose, Store, TokenHash, TokenOwner,
+    NewToken, Purpose, Store, TeamStore, TokenHash, TokenOwner,
     audit::{AuditQuery, Entry},
 };
 use toolrack_team::{FrontDoor, Secret, TeamFile};
@@ -21,7 +21,7 @@ pub(crate) const VERIFIER: &str = "a-verifier-of-pkce-that-is-long-enough-for-it
 
 pub(crate) struct Stage {
     pub(crate) url: Url,
-    pub(crate) store: Store,
+    pub(crate) store: TeamStore,
     pub(crate) team: Arc<TeamFile>,
     pub(crate) door: Arc<FrontDoor>,
     folder: tempfile::TempDir,
@@ -71,7 +71,7 @@ impl Stage {
         );
         let folder = tempfile::tempdir().unwrap();
         let team = Arc::new(TeamFile::parse(&file, Path::new("/team")).unwrap());
-        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
         let secret = Some("s3cret/of the+client".to_owned());
         let door = FrontDoor::new(Arc::clone(&team), secret, store.clone()).unwrap();
         let mut tasks = JoinSet::new();

@@ -10,7 +10,7 @@ use toolrack_host::{
     principal::{BadPrincipal, Kind},
     text,
 };
-use toolrack_store::{NewToken, Purpose, Store, TokenOwner, Tokens};
+use toolrack_store::{NewToken, Purpose, TeamStore, TokenOwner, Tokens};
 use toolrack_team::Secret;
 
 use crate::{
@@ -53,8 +53,13 @@ fn by() -> Caller {
     Caller::local(Way::Cli)
 }
 
+/// The database, with the tables of a team.
+async fn store(world: &World) -> Result<TeamStore, Failure> {
+    world.store()?.with_team().await.map_err(|error| database::unusable(&error))
+}
+
 async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
-    let store = world.store()?;
+    let store = &store(world).await?;
     let member = member_of(args, store).await?;
     store.put_member(&member, &by()).await.map_err(|error| database::unusable(&error))?;
     let secret =
@@ -84,7 +89,7 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 /// The member that the options describe: the one that there is, changed as they say, or a new one.
-async fn member_of(args: &TokenArgs, store: &Store) -> Result<Principal, Failure> {
+async fn member_of(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Failure> {
     let owner = TokenOwner { issuer: ISSUER, subject: &args.member };
     let known = store.member(owner).await.map_err(|error| database::unusable(&error))?;
     let tenant = args.tenant.as_deref().or(known.as_ref().map(Principal::tenant)).ok_or_else(|| {
@@ -107,7 +112,7 @@ async fn member_of(args: &TokenArgs, store: &Store) -> Result<Principal, Failure
 }
 
 async fn members(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
-    let members = world.store()?.members(args.tenant.as_deref()).await;
+    let members = store(world).await?.members(args.tenant.as_deref()).await;
     let members = members.map_err(|error| database::unusable(&error))?;
     let list = Members { members: members.iter().map(Member::of).collect() };
     show(&list, render::members(&list), "members", world).await
@@ -115,7 +120,7 @@ async fn members(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
 
 async fn tokens(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
     let which = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
-    let tokens = world.store()?.team_tokens(which).await.map_err(|error| database::unusable(&error))?;
+    let tokens = store(world).await?.team_tokens(which).await.map_err(|error| database::unusable(&error))?;
     let list = render::Tokens { tokens: tokens.iter().map(Token::of).collect() };
     show(&list, render::tokens(&list), "tokens", world).await
 }
@@ -139,7 +144,7 @@ async fn revoke(args: &RevokeArgs, world: &World) -> Result<Exit, Failure> {
         (Some(id), None) => Tokens::Id(id),
         (None, None) => return Err(Failure::usage("say which token").hint("`toolrack team tokens` shows their ids")),
     };
-    let revoked = world.store()?.revoke_tokens(which, &by()).await.map_err(|error| database::unusable(&error))?;
+    let revoked = store(world).await?.revoke_tokens(which, &by()).await.map_err(|error| database::unusable(&error))?;
     if let (0, Some(id)) = (revoked, &args.id) {
         let message = format!("the team has no token with the id `{}`", text::for_line(id));
         return Err(Failure::usage(message).hint("`toolrack team tokens` shows their ids"));
@@ -154,7 +159,7 @@ async fn revoke(args: &RevokeArgs, world: &World) -> Result<Exit, Failure> {
 
 async fn remove(args: &RemoveMemberArgs, world: &World) -> Result<Exit, Failure> {
     let owner = TokenOwner { issuer: &args.issuer, subject: &args.member };
-    let removed = world.store()?.remove_member(owner, &by()).await.map_err(|error| database::unusable(&error))?;
+    let removed = store(world).await?.remove_member(owner, &by()).await.map_err(|error| database::unusable(&error))?;
     if !removed {
         let shown = text::for_line(&args.member);
         let message = format!("the team has no member `{shown}` of {}", text::for_line(&args.issuer));

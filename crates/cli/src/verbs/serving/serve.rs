@@ -96,7 +96,7 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
     let typed = ForAllWorlds::of(&args);
     let gate = Arc::new(LiveRules::new(rules(&args.rules, &loaded, &[])));
     let team = match &args.team {
-        Some(file) => Some(team::read(file, &typed, world)?),
+        Some(file) => Some(team::read(file, &typed, world).await?),
         None => None,
     };
     let parts = parts(&typed, world, gate);

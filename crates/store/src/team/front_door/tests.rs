@@ -1,7 +1,7 @@
 use toolrack_host::{Way, principal::Kind};
 
 use super::*;
-use crate::{NewToken, Purpose, Tokens, audit::AuditQuery};
+use crate::{NewToken, Purpose, Store, Tokens, audit::AuditQuery};
 
 const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
 
@@ -30,16 +30,16 @@ fn grant(code: &str) -> NewGrant<'static> {
     }
 }
 
-async fn store() -> (tempfile::TempDir, Store) {
+async fn store() -> (tempfile::TempDir, TeamStore) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
     let ann = Principal::new(Kind::Person, "acme", ANN.issuer, ANN.subject).unwrap();
     store.put_member(&ann, &by()).await.unwrap();
     (folder, store)
 }
 
 /// A grant with the refresh token `r-1` and an access token.
-async fn exchanged(store: &Store) -> Grant {
+async fn exchanged(store: &TeamStore) -> Grant {
     assert!(store.begin_grant(&grant("code"), &by()).await.unwrap());
     let Code::Good(grant) = store.take_code(hash("code")).await.unwrap() else { panic!("the code is good") };
     assert!(store.first_refresh(&grant.family, refresh("r-1")).await.unwrap());
@@ -121,7 +121,7 @@ async fn an_access_token_that_has_ended_leaves_its_grant() {
     assert!(matches!(store.find_refresh(refresh("r-1")).await.unwrap(), Refresh::Good(_)));
 }
 
-async fn exchanged_row(store: &Store) -> Grant {
+async fn exchanged_row(store: &TeamStore) -> Grant {
     store.grants(None).await.unwrap().remove(0)
 }
 

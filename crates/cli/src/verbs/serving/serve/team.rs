@@ -10,6 +10,7 @@ use toolrack_team::{TeamFile, Tenant};
 use super::{ForAllWorlds, for_agents, parts};
 use crate::{
     args::Global,
+    database,
     error::{Exit, Failure, in_words, with_causes},
     rules::LiveRules,
     screen::Screen,
@@ -42,7 +43,7 @@ fn read_file(path: &Path) -> Result<TeamFile, Failure> {
 ///
 /// # Errors
 /// As [`read_file`], and when there is no database.
-pub(super) fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<Team, Failure> {
+pub(super) async fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<Team, Failure> {
     let file = read_file(path)?;
     // Better refused than left out: members would wait for a page that never comes.
     if file.sign_in.is_some() || !file.issuers.is_empty() {
@@ -52,7 +53,8 @@ pub(super) fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<T
     }
     let tenants = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
     let for_tenants = for_tenants(tenants, typed, world);
-    Ok(Team { file, store: world.store()?.clone(), for_tenants })
+    let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
+    Ok(Team { file, store, for_tenants })
 }
 
 /// What the worlds of tenants are built from: their own folder, and nothing that `world` has.

@@ -56,4 +56,10 @@ BEGIN
     UPDATE team_version SET version = version + 1;
 END;
 
-PRAGMA user_version = 12;
+-- The number of the last script that ran.
+CREATE TABLE team_schema (
+    id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO team_schema (id, version) VALUES (1, 1);

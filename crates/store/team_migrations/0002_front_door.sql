@@ -46,4 +46,4 @@ BEGIN
     DELETE FROM team_grants WHERE family = OLD.family;
 END;
 
-PRAGMA user_version = 13;
+UPDATE team_schema SET version = 2;
