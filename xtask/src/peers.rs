@@ -75,7 +75,7 @@ fn python_frameworks() -> Python {
 /// A certified OpenID provider, which signs people of a team in.
 fn provider() -> Npm {
     let (list, folder) = (root().join("crates/team/tests/provider"), root().join(".cache/provider"));
-    Npm { list, node_from: folder.clone(), folder, programs: &["provider.mjs"], oldest_node: 22 }
+    Npm { list, node_from: npm().folder, folder, programs: &["provider.mjs"], oldest_node: 22 }
 }
 
 fn python() -> Python {
