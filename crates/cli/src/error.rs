@@ -68,7 +68,7 @@ impl From<CallErrorKind> for Exit {
     fn from(kind: CallErrorKind) -> Self {
         match kind {
             CallErrorKind::UnknownTool | CallErrorKind::Refused => Self::Tool,
-            CallErrorKind::Denied => Self::Denied,
+            CallErrorKind::Denied | CallErrorKind::OverQuota => Self::Denied,
             CallErrorKind::NotTrusted => Self::NotTrusted,
             CallErrorKind::NeedsAuth => Self::SignIn,
             CallErrorKind::Unreachable => Self::Unreachable,
@@ -137,6 +137,7 @@ impl Failure {
             CallError::NotReady { server, .. }
             | CallError::Link { server, .. }
             | CallError::Denied { server, .. }
+            | CallError::OverQuota { server, .. }
             | CallError::Misfit { server, .. }
             | CallError::Remote { server, .. } => failure.server(server.as_str()),
             _ => failure,

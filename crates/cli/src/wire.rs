@@ -19,8 +19,8 @@ use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Typed, Unset};
 use toolrack_host::{
-    AllowAll, Asker as _, Conceal, Desired, Egress, Gate, Host, Naming, OnMessage, Policy, Resolver, ServerName,
-    SharedAsker, State, Tracer,
+    AllowAll, Asker as _, Conceal, Desired, Egress, Gate, Host, Naming, OnMessage, Policy, Quotas, Resolver,
+    ServerName, SharedAsker, State, Tracer,
     ask::Root,
     spec::{Transport, Trust},
 };
@@ -86,6 +86,8 @@ pub(crate) struct World {
     secrets: Arc<Interpolate>,
     /// The egress rules of the settings.
     egress: Egress,
+    /// Counts the calls of each caller.
+    quotas: Option<Arc<dyn Quotas>>,
     /// Signs in the requests to servers.
     sign_in: SignIn,
     /// Records calls and connections in the audit log.
@@ -188,6 +190,7 @@ impl World {
             stored,
             secrets,
             egress,
+            quotas: None,
             sign_in,
             gate: OnceLock::new(),
             asker: OnceLock::new(),
@@ -212,6 +215,11 @@ impl World {
     pub(crate) fn with_brought(mut self, args_text: Option<ArgsText>) -> Self {
         self.args_text = args_text;
         self
+    }
+
+    /// Counts calls with `quotas` in each host that is made from now on.
+    pub(crate) fn with_quotas(self, quotas: Arc<dyn Quotas>) -> Self {
+        Self { quotas: Some(quotas), ..self }
     }
 
     /// The text of `--args`, if another process has read it already.
@@ -508,6 +516,7 @@ impl World {
             audit: Arc::clone(&self.audit),
             keeps_answers: self.global.once.is_none(),
             tape: self.tape.clone(),
+            quotas: self.quotas.clone(),
             on_message: self.on_message(),
         }
     }

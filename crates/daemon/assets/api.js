@@ -5,7 +5,7 @@ import { heardTime } from "./clock.js";
 import { parse } from "./exact.js";
 import { inPlace } from "./slots.js";
 import { eventsOf } from "./sse.js";
-import { dropToken, token } from "./token.js";
+import { dropSession, dropToken, signInAt, token } from "./token.js";
 
 /** What the daemon said instead of an answer. */
 export class Refusal extends Error {
@@ -40,7 +40,8 @@ export class Refusal extends Error {
 export async function ask(path, { method = "GET", body, headers = {}, signal } = {}) {
   const given = token.peek();
   /** @type {Record<string, string>} */
-  const sent = { ...headers, Authorization: `Bearer ${given ?? ""}` };
+  const sent = { ...headers };
+  if (given !== null) sent.Authorization = `Bearer ${given}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
   const text = body === undefined ? undefined : JSON.stringify(body);
   let response;
@@ -51,8 +52,16 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
   }
   heardTime(response.headers.get("date"));
   if (response.ok) return response;
-  if (response.status === 401) dropToken(given);
-  throw new Refusal(response.status, await errorIn(response));
+  const error = await errorIn(response);
+  if (response.status === 401) unproven(given, error.sign_in ?? null);
+  throw new Refusal(response.status, error);
+}
+
+/** Nothing proves any more who looks at this page. @param {string | null} given the token that was sent @param {string | null} place */
+function unproven(given, place) {
+  signInAt.value = place;
+  if (given === null) dropSession();
+  else dropToken(given);
 }
 
 /**

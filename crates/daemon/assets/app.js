@@ -6,6 +6,7 @@ import { Audit } from "./pages/audit.js";
 import { Chat } from "./pages/chat.js";
 import { Config } from "./pages/config.js";
 import { Help } from "./pages/help.js";
+import { Home } from "./pages/home.js";
 import { Overview } from "./pages/overview.js";
 import { ServerAdd } from "./pages/server-add.js";
 import { ServerEdit } from "./pages/server-edit.js";
@@ -21,22 +22,27 @@ import { Agents } from "./parts/agents.js";
 import { Head } from "./parts/page.js";
 import { Trouble } from "./parts/problem.js";
 import { Said } from "./parts/say.js";
-import { hashOf, place, startRouter } from "./router.js";
-import { findToken, heardToken, token } from "./token.js";
+import { findSession, isLooking, may, me, signOut, startMe } from "./me.js";
+import { backToPlace, hashOf, place, startRouter } from "./router.js";
+import { findToken, heardToken, isOpen, isSignedIn } from "./token.js";
 import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
 
+/** Where one can go, each with the right that it needs. */
 const SECTIONS = [
-  { id: "", label: "Overview" },
-  { id: "chat", label: "Chat" },
-  { id: "servers", label: "Servers" },
-  { id: "tools", label: "Tools" },
-  { id: "approvals", label: "Approvals" },
-  { id: "trust", label: "Trust" },
-  { id: "sessions", label: "Sessions" },
-  { id: "audit", label: "Audit" },
-  { id: "config", label: "Configuration" },
-  { id: "help", label: "Help" },
+  { id: "", label: "Overview", needs: "see" },
+  { id: "chat", label: "Chat", needs: "administer" },
+  { id: "servers", label: "Servers", needs: "operate" },
+  { id: "tools", label: "Tools", needs: "see" },
+  { id: "approvals", label: "Approvals", needs: "use" },
+  { id: "trust", label: "Trust", needs: "operate" },
+  { id: "sessions", label: "Sessions", needs: "administer" },
+  { id: "audit", label: "Audit", needs: "audit" },
+  { id: "config", label: "Configuration", needs: "operate" },
+  { id: "help", label: "Help", needs: "see" },
 ];
+
+/** The places to which the person may go; all, as long as it is not known who it is. */
+const sections = () => SECTIONS.filter(({ needs }) => !me.value || may(needs));
 
 /** @param {string} id how many things wait in a section */
 function waiting(id) {
@@ -47,7 +53,7 @@ function waiting(id) {
 function Navigation() {
   const [current = ""] = place.value.path;
   const nav = useRef(/** @type {HTMLElement | null} */ (null));
-  const counts = SECTIONS.map(({ id }) => waiting(id)).join(" ");
+  const counts = sections().map(({ id }) => waiting(id)).join(" ");
   // On a narrow screen the sections are a strip, in which the current one may be out of sight; counts make it longer.
   useEffect(
     () => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }),
@@ -55,7 +61,7 @@ function Navigation() {
   );
   return html`
     <nav class="sections" aria-label="Sections" ref=${nav}>
-      ${SECTIONS.map(({ id, label }) => {
+      ${sections().map(({ id, label }) => {
         const count = waiting(id);
         const isHere = current === id || (id === "servers" && current === "add");
         return html`
@@ -81,12 +87,21 @@ function Connection() {
   </p>`;
 }
 
+/** Who is signed in here, and the way out. */
+function Account() {
+  if (!isSignedIn.value || !me.value) return null;
+  return html`<p class="account" data-testid="account">
+    <span>${me.value.name} <span class="quiet-text">${me.value.tenant}</span></span>
+    <button type="button" onClick=${signOut} data-testid="sign-out">Sign out</button>
+  </p>`;
+}
+
 function Page() {
   const { path, query } = place.value;
   const [section = "", name, ...rest] = path;
   switch (section) {
     case "":
-      return html`<${Overview} />`;
+      return !me.value || may("operate") ? html`<${Overview} />` : html`<${Home} />`;
     case "chat":
       return html`<${Chat} session=${name ?? null} />`;
     case "servers":
@@ -122,13 +137,14 @@ function skip(event) {
 }
 
 function App() {
-  if (!token.value) return html`<${SignIn} />`;
+  if (!isOpen.value) return isLooking.value ? null : html`<${SignIn} />`;
   return html`
     <a class="skip" href="#content" onClick=${skip} data-testid="skip">Skip to the content</a>
     <header class="bar">
       <a class="brand" href="#/"><img src="./assets/icon.svg" alt="" width="22" height="22" />Toolrack</a>
       <${Agents} />
       <${Navigation} />
+      <${Account} />
       <${Connection} />
     </header>
     <main id="content" tabindex="-1">
@@ -148,10 +164,12 @@ function titled() {
 }
 
 findToken();
+findSession().then(backToPlace);
 addEventListener("storage", heardToken);
 // Before the router looks: a token is no place.
 addEventListener("hashchange", findTokenAgain);
 startRouter();
+startMe();
 startWorld();
 effect(titled);
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

@@ -17,6 +17,7 @@ export const HELP = {
   tools: ["policy", "rules"],
   trust: ["trust", "a-projects-file-is-a-proposal"],
   "signing in": ["sign-in"],
+  teams: ["teams"],
 };
 
 /** @typedef {keyof typeof HELP} Topic */

@@ -94,3 +94,20 @@ export function settle(path) {
   history.replaceState(null, "", hashOf(path));
   look();
 }
+
+/** Where a place is kept while the user is at another site, whose way back has no fragment. */
+const KEPT = "toolrack.place";
+
+/** Keeps the place for [backToPlace]. */
+export function keepPlace() {
+  sessionStorage.setItem(KEPT, location.hash);
+}
+
+/** Goes to the place that was kept, if any. */
+export function backToPlace() {
+  const kept = sessionStorage.getItem(KEPT);
+  sessionStorage.removeItem(KEPT);
+  if (!kept?.startsWith("#/") || location.hash.length > 2) return;
+  history.replaceState(null, "", kept);
+  look();
+}

@@ -1,7 +1,8 @@
-// The token of this launch: it comes in the address's fragment, which no browser sends anywhere, and leaves it at once.
+// What proves to the daemon who looks at this page. Alone on a machine, that is the token of this launch: it comes in the address's fragment, which no browser sends anywhere, and leaves it at once.
+// In a team it can be the session of a person who signed in: a cookie, which no script sees.
 
 import { base } from "./agent.js";
-import { signal } from "./html.js";
+import { computed, signal } from "./html.js";
 
 /** Two daemons may be below different paths of one address. */
 const PLACE = `toolrack.token${base}`;
@@ -24,8 +25,17 @@ export function tokenIn(hash) {
 /** The token, or null when one has to be asked for. */
 export const token = signal(/** @type {string | null} */ (null));
 
-/** Whether the daemon refused the last token: it was started anew since. */
+/** Whether this browser has a session of a person who signed in. */
+export const isSignedIn = signal(false);
+
+/** Whether there is something that proves who looks at this page. */
+export const isOpen = computed(() => token.value !== null || isSignedIn.value);
+
+/** Whether the daemon refused the last token, because it was started anew since, or the last session, because it ended. */
 export const refused = signal(false);
+
+/** Where a person signs in, as the daemon said; null where there are only tokens. */
+export const signInAt = signal(/** @type {string | null} */ (null));
 
 /** Looks for a token in the address, then in what this browser keeps. */
 export function findToken() {
@@ -58,6 +68,12 @@ export function dropToken(given) {
   const newer = kept === given ? null : kept;
   refused.value = newer === null;
   token.value = newer;
+}
+
+/** Forgets the session, which the daemon does not take any more. */
+export function dropSession() {
+  refused.value = isSignedIn.peek();
+  isSignedIn.value = false;
 }
 
 /** Takes the token that another tab got. @param {{key: string | null, newValue: string | null}} change of what this browser keeps */

@@ -1,11 +1,11 @@
 // What the page knows of the daemon, kept fresh by its events.
 
-import { get } from "./api.js";
+import { get, Refusal } from "./api.js";
 import { daemonNow } from "./clock.js";
 import { batch, computed, effect, signal } from "./html.js";
 import { merged } from "./merge.js";
 import { listenTogether } from "./shared.js";
-import { token } from "./token.js";
+import { may, me, unknown } from "./me.js";
 
 /** @type {import("./vendor/preact-signals.js").Signal<import("./merge.js").World>} */
 const world = signal({ servers: null, questions: [], log: [] });
@@ -122,14 +122,34 @@ export function answered(id) {
   world.value = { ...world.peek(), questions: rest };
 }
 
-/** Listens as long as there is a token. */
+/** Listens as long as it is known who looks at this page. */
 export function startWorld() {
   effect(() => {
-    if (!token.value) return;
+    if (unknown.value) batch(() => {
+      connection.value = unknown.value instanceof Refusal && unknown.value.status > 0 ? "refused" : "lost";
+      trouble.value = unknown.value;
+    });
+  });
+  effect(() => {
+    if (!me.value) return;
     const over = new AbortController();
-    follow(over.signal);
+    if (may("operate")) follow(over.signal);
+    else lookNowAndThen(over.signal);
     return () => over.abort();
   });
+}
+
+/** How often a page looks that may not listen: the events of a world tell of the calls of all its members. In ms. */
+const ROUND = 5_000;
+
+/** @param {AbortSignal} signal */
+function lookNowAndThen(signal) {
+  const round = () => document.hidden || refresh(...ALL.filter((part) => part !== "questions" || may("use")));
+  round();
+  connection.value = "live";
+  const timer = setInterval(round, ROUND);
+  document.addEventListener("visibilitychange", round, { signal });
+  signal.addEventListener("abort", () => clearInterval(timer));
 }
 
 /** @param {AbortSignal} signal */

@@ -9,6 +9,7 @@ mod config;
 mod events;
 mod health;
 mod import;
+mod me;
 mod models;
 mod overview;
 mod questions;
@@ -153,6 +154,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         // The events of a world contain the calls of all its users.
         .with(Operate, routes!(events::stream))
         .with(See, routes!(overview::get))
+        .with(See, routes!(me::get))
         .with(Open, routes!(health::health))
         .with(Open, routes!(health::ready))
         .with(Scrape, routes!(health::metrics))

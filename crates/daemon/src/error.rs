@@ -1,8 +1,10 @@
 //! The errors of the control API, for programs and for users.
 
+use std::time::Duration;
+
 use axum::{
     Json,
-    http::StatusCode,
+    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
@@ -21,6 +23,9 @@ use crate::world::{EditFailed, NotBegun, NotReloaded};
 pub(crate) struct ApiError {
     #[serde(skip)]
     status: StatusCode,
+    /// When the caller may try again.
+    #[serde(skip)]
+    retry_after: Option<Duration>,
     error: Box<What>,
 }
 
@@ -38,16 +43,29 @@ struct What {
     server: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
+    /// Where a person signs in with a browser, if nothing proves who sends the request and the daemon serves a team.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "/sign-in")]
+    sign_in: Option<&'static str>,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         let (code, message) = (code.to_owned(), message.into());
-        Self { status, error: Box::new(What { code, message, hint: None, server: None, tool: None }) }
+        Self {
+            status,
+            retry_after: None,
+            error: Box::new(What { code, message, hint: None, server: None, tool: None, sign_in: None }),
+        }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn sign_in(mut self, place: Option<&'static str>) -> Self {
+        self.error.sign_in = place;
         self
     }
 
@@ -97,9 +115,19 @@ impl ApiError {
     }
 }
 
+/// A `Retry-After`: at least a second, and never too early.
+pub(crate) fn whole_seconds(wait: Duration) -> HeaderValue {
+    HeaderValue::from(wait.as_secs_f64().ceil().max(1.0) as u64)
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(self)).into_response()
+        let retry_after = self.retry_after;
+        let mut response = (self.status, Json(self)).into_response();
+        if let Some(wait) = retry_after {
+            response.headers_mut().insert(RETRY_AFTER, whole_seconds(wait));
+        }
+        response
     }
 }
 
@@ -109,14 +137,19 @@ impl From<CallError> for ApiError {
             CallErrorKind::UnknownTool => StatusCode::NOT_FOUND,
             CallErrorKind::Denied | CallErrorKind::NotTrusted => StatusCode::FORBIDDEN,
             CallErrorKind::NeedsAuth | CallErrorKind::Unreachable => StatusCode::FAILED_DEPENDENCY,
+            CallErrorKind::OverQuota => StatusCode::TOO_MANY_REQUESTS,
             CallErrorKind::Config => StatusCode::CONFLICT,
             CallErrorKind::Refused | CallErrorKind::BadArguments => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::BAD_GATEWAY,
         };
         let mut shown = Self::new(status, error.code(), text::for_terminal(&error.to_string()).into_owned());
         shown.error.hint = error.hint();
+        if let CallError::OverQuota { over, .. } = &error {
+            shown.retry_after = Some(over.retry_after);
+        }
         let (server, tool) = match &error {
             CallError::Denied { server, tool, .. }
+            | CallError::OverQuota { server, tool, .. }
             | CallError::Misfit { server, tool, .. }
             | CallError::Quarantined { server, tool, .. } => (Some(server.to_string()), Some(tool.clone())),
             CallError::NotReady { server, .. } => (Some(server.to_string()), None),

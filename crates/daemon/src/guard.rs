@@ -3,6 +3,7 @@
 //! A page of another site can make a browser send requests to the daemon. But it cannot read the token, and its
 //! `Origin` differs. If it points its own name at this machine (DNS rebinding), the `Host` differs, too.
 
+mod members;
 mod unauthenticated;
 
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
@@ -16,15 +17,17 @@ use axum::{
 use futures::StreamExt as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
     header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use subtle::ConstantTimeEq as _;
 use toolrack_host::Principal;
-use toolrack_store::Purpose;
-use toolrack_team::{Authority, NoRandom, Standing, Unavailable, random_text};
+use toolrack_team::{FrontDoor, NoRandom, Standing, random_text};
 
-pub(crate) use self::unauthenticated::{Connection, Unauthenticated};
+pub(crate) use self::{
+    members::Members,
+    unauthenticated::{Connection, Unauthenticated},
+};
 use crate::error::ApiError;
 
 /// The rate limit of requests with a valid token: per second, and as a burst. It is far more than the clients of one
@@ -106,7 +109,7 @@ pub(crate) struct Guard {
     unauthenticated: DefaultDirectRateLimiter,
     others: Others,
     /// Knows the members of the team.
-    authority: Option<Arc<Authority>>,
+    members: Option<Members>,
 }
 
 /// Whether a request to `path` needs a proof; all other paths have no data.
@@ -114,9 +117,9 @@ pub(crate) fn is_protected(path: &str) -> bool {
     PROTECTED.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Whether MCP is spoken at `path`.
+/// Whether `path` is the MCP endpoint, for which OAuth clients get their tokens.
 fn is_endpoint(path: &str) -> bool {
-    path == "/mcp" || path.starts_with("/agents/") && path.ends_with("/mcp")
+    path == "/mcp"
 }
 
 impl Guard {
@@ -135,31 +138,37 @@ impl Guard {
             requests: limiter(RATE),
             unauthenticated: limiter(RATE_UNAUTHENTICATED),
             others,
-            authority: None,
+            members: None,
         }
     }
 
     /// Also lets the members of a team in.
-    pub(crate) fn with_team(mut self, authority: Option<Arc<Authority>>) -> Self {
-        self.authority = authority;
-        self
+    pub(crate) fn with_team(self, members: Members) -> Self {
+        Self { members: Some(members), ..self }
     }
 
     /// Who sends a request, and why it is refused, if it is.
-    async fn judge(&self, uri: &Uri, headers: &HeaderMap) -> (Option<Proved>, Option<ApiError>) {
-        let proved = match self.local(uri.path(), headers) {
-            Some(local) => Ok(Some(local)),
-            None => self.member(uri.path(), headers).await,
+    async fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> (Option<Proved>, Option<ApiError>) {
+        let proved = match (self.local(uri.path(), headers), &self.members) {
+            (Some(local), _) => Ok(Some(local)),
+            (None, Some(members)) => {
+                let may_look = || self.unauthenticated.check().is_ok();
+                members.proved(method, uri.path(), headers, may_look).await.map(|found| found.map(Proved::Member))
+            }
+            (None, None) => Ok(None),
         };
-        let (proved, unproven) = match proved {
+        let (proved, no_proof) = match proved {
             Ok(proved) => (proved, None),
             Err(refused) => (None, Some(refused)),
         };
-        let refusal = self.refusal(uri, headers, proved.is_some()).or(unproven);
+        let is_known = proved.is_some();
+        let refusal = self.misuse(uri, headers, is_known).or(no_proof).or_else(|| self.unproven(uri, is_known));
         (proved, refusal)
     }
 
-    fn refusal(&self, uri: &Uri, headers: &HeaderMap, is_known: bool) -> Option<ApiError> {
+    /// Why a request is refused that comes too often, can be read in two ways, or comes by a wrong name or from another
+    /// site.
+    fn misuse(&self, uri: &Uri, headers: &HeaderMap, is_known: bool) -> Option<ApiError> {
         let requests = if is_known { &self.requests } else { &self.unauthenticated };
         if requests.check().is_err() {
             return Some(too_many("too many requests"));
@@ -179,16 +188,36 @@ impl Guard {
                     .hint("use the address that `toolrack up` printed, or name it with --allow-host"),
             );
         }
-        if headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
+        // The front door answers some addresses to all origins, and judges for itself at the others.
+        let is_at_the_door = self.members.is_some() && FrontDoor::is_at(uri.path());
+        if !is_at_the_door && headers.get(ORIGIN).is_some_and(|origin| !self.is_own(origin)) {
             return Some(ApiError::new(StatusCode::FORBIDDEN, "WRONG_ORIGIN", "pages of other sites may not ask"));
         }
+        None
+    }
+
+    /// Why a request is refused without a proof of who sends it.
+    fn unproven(&self, uri: &Uri, is_known: bool) -> Option<ApiError> {
         let needs_token = is_protected(uri.path());
         // There is no limit on wrong tokens: an attacker cannot guess 256 bits anyway, and a client with an old token
         // must learn that it is wrong even while others send wrong tokens, too.
         (needs_token && !is_known).then(|| {
+            let hint = match &self.members {
+                Some(members) => members.hint(),
+                None => "send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed".to_owned(),
+            };
             ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is missing or wrong")
-                .hint("send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed")
+                .hint(hint)
+                .sign_in(self.members.as_ref().and_then(Members::sign_in))
         })
+    }
+
+    /// The `WWW-Authenticate` of a refusal at `path`.
+    fn challenge(&self, path: &str, headers: &HeaderMap) -> HeaderValue {
+        let at_door = self.members.as_ref().filter(|_| is_endpoint(path));
+        let text = at_door.map(|members| members.challenge(headers.contains_key(AUTHORIZATION)));
+        let usual = HeaderValue::from_static("Bearer realm=\"toolrack\"");
+        text.and_then(|text| HeaderValue::from_str(&text).ok()).unwrap_or(usual)
     }
 
     fn is_own(&self, origin: &HeaderValue) -> bool {
@@ -202,45 +231,12 @@ impl Guard {
         let token = bearer(headers)?;
         (self.token.is(token) || (self.others)(path, token)).then_some(Proved::Local)
     }
-
-    /// The member of the team who sends a request.
-    ///
-    /// # Errors
-    /// When it cannot be found out, and when the token is not for this path.
-    async fn member(&self, path: &str, headers: &HeaderMap) -> Result<Option<Proved>, ApiError> {
-        let (Some(authority), Some(token)) = (&self.authority, bearer(headers)) else { return Ok(None) };
-        let standing = match authority.known(token) {
-            Some(standing) => Some(standing),
-            // Guesses must not keep the store busy.
-            None if self.unauthenticated.check().is_err() => return Err(too_many("too many requests")),
-            None => authority.prove(token).await.map_err(|error| unavailable(&error))?,
-        };
-        match standing {
-            Some(standing) if standing.purpose() == Purpose::Access && is_protected(path) && !is_endpoint(path) => {
-                Err(wrong_audience())
-            }
-            // A token that is for a cookie proves nothing here.
-            Some(standing) if matches!(standing.purpose(), Purpose::Access | Purpose::Personal) => {
-                Ok(Some(Proved::Member(standing)))
-            }
-            _ => Ok(None),
-        }
-    }
 }
 
 /// The token in `Authorization`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
-}
-
-fn wrong_audience() -> ApiError {
-    let message = "this token was given to an MCP client, and opens the MCP endpoint alone";
-    ApiError::new(StatusCode::FORBIDDEN, "WRONG_AUDIENCE", message).hint("make a personal token for other programs")
-}
-
-fn unavailable(error: &Unavailable) -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_CHECKED", error.to_string()).hint("try again in a second")
 }
 
 /// The token has ended while a request was under way.
@@ -270,29 +266,36 @@ fn too_many(message: &str) -> ApiError {
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let _busy = connection.as_ref().map(Connection::asks);
-    let (proved, refusal) = guard.judge(request.uri(), request.headers()).await;
+    let (proved, refusal) = guard.judge(request.method(), request.uri(), request.headers()).await;
     if proved.is_some()
         && let Some(connection) = &connection
     {
         connection.is_known();
     }
     if let Some(refusal) = refusal {
-        return refused(refusal);
+        return refused(refusal, guard.challenge(request.uri().path(), request.headers()));
     }
     if let Some(proved) = &proved {
         request.extensions_mut().insert(proved.principal());
     }
     match proved {
-        Some(Proved::Member(standing)) => while_it_stands(standing, next.run(request)).await,
+        Some(Proved::Member(standing)) => {
+            let challenge = guard.challenge(request.uri().path(), request.headers());
+            while_it_stands(standing, challenge, next.run(request)).await
+        }
         _ => next.run(request).await,
     }
 }
 
 /// The answer to a request of a member; an error as soon as its token has ended. A stream of events ends with it.
-async fn while_it_stands(standing: Standing, answer: impl Future<Output = Response>) -> Response {
+async fn while_it_stands(
+    standing: Standing,
+    challenge: HeaderValue,
+    answer: impl Future<Output = Response>,
+) -> Response {
     let response = tokio::select! {
         response = answer => response,
-        () = standing.ended() => return refused(ended()),
+        () = standing.ended() => return refused(ended(), challenge),
     };
     let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
     if !is_stream {
@@ -304,12 +307,13 @@ async fn while_it_stands(standing: Standing, answer: impl Future<Output = Respon
     })
 }
 
-/// An answer of the guard itself, with the headers that belong to its status.
-fn refused(refusal: ApiError) -> Response {
+/// An answer of the guard itself, with the headers that belong to its status. `challenge` says how a client proves who it
+/// is.
+fn refused(refusal: ApiError, challenge: HeaderValue) -> Response {
     let mut response = refusal.into_response();
     match response.status() {
         StatusCode::UNAUTHORIZED => {
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"toolrack\""));
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -336,7 +340,8 @@ mod tests {
             all.append(*name, value.parse().unwrap());
         }
         let uri: Uri = uri.parse().unwrap();
-        let refusal = guard.refusal(&uri, &all, guard.local(uri.path(), &all).is_some());
+        let is_known = guard.local(uri.path(), &all).is_some();
+        let refusal = guard.misuse(&uri, &all, is_known).or_else(|| guard.unproven(&uri, is_known));
         refusal.map_or(200, |refusal| refusal.status().as_u16())
     }
 

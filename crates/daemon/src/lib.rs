@@ -45,6 +45,7 @@ mod serve;
 pub mod shown;
 mod streams;
 mod tenants;
+mod unread;
 mod world;
 mod worlds;
 

@@ -25,6 +25,10 @@ pub(crate) enum Right {
 }
 
 impl Right {
+    /// All that need an identity.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::See, Self::Use, Self::Operate, Self::Audit, Self::Scrape, Self::Administer, Self::Install];
+
     /// A stable word.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -60,11 +64,8 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Right; 7] =
-        [Right::See, Right::Use, Right::Operate, Right::Audit, Right::Scrape, Right::Administer, Right::Install];
-
     fn of(principal: &Principal) -> Vec<Right> {
-        ALL.into_iter().filter(|right| right.is_of(principal)).collect()
+        Right::ALL.into_iter().filter(|right| right.is_of(principal)).collect()
     }
 
     #[test]
@@ -76,11 +77,11 @@ mod tests {
         assert_eq!(of(Role::Operator), [Right::See, Right::Use, Right::Operate, Right::Scrape]);
         assert_eq!(of(Role::Auditor), [Right::See, Right::Audit]);
         assert_eq!(of(Role::Scraper), [Right::Scrape]);
-        assert_eq!(of(Role::Admin), ALL[..6]);
+        assert_eq!(of(Role::Admin), Right::ALL[..6]);
     }
 
     #[test]
     fn the_user_of_the_machine_has_every_right() {
-        assert_eq!(of(&Principal::LOCAL), ALL);
+        assert_eq!(of(&Principal::LOCAL), Right::ALL);
     }
 }

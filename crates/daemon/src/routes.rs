@@ -89,9 +89,7 @@ mod tests {
     #[test]
     fn a_request_without_a_proved_principal_reaches_only_what_is_open() {
         assert_eq!(status(Right::Open, None), 200);
-        for right in
-            [Right::See, Right::Use, Right::Operate, Right::Audit, Right::Scrape, Right::Administer, Right::Install]
-        {
+        for right in Right::ALL {
             assert_eq!(status(right, None), 401, "{right:?}");
             assert_eq!(status(right, Some(Principal::LOCAL)), 200, "{right:?}");
         }

@@ -26,8 +26,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_config::Loaded;
-use toolrack_store::TeamStore;
-use toolrack_team::{Authority, TeamFile};
+use toolrack_team::{Authority, FrontDoor};
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
@@ -36,10 +35,11 @@ use crate::{
     api, dashboard,
     gateway::{Gateway, GatewayOptions},
     guard,
-    guard::{Guard, Token},
+    guard::{Guard, Members, Token},
     rights::Right,
     routes, streams,
     tenants::{self, Tenants},
+    unread,
     world::{Parts, World},
     worlds::{Common, MakeWorld, Serve, Times},
 };
@@ -75,17 +75,19 @@ pub type Admit = Arc<dyn Fn(UnixStream) -> BoxFuture<'static, Option<UnixStream>
 
 /// The team that a daemon serves.
 pub struct Team {
-    /// Its tenants.
-    pub file: TeamFile,
-    /// Its members and their tokens.
-    pub store: TeamStore,
+    /// The ids of its tenants.
+    pub tenants: BTreeSet<String>,
+    /// Knows its members by their tokens. The daemon runs [`Authority::watch`].
+    pub authority: Authority,
+    /// Signs its people in, and gives OAuth clients tokens.
+    pub door: Arc<FrontDoor>,
     /// Makes the parts of a tenant's world at the first request of one of its members.
     pub for_tenants: MakeWorld,
 }
 
 impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Team").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("Team").field("tenants", &self.tenants).finish_non_exhaustive()
     }
 }
 
@@ -232,32 +234,32 @@ impl Daemon {
         };
         let listener = listener(listen).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        hosts.extend(team.iter().map(|team| host_of(&team.file.url)));
+        hosts.extend(team.iter().map(|team| host_of(team.door.url())));
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
         let site = Arc::new(Site { hosts, address, times: Times { idle: agent_idle, grace } });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
         let agents = agents_of(&site, &world, for_agents, &tasks);
-        let authority = team.as_ref().map(|team| Arc::new(Authority::new(team.store.clone())));
-        if let Some(authority) = &authority {
-            tasks.spawn(Arc::clone(authority).watch(world.ending.clone()));
-        }
         let of_agents = Arc::clone(&agents);
         let others = move |path: &str, token: &str| of_agents.opens(path, token);
-        let guard = Guard::new(token.clone(), address, &site.hosts, Box::new(others)).with_team(authority);
+        let mut guard = Guard::new(token.clone(), address, &site.hosts, Box::new(others));
         let router = api::router(Arc::clone(&world), Arc::downgrade(&agents))
             .merge(agents.router())
             .merge(dashboard::router())
             .nest("/mcp", for_callers(&gateway));
         let mut router = once_applied(router, &world).layer(DefaultBodyLimit::max(MAX_BODY));
-        if let Some(team) = team {
-            let tenants = tenants_of(&site, team, &world, &tasks);
-            router = router.layer(middleware::from_fn_with_state(tenants, tenants::of_member));
+        if let Some(Team { tenants, authority, door, for_tenants }) = team {
+            let tenants = tenants_of(&site, tenants, for_tenants, &world, &tasks);
+            router = router.layer(middleware::from_fn_with_state(tenants, tenants::of_member)).merge(door.router());
+            let authority = Arc::new(authority);
+            tasks.spawn(Arc::clone(&authority).watch(world.ending.clone()));
+            guard = guard.with_team(Members::new(authority, door));
         }
         let router = router
             .layer(CatchPanicLayer::new())
             .layer(middleware::map_response(streams::passed_on))
-            .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check));
+            .layer(middleware::from_fn_with_state(Arc::new(guard), guard::check))
+            .layer(middleware::from_fn(unread::read));
         Ok(Self { listener, address, token, router, gateway, local: None, world, tasks, bounds, grace })
     }
 
@@ -389,11 +391,16 @@ fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &Task
     Agents::new(Arc::clone(world), common)
 }
 
-/// The tenants of `team`. Their worlds end with `world`, and tell it nothing.
-fn tenants_of(site: &Arc<Site>, team: Team, world: &World, tasks: &TaskTracker) -> Arc<Tenants> {
-    let ids: BTreeSet<_> = team.file.tenants.iter().map(|tenant| tenant.id.clone()).collect();
+/// The tenants `ids` of a team. Their worlds end with `world`, and tell it nothing.
+fn tenants_of(
+    site: &Arc<Site>,
+    ids: BTreeSet<String>,
+    make: MakeWorld,
+    world: &World,
+    tasks: &TaskTracker,
+) -> Arc<Tenants> {
     let common = Common {
-        make: team.for_tenants,
+        make,
         serve: services(site),
         times: site.times,
         ending: world.ending.clone(),

@@ -3,7 +3,7 @@
 //! `gate` decides whether a call may run, and `approve` asks a user. `running` is a call in progress, which reports
 //! every end, even that of a dropped future. `outcome`, `repeats` and `shape` turn an answer into text for a model;
 //! `arguments` and `typed` convert values of the caller's own types; `error`, `mcp_error` and `hint` explain a failure
-//! and name the next step. `script` is for calls that a script makes.
+//! and name the next step. `quota` counts the calls of each caller. `script` is for calls that a script makes.
 
 mod approve;
 mod arguments;
@@ -12,6 +12,7 @@ pub(crate) mod gate;
 mod hint;
 mod mcp_error;
 mod outcome;
+pub(crate) mod quota;
 mod repeats;
 mod running;
 mod script;
@@ -46,6 +47,7 @@ pub use typed::TypedError;
 use self::{
     approve::Answered,
     gate::{Gate, GateRequest, Verdict},
+    quota::{Place, Quotas},
     running::Running,
 };
 use crate::{
@@ -272,6 +274,7 @@ impl Call {
 /// The parts of a host that calls need.
 pub(crate) struct Door {
     pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) quotas: Option<Arc<dyn Quotas>>,
     pub(crate) asker: SharedAsker,
     pub(crate) artifacts: Option<Arc<dyn Artifacts>>,
     pub(crate) events: Events,
@@ -290,6 +293,7 @@ impl Door {
     pub(crate) fn with(&self, asker: SharedAsker, gate: Arc<dyn Gate>) -> Self {
         Self {
             gate,
+            quotas: self.quotas.clone(),
             asker,
             artifacts: self.artifacts.clone(),
             events: self.events.clone(),
@@ -336,6 +340,8 @@ impl Door {
             let why = "its caller gave it up before it was sent; it was not run".to_owned();
             return Err(running.refused(Decision::Denied, why));
         }
+        let place = self.quotas.as_ref().map_or(Ok(Place::UNBOUNDED), |quotas| quotas.count(&call.caller));
+        let _place = place.map_err(|over| running.over(over))?;
         running.starts();
         let approved = ApprovedCall { number, tool, server, arguments, asker };
         let result = match script {

@@ -90,6 +90,7 @@ pub use call::{
     ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, Shaped, StillWanted, ToolOutcome,
     TypedError,
     gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
+    quota::{OverQuota, Place, Quotas},
 };
 pub use canonical::{Canonical, CanonicalMap};
 pub use catalog::{

@@ -9,7 +9,11 @@ use tokio_util::sync::CancellationToken;
 use toolrack_host::Principal;
 use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash};
 
-use crate::tokens::looks_like_one;
+use crate::{
+    fetch::Unreachable,
+    issuers::{Issuers, Vouched},
+    tokens::looks_like_one,
+};
 
 /// How often the store is asked whether anything has changed. A revoked token opens nothing after this time.
 const ROUND: Duration = Duration::from_millis(500);
@@ -27,6 +31,9 @@ pub enum Unavailable {
     /// The store cannot be read.
     #[error("tokens cannot be checked now")]
     Store(#[source] StoreError),
+    /// The issuer that signed the token cannot be asked for its keys.
+    #[error("the issuer of the token cannot be asked now")]
+    Issuer(#[source] Unreachable),
     /// Too many requests with different tokens are under way, or the team changes too fast.
     #[error("too many tokens are in use at once")]
     Busy,
@@ -37,8 +44,17 @@ pub enum Unavailable {
 pub struct Standing(Arc<Known>);
 
 struct Known {
-    token: TeamToken,
+    proof: Proof,
     ended: CancellationToken,
+}
+
+/// Why a token stands for its member.
+#[derive(Clone, PartialEq)]
+enum Proof {
+    /// The store has its hash.
+    Kept(TeamToken),
+    /// An issuer that the team trusts signed it.
+    Signed(Vouched),
 }
 
 impl fmt::Debug for Standing {
@@ -51,19 +67,19 @@ impl Standing {
     /// The member for whom the token stands.
     #[must_use]
     pub fn member(&self) -> &Principal {
-        &self.0.token.member
+        match &self.0.proof {
+            Proof::Kept(token) => &token.member,
+            Proof::Signed(vouched) => &vouched.principal,
+        }
     }
 
-    /// What the token is for.
+    /// What the token is for. One that an issuer signed is for the MCP endpoint.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
-        self.0.token.purpose
-    }
-
-    /// The id of the token, which opens nothing.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.0.token.id
+        match &self.0.proof {
+            Proof::Kept(token) => token.purpose,
+            Proof::Signed(_) => Purpose::Access,
+        }
     }
 
     /// Ready when the token has ended or was revoked, or its member has other rights than before. A request that is
@@ -73,7 +89,18 @@ impl Standing {
     }
 
     fn has_ended(&self, now: DateTime<Utc>) -> bool {
-        self.0.ended.is_cancelled() || self.0.token.ends_at.is_some_and(|at| at <= now)
+        self.0.ended.is_cancelled() || self.ends_at().is_some_and(|at| at <= now)
+    }
+
+    fn ends_at(&self) -> Option<DateTime<Utc>> {
+        match &self.0.proof {
+            Proof::Kept(token) => token.ends_at,
+            Proof::Signed(vouched) => Some(vouched.ends_at),
+        }
+    }
+
+    fn of(proof: Proof) -> Self {
+        Self(Arc::new(Known { proof, ended: CancellationToken::new() }))
     }
 }
 
@@ -83,6 +110,7 @@ impl Standing {
 /// ([`Self::watch`]) notices changes and ends what no longer stands.
 pub struct Authority {
     store: TeamStore,
+    issuers: Option<Issuers>,
     known: Mutex<KnownTokens>,
 }
 
@@ -103,15 +131,18 @@ impl Authority {
     /// The members and tokens in `store`. [`Self::watch`] has to run beside it.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
-        Self { store, known: Mutex::default() }
+        Self { store, issuers: None, known: Mutex::default() }
     }
 
-    /// For whom `token` stands, if that is known without a look into the store.
+    /// Also knows for whom the tokens of `issuers` stand. What an issuer said of a person counts until the token ends.
+    #[must_use]
+    pub fn trusting(self, issuers: Issuers) -> Self {
+        Self { issuers: Some(issuers), ..self }
+    }
+
+    /// For whom `token` stands, if that is known without a look into the store and without a check of a signature.
     #[must_use]
     pub fn known(&self, token: &str) -> Option<Standing> {
-        if !looks_like_one(token) {
-            return None;
-        }
         let known = self.known.lock().by_hash.get(&TokenHash::of(token)).cloned();
         known.filter(|standing| !standing.has_ended(Utc::now()))
     }
@@ -121,24 +152,35 @@ impl Authority {
     /// # Errors
     /// [`Unavailable`]; the request must be refused then.
     pub async fn prove(&self, token: &str) -> Result<Option<Standing>, Unavailable> {
-        if !looks_like_one(token) {
-            return Ok(None);
-        }
         if let Some(standing) = self.known(token) {
             return Ok(Some(standing));
         }
-        let hash = TokenHash::of(token);
+        match (looks_like_one(token), &self.issuers) {
+            (true, _) => self.kept(TokenHash::of(token)).await,
+            (false, Some(issuers)) => self.signed(issuers, token).await,
+            (false, None) => Ok(None),
+        }
+    }
+
+    /// For whom a token stands whose hash the store may have.
+    async fn kept(&self, hash: TokenHash) -> Result<Option<Standing>, Unavailable> {
         for _ in 0..MAX_READS {
             let version = self.known.lock().version;
             let Some(token) = self.store.team_token(hash).await.map_err(Unavailable::Store)? else { return Ok(None) };
-            let standing = Standing(Arc::new(Known { token, ended: CancellationToken::new() }));
             let mut known = self.known.lock();
             // If the team changed since, this may be the token as it was before that.
             if known.version == version {
-                return known.keep(hash, standing).map(Some).ok_or(Unavailable::Busy);
+                return known.keep(hash, Standing::of(Proof::Kept(token))).map(Some).ok_or(Unavailable::Busy);
             }
         }
         Err(Unavailable::Busy)
+    }
+
+    /// For whom a token stands that one of the issuers may have signed.
+    async fn signed(&self, issuers: &Issuers, token: &str) -> Result<Option<Standing>, Unavailable> {
+        let Some(vouched) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
+        let standing = Standing::of(Proof::Signed(vouched));
+        self.known.lock().keep(TokenHash::of(token), standing).map(Some).ok_or(Unavailable::Busy)
     }
 
     /// Looks for changes until `ending`, and ends the standings that no longer hold. While the store cannot be read,
@@ -171,8 +213,9 @@ impl Authority {
         }
         let in_use = self.known.lock().begin(version);
         for (hash, standing) in in_use {
+            let Proof::Kept(before) = &standing.0.proof else { continue };
             let token = self.store.team_token(hash).await?;
-            if token.as_ref() != Some(&standing.0.token) {
+            if token.as_ref() != Some(before) {
                 self.known.lock().by_hash.remove(&hash);
                 standing.0.ended.cancel();
             }
@@ -207,7 +250,7 @@ impl KnownTokens {
     /// Keeps `standing`, or what another request has kept meanwhile; `None` when there is no room.
     fn keep(&mut self, hash: TokenHash, standing: Standing) -> Option<Standing> {
         if let Some(known) = self.by_hash.get(&hash)
-            && known.0.token == standing.0.token
+            && known.0.proof == standing.0.proof
         {
             return Some(known.clone());
         }

@@ -3,18 +3,20 @@
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use http::HeaderMap;
+use http::{HeaderMap, header::ORIGIN};
 use oauth2::RedirectUrl;
 use toolrack_host::{Caller, Principal, Way, egress::Egress};
 use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash};
+use url::Url;
 use zeroize::Zeroizing;
 
 use crate::{
-    browser::{Cookies, cookie},
+    browser::{Cookies, cookie, is_from_here},
     clients::Clients,
     file::TeamFile,
     provider::Provider,
     refusals::Refusals,
+    signed::bare,
     tokens::looks_like_one,
 };
 
@@ -117,11 +119,41 @@ impl FrontDoor {
         cookie(headers, self.cookies.session())
     }
 
+    /// The address under which the team is reached.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.team.url
+    }
+
+    /// Whether people sign in here.
+    #[must_use]
+    pub fn signs_in(&self) -> bool {
+        self.provider.is_some()
+    }
+
+    /// Whether the browser says that a page of this team sent the request. A request that changes something and has no
+    /// other proof than the session cookie counts only then. A client that is no browser can claim it; it has no
+    /// person's cookie.
+    #[must_use]
+    pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
+        headers.contains_key(ORIGIN) && is_from_here(headers, &self.team.url)
+    }
+
+    /// The authorization servers whose tokens open the MCP endpoint: this one, if people can sign in, and the trusted
+    /// issuers.
+    pub(crate) fn authorization_servers(&self) -> Vec<&str> {
+        let own = self.signs_in().then(|| self.issuer());
+        own.into_iter().chain(self.team.issuers.iter().map(|trusted| bare(&trusted.issuer))).collect()
+    }
+
     /// The value of `WWW-Authenticate` for a request to the MCP endpoint without a token that counts (RFC 9728, 5.1;
     /// RFC 6750, 3). `is_wrong` says whether there was one.
     #[must_use]
     pub fn challenge(&self, is_wrong: bool) -> String {
         let error = if is_wrong { "error=\"invalid_token\", " } else { "" };
+        if self.authorization_servers().is_empty() {
+            return format!("Bearer {error}realm=\"toolrack\"");
+        }
         let metadata = self.place(".well-known/oauth-protected-resource/mcp");
         format!("Bearer {error}resource_metadata=\"{metadata}\", scope=\"{SCOPE}\"")
     }

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use toolrack_host::principal::{BadPrincipal, Role, check_tenant};
 use url::Url;
 
+use crate::quotas::Limits;
+
 /// A team: its address, its tenants, and who vouches for its people.
 ///
 /// ```
@@ -102,6 +104,9 @@ pub struct Tenant {
     /// The role of all others; `user` by default.
     #[serde(default)]
     pub role: Role,
+    /// How many calls its members may make; without any, as many as they want.
+    #[serde(default)]
+    pub limits: Limits,
     /// The variables of the daemon's environment that placeholders of its files may name. None by default, because they
     /// belong to the operator of the daemon.
     #[serde(default)]

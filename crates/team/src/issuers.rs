@@ -85,7 +85,8 @@ impl Issuers {
     /// team's `/mcp` (or the configured audience) in `aud`, and `iss`, `sub` and `exp`. `exp`, `nbf` and `iat` may be off
     /// by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: that
     /// counts only with a claim of access tokens (`scope`, `scp` or `client_id`), and with none of an ID token or a
-    /// logout token. It stands for a service if its subject is its client (RFC 9068, 5), and else for a person.
+    /// logout token. A token that is bound to a key of its client (`cnf`: RFC 9449, RFC 8705) proves nothing here, where
+    /// no client proves a key. It stands for a service if its subject is its client (RFC 9068, 5), and else for a person.
     ///
     /// Keys are remembered for an hour, and fetched again for an unknown one, but not within 30 s of the last time.
     ///
@@ -115,6 +116,10 @@ impl Issuers {
         let (said, kind) = signed::read(token, &issuer.keys, expected).await?;
         if kind != "at+jwt" && !is_of_access(&said) {
             return Err(Unproved::forged("it is no access token"));
+        }
+        // Its holder proves a key with each request (RFC 7800), which no door here asks for: a thief of the token could not.
+        if said.contains_key("cnf") {
+            return Err(Unproved::forged("it is bound to a key of its client, and only bearer tokens are served here"));
         }
         let places =
             Places { issuer: &config.issuer, groups: &config.groups_claim, tenant: config.tenant_claim.as_deref() };

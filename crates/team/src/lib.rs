@@ -31,7 +31,7 @@
 //!                       file        what the operator of a team writes
 //! ```
 //!
-//! Beside them: `page`, `browser` and `parameters` are what is exchanged with browsers, `refusals` the rows of the audit
+//! Beside them: `quotas` counts the calls of a tenant's members; `page`, `browser` and `parameters` are what is exchanged with browsers, `refusals` the rows of the audit
 //! log about bad input.
 
 mod authority;
@@ -47,6 +47,7 @@ mod members;
 mod page;
 mod parameters;
 mod provider;
+mod quotas;
 mod random;
 mod refusals;
 mod remembered;
@@ -61,6 +62,7 @@ pub use fetch::Unreachable;
 pub use file::{BadTeamFile, SignInProvider, TeamFile, Tenant, TrustedIssuer};
 pub use issuers::{Issuers, Vouched};
 pub use members::{Claims, NotAMember};
+pub use quotas::{Limits, MemberLimits, TenantQuotas};
 pub use random::{NoRandom, random_text};
 pub use refusals::Refusals;
 pub use tokens::Secret;

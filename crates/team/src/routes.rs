@@ -25,20 +25,37 @@ impl FrontDoor {
     /// - `/oauth/register` (RFC 7591), `/oauth/authorize` and `/oauth/token` (OAuth 2.1), `/oauth/revoke` (RFC 7009),
     /// - `/sign-in`, `/sign-in/back` and `/sign-out` (OpenID Connect).
     ///
-    /// None of them needs a token of the daemon. Bodies have at most 32 KiB.
+    /// None of them needs a token of the daemon. Bodies have at most 32 KiB. Without a provider that signs people in,
+    /// there is only `/sign-in`, which says so, and, with trusted issuers, the metadata of the resource.
     pub fn router(self: &Arc<Self>) -> Router {
-        Router::new()
-            .route("/.well-known/oauth-protected-resource", get(metadata::resource).options(metadata::preflight))
-            .route("/.well-known/oauth-protected-resource/mcp", get(metadata::resource).options(metadata::preflight))
-            .route("/.well-known/oauth-authorization-server", get(metadata::server).options(metadata::preflight))
-            .route("/oauth/register", post(register::register).options(metadata::preflight))
-            .route("/oauth/authorize", get(authorize::show).post(authorize::answer))
-            .route("/oauth/token", post(token::token).options(metadata::preflight))
-            .route("/oauth/revoke", post(revoke::revoke).options(metadata::preflight))
-            .route("/sign-in", get(sign_in::begin))
-            .route("/sign-in/back", get(sign_in::back))
-            .route("/sign-out", post(sign_in::sign_out))
-            .layer(DefaultBodyLimit::max(MAX_BODY))
-            .with_state(Arc::clone(self))
+        let mut router = Router::new().route("/sign-in", get(sign_in::begin));
+        if !self.authorization_servers().is_empty() {
+            let resource = || get(metadata::resource).options(metadata::preflight);
+            router = router
+                .route("/.well-known/oauth-protected-resource", resource())
+                .route("/.well-known/oauth-protected-resource/mcp", resource());
+        }
+        if self.signs_in() {
+            router = router.merge(of_provider());
+        }
+        router.layer(DefaultBodyLimit::max(MAX_BODY)).with_state(Arc::clone(self))
     }
+
+    /// Whether [`Self::router`] answers at this path. Its answers to other origins are as each of its addresses allows.
+    #[must_use]
+    pub fn is_at(path: &str) -> bool {
+        ["/.well-known/oauth-", "/oauth/", "/sign-"].iter().any(|below| path.starts_with(below))
+    }
+}
+
+/// What there is for people who sign in, and for their clients.
+fn of_provider() -> Router<Arc<FrontDoor>> {
+    Router::new()
+        .route("/.well-known/oauth-authorization-server", get(metadata::server).options(metadata::preflight))
+        .route("/oauth/register", post(register::register).options(metadata::preflight))
+        .route("/oauth/authorize", get(authorize::show).post(authorize::answer))
+        .route("/oauth/token", post(token::token).options(metadata::preflight))
+        .route("/oauth/revoke", post(revoke::revoke).options(metadata::preflight))
+        .route("/sign-in/back", get(sign_in::back))
+        .route("/sign-out", post(sign_in::sign_out))
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use toolrack_auth::SignIn;
 use toolrack_config::{Interpolate, SecretGate};
-use toolrack_host::{Egress, Gate, Host, OnMessage, SharedAsker, Tracer, supervisor::Supervisor};
+use toolrack_host::{Egress, Gate, Host, OnMessage, Quotas, SharedAsker, Tracer, supervisor::Supervisor};
 use toolrack_store::{ArtifactFolder, Store};
 
 use super::tape::Tape;
@@ -27,6 +27,8 @@ pub(crate) struct Hosts {
     pub(super) keeps_answers: bool,
     /// What `record` and `replay` want.
     pub(super) tape: Option<Tape>,
+    /// Counts the calls of each caller.
+    pub(super) quotas: Option<Arc<dyn Quotas>>,
     /// Shows messages.
     pub(super) on_message: Option<OnMessage>,
 }
@@ -53,6 +55,9 @@ impl Hosts {
             .egress(self.egress.clone());
         if let Some(tape) = &self.tape {
             builder = tape.on(builder);
+        }
+        if let Some(quotas) = &self.quotas {
+            builder = builder.quotas(Arc::clone(quotas));
         }
         if let Some(on_message) = &self.on_message {
             builder = builder.on_message(Arc::clone(on_message));

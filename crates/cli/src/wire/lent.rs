@@ -115,6 +115,7 @@ impl World {
             server_output: OnceLock::new(),
         };
         Ok(Self {
+            quotas: None,
             screen,
             places: self.places.clone(),
             folder,

@@ -179,6 +179,26 @@ mod needs_browser {
         tests_of("pages/config");
     }
 
+    mod needs_provider {
+        #[test]
+        fn people_of_a_team() {
+            super::tests_of("pages/team");
+        }
+
+        mod needs_clients {
+            mod needs_python {
+                mod needs_node_frameworks {
+                    mod needs_python_frameworks {
+                        #[test]
+                        fn oauth_clients_of_others_connect_to_a_team() {
+                            crate::dashboard::needs_browser::tests_of("pages/team_clients");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     mod needs_proxy {
         #[test]
         fn the_page_below_a_path_of_nginx() {

@@ -25,6 +25,11 @@ struct Team {
 
 impl Team {
     fn start() -> Self {
+        Self::with_limits("")
+    }
+
+    /// `limits` are those of `acme`.
+    fn with_limits(limits: &str) -> Self {
         let rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
         let root = rack.home.root().join("team");
         for tenant in ["acme", "bolt"] {
@@ -34,7 +39,8 @@ impl Team {
             server["env"] = json!({ "CANARY": format!("canary-of-{tenant}"), "DAEMON": "${CANARY_DAEMON:-unseen}" });
             fs::write(home.join("mcp.json"), mcp_json(&[("env", server), (tenant, fake(&[]))])).unwrap();
         }
-        let file = "url = \"http://127.0.0.1:1\"\n[[tenants]]\nid = \"acme\"\n[[tenants]]\nid = \"bolt\"\n";
+        let tenants = format!("[[tenants]]\nid = \"acme\"\nlimits = {{ {limits} }}\n[[tenants]]\nid = \"bolt\"\n");
+        let file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
         fs::write(root.join("team.toml"), file).unwrap();
         let path = root.join("team.toml");
         let daemon = Daemon::start(&rack, &["--team", path.to_str().unwrap(), "--allow", "*"]);
@@ -240,6 +246,64 @@ fn members_and_tokens_are_listed_without_tokens() {
     assert!(wrong.stderr.contains("name of a tenant"), "{wrong}");
 }
 
+/// The status, the headers and the body of a call of `env`, over the API or the MCP endpoint.
+fn called(team: &Team, token: &str, path: &str) -> (u16, String) {
+    let arguments = json!({ "name": "CANARY" });
+    let mut accept = "application/json";
+    let body = match path {
+        "/mcp" => {
+            accept = "application/json, text/event-stream";
+            let meta = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": { "name": "a client", "version": "1" },
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+            let params = json!({ "name": "mcp__env__env", "arguments": arguments, "_meta": meta });
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
+        }
+        _ => json!({ "tool": "env/env", "arguments": arguments }),
+    };
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(&team.daemon.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nAccept: {accept}\r\nContent-Length: {}\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: mcp__env__env\r\n\r\n{body}",
+        team.daemon.address,
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+#[test]
+fn a_member_who_has_used_up_a_quota_is_told_which_and_when_it_is_free_again() {
+    let team = Team::with_limits("each_member = { calls_per_minute = 2 }");
+    let (ann, _) = team.token("ann", "acme", "user");
+    let (olga, _) = team.token("olga", "acme", "admin");
+    for path in ["/api/v1/calls", "/mcp"] {
+        let (status, answer) = called(&team, &ann, path);
+        assert!(status == 200 && answer.contains("canary-of-acme"), "{path}: {answer}");
+    }
+    for path in ["/api/v1/calls", "/mcp"] {
+        let (status, answer) = called(&team, &ann, path);
+        assert_eq!(status, 429, "{path}: {answer}");
+        let wait = answer.lines().find_map(|line| line.strip_prefix("retry-after: ")).expect("it says when");
+        assert!((1..=30).contains(&wait.parse::<u64>().unwrap()), "{wait}");
+        assert!(answer.contains("OVER_QUOTA") && answer.contains("limits.each_member.calls_per_minute"), "{answer}");
+    }
+    // Another member has calls of their own.
+    assert_eq!(called(&team, &olga, "/mcp").0, 200);
+    let until = Instant::now() + SOON;
+    while !team.ask("GET", "/api/v1/audit", &olga, "").1.contains("OVER_QUOTA") {
+        assert!(Instant::now() < until, "the refusal has no row of the audit log");
+    }
+}
+
 #[test]
 fn a_team_file_that_cannot_be_used_starts_nothing() {
     let rack = Rack::new();
@@ -252,8 +316,9 @@ fn a_team_file_that_cannot_be_used_starts_nothing() {
     assert!(run("url = \"http://team.example\"").contains("must be https"));
     assert!(run("url = \"https://team.example\"\nnonsense = 1").contains("nonsense"));
     assert!(run("[[tenants]]\nid = \"acme\"").contains("url"));
-    let sign_in = "url = \"https://team.example\"\n[sign_in]\nissuer = \"https://login.example\"\nclient_id = \"x\"";
-    assert!(run(sign_in).contains("does not serve yet"));
+    let sign_in = "url = \"https://team.example\"\n[sign_in]\nissuer = \"https://login.example\"\nclient_id = \"x\"\n";
+    let no_secret = run(&format!("{sign_in}client_secret = \"${{NO_SUCH_VARIABLE}}\""));
+    assert!(no_secret.contains("NO_SUCH_VARIABLE") && no_secret.contains("sign_in.client_secret"), "{no_secret}");
     fs::remove_file(&path).unwrap();
     let missing = rack.run(&["serve", "--listen", "127.0.0.1:0", "--team", path.to_str().unwrap()]).ends_with(2);
     assert!(missing.stderr.contains("team.toml"), "{missing}");

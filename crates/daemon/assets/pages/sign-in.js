@@ -1,7 +1,8 @@
-// Asks for the token of this launch.
+// Asks who looks at this page: a person signs in, or has the token of this launch.
 
 import { html, useState } from "../html.js";
-import { keepToken, refused, tokenIn } from "../token.js";
+import { keepPlace } from "../router.js";
+import { keepToken, refused, signInAt, tokenIn } from "../token.js";
 import { onText } from "../parts/input.js";
 
 /** A token, or an address that has one in it. @param {string} given */
@@ -11,6 +12,42 @@ function tokenOf(given) {
 }
 
 export function SignIn() {
+  const place = signInAt.value;
+  return html`
+    <main class="sign-in" data-testid="sign-in">
+      <img src="./assets/icon.svg" alt="" width="40" height="40" />
+      <h1>Toolrack</h1>
+      ${place ? html`<${ByProvider} place=${place} />` : html`<${ByToken} />`}
+    </main>
+  `;
+}
+
+/** @param {{place: string}} given */
+function ByProvider({ place }) {
+  const to = encodeURIComponent(location.pathname + location.search);
+  return html`
+    ${refused.value && html`<p class="notice warn" role="alert">Your session has ended.</p>`}
+    <p>Sign in with the account of your organisation.</p>
+    <p><a class="button primary" href=${`${place}?to=${to}`} onClick=${keepPlace} data-testid="sign-in-link">Sign in</a></p>
+    <details>
+      <summary>I have a token</summary>
+      <${TokenForm} />
+    </details>
+  `;
+}
+
+function ByToken() {
+  return html`
+    ${refused.value && html`<p class="notice warn" role="alert">The daemon does not take the token that this browser had: it was started anew since.</p>`}
+    <p>
+      Each start of the daemon has a token of its own. <code>toolrack up</code> prints an address with it: open that
+      address, or paste it here.
+    </p>
+    <${TokenForm} />
+  `;
+}
+
+function TokenForm() {
   const [given, setGiven] = useState("");
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -18,29 +55,20 @@ export function SignIn() {
     if (found) keepToken(found);
   };
   return html`
-    <main class="sign-in" data-testid="sign-in">
-      <img src="./assets/icon.svg" alt="" width="40" height="40" />
-      <h1>Toolrack</h1>
-      ${refused.value && html`<p class="notice warn" role="alert">The daemon does not take the token that this browser had: it was started anew since.</p>`}
-      <p>
-        Each start of the daemon has a token of its own. <code>toolrack up</code> prints an address with it: open that
-        address, or paste it here.
-      </p>
-      <form onSubmit=${submit}>
-        <label class="field">
-          <span class="label">Address or token</span>
-          <input
-            type="text"
-            class="code"
-            autocomplete="off"
-            spellcheck=${false}
-            value=${given}
-            onInput=${onText(setGiven)}
-            data-testid="token"
-          />
-        </label>
-        <button type="submit" class="primary" disabled=${!given.trim()}>Open the dashboard</button>
-      </form>
-    </main>
+    <form onSubmit=${submit}>
+      <label class="field">
+        <span class="label">Address or token</span>
+        <input
+          type="text"
+          class="code"
+          autocomplete="off"
+          spellcheck=${false}
+          value=${given}
+          onInput=${onText(setGiven)}
+          data-testid="token"
+        />
+      </label>
+      <button type="submit" class="primary" disabled=${!given.trim()}>Open the dashboard</button>
+    </form>
   `;
 }

@@ -20,7 +20,7 @@ use toolrack_host::{Era, Over, Principal};
 
 pub(super) use self::checks::modern;
 use self::checks::{Claims, accepts, guard, text};
-use crate::streams;
+use crate::{error::whole_seconds, streams};
 
 use super::{
     Gateway,
@@ -58,7 +58,11 @@ impl From<Refusal> for Refused {
 impl Refused {
     fn response(&self, gateway: &Gateway) -> Response {
         let body = gateway.0.concealed(message::error(self.id.as_ref(), &self.refusal));
-        json_response(self.refusal.status_for(self.era), body)
+        let mut response = json_response(self.refusal.status_for(self.era), body);
+        if let Some(wait) = self.refusal.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait));
+        }
+        response
     }
 }
 

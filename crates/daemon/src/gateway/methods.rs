@@ -503,6 +503,8 @@ fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Ou
     match result {
         Ok(outcome) => Ok(tools::result(outcome, era)),
         Err(error @ CallError::Remote { .. }) => Err(Refusal::of(error, era)),
+        // A client can wait; a model could only try again at once.
+        Err(error @ CallError::OverQuota { .. }) => Err(Refusal::of(error, era)),
         Err(CallError::Unknown(unknown)) => Err(Refusal::invalid_params(format!("Unknown tool: {unknown}"))),
         Err(error) => Ok(tools::failed(&error.to_string(), error.code())),
     }

@@ -1,5 +1,7 @@
 //! Errors for clients: JSON-RPC codes, messages, and the corresponding HTTP status.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use toolrack_host::{CallError, Era};
@@ -24,6 +26,8 @@ pub(super) struct Refusal {
     pub(super) message: String,
     pub(super) data: Option<Box<Value>>,
     status: StatusCode,
+    /// When the client may try again.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Refusal {
@@ -35,7 +39,7 @@ impl Refusal {
             METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             _ => StatusCode::OK,
         };
-        Self { code, message: message.into(), data: None, status }
+        Self { code, message: message.into(), data: None, status, retry_after: None }
     }
 
     pub(super) fn status(mut self, status: StatusCode) -> Self {
@@ -83,6 +87,13 @@ impl Refusal {
             .status(StatusCode::TOO_MANY_REQUESTS)
     }
 
+    /// Returns the error for a call that a quota refused.
+    pub(super) fn over_quota(message: String, retry_after: Duration) -> Self {
+        let data = json!({ "code": "OVER_QUOTA", "retryAfterSeconds": retry_after.as_secs_f64().ceil() });
+        let refusal = Self::new(INTERNAL, message).status(StatusCode::TOO_MANY_REQUESTS);
+        Self { data: Some(Box::new(data)), retry_after: Some(retry_after), ..refusal }
+    }
+
     /// Returns the error for a gateway that is shutting down: it begins no requests, and ends the running ones.
     pub(super) fn stopping() -> Self {
         Self::new(INTERNAL, "the gateway is shutting down").status(StatusCode::SERVICE_UNAVAILABLE)
@@ -99,8 +110,9 @@ impl Refusal {
                     code => code,
                 };
                 let status = if code == MISSING_CAPABILITY { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-                Self { code, message: error.message, data: error.data, status }
+                Self { code, message: error.message, data: error.data, status, retry_after: None }
             }
+            CallError::OverQuota { ref over, .. } => Self::over_quota(error.to_string(), over.retry_after),
             error => {
                 Self { data: Some(Box::new(json!({"code": error.code()}))), ..Self::new(INTERNAL, error.to_string()) }
             }

@@ -21,6 +21,18 @@ declare namespace Api {
     [other: string]: Json;
   }
 
+  /** Who sends the request. */
+  interface Me {
+    tenant: string;
+    kind: "person" | "service";
+    issuer: string;
+    subject: string;
+    name: string;
+    groups: string[];
+    role: string;
+    rights: string[];
+  }
+
   interface SigningIn {
     state: "waiting" | "done" | "failed";
     page: string | null;

@@ -12,8 +12,8 @@ import { dirname, join, resolve } from "node:path";
 import { after, before } from "node:test";
 import { Cable } from "./cable.mjs";
 
-const ROOT = resolve(import.meta.dirname, "../../../..");
-const BINARY = process.env.TOOLRACK_TEST_BINARY ?? join(ROOT, "target/debug/toolrack");
+export const ROOT = resolve(import.meta.dirname, "../../../..");
+export const BINARY = process.env.TOOLRACK_TEST_BINARY ?? join(ROOT, "target/debug/toolrack");
 const PACKAGES = process.env.TOOLRACK_TEST_DASHBOARD ?? join(ROOT, ".cache/dashboard/node_modules");
 const CHROMIUM =
   process.env.TOOLRACK_TEST_CHROMIUM ??
@@ -27,7 +27,7 @@ const { chromium } = packages("playwright-core");
 export const AXE = packages("axe-core").source;
 
 /** How long something on a page may take. In ms. */
-const PATIENCE = 10_000;
+export const PATIENCE = 10_000;
 
 const WORKSHOP = join(import.meta.dirname, "workshop.mjs");
 

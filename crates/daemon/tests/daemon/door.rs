@@ -115,6 +115,48 @@ async fn a_request_with_two_hosts_origins_or_lengths_is_refused() {
     up.down().await;
 }
 
+/// The status line and the headers of the next answer.
+async fn next_head(stream: &mut TcpStream) -> String {
+    let mut said = Vec::new();
+    while !said.ends_with(b"\r\n\r\n") {
+        said.push(timeout(LONG, stream.read_u8()).await.expect("it is answered").expect("the connection goes on"));
+    }
+    let head = String::from_utf8(said).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    let _ = stream.read_exact(&mut body).await.unwrap();
+    head
+}
+
+#[tokio::test]
+async fn a_request_that_is_refused_before_its_body_came_leaves_the_connection_as_it_was() {
+    let up = Up::with(&[]).await;
+    let address = up.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    for (path, token, status) in
+        [("/mcp", "wrong", 401), ("/api/v1/nothing", "key", 404), ("/api/v1/calls", "key", 415)]
+    {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n");
+        stream.write_all(format!("{head}Content-Length: 4\r\n\r\n{{").as_bytes()).await.unwrap();
+        // The rest comes when the daemon has refused the request, had it not waited.
+        let early = timeout(Duration::from_millis(100), stream.peek(&mut [0])).await;
+        assert!(early.is_err(), "it does not wait for the rest: {path}");
+        stream.write_all(b"}  ").await.unwrap();
+        let answer = next_head(&mut stream).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && !answer.contains("connection: close"), "{answer}");
+    }
+    // A body that does not come, and one that is too long to be worth it.
+    for (length, sent) in [(4, 0), (10_000_000, 100_000)] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!("POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![b'x'; sent]).await.unwrap();
+        let answer = next_head(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("connection: close"), "{answer}");
+    }
+    up.down().await;
+}
+
 #[tokio::test]
 async fn nonsense_is_answered_with_an_error_in_json() {
     let up = Up::with(&[("fake", fake(&[]))]).await;

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use super::quota::OverQuota;
 use crate::{
     catalog::Unknown,
     link::{LinkError, METHOD_NOT_FOUND, RpcError},
@@ -37,6 +38,16 @@ pub enum CallError {
         why: String,
         /// Whether the call was denied because no asker could ask a user.
         unasked: bool,
+    },
+    /// A quota of the caller is used up.
+    #[error("the call of {server}/{tool} was not made: {over}")]
+    OverQuota {
+        /// The server.
+        server: ServerName,
+        /// The tool, safe to print.
+        tool: String,
+        /// The quota, and when it is free again.
+        over: OverQuota,
     },
     /// The tool differs from its pin.
     #[error(
@@ -154,6 +165,8 @@ pub enum CallErrorKind {
     UnknownTool,
     /// The gate or a user refused the call.
     Denied,
+    /// The caller has made too many calls.
+    OverQuota,
     /// The server, or the tool's current definition, waits for the user's trust.
     NotTrusted,
     /// The server needs a sign-in.
@@ -178,6 +191,7 @@ impl CallError {
             Self::Unknown(_) | Self::UnknownServer { .. } => CallErrorKind::UnknownTool,
             Self::ShutDown => CallErrorKind::Unreachable,
             Self::Denied { .. } => CallErrorKind::Denied,
+            Self::OverQuota { .. } => CallErrorKind::OverQuota,
             Self::Remote { .. } => CallErrorKind::Refused,
             Self::Misfit { .. } => CallErrorKind::BadArguments,
             Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
@@ -213,6 +227,7 @@ impl CallError {
             Self::ShutDown => "SHUT_DOWN",
             Self::Denied { unasked: true, .. } => "APPROVAL_NEEDED",
             Self::Denied { .. } => "DENIED",
+            Self::OverQuota { .. } => "OVER_QUOTA",
             Self::Quarantined { .. } => "QUARANTINED",
             Self::NotReady { state: State::PendingTrust, .. } => "NOT_TRUSTED",
             Self::NotReady { state: State::Disabled, .. } => "SERVER_DISABLED",

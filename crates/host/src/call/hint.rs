@@ -16,6 +16,7 @@ impl CallError {
             | Self::UnknownServer { .. }
             | Self::Remote { .. }
             | Self::Misfit { .. }
+            | Self::OverQuota { .. }
             | Self::ShutDown => None,
             Self::Denied { unasked, .. } => {
                 unasked.then(|| "allow it by a rule, or call it where a person can be asked".to_owned())

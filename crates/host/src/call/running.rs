@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{Span, field};
 
-use super::{CallError, Door, ToolOutcome};
+use super::{CallError, Door, ToolOutcome, quota::OverQuota};
 use crate::{
     catalog::CatalogTool,
     event::{CallEnd, Event},
@@ -94,6 +94,15 @@ impl<'a> Running<'a> {
         drop(self.refused(Decision::Denied, why));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
         let error = CallError::Quarantined { server, tool, cause };
+        self.code = Some(error.code());
+        error
+    }
+
+    /// Ends the call before it is sent, because a quota is used up.
+    pub(super) fn over(&mut self, over: OverQuota) -> CallError {
+        drop(self.refused(Decision::Denied, over.to_string()));
+        let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
+        let error = CallError::OverQuota { server, tool, over };
         self.code = Some(error.code());
         error
     }

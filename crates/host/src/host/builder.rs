@@ -12,6 +12,7 @@ use crate::{
     call::{
         Door,
         gate::{AllowAll, Gate},
+        quota::Quotas,
     },
     catalog::Naming,
     egress::Egress,
@@ -44,6 +45,7 @@ pub struct HostBuilder {
     artifacts: Option<Arc<dyn Artifacts>>,
     asker: Option<SharedAsker>,
     gate: Option<Arc<dyn Gate>>,
+    quotas: Option<Arc<dyn Quotas>>,
     naming: Naming,
     supervisor: Option<Supervisor>,
     client: Option<ClientInfo>,
@@ -109,6 +111,12 @@ impl HostBuilder {
     /// [`NoAsker`].
     pub fn asker(mut self, asker: SharedAsker) -> Self {
         self.asker = Some(asker);
+        self
+    }
+
+    /// Sets the quotas, which count the calls of each caller. Default: none.
+    pub fn quotas(mut self, quotas: Arc<dyn Quotas>) -> Self {
+        self.quotas = Some(quotas);
         self
     }
 
@@ -288,6 +296,7 @@ impl HostBuilder {
             changed,
             door: Arc::new(Door {
                 gate: self.gate.unwrap_or_else(|| Arc::new(AllowAll)),
+                quotas: self.quotas,
                 asker,
                 artifacts: self.artifacts,
                 events,

@@ -111,7 +111,7 @@ async fn only_tokens_in_use_take_room_beyond_the_bound() {
     let team = Team::new().await;
     let (secret, _) = team.token(None).await;
     let token = team.store.team_token(secret.hash()).await.unwrap().unwrap();
-    let standing = || Standing(Arc::new(Known { token: token.clone(), ended: CancellationToken::new() }));
+    let standing = || Standing::of(Proof::Kept(token.clone()));
     let mut known = KnownTokens::default();
     let held = known.keep(TokenHash::of("held"), standing()).unwrap();
     for number in 1..=MAX_KNOWN {

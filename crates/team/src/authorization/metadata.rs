@@ -23,7 +23,7 @@ pub(crate) async fn resource(State(door): State<Arc<FrontDoor>>) -> Response {
     for_clients(
         Json(json!({
             "resource": door.resource(),
-            "authorization_servers": [door.issuer()],
+            "authorization_servers": door.authorization_servers(),
             "scopes_supported": [SCOPE],
             "bearer_methods_supported": ["header"],
             "resource_name": "Toolrack",

@@ -105,6 +105,9 @@ async fn forged_and_misused_tokens_prove_nothing() {
         ("", json!({ "events": {} })),
         ("logout+jwt", json!({})),
         ("dpop+jwt", json!({})),
+        // Tokens that only the holder of a key may use.
+        ("at+jwt", json!({ "cnf": { "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" } })),
+        ("JWT", json!({ "cnf": { "x5t#S256": "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2" } })),
         // People of a tenant for which the issuer may not vouch, and of none.
         ("at+jwt", json!({ "email": "bob@bolt.example" })),
         ("at+jwt", json!({ "email_verified": false })),
@@ -126,7 +129,7 @@ async fn forged_and_misused_tokens_prove_nothing() {
         None,
         "nothing says that it is for access"
     );
-    assert_eq!(stage.refusals().await.len(), faults.len() + 13);
+    assert_eq!(stage.refusals().await.len(), faults.len() + 15);
     assert!(stage.refusals().await.iter().all(|(door, _)| door == "mcp"));
 
     let known = provider.signed(said(&provider, &stage, &json!({})), "JWT");

@@ -243,7 +243,7 @@ async fn signing_out_ends_the_session_and_no_other_site_can_do_it() {
 
 #[tokio::test]
 async fn a_team_without_a_provider_says_so() {
-    let stage = Stage::new().await;
+    let stage = Stage::with("").await;
     let answer = Browser::new().get(&stage.at("/sign-in")).await;
     assert_eq!(answer.status, 404);
     assert!(answer.body.contains("[sign_in]"), "{}", answer.body);

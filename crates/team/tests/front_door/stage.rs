@@ -46,9 +46,9 @@ pub(crate) fn sign_in(issuer: &Url) -> String {
 }
 
 impl Stage {
-    /// A team without a provider.
+    /// A team whose provider no test reaches.
     pub(crate) async fn new() -> Self {
-        Self::with("").await
+        Self::signing_in_at(&"http://127.0.0.1:9".parse().unwrap()).await
     }
 
     /// A team whose people the provider at `issuer` signs in.

@@ -1,11 +1,13 @@
 //! `serve --team`: the tenants, each with a world in a folder of its own.
 
-use std::{collections::BTreeMap, ffi::OsString, fs, os::unix::fs::DirBuilderExt as _, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap, error::Error, ffi::OsString, fs, os::unix::fs::DirBuilderExt as _, path::Path, sync::Arc,
+};
 
 use toolrack_config::Environment;
 use toolrack_daemon::{MakeWorld, NoWorld, Team, WorldParts};
 use toolrack_host::Policy;
-use toolrack_team::{TeamFile, Tenant};
+use toolrack_team::{Authority, FrontDoor, Issuers, Limits, TeamFile, Tenant, TenantQuotas};
 
 use super::{ForAllWorlds, for_agents, parts};
 use crate::{
@@ -42,19 +44,31 @@ fn read_file(path: &Path) -> Result<TeamFile, Failure> {
 /// The team of the file at `path`. Its members are in the database of `world`.
 ///
 /// # Errors
-/// As [`read_file`], and when there is no database.
+/// As [`read_file`], when there is no database, and when the secret of the sign-in has no value.
 pub(super) async fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Result<Team, Failure> {
-    let file = read_file(path)?;
-    // Better refused than left out: members would wait for a page that never comes.
-    if file.sign_in.is_some() || !file.issuers.is_empty() {
-        let message =
-            format!("the team file {} has `sign_in` or `issuers`, which the daemon does not serve yet", path.display());
-        return Err(Failure::config(message).hint("leave them out, and make tokens with `toolrack team token`"));
-    }
-    let tenants = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
-    let for_tenants = for_tenants(tenants, typed, world);
+    let file = Arc::new(read_file(path)?);
+    let client_secret = client_secret(&file, world).await?;
     let store = world.store()?.with_team().await.map_err(|error| database::unusable(&error))?;
-    Ok(Team { file, store, for_tenants })
+    let no_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
+    let door = FrontDoor::within(Arc::clone(&file), client_secret, store.clone(), world.egress());
+    let door = door.map_err(|error| no_client(&error))?;
+    let mut authority = Authority::new(store);
+    if !file.issuers.is_empty() {
+        let issuers = Issuers::new(Arc::clone(&file), world.egress(), Arc::clone(door.refusals()));
+        authority = authority.trusting(issuers.map_err(|error| no_client(&error))?);
+    }
+    let tenants: BTreeMap<_, _> = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
+    let ids = tenants.keys().cloned().collect();
+    Ok(Team { tenants: ids, authority, door, for_tenants: for_tenants(tenants, typed, world) })
+}
+
+/// What the placeholder in `[sign_in]` stands for.
+async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>, Failure> {
+    let Some(text) = file.sign_in.as_ref().and_then(|sign_in| sign_in.client_secret.as_deref()) else {
+        return Ok(None);
+    };
+    let secret = world.secrets().setting("sign_in.client_secret of the team file", text, true).await;
+    secret.map(Some).map_err(|error| Failure::config(with_causes(&error)).hint("docs/guide/teams.md has an example"))
 }
 
 /// What the worlds of tenants are built from: their own folder, and nothing that `world` has.
@@ -86,7 +100,11 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     })?;
     let global = Global { no_input: true, ..Global::default() };
     let screen = Arc::new(Screen::new(&global, &environment));
-    let world = Arc::new(World::open((global, Vec::new()), environment, home.clone(), screen).await?);
+    let mut world = World::open((global, Vec::new()), environment, home.clone(), screen).await?;
+    if tenant.limits != Limits::default() {
+        world = world.with_quotas(Arc::new(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
+    }
+    let world = Arc::new(world);
     // Without a database there would be no audit log.
     world.store()?;
     // The rules of its files are known before anything of it runs.

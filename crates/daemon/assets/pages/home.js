@@ -1,0 +1,76 @@
+// What a person sees who uses the tools of a team: how to connect a client, what waits, and what there is.
+
+import { counted } from "../format.js";
+import { html } from "../html.js";
+import { may, me } from "../me.js";
+import { CopyButton } from "../parts/copy.js";
+import { Head } from "../parts/page.js";
+import { stateName } from "../parts/pill.js";
+import { Questions } from "../parts/questions.js";
+import { Waiting } from "../parts/text.js";
+import { isSignedIn } from "../token.js";
+import { questions, servers } from "../world.js";
+
+/** Where MCP clients of the team connect. */
+const endpoint = () => new URL("/mcp", location.href).href;
+
+/** What a person types for a client. @returns {{client: string, command: string}[]} */
+const commands = () => [
+  { client: "Claude Code", command: `claude mcp add --transport http tools ${endpoint()}` },
+  { client: "Codex", command: `codex mcp add tools --url ${endpoint()}` },
+  { client: "Toolrack", command: `toolrack add tools ${endpoint()} && toolrack login tools` },
+];
+
+export function Home() {
+  const person = me.value;
+  if (!person) return html`<${Head} title="Home" /><${Waiting} />`;
+  return html`
+    <${Head} title=${`Hello, ${person.name}`} help="teams" about=${`You use the tools of ${person.tenant}.`} />
+    ${may("use") && questions.value.length > 0 && html`<section aria-label="Waiting for you"><${Questions} waiting=${questions.value} /></section>`}
+    ${may("use") && html`<${Connect} />`}
+    <${Servers} />
+  `;
+}
+
+function Connect() {
+  const how = isSignedIn.value
+    ? "The client opens this site in your browser, and asks whether it may act in your name. It needs no token."
+    : "The client needs the token with which you opened this page.";
+  return html`
+    <section class="panel" data-testid="connect">
+      <h2>Connect a client</h2>
+      <p>${how}</p>
+      <dl class="facts">
+        <div>
+          <dt>Address</dt>
+          <dd><code data-testid="endpoint">${endpoint()}</code> <${CopyButton} text=${endpoint} /></dd>
+        </div>
+        ${
+          isSignedIn.value &&
+          commands().map(
+            ({ client, command }) => html`
+              <div>
+                <dt>${client}</dt>
+                <dd><code>${command}</code> <${CopyButton} text=${command} testid="copy-command" /></dd>
+              </div>
+            `,
+          )
+        }
+      </dl>
+    </section>
+  `;
+}
+
+function Servers() {
+  const list = servers.value;
+  if (!list) return html`<${Waiting} />`;
+  return html`
+    <section class="panel" data-testid="home-servers">
+      <h2>${counted(list.length, "server")}</h2>
+      <ul>
+        ${list.map(({ name, state }) => html`<li data-name=${name}>${name} <span class="quiet-text">${stateName(state)}</span></li>`)}
+      </ul>
+      <p><a href="#/tools">All tools</a></p>
+    </section>
+  `;
+}

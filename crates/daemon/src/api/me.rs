@@ -1,0 +1,44 @@
+//! Who sends the request, as the daemon proved it.
+
+use axum::Json;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::By;
+use crate::rights::Right;
+
+/// The principal behind a request.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Me {
+    /// `local` for the user of the daemon's machine.
+    tenant: String,
+    /// `person` or `service`.
+    kind: &'static str,
+    /// Who proved the identity.
+    issuer: String,
+    /// The identity at the issuer.
+    subject: String,
+    /// How to address it.
+    name: String,
+    groups: Vec<String>,
+    role: &'static str,
+    /// What it may do; each route of this description names the right that it needs.
+    #[schema(example = json!(["see", "use"]))]
+    rights: Vec<&'static str>,
+}
+
+/// Who sends this request, and what the daemon lets it do.
+#[utoipa::path(get, path = "/api/v1/me", tag = "me", responses((status = 200, body = Me)))]
+pub(super) async fn get(By(caller): By) -> Json<Me> {
+    let principal = caller.principal();
+    Json(Me {
+        tenant: principal.tenant().to_owned(),
+        kind: principal.kind().word(),
+        issuer: principal.issuer().to_owned(),
+        subject: principal.subject().to_owned(),
+        name: principal.name().to_owned(),
+        groups: principal.groups().map(str::to_owned).collect(),
+        role: principal.role().word(),
+        rights: Right::ALL.into_iter().filter(|right| right.is_of(principal)).map(Right::word).collect(),
+    })
+}

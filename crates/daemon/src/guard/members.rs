@@ -1,0 +1,101 @@
+//! Proves which member of a team sends a request: by a token, or by the session cookie of a browser.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
+use toolrack_store::{Purpose, audit::DoorRefusal};
+use toolrack_team::{Authority, FrontDoor, Standing, Unavailable};
+
+use super::{bearer, is_endpoint, is_protected, too_many};
+use crate::error::ApiError;
+
+/// The members of a team, and what proves them.
+pub(crate) struct Members {
+    authority: Arc<Authority>,
+    door: Arc<FrontDoor>,
+}
+
+impl Members {
+    pub(crate) fn new(authority: Arc<Authority>, door: Arc<FrontDoor>) -> Self {
+        Self { authority, door }
+    }
+
+    /// The member of the team who sends a request. `may_look` says whether the store may be asked: guesses must not keep
+    /// it busy.
+    ///
+    /// # Errors
+    /// When it cannot be found out, and when the proof does not count for this request.
+    pub(super) async fn proved(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        may_look: impl Fn() -> bool,
+    ) -> Result<Option<Standing>, ApiError> {
+        if !is_protected(path) {
+            return Ok(None);
+        }
+        // A client that sends a token means it, and no cookie that its browser adds.
+        let has_token = headers.contains_key(AUTHORIZATION);
+        let secret = if has_token { bearer(headers) } else { self.door.session_in(headers) };
+        let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
+        let standing = match self.authority.known(secret) {
+            Some(standing) => Some(standing),
+            None if !may_look() => return Err(too_many("too many requests")),
+            None => self.authority.prove(secret).await.map_err(|error| unavailable(&error))?,
+        };
+        let Some(standing) = standing else {
+            self.refuse("unknown_token", "the token is none of this team, has ended or was revoked").await;
+            return Ok(None);
+        };
+        match (standing.purpose(), has_token) {
+            (Purpose::Personal, true) => Ok(Some(standing)),
+            (Purpose::Access, true) if is_endpoint(path) => Ok(Some(standing)),
+            (Purpose::Access, true) => Err(wrong_audience()),
+            // Another site can make a browser send a request with the cookie, and could so call tools.
+            (Purpose::Browser, false) if !method.is_safe() && !self.door.is_of_own_page(headers) => {
+                self.refuse("cross_site", "a page of another site sent a request with the cookie of a member").await;
+                Err(cross_site())
+            }
+            (Purpose::Browser, false) if !is_endpoint(path) => Ok(Some(standing)),
+            // The secret of a cookie is no token, and a token no cookie.
+            _ => Ok(None),
+        }
+    }
+
+    /// What a client without a right token reads in `WWW-Authenticate`; `is_wrong` says whether it sent one.
+    pub(super) fn challenge(&self, is_wrong: bool) -> String {
+        self.door.challenge(is_wrong)
+    }
+
+    /// Where a person signs in.
+    pub(super) fn sign_in(&self) -> Option<&'static str> {
+        self.door.signs_in().then_some("/sign-in")
+    }
+
+    /// What to do without a right token.
+    pub(super) fn hint(&self) -> String {
+        if self.door.signs_in() {
+            return format!("sign in at {}, or send a token of the team", self.door.url());
+        }
+        "send `Authorization: Bearer TOKEN` with a token that the operator of the team gave you".to_owned()
+    }
+
+    async fn refuse(&self, code: &str, why: &str) {
+        self.door.refusals().record(DoorRefusal { door: "daemon", code, why, ..DoorRefusal::default() }).await;
+    }
+}
+
+fn wrong_audience() -> ApiError {
+    let message = "this token was given to an MCP client, and opens the MCP endpoint `/mcp` alone";
+    ApiError::new(StatusCode::FORBIDDEN, "WRONG_AUDIENCE", message).hint("make a personal token for other programs")
+}
+
+fn cross_site() -> ApiError {
+    let message = "a request that changes something must come from a page of this server";
+    ApiError::new(StatusCode::FORBIDDEN, "CROSS_SITE", message).hint("use the dashboard, or a personal token")
+}
+
+fn unavailable(error: &Unavailable) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_CHECKED", error.to_string()).hint("try again in a second")
+}

@@ -1,0 +1,93 @@
+//! Reads what no handler has read of a request, so that its connection can serve the next one.
+//!
+//! A request can be answered before its body is there: without a right token, at an address that does not exist. HTTP/1
+//! then has no way to the next request but through the rest of the body, and the server would close the connection.
+//! A client that sends its next request at that moment gets no answer at all.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, BodyDataStream, HttpBody as _},
+    extract::Request,
+    middleware::Next,
+    response::Response,
+};
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _};
+use http::{
+    HeaderValue, Version,
+    header::{CONNECTION, EXPECT},
+};
+use tokio::{sync::oneshot, time::timeout};
+
+/// The most bytes that are read. A client that sends more connects anew.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// How long they may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the answer
+/// says that the connection closes.
+pub(crate) async fn read(request: Request, next: Next) -> Response {
+    // A client that expects to be asked for the body sends none unless a handler reads it.
+    if request.version() > Version::HTTP_11 || request.body().is_end_stream() || request.headers().contains_key(EXPECT)
+    {
+        return next.run(request).await;
+    }
+    let (back, returned) = oneshot::channel();
+    let request =
+        request.map(|body| Body::from_stream(Lent { stream: Some(body.into_data_stream()), back: Some(back) }));
+    let mut response = next.run(request).await;
+    let mut returned = returned;
+    if let Ok(rest) = returned.try_recv()
+        && !timeout(PATIENCE, ends(rest)).await.unwrap_or(false)
+    {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Whether the body ends within the bound.
+async fn ends(mut rest: BodyDataStream) -> bool {
+    let mut bytes = 0;
+    while let Some(piece) = rest.next().await {
+        let Ok(piece) = piece else { return false };
+        bytes += piece.len();
+        if bytes > MAX_BYTES {
+            return false;
+        }
+    }
+    true
+}
+
+/// A body that a handler reads as far as it wants. It is returned when the handler drops it before its end.
+struct Lent {
+    stream: Option<BodyDataStream>,
+    back: Option<oneshot::Sender<BodyDataStream>>,
+}
+
+impl Stream for Lent {
+    type Item = Result<Bytes, axum::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        let polled = stream.poll_next_unpin(context);
+        if let Poll::Ready(None | Some(Err(_))) = polled {
+            self.stream = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let (Some(stream), Some(back)) = (self.stream.take(), self.back.take()) {
+            // Without a receiver the connection is gone.
+            let _ = back.send(stream);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+// People of a team sign in with their provider, and see what is theirs.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Visitor } from "../stage.mjs";
+import { audit, Team } from "../team.mjs";
+
+const team = new Team();
+let visitor = new Visitor();
+
+before(async () => {
+  visitor = await Visitor.start();
+  await team.up();
+});
+after(async () => {
+  await visitor.close();
+  await team.down();
+});
+
+/** The session cookie of a page. @param {any} page */
+async function sessionOf(page) {
+  const cookies = await page.context().cookies(team.origin);
+  return cookies.find((/** @type {{name: string}} */ { name }) => name === "toolrack");
+}
+
+test("people_of_two_tenants_sign_in_and_each_sees_the_servers_of_their_own", async () => {
+  for (const [address, tenant, other] of [
+    ["ann@acme.example", "acme", "bolt"],
+    ["bob@bolt.example", "bolt", "acme"],
+  ]) {
+    const page = await team.signedIn(visitor, address);
+    const [name] = address.split("@");
+    await page.getByRole("heading", { name: `Hello, ${name}` }).waitFor();
+    assert.match(await page.getByTestId("account").innerText(), new RegExp(`${name}\\s+${tenant}`));
+    const servers = page.getByTestId("home-servers");
+    await servers.getByText(`${tenant}-shop`).waitFor();
+    assert.doesNotMatch(await page.content(), new RegExp(`${other}-shop`));
+    assert.equal(await page.getByTestId("endpoint").innerText(), `${team.origin}/mcp`);
+    // What a user may not see is not offered.
+    assert.equal(await page.getByTestId("nav-audit").count(), 0);
+    assert.equal(await page.getByTestId("nav-config").count(), 0);
+    await page.getByTestId("nav-tools").click();
+    await page.getByText("echo").first().waitFor();
+    await page.context().close();
+  }
+});
+
+test("an_operator_sees_the_live_overview_of_the_tenant", async () => {
+  const page = await team.signedIn(visitor, "olga@acme.example");
+  await page.getByTestId("figures").waitFor();
+  await page.getByTestId("connection").and(page.locator('[data-status="live"]')).waitFor();
+  assert.equal(await page.getByTestId("nav-sessions").count(), 0);
+  await page.context().close();
+});
+
+test("the_place_that_was_asked_for_is_there_after_the_sign_in", async () => {
+  const page = await team.signedIn(visitor, "ann@acme.example", "#/tools?q=echo");
+  await page.waitForURL(/#\/tools\?q=echo$/);
+  await page.context().close();
+});
+
+test("no_script_sees_the_session_and_it_ends_with_the_sign_out", async () => {
+  const page = await team.signedIn(visitor, "ann@acme.example");
+  assert.equal(await page.evaluate(() => document.cookie), "");
+  const cookie = await sessionOf(page);
+  assert.ok(cookie.httpOnly && cookie.sameSite === "Lax", JSON.stringify(cookie));
+  const asks = (method = "GET", headers = {}) =>
+    fetch(`${team.origin}/api/v1/me`, { method, headers: { cookie: `toolrack=${cookie.value}`, ...headers } });
+  assert.equal((await asks()).status, 200);
+  await page.getByTestId("sign-out").click();
+  await page.getByTestId("sign-in-link").waitFor();
+  const end = Date.now() + 2_000;
+  while ((await asks()).status !== 401) assert.ok(Date.now() < end, "the old session still counts");
+  await page.context().close();
+});
+
+test("a_removed_person_is_out_within_a_second", async () => {
+  const page = await team.signedIn(visitor, "zoe@acme.example");
+  const cookie = await sessionOf(page);
+  const asks = () => fetch(`${team.origin}/api/v1/me`, { headers: { cookie: `toolrack=${cookie.value}` } });
+  assert.equal((await asks()).status, 200);
+  team.run("team", "remove", "zoe@acme.example", "--issuer", team.issuer);
+  const begun = Date.now();
+  while ((await asks()).status !== 401) assert.ok(Date.now() - begun < 2_000, "the session still counts");
+  await page.getByTestId("sign-in-link").waitFor();
+  await page.context().close();
+});
+
+test("a_cookie_changes_nothing_from_another_page_and_opens_no_mcp_endpoint", async () => {
+  const page = await team.signedIn(visitor, "olga@acme.example");
+  const cookie = await sessionOf(page);
+  const send = (path, headers = {}) =>
+    fetch(`${team.origin}${path}`, {
+      method: "POST",
+      headers: { cookie: `toolrack=${cookie.value}`, "content-type": "application/json", ...headers },
+      body: "{}",
+    });
+  const place = "/api/v1/servers/acme-shop/reconnect";
+  assert.equal((await send(place)).status, 403);
+  assert.equal((await send(place, { origin: "null" })).status, 403);
+  assert.equal((await send(place, { origin: "http://127.0.0.1:1" })).status, 403);
+  assert.equal((await send(place, { origin: team.origin, "sec-fetch-site": "same-site" })).status, 403);
+  assert.notEqual((await send(place, { origin: team.origin })).status, 403);
+  assert.equal((await send("/mcp", { origin: team.origin })).status, 401);
+  // The secret of the cookie is no token.
+  const bearer = { authorization: `Bearer ${cookie.value}` };
+  assert.equal((await fetch(`${team.origin}/api/v1/me`, { headers: bearer })).status, 401);
+  assert.ok(audit(team).some((row) => row.kind === "refused_at_the_door" && row.code === "cross_site"));
+  await page.context().close();
+});
+
+test("a_stranger_is_told_whom_to_ask", async () => {
+  const page = await (await team.browser(visitor)).newPage();
+  await page.goto(team.origin);
+  await page.getByTestId("sign-in-link").click();
+  await team.atProvider(page, "eve@evil.example");
+  await page.getByText("eve@evil.example").waitFor();
+  await page.getByText(/Ask the operator/).waitFor();
+  await page.context().close();
+});

@@ -1,0 +1,188 @@
+// OAuth clients of others, as they are, connect to the MCP endpoint of a team: a person allows each of them in a browser, and no
+// token is pasted.
+//
+// The packages of the clients are in `TOOLRACK_TEST_CLIENTS`, `TOOLRACK_TEST_NODE_MODULES`, `TOOLRACK_TEST_NODE_FRAMEWORKS`,
+// `TOOLRACK_TEST_PYTHON_FRAMEWORKS` and `TOOLRACK_TEST_PYTHON`, or in `.cache/`.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { delimiter, join } from "node:path";
+import { after, before, test } from "node:test";
+import { BINARY, PATIENCE, ROOT, Visitor } from "../stage.mjs";
+import { audit, Team } from "../team.mjs";
+
+const team = new Team();
+let visitor = new Visitor();
+/** The profile of Ann's browser. @type {any} */
+let ann;
+
+/** Where programs are told which address to open. @type {(url: string) => void} */
+let opened = () => {};
+const opener = createServer((request, response) => {
+  let body = "";
+  request.on("data", (piece) => (body += piece));
+  request.on("end", () => {
+    response.end();
+    opened(body);
+  });
+});
+
+before(async () => {
+  visitor = await Visitor.start();
+  await team.up();
+  ann = await team.browser(visitor);
+  await new Promise((listens) => opener.listen(0, "127.0.0.1", () => listens(undefined)));
+  const { port } = /** @type {import("node:net").AddressInfo} */ (opener.address());
+  const tell = `fetch("http://127.0.0.1:${port}/", { method: "POST", body: process.argv[1] })`;
+  const script = join(team.folder, "bin/xdg-open");
+  mkdirSync(join(team.folder, "bin"));
+  writeFileSync(script, `#!/bin/sh\nexec '${process.execPath}' -e '${tell}' "$1"\n`);
+  chmodSync(script, 0o755);
+});
+after(async () => {
+  opener.close();
+  await visitor.close();
+  await team.down();
+});
+
+/** @param {string} variable @param {string} usual */
+const installed = (variable, usual) => process.env[variable] ?? join(ROOT, usual);
+const clients = join(import.meta.dirname, "../clients");
+
+/**
+ * Runs a client, and does in Ann's browser what she would do.
+ * @param {string} program
+ * @param {string[]} words
+ * @returns {Promise<string>} what it prints
+ */
+async function runs(program, words) {
+  const home = join(team.folder, "clients", String(Math.random()).slice(2));
+  mkdirSync(home, { recursive: true });
+  const path = `${join(team.folder, "bin")}${delimiter}${process.env.PATH}`;
+  const env = { HOME: home, PATH: path, BROWSER: `${join(team.folder, "bin/xdg-open")} %s`, PYTHONDONTWRITEBYTECODE: "1" };
+  const asked = new Promise((found) => (opened = found));
+  const child = spawn(program, words, { cwd: home, env, stdio: ["ignore", "pipe", "pipe"] });
+  let [out, err] = ["", ""];
+  child.stdout.on("data", (piece) => (out += piece));
+  child.stderr.on("data", (piece) => {
+    err += piece;
+    // Without a terminal, Toolrack opens no browser, and says the address.
+    const page = /Sign in here: (\S+)\n/.exec(err)?.[1];
+    if (page) opened(page);
+  });
+  const ended = new Promise((end) => child.on("exit", end));
+  const early = ended.then((code) => assert.fail(`it ended with ${code} before it asked: ${out} ${err}`));
+  await allows(await Promise.race([asked, early]));
+  assert.equal(await ended, 0, `${out} ${err}`);
+  return out;
+}
+
+/**
+ * Does something that sends the browser back to the client, and waits until the client has answered it. No user is as fast as
+ * this: some clients open the browser first, and listen for its return then.
+ * @param {any} page
+ * @param {() => Promise<unknown>} act
+ */
+async function returns(page, act) {
+  const isBack = (/** @type {{url: () => string}} */ one) => !one.url().startsWith(team.origin);
+  for (const end = Date.now() + PATIENCE; ; ) {
+    const ended = new Promise((done) => {
+      page.on("response", (/** @type {any} */ response) => isBack(response) && done(null));
+      page.on("requestfailed", (/** @type {any} */ request) => isBack(request) && done(request.url()));
+    });
+    await act();
+    const place = await ended;
+    page.removeAllListeners();
+    if (place === null) return;
+    assert.ok(Date.now() < end, `the client does not listen at ${place}`);
+    act = () => page.goto(place).catch(() => undefined);
+  }
+}
+
+/** What Ann does with a page that a client opens. @param {string} url */
+async function allows(url) {
+  const page = await ann.newPage();
+  await page.goto(url);
+  if (page.url().startsWith(team.issuer)) await team.atProvider(page, "ann@acme.example");
+  await page.getByText("acme").first().waitFor();
+  await returns(page, () => page.locator('button[value="allow"]').click({ noWaitAfter: true }));
+}
+
+const url = () => `${team.origin}/mcp`;
+const TOOL = "mcp__acme-shop__echo";
+
+/** @type {[string, () => [string, string[]]][]} */
+const ALL = [
+  [
+    "mcporter",
+    () => {
+      const modules = installed("TOOLRACK_TEST_CLIENTS", ".cache/bench/peers/node_modules");
+      const words = [join(modules, "mcporter/dist/cli.js"), "call", url(), TOOL, "text=from a client", "--allow-http"];
+      return [installed("TOOLRACK_TEST_NODE24", ".cache/bench/peers/node_modules/.bin/node"), words];
+    },
+  ],
+  [
+    "fastmcp",
+    () => {
+      const python = join(installed("TOOLRACK_TEST_PYTHON_FRAMEWORKS", ".cache/frameworks/venv"), "bin/python");
+      return [python, [join(clients, "fastmcp_client.py"), url(), TOOL]];
+    },
+  ],
+  [
+    "the_python_sdk_1",
+    () => {
+      const python = join(installed("TOOLRACK_TEST_PYTHON_FRAMEWORKS", ".cache/frameworks/venv"), "bin/python");
+      return [python, [join(clients, "sdk1_client.py"), url(), TOOL]];
+    },
+  ],
+  [
+    "the_python_sdk_2",
+    () => {
+      const python = join(installed("TOOLRACK_TEST_PYTHON", ".cache/venv"), "bin/python");
+      return [python, [join(clients, "sdk2_client.py"), url(), TOOL]];
+    },
+  ],
+  [
+    "the_typescript_sdk_1",
+    () => {
+      const modules = installed("TOOLRACK_TEST_NODE_MODULES", ".cache/npm/node_modules");
+      return [process.execPath, [join(clients, "sdk_client.mjs"), modules, "1", url(), TOOL]];
+    },
+  ],
+  [
+    "the_typescript_sdk_2",
+    () => {
+      const modules = installed("TOOLRACK_TEST_NODE_FRAMEWORKS", ".cache/frameworks/npm/node_modules");
+      return [process.execPath, [join(clients, "sdk_client.mjs"), modules, "2", url(), TOOL]];
+    },
+  ],
+];
+
+for (const [name, command] of ALL) {
+  test(`${name}_calls_a_tool_after_its_own_sign_in`, async () => {
+    assert.match(await runs(...command()), /from a client/);
+  });
+}
+
+test("toolrack_signs_in_to_the_gateway_of_a_team_as_to_any_server", async () => {
+  const home = join(team.folder, "another-home");
+  const own = ["--mcp-config", JSON.stringify({ mcpServers: { tools: { url: url() } } })];
+  const env = ["-u", "XDG_RUNTIME_DIR", `TOOLRACK_HOME=${home}`, BINARY, "--no-daemon", ...own];
+  await runs("env", [...env, "login", "tools"]);
+  opened = () => assert.fail("it asked once more");
+  const called = spawn("env", [...env, "call", `tools/${TOOL}`, "text=from a client"], { stdio: "pipe" });
+  let out = "";
+  called.stdout.on("data", (piece) => (out += piece));
+  assert.equal(await new Promise((end) => called.on("exit", end)), 0);
+  assert.match(out, /from a client/);
+});
+
+test("the_audit_log_says_who_called", async () => {
+  const calls = () => audit(team, "acme").filter((row) => row.kind === "call");
+  // The row of a call is written after its answer.
+  for (const end = Date.now() + PATIENCE; calls().length <= ALL.length; ) assert.ok(Date.now() < end, "a call has no row");
+  for (const row of calls()) assert.equal(row.subject, "ann@acme.example", JSON.stringify(row));
+  assert.ok(calls().some((row) => row.client === "mcporter"));
+});
