@@ -20,9 +20,10 @@ mod target;
 mod templates;
 mod tools;
 mod wheel;
+mod winget;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) use plan::Plan;
 
@@ -45,7 +46,9 @@ pub(crate) fn run(report: &mut Report, plan: &Plan) {
     });
     let Some((staged, released)) = made else { return };
     report.step("archives and installer", || archives(&staged, &released));
+    report.step("zip and manifest for winget", || winget::write_for(&staged, &released));
     report.step("symbols of glibc 2.17 at most", || check_glibc(&staged));
+    report.step("protected by the loader", || on_linux(&staged, needed::check_protected));
     let mut forms = check::Packages::default();
     report.step("packages for npm", || {
         forms.npm = npm::pack(&staged, &root().join("target/dist/npm"), &released)?;
@@ -116,10 +119,12 @@ fn archives(staged: &[Staged], released: &Released) -> Step {
 /// Checks that the programs for Linux need no newer glibc than the wheels, the Debian package and the installer
 /// promise.
 fn check_glibc(staged: &[Staged]) -> Step {
+    on_linux(staged, needed::only_old_symbols)
+}
+
+fn on_linux(staged: &[Staged], check: impl Fn(&Path) -> Step) -> Step {
     let linux = staged.iter().filter(|staged| staged.target.is_linux());
-    linux
-        .flat_map(|staged| PROGRAMS.iter().map(|name| staged.program(name)))
-        .try_for_each(|path| needed::only_old_symbols(&path))
+    linux.flat_map(|staged| PROGRAMS.iter().map(|name| staged.program(name))).try_for_each(|path| check(&path))
 }
 
 /// Builds the programs, and copies them to `target/dist/built`, from where the release workflow copies them to the

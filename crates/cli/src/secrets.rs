@@ -29,6 +29,7 @@ use base64::{
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 use toolrack_config::Secrets;
+use toolrack_daemon::Vault as NewSecrets;
 use toolrack_store::{Space, Store, Uuid, Vault, VaultError, VaultKey};
 
 use self::file::Kept;
@@ -371,6 +372,16 @@ impl Stored {
 impl Secrets for Stored {
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
         Box::pin(async move { self.get(name).await.map_err(|error| with_causes(&error)) })
+    }
+}
+
+impl NewSecrets for Stored {
+    fn names(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        Box::pin(async move { self.names().await.map_err(|error| with_causes(&error)) })
+    }
+
+    fn set<'a>(&'a self, name: &'a str, value: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move { self.set(name, value).await.map_err(|error| with_causes(&error)) })
     }
 }
 

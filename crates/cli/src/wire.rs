@@ -233,7 +233,7 @@ impl World {
     }
 
     /// The stored secrets.
-    pub(crate) fn stored(&self) -> &Stored {
+    pub(crate) fn stored(&self) -> &Arc<Stored> {
         &self.stored
     }
 

@@ -38,7 +38,7 @@ pub use client::Client;
 pub(crate) use own::is_gateway;
 use places::File;
 pub(crate) use places::{files_of_the_project, files_of_the_user};
-pub use seal::seal;
+pub use seal::{Sealed, SealedSecret, has_secrets};
 use translate::Translated;
 
 /// The largest file that is read: 64 MiB. Claude Code stores its history in the same file.

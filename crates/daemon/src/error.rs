@@ -202,6 +202,11 @@ impl From<EditFailed> for ApiError {
             EditFailed::Unknown => Self::new(StatusCode::NOT_FOUND, "UNKNOWN_SERVER", "there is no such server"),
             EditFailed::NoPlace(no_place) => of_no_place(&no_place),
             EditFailed::Edit(error) => of_edit(&error),
+            EditFailed::Secrets(why) => {
+                let message = format!("a secret of the new entry cannot be stored: {why}");
+                Self::new(StatusCode::CONFLICT, "SECRETS", message)
+                    .hint("`\"plain\": true` writes its value into the file instead")
+            }
             EditFailed::Store(error) => error.into(),
             EditFailed::Ending => Self::internal("the file was not written"),
         }

@@ -54,7 +54,7 @@ pub use guard::Token;
 pub use questions::Questions;
 pub use serve::{Admit, Current, Daemon, Options, StartError, Team};
 pub use toolrack_team::NoRandom;
-pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, discovery_name};
+pub use world::{ChosenModel, Models, NoModel, NoSignIn, Parts, SignInPage, SignIns, Vault, discovery_name};
 pub use worlds::{MakeWorld, NoWorld, WorldParts};
 
 // Compiles the examples of the page that registries show.

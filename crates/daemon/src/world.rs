@@ -19,9 +19,12 @@ use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
 use toolrack_host::{Desired, Host, ServerName};
 use toolrack_store::{Approval, Store, StoreError};
 
-pub use self::sign_ins::{NoSignIn, SignInPage, SignIns};
+pub use self::{
+    edits::Vault,
+    sign_ins::{NoSignIn, SignInPage, SignIns},
+};
 pub(crate) use self::{
-    edits::{Change, EditFailed},
+    edits::{Added, Additions, Change, EditFailed},
     named::NotBegun,
     sign_ins::{PasteRefused, SigningIn},
     tally::{Recent, Tally},
@@ -45,6 +48,8 @@ pub struct Parts {
     pub store: Option<Store>,
     /// The secrets that must not be shown.
     pub secrets: Arc<Interpolate>,
+    /// Stores the secrets of new entries.
+    pub vault: Arc<dyn Vault>,
     /// Holds open questions.
     pub questions: Questions,
     /// Finds the model that answers in conversations.
@@ -109,6 +114,7 @@ pub(crate) struct World {
     pub(crate) environment: Environment,
     pub(crate) store: Option<Store>,
     pub(crate) secrets: Arc<Interpolate>,
+    vault: Arc<dyn Vault>,
     pub(crate) questions: Questions,
     pub(crate) log: Arc<EventLog>,
     pub(crate) tally: Tally,
@@ -151,7 +157,8 @@ impl World {
     /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. Its tasks are in
     /// `tasks`, and end once `ending` is cancelled.
     pub(crate) async fn start(parts: Parts, tasks: &TaskTracker, ending: CancellationToken) -> Arc<Self> {
-        let Parts { host, request, environment, store, secrets, questions, models, sign_ins, before_applying } = parts;
+        let Parts { host, request, environment, store, secrets, vault, questions, models, sign_ins, before_applying } =
+            parts;
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
@@ -169,6 +176,7 @@ impl World {
             environment,
             store,
             secrets,
+            vault,
             questions,
             log,
             tally: Tally::of(&counts),

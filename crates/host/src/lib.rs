@@ -47,7 +47,7 @@
 //! |---|---|
 //! | `http` | servers over HTTP; without it, an entry with a URL fails with an error that names this feature |
 //! | `http2`, `gzip`, `charset` | what `http` may speak besides HTTP/1.1, and decode besides plain UTF-8 |
-//! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that do not fit at a glance count as unchecked, and so pass also where an entry asks for strict checks |
+//! | `schema-validation` | JSON Schemas checked in full; without it, results and arguments that do not fit at a glance count as unchecked, and an entry that asks for strict checks fails with an error that names this feature |
 //!
 //! This crate touches no files, no environment, no database and no terminal; it reaches them only through
 //! [`HostBuilder::environment`], [`Resolver`], [`Authorizer`], [`Memory`], [`Pins`], [`Artifacts`], [`Answers`] and

@@ -304,6 +304,13 @@ impl Connector {
         spec: &ServerSpec,
         first: Era,
     ) -> Result<Connection, LinkError> {
+        if let Some(setting) = spec.setting_without_validator() {
+            let why = format!(
+                "{setting} needs JSON Schemas checked in full, and this program checks none: build it with the feature \
+                 `schema-validation` of toolrack-host, or leave the setting out"
+            );
+            return Err(LinkError::config("BUILT_WITHOUT_SCHEMA_VALIDATION", why));
+        }
         let mut attempt = Attempt { connector: self, name, spec, first };
         let mut started = Started::default();
         let connect = async {

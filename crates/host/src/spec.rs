@@ -150,6 +150,18 @@ pub enum Start {
 }
 
 impl ServerSpec {
+    /// Returns the strict check that this library cannot make, because it is built without the feature
+    /// `schema-validation`.
+    pub(crate) fn setting_without_validator(&self) -> Option<&'static str> {
+        if cfg!(feature = "schema-validation") {
+            return None;
+        }
+        if self.validate_args == Some(ValidateArgs::Strict) {
+            return Some("`validate_args = \"strict\"`");
+        }
+        (self.output_schema == OutputSchema::Reject).then_some("`output_schema = \"reject\"`")
+    }
+
     /// Creates a spec with defaults for all other fields, trusted because a program (not a project file) made it.
     #[must_use]
     pub fn new(transport: Transport) -> Self {

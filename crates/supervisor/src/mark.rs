@@ -11,7 +11,9 @@
 #![expect(clippy::disallowed_methods, reason = "the process table is a folder of files")]
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -80,17 +82,23 @@ pub(crate) fn mark_this() {
 /// The living processes of this process namespace with a mark that `is_meant` accepts.
 fn marked(is_meant: impl Fn(Mark) -> bool) -> Vec<Identity> {
     let namespace = |pid: &str| Path::new("/proc").join(pid).join("ns/pid").read_link().ok();
-    let own: Option<PathBuf> = namespace("self");
-    let is_marked = |id: &Identity| {
-        let mark = mark_of(id.pid()).filter(|mark| is_meant(*mark));
+    let Some(own) = namespace("self") else { return Vec::new() };
+    let is_marked = |pid: i32| {
+        let mark = mark_of(pid).filter(|mark| is_meant(*mark));
         // In another process namespace, the id of its supervisor means another process here.
-        mark.is_some() && own.is_some() && namespace(&id.pid().to_string()) == own
+        mark.is_some() && namespace(&pid.to_string()).is_some_and(|namespace| namespace == own)
     };
-    table::all().into_iter().filter(is_marked).filter(|id| id.is_alive()).collect()
+    // Nearly no process is marked, and each file of `/proc` takes the system a while: only of a marked process is more
+    // read than the mark. The system may have given its id to another process meanwhile, so the mark is read again.
+    let marked = table::ids().into_iter().filter(|pid| is_marked(*pid)).filter_map(table::identity);
+    marked.filter(|id| is_marked(id.pid()) && id.is_alive()).collect()
 }
 
 fn mark_of(pid: i32) -> Option<Mark> {
-    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    // The file has 16 lines of 80 bytes, and the system writes all of it into one buffer.
+    let mut bytes = [0; 4096];
+    let length = File::open(format!("/proc/{pid}/limits")).ok()?.read(&mut bytes).ok()?;
+    let limits = std::str::from_utf8(&bytes[..length]).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
     Mark::of_limit(line.split_ascii_whitespace().nth(1)?.parse().ok()?)
 }

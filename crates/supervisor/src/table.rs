@@ -124,20 +124,20 @@ pub(crate) fn living(pid: i32) -> Option<Identity> {
     Process::read(pid).filter(|process| !process.zombie && !process.is_dying).map(|process| process.id)
 }
 
-/// All visible living processes.
-pub(crate) fn all() -> Vec<Identity> {
-    read().into_iter().filter(|process| !process.zombie).map(|process| process.id).collect()
-}
-
-/// All visible processes; none if the table is not usable.
-fn read() -> Vec<Process> {
+/// The ids of all visible processes; none if the table is not usable.
+pub(crate) fn ids() -> Vec<i32> {
     if !is_usable() {
         return Vec::new();
     }
     let Ok(folder) = Path::new("/proc").read_dir() else {
         return Vec::new();
     };
-    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(Process::read).collect()
+    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// All visible processes; none if the table is not usable.
+fn read() -> Vec<Process> {
+    ids().into_iter().filter_map(Process::read).collect()
 }
 
 /// The living descendants of the process `root`.
@@ -327,7 +327,7 @@ mod tests {
         }
         assert!(identity(pid) == Some(id) && living(pid).is_none());
         assert!(!pids(&descendants_of(std::process::id())).contains(&pid));
-        assert!(!all().contains(&id) && !group_lives(pid));
+        assert!(!group_lives(pid));
         child.wait().unwrap();
         assert_eq!(identity(pid), None);
     }

@@ -1,11 +1,12 @@
 //! The `.tar.gz` archive of the staged folder, which a user unpacks anywhere. It is reproducible: the same programs
-//! give the same bytes.
+//! give the same bytes. winget wants a `.zip`, which is made for Windows.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use super::released::Released;
 use super::staged::Staged;
+use crate::debian;
 use crate::report::Stop;
 use crate::run::{capture, program};
 
@@ -19,6 +20,25 @@ pub(crate) fn pack(staged: &Staged, released: &Released) -> Result<PathBuf, Stop
     let mut tar = steady_tar(released);
     tar.arg(format!("--transform=s,^\\.,{folder},")).args(["--gzip", "--file"]).arg(&file);
     capture(tar.arg("--directory").arg(&staged.prefix).arg("."))?;
+    Ok(file)
+}
+
+/// Packs the staged folder as a `.zip`, without a folder around it. It is as reproducible as the other archive.
+///
+/// # Errors
+/// With the message of `zip`; skipped where that is missing and cannot be installed.
+pub(crate) fn zip(staged: &Staged, released: &Released) -> Result<PathBuf, Stop> {
+    debian::install(&["zip"])?;
+    let file = released.folder.join(format!("{}.zip", name(&released.version, staged.target.triple)));
+    let listed = capture(program("find").arg(&staged.prefix).args(["-type", "f", "-printf", "%P\\n"]))?;
+    let mut files: Vec<_> = listed.lines().collect();
+    files.sort_unstable();
+    // `zip` writes the time that each file has.
+    let time = format!("@{}", released.time);
+    capture(program("touch").current_dir(&staged.prefix).args(["--date", &time, "--"]).args(&files))?;
+    let mut zip = program("zip");
+    zip.current_dir(&staged.prefix).env("TZ", "UTC").args(["-X", "-9", "--quiet"]).arg(&file);
+    capture(zip.args(&files))?;
     Ok(file)
 }
 

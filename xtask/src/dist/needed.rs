@@ -30,6 +30,32 @@ pub(crate) fn only_old_symbols(path: &Path) -> Step {
     Err(Stop::Failed(why))
 }
 
+/// Checks that the loader protects a program: it is placed anywhere in memory, and no table of addresses can be written
+/// once it runs.
+///
+/// # Errors
+/// With what is missing.
+pub(crate) fn check_protected(path: &Path) -> Step {
+    let dynamic = readelf(path, "--dynamic")?;
+    let missing =
+        if dynamic.is_empty() { Vec::new() } else { missing_protection(&dynamic, &readelf(path, "--segments")?) };
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Stop::Failed(format!("{} is built without {}", path.display(), missing.join(" and "))))
+}
+
+fn missing_protection(dynamic: &str, segments: &str) -> Vec<&'static str> {
+    let flags = dynamic.lines().filter(|line| line.contains("(FLAGS_1)")).flat_map(str::split_whitespace);
+    let flags: Vec<_> = flags.collect();
+    let protections = [
+        (flags.contains(&"PIE"), "a free place in memory (PIE)"),
+        (flags.contains(&"NOW"), "addresses that are all known at its start (-z now)"),
+        (segments.contains("GNU_RELRO"), "addresses that cannot be written (-z relro)"),
+    ];
+    protections.into_iter().filter(|(is_there, _)| !is_there).map(|(_, name)| name).collect()
+}
+
 fn readelf(path: &Path, part: &str) -> Result<String, Stop> {
     capture(program("readelf").env("LC_ALL", "C").args(["--wide", part]).arg(path))
 }
@@ -56,6 +82,17 @@ fn newer_symbols(symbols: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_without_a_protection_is_refused_with_its_name() {
+        let flags = " 0x000000006ffffffb (FLAGS_1)            Flags: NOW PIE\n";
+        let segments = "  GNU_RELRO      0x04a460 0x000000000004c460\n";
+        assert!(missing_protection(flags, segments).is_empty());
+        assert!(missing_protection(&flags.replace("NOW ", ""), segments)[0].contains("-z now"));
+        assert!(missing_protection(&flags.replace(" PIE", ""), segments)[0].contains("PIE"));
+        assert!(missing_protection(flags, "")[0].contains("-z relro"));
+        assert!(check_protected(&std::env::current_exe().unwrap()).is_ok(), "rustc's own defaults");
+    }
 
     #[test]
     fn symbols_of_a_newer_glibc_are_named() {

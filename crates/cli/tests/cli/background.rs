@@ -4,7 +4,7 @@ use std::{
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use toolrack_testkit::processes;
 
 use crate::{
     rack::{Rack, fake},
-    warm::Daemon,
+    warm::{Daemon, kill},
 };
 
 /// Enough for a loaded machine.
@@ -48,10 +48,6 @@ impl Drop for Home {
 
 fn pid(of: &Value) -> u32 {
     u32::try_from(of["pid"].as_u64().unwrap()).unwrap()
-}
-
-fn kill(signal: &str, pid: u32) {
-    assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
 }
 
 /// A process that is not ours.
@@ -261,6 +257,107 @@ mod unit {
         let rack = rack.env("HOME", home.to_str().unwrap()).env("XDG_CONFIG_HOME", "");
         let _ = rack.run(&["daemon", "install"]).ends_with(0);
         assert!(home.join(FILE).is_file());
+    }
+
+    mod needs_systemd_manager {
+        use super::*;
+
+        /// systemd for one user, whose units are in the home of the test.
+        struct Systemd {
+            rack: Rack,
+            process: Child,
+        }
+
+        impl Systemd {
+            fn start(rack: Rack) -> Self {
+                let process = booted(&rack, &["/lib/systemd/systemd", "--user"]).spawn().unwrap();
+                let systemd = Self { rack, process };
+                systemd.until("systemd runs", || systemd.said(&["is-system-running"]).trim() == "running");
+                systemd
+            }
+
+            fn said(&self, words: &[&str]) -> String {
+                let output = booted(&self.rack, &["systemctl", "--user"]).args(words).output().unwrap();
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            }
+
+            fn does(&self, words: &[&str]) {
+                let status = booted(&self.rack, &["systemctl", "--user"]).args(words).status().unwrap();
+                assert!(status.success(), "{words:?}");
+            }
+
+            /// The values of these properties of the unit.
+            fn properties(&self, names: &str) -> Vec<String> {
+                let said = self.said(&["show", "--value", "--property", names, "toolrack"]);
+                said.lines().map(str::to_owned).collect()
+            }
+
+            /// The process of a daemon that answers, other than `than`.
+            fn daemon(&self, than: u32) -> u32 {
+                let mut found = 0;
+                self.until("a daemon answers", || {
+                    let status = self.rack.run(&["daemon", "status", "--json"]).json();
+                    found = if status["answers"] == true { pid(&status) } else { 0 };
+                    found != 0 && found != than
+                });
+                found
+            }
+
+            fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+                let deadline = Instant::now() + LIMIT;
+                while !is_so() {
+                    assert!(Instant::now() < deadline, "in vain: {what}");
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            }
+        }
+
+        /// A command in a mount namespace of its own, in which the system was booted with systemd.
+        fn booted(rack: &Rack, words: &[&str]) -> Command {
+            let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/system && exec \"$@\"";
+            let mut command = Command::new("unshare");
+            rack.dress(&mut command);
+            command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]).args(words);
+            command
+        }
+
+        impl Drop for Systemd {
+            fn drop(&mut self) {
+                // It ends its units first.
+                kill("TERM", self.process.id());
+                let _ = self.process.wait();
+            }
+        }
+
+        #[test]
+        fn the_unit_starts_the_daemon_again_when_it_was_killed_and_ends_in_order_when_it_is_told_to() {
+            let rack = Rack::with(&[("fake", fake(&[]))]);
+            let folder = |name: &str| {
+                let folder = rack.home.root().join(name);
+                std::fs::create_dir_all(&folder).unwrap();
+                folder.to_str().unwrap().to_owned()
+            };
+            let (home, config, runtime) = (folder("home"), folder("home/.config"), folder("runtime"));
+            let rack = rack.env("HOME", home).env("XDG_CONFIG_HOME", config).env("XDG_RUNTIME_DIR", runtime);
+            let _ = rack.run(&["daemon", "install", "--listen", "127.0.0.1:0"]).ends_with(0);
+            let systemd = Systemd::start(rack);
+            systemd.does(&["enable", "--now", "toolrack"]);
+            let first = systemd.daemon(0);
+            assert_eq!(systemd.properties("MainPID"), [first.to_string()]);
+            kill("KILL", first);
+            let second = systemd.daemon(first);
+            assert_eq!(systemd.properties("NRestarts"), ["1"]);
+            systemd.does(&["stop", "toolrack"]);
+            assert!(processes::wait_gone(second, LIMIT));
+            assert_eq!(systemd.properties("ActiveState,Result"), ["success", "inactive"], "it did not fail");
+
+            systemd.does(&["start", "toolrack"]);
+            let third = systemd.daemon(second);
+            let _ = systemd.rack.run(&["daemon", "stop"]).ends_with(0);
+            systemd.until("the unit has ended", || systemd.properties("ActiveState") == ["inactive"]);
+            assert!(processes::wait_gone(third, LIMIT));
+            assert_eq!(systemd.properties("NRestarts,Result"), ["success", "0"], "it stays down when the user says so");
+        }
     }
 
     mod needs_systemd {

@@ -1,9 +1,18 @@
 //! `list`, `tools`, `resources`, `prompts`, `read`, `prompt`, `why`.
 
+use std::{
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+};
+
 use insta::assert_snapshot;
 use serde_json::json;
+use toolrack_testkit::FakeHttp;
 
-use crate::rack::{Rack, fake};
+use crate::{
+    rack::{Rack, fake},
+    warm::kill,
+};
 
 fn mixed() -> Rack {
     Rack::with(&[
@@ -291,6 +300,48 @@ fn a_server_without_resources_and_prompts_has_none() {
         there are no prompts
         [0]
     ");
+}
+
+/// `toolrack read` with these words, and the lines that it prints.
+fn followed(rack: &Rack, words: &[&str]) -> (std::process::Child, impl FnMut() -> String + use<>) {
+    let mut child = rack.command(&[&["read"], words].concat()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let next = move || {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        line
+    };
+    (child, next)
+}
+
+#[test]
+fn a_followed_resource_is_printed_again_after_each_change_until_the_user_interrupts() {
+    for era in ["legacy", "both"] {
+        let server = FakeHttp::start(&["--era", era]);
+        let rack = Rack::with(&[("fake", json!({ "url": server.url() }))]);
+        for (option, line) in [("--follow", "a note\n"), ("--watch", "a note\n"), ("--json", "{\"server\":\"fake\"")] {
+            let options: &[&str] = if option == "--json" { &["--follow", "--json"] } else { &[option] };
+            let (mut child, mut next) = followed(&rack, &[&["fake", "fake://note"], options].concat());
+            assert!(next().starts_with(line), "{era} {option}");
+            for _ in 0..2 {
+                let _ = rack.run(&["call", "fake/touch"]).ends_with(0);
+                assert!(next().starts_with(line), "{era} {option}");
+            }
+            kill("INT", child.id());
+            assert_eq!(child.wait().unwrap().code(), Some(130), "{era} {option}");
+        }
+    }
+}
+
+#[test]
+fn a_resource_is_followed_no_longer_when_its_server_is_gone_and_not_at_all_without_subscriptions() {
+    let server = FakeHttp::start(&["--era", "legacy"]);
+    let rack = Rack::with(&[("fake", json!({ "url": server.url(), "retry": false }))]);
+    let (mut child, mut next) = followed(&rack, &["fake", "fake://note", "--follow"]);
+    assert_eq!(next(), "a note\n");
+    drop(server);
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    let _ = rack.run(&["read", "builtin", "x://y", "--follow"]).ends_with(5);
 }
 
 #[test]

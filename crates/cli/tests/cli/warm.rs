@@ -67,7 +67,7 @@ impl Drop for Daemon {
     }
 }
 
-fn kill(signal: &str, pid: u32) {
+pub(crate) fn kill(signal: &str, pid: u32) {
     assert!(Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap().success());
 }
 

@@ -23,8 +23,15 @@ export function SaveEntry({ edited, save, onClose, onDone }) {
       <p>${edited.created ? "A new file: " : "This changes "}<span class="path">${edited.path}</span></p>
       <${Diff} diff=${edited.diff} />
       <${Problems} problems=${edited.warnings ?? []} />
+      ${
+        (edited.secrets?.length ?? 0) > 0 &&
+        html`<p data-testid="kept-secrets">
+          Kept among the stored secrets: ${edited.secrets?.map((one) => `${one.what} as ${one.name}`).join(", ")}. The file
+          says <code>${"${secret:NAME}"}</code> in their place.
+        </p>`
+      }
       <p class="quiet-text">
-        Secrets are hidden here. In the file stands what you typed; what you left as <code>***</code> stays as it was.
+        Secrets are hidden here. In the file stands everything else that you typed; what you left as <code>***</code> stays as it was.
       </p>
     <//>
   `;

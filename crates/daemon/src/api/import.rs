@@ -10,11 +10,11 @@ use utoipa::ToSchema;
 
 use super::{
     Answer, ApiError, Body, By, State,
-    servers::{Edited, NewScope, edit},
+    servers::{Edited, NewScope, add_all},
 };
 use crate::{
     shown::Problem,
-    world::{Change, World},
+    world::{Additions, World},
 };
 
 /// Servers that other programs have.
@@ -74,6 +74,9 @@ pub(super) struct Taken {
     offers: Vec<Choice>,
     #[serde(default)]
     scope: NewScope,
+    /// Write secrets into the file as they are, instead of keeping them among the stored secrets.
+    #[serde(default)]
+    plain: bool,
 }
 
 /// An offer as it was shown.
@@ -91,7 +94,8 @@ pub(super) struct Imported {
     edited: Vec<Edited>,
 }
 
-/// Takes servers of other programs over, exactly as they were shown: all of them, or none.
+/// Takes servers of other programs over, exactly as they were shown: all of them, or none. Their secrets are kept among the stored
+/// secrets.
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
     responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
@@ -104,19 +108,11 @@ pub(super) async fn take(Extract(world): State, By(caller): By, Body(taken): Bod
         let offer = found.offers.iter().find(is_meant);
         let offer =
             offer.ok_or_else(|| ApiError::not_found("there is no such offer any more").server(name.as_str()))?;
-        if chosen.insert(name.as_str(), &offer.entry).is_some() {
+        if chosen.insert(name.clone(), offer.entry.clone()).is_some() {
             let error = ApiError::new(StatusCode::CONFLICT, "EXISTS", "two of the offers have this name");
             return Err(error.hint("choose one of them").server(name.as_str()));
         }
     }
-    let mut edited = Vec::new();
-    // Nothing is written before all of it could be.
-    for dry_run in [true, false] {
-        edited.clear();
-        for (name, entry) in &chosen {
-            let change = Change::Add { scope: taken.scope.into(), entry: (*entry).clone(), replace: false };
-            edited.push(edit(&world, name, change, dry_run, &caller).await?);
-        }
-    }
-    Ok(Json(Imported { edited }))
+    let additions = Additions { scope: taken.scope.into(), entries: chosen, replace: false, plain: taken.plain };
+    Ok(Json(Imported { edited: add_all(&world, additions, false, &caller).await? }))
 }

@@ -10,14 +10,17 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolrack_config::{Entry, Loaded, Scope, edit::Place};
+use toolrack_config::{
+    Entry, Loaded, Scope,
+    edit::{Edited as Written, Place},
+};
 use toolrack_host::{Caller, ServerStatus, State as HostState};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, By, Path, Query, State};
 use crate::{
     shown::{self, Problem},
-    world::{Change, World},
+    world::{Added, Additions, Change, World},
 };
 
 /// All servers.
@@ -225,6 +228,9 @@ pub(super) struct NewServer {
     /// In the place of one of this name in the same file.
     #[serde(default)]
     replace: bool,
+    /// Write secrets into the file as they are, instead of keeping them among the stored secrets.
+    #[serde(default)]
+    plain: bool,
 }
 
 /// Whose file a new entry goes to.
@@ -263,6 +269,33 @@ pub(super) struct Edited {
     diff: String,
     /// What looks like a mistake.
     warnings: Vec<Problem>,
+    /// The secrets of a new entry that are kept among the stored secrets, or would be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    secrets: Vec<KeptSecret>,
+}
+
+/// A secret that is kept among the stored secrets; the file says `${secret:NAME}` in its place.
+#[derive(Debug, Serialize, ToSchema)]
+struct KeptSecret {
+    /// Its variable, header or option in the entry.
+    what: String,
+    /// Its name among the stored secrets.
+    name: String,
+}
+
+impl Edited {
+    fn new(name: &str, scope: Scope, edited: Written, dry_run: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            scope: scope.as_str(),
+            path: edited.path.display().to_string(),
+            created: edited.created,
+            dry_run,
+            diff: edited.diff,
+            warnings: edited.warnings.iter().map(Problem::from).collect(),
+            secrets: Vec::new(),
+        }
+    }
 }
 
 /// Makes a change.
@@ -275,18 +308,26 @@ pub(super) async fn edit(
 ) -> Result<Edited, ApiError> {
     let (scope, edited) =
         world.edit(name, change, dry_run, caller).await.map_err(|error| ApiError::from(error).server(name))?;
-    Ok(Edited {
-        name: name.to_owned(),
-        scope: scope.as_str(),
-        path: edited.path.display().to_string(),
-        created: edited.created,
-        dry_run,
-        diff: edited.diff,
-        warnings: edited.warnings.iter().map(Problem::from).collect(),
-    })
+    Ok(Edited::new(name, scope, edited, dry_run))
 }
 
-/// Adds a server to a configuration file, and starts it.
+/// Adds entries, all of them or none.
+pub(super) async fn add_all(
+    world: &World,
+    additions: Additions,
+    dry_run: bool,
+    caller: &Caller,
+) -> Result<Vec<Edited>, ApiError> {
+    let added = world.add(additions, dry_run, caller).await;
+    let added = added.map_err(|(name, error)| ApiError::from(error).server(name))?;
+    let shown = |Added { name, scope, edited, sealed }| {
+        let secrets = sealed.iter().map(|one| KeptSecret { what: one.what.clone(), name: one.name.clone() }).collect();
+        Edited { secrets, ..Edited::new(&name, scope, edited, dry_run) }
+    };
+    Ok(added.into_iter().map(shown).collect())
+}
+
+/// Adds a server to a configuration file, and starts it. Its secrets are kept among the stored secrets.
 #[utoipa::path(post, path = "/api/v1/servers", tag = "servers", request_body = NewServer,
     responses((status = 200, body = Edited), (status = 201, body = Edited), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
@@ -298,9 +339,12 @@ pub(super) async fn add(
     if let Err(error) = toolrack_host::ServerName::new(&*new.name) {
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_ENTRY", error.to_string()));
     }
-    let change = Change::Add { scope: new.scope.into(), entry: new.entry, replace: new.replace };
-    let edited = edit(&world, &new.name, change, new.dry_run, &caller).await?;
-    let status = if new.dry_run { StatusCode::OK } else { StatusCode::CREATED };
+    let NewServer { name, scope, entry, dry_run, replace, plain } = new;
+    let entries = BTreeMap::from([(name, entry)]);
+    let additions = Additions { scope: scope.into(), entries, replace, plain };
+    let added = add_all(&world, additions, dry_run, &caller).await?.pop();
+    let edited = added.ok_or_else(|| ApiError::internal("the entry was not added"))?;
+    let status = if dry_run { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(edited)))
 }
 

@@ -1,11 +1,13 @@
 //! Edits of configuration files that people make through the daemon.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 use toolrack_config::{
     Entry, Scope,
     edit::{self, EditError, Edited, NoPlace, Options, Place, Revision},
+    import::{Sealed, has_secrets},
 };
 use toolrack_host::{Caller, spec::Trust};
 use toolrack_store::{Approval, StoreError};
@@ -13,7 +15,7 @@ use toolrack_store::{Approval, StoreError};
 use super::World;
 
 /// A change of an entry.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// A new entry.
     Add { scope: Scope, entry: Value, replace: bool },
@@ -25,9 +27,42 @@ pub(crate) enum Change {
     Switch(bool),
 }
 
+/// Stores the secrets of new entries, which then name them as `${secret:NAME}`. An error is for the user, and never
+/// contains a secret.
+pub trait Vault: Send + Sync {
+    /// The names of the stored secrets.
+    fn names(&self) -> BoxFuture<'_, Result<Vec<String>, String>>;
+
+    /// Stores `value` as `name`.
+    fn set<'a>(&'a self, name: &'a str, value: &'a str) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// New entries, by their names.
+#[derive(Debug)]
+pub(crate) struct Additions {
+    pub(crate) scope: Scope,
+    pub(crate) entries: BTreeMap<String, Value>,
+    /// In the place of entries of these names.
+    pub(crate) replace: bool,
+    /// Secrets are written into the file instead of being stored.
+    pub(crate) plain: bool,
+}
+
+/// An added entry.
+#[derive(Debug)]
+pub(crate) struct Added {
+    pub(crate) name: String,
+    pub(crate) scope: Scope,
+    pub(crate) edited: Edited,
+    /// The secrets that were taken out of it.
+    pub(crate) sealed: Sealed,
+}
+
 /// Why an edit was not made.
 #[derive(Debug)]
 pub(crate) enum EditFailed {
+    /// A secret of a new entry was not stored.
+    Secrets(String),
     /// There is no such entry.
     Unknown,
     /// The name does not lead to one file.
@@ -53,6 +88,55 @@ impl From<StoreError> for EditFailed {
 }
 
 impl World {
+    /// Adds entries for `caller`, all of them or none: nothing is written, and no secret is stored, before the files
+    /// could take all. An error comes with the name of the entry.
+    pub(crate) async fn add(
+        &self,
+        additions: Additions,
+        dry_run: bool,
+        caller: &Caller,
+    ) -> Result<Vec<Added>, (String, EditFailed)> {
+        let Additions { scope, entries, replace, plain } = additions;
+        let (mut ready, mut taken) = (Vec::new(), None);
+        for (name, mut entry) in entries {
+            let mut sealed = Sealed::default();
+            if !plain && has_secrets(&entry) {
+                if taken.is_none() {
+                    taken = Some(self.names_of_secrets().await.map_err(|error| (name.clone(), error))?);
+                }
+                let taken = taken.get_or_insert_default();
+                sealed.seal(&name, &mut entry, taken);
+                taken.extend(sealed.iter().map(|one| one.name.clone()));
+            }
+            let change = Change::Add { scope, entry, replace };
+            let edited = self.edit(&name, change.clone(), true, caller).await;
+            let (scope, edited) = edited.map_err(|error| (name.clone(), error))?;
+            ready.push((change, Added { name, scope, edited, sealed }));
+        }
+        if !dry_run {
+            for (_, added) in &ready {
+                self.keep(&added.sealed).await.map_err(|error| (added.name.clone(), error))?;
+            }
+            for (change, added) in &mut ready {
+                let edited = self.edit(&added.name, change.clone(), false, caller).await;
+                added.edited = edited.map_err(|error| (added.name.clone(), error))?.1;
+            }
+        }
+        Ok(ready.into_iter().map(|(_, added)| added).collect())
+    }
+
+    /// The names that the secrets of a new entry must not have.
+    async fn names_of_secrets(&self) -> Result<Vec<String>, EditFailed> {
+        self.vault.names().await.map_err(EditFailed::Secrets)
+    }
+
+    async fn keep(&self, sealed: &Sealed) -> Result<(), EditFailed> {
+        for one in sealed.iter() {
+            self.vault.set(&one.name, &one.value).await.map_err(EditFailed::Secrets)?;
+        }
+        Ok(())
+    }
+
     /// Changes the entry `name` for `caller`, and applies the changed files.
     pub(crate) async fn edit(
         &self,

@@ -87,6 +87,8 @@ declare namespace Api {
     dry_run: boolean;
     diff: string;
     warnings: Problem[];
+    /** The secrets of a new entry that are stored. */
+    secrets?: { what: string; name: string }[];
   }
 
   interface TestResult {

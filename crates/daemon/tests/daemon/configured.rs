@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use reqwest::Method;
 use serde_json::json;
 use toolrack_testkit::SideEffects;
@@ -5,13 +7,15 @@ use toolrack_testkit::SideEffects;
 use crate::up::{Up, fake};
 
 #[tokio::test]
-async fn a_server_is_added_edited_switched_and_removed_without_its_secret_leaving_the_file() {
+async fn a_server_is_added_with_a_plain_secret_edited_switched_and_removed_without_the_secret_leaving_the_file() {
     let up = Up::with(&[]).await;
     let mut entry = fake(&[]);
     entry["env"] = json!({ "API_KEY": "hunter2-hunter2" });
-    let (status, dry) = up.post("/api/v1/servers", json!({ "name": "a", "entry": entry, "dry_run": true })).await;
+    let (status, dry) =
+        up.post("/api/v1/servers", json!({ "name": "a", "entry": entry, "plain": true, "dry_run": true })).await;
     assert_eq!((status.as_u16(), up.file().contains("hunter2")), (200, false));
-    let (status, edited) = up.post("/api/v1/servers", json!({ "name": "a", "entry": entry })).await;
+    let (status, edited) = up.post("/api/v1/servers", json!({ "name": "a", "entry": entry, "plain": true })).await;
+    assert_eq!((status.as_u16(), up.vault.count()), (201, 0));
     assert_eq!((status.as_u16(), &edited["diff"]), (201, &dry["diff"]));
     assert!(!edited.to_string().contains("hunter2") && up.file().contains("hunter2"));
     let server = up.until("a", "connected").await;
@@ -35,6 +39,32 @@ async fn a_server_is_added_edited_switched_and_removed_without_its_secret_leavin
     assert_eq!(up.send(Method::DELETE, "/api/v1/servers/a", None).await.0, 200);
     assert_eq!(up.send(Method::GET, "/api/v1/servers/a", None).await.0, 404);
     assert!(!up.file().contains("hunter2"));
+    up.down().await;
+}
+
+#[tokio::test]
+async fn the_secrets_of_a_new_server_are_stored_and_its_file_names_them() {
+    let up = Up::with(&[]).await;
+    let mut entry = fake(&[]);
+    entry["env"] = json!({ "API_KEY": "hunter2-hunter2", "PLAIN": "shown" });
+    let secrets = json!([{ "what": "API_KEY", "name": "a.API_KEY" }]);
+    let (status, dry) = up.post("/api/v1/servers", json!({ "name": "a", "entry": entry, "dry_run": true })).await;
+    assert_eq!((status.as_u16(), &dry["secrets"], up.vault.count()), (200, &secrets, 0), "{dry}");
+    let (status, edited) = up.post("/api/v1/servers", json!({ "name": "a", "entry": entry })).await;
+    assert_eq!((status.as_u16(), &edited["secrets"], &edited["diff"]), (201, &secrets, &dry["diff"]));
+    let file = up.file();
+    assert!(file.contains("${secret:a.API_KEY}") && file.contains("shown") && !file.contains("hunter2"), "{file}");
+    assert_eq!(up.vault.value("a.API_KEY").as_deref(), Some("hunter2-hunter2"));
+    up.until("a", "connected").await;
+    let (_, outcome) = up.call("a/env", json!({ "name": "API_KEY" })).await;
+    assert!(outcome.to_string().contains("***") && !outcome.to_string().contains("hunter2"), "{outcome}");
+
+    let (status, taken) = up.post("/api/v1/servers", json!({ "name": "a", "entry": entry })).await;
+    assert_eq!((status.as_u16(), &taken["error"]["code"], up.vault.count()), (409, &json!("EXISTS"), 1));
+    up.vault.refuses.store(true, Ordering::SeqCst);
+    let (status, refused) = up.post("/api/v1/servers", json!({ "name": "b", "entry": entry })).await;
+    assert_eq!((status.as_u16(), &refused["error"]["code"]), (409, &json!("SECRETS")), "{refused}");
+    assert_eq!(up.file(), file, "an entry whose secret is not stored is not written");
     up.down().await;
 }
 

@@ -35,9 +35,32 @@ async fn a_server_of_another_program_is_taken_over_as_it_was_shown_with_the_secr
 
     let (status, taken) = up.post("/api/v1/import", json!({ "offers": [choice(&offers[0])] })).await;
     assert_eq!((status.as_u16(), &taken["edited"][0]["name"]), (200, &json!("theirs")), "{taken}");
-    assert!(!taken.to_string().contains(SECRET) && up.file().contains(SECRET), "{taken}");
+    assert!(!taken.to_string().contains(SECRET) && !up.file().contains(SECRET), "{taken}");
+    assert_eq!(taken["edited"][0]["secrets"], json!([{ "what": "API_KEY", "name": "theirs.API_KEY" }]));
+    assert_eq!(up.vault.value("theirs.API_KEY").as_deref(), Some(SECRET));
     up.until("theirs", "connected").await;
     assert_eq!(up.get("/api/v1/import").await["offers"][0]["known"], true);
+    up.down().await;
+}
+
+#[tokio::test]
+async fn imported_secrets_get_names_of_their_own_or_stay_in_the_file_where_the_client_wants_that() {
+    let with_key = || {
+        let mut entry = fake(&[]);
+        entry["env"] = json!({ "API_KEY": SECRET });
+        entry
+    };
+    // Both names are the same in the name of a secret.
+    let up = Up::of(home(&[("a+b", with_key()), ("a:b", with_key()), ("c", with_key())])).await;
+    let offers = up.get("/api/v1/import").await["offers"].clone();
+    let chosen = json!({ "offers": [choice(&offers[0]), choice(&offers[1])] });
+    let (status, taken) = up.post("/api/v1/import", chosen).await;
+    let names: Vec<_> = (0..2).map(|at| taken["edited"][at]["secrets"][0]["name"].as_str()).collect();
+    assert_eq!((status.as_u16(), names), (200, vec![Some("a-b.API_KEY"), Some("a-b.API_KEY-2")]), "{taken}");
+    assert!(!up.file().contains(SECRET), "{}", up.file());
+    let (status, taken) = up.post("/api/v1/import", json!({ "offers": [choice(&offers[2])], "plain": true })).await;
+    assert_eq!((status.as_u16(), up.vault.count()), (200, 2), "{taken}");
+    assert!(up.file().contains(SECRET) && !taken.to_string().contains(SECRET), "{taken}");
     up.down().await;
 }
 

@@ -1,20 +1,24 @@
 //! A daemon of a test: real files, a real database, real servers, real HTTP.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::BoxFuture};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 use toolrack_agent::{Limits, model::Scripted};
-use toolrack_config::{Environment, Interpolate, Places, Request, Unset};
+use toolrack_config::{Environment, Interpolate, Places, Request, Secrets, Unset};
 use toolrack_daemon::{
-    ChosenModel, Daemon, MakeWorld, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token,
+    ChosenModel, Daemon, MakeWorld, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token, Vault,
     WorldParts,
 };
 use toolrack_host::{Host, Policy};
@@ -29,6 +33,7 @@ pub(crate) struct Up {
     pub(crate) home: Home,
     pub(crate) host: Host,
     pub(crate) store: Store,
+    pub(crate) vault: Arc<Kept>,
     pub(crate) url: String,
     pub(crate) client: Client,
     end: CancellationToken,
@@ -55,14 +60,54 @@ pub(crate) struct Ways {
     pub(crate) sign_ins: Arc<SignIn>,
 }
 
+/// The stored secrets of a test, in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    secrets: Mutex<BTreeMap<String, String>>,
+    /// Whether the store refuses every secret.
+    pub(crate) refuses: AtomicBool,
+}
+
+impl Kept {
+    pub(crate) fn value(&self, name: &str) -> Option<String> {
+        self.secrets.lock().unwrap().get(name).cloned()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.secrets.lock().unwrap().len()
+    }
+}
+
+impl Vault for Kept {
+    fn names(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        Box::pin(async { Ok(self.secrets.lock().unwrap().keys().cloned().collect()) })
+    }
+
+    fn set<'a>(&'a self, name: &'a str, value: &'a str) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            if self.refuses.load(Ordering::SeqCst) {
+                return Err("the key is gone".to_owned());
+            }
+            self.secrets.lock().unwrap().insert(name.to_owned(), value.to_owned());
+            Ok(())
+        })
+    }
+}
+
+impl Secrets for Kept {
+    fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        Box::pin(async move { Ok(self.value(name)) })
+    }
+}
+
 /// Signs in to a server, with what connects it to the page.
-pub(crate) type SignIn = dyn Fn(SignInPage) -> futures::future::BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync;
+pub(crate) type SignIn = dyn Fn(SignInPage) -> BoxFuture<'static, Result<(), NoSignIn>> + Send + Sync;
 
 impl Default for Ways {
     fn default() -> Self {
         let (connections, grace) = ((1_000, 500, LONG), Duration::from_secs(5));
         let (hosts, before_applying) = (Vec::new(), Arc::new(|| {}));
-        let sign_ins = Arc::new(|_| Box::pin(async { Err(no_sign_in()) }) as futures::future::BoxFuture<'static, _>);
+        let sign_ins = Arc::new(|_| Box::pin(async { Err(no_sign_in()) }) as BoxFuture<'static, _>);
         Self { patience: LONG, agent_idle: LONG, grace, connections, hosts, before_applying, has_store: true, sign_ins }
     }
 }
@@ -129,7 +174,11 @@ impl Up {
         let places = Places::from_env(&environment).unwrap();
         let store = Store::open(places.data().join("toolrack.db")).await.unwrap();
         let kept = store.clone();
-        let secrets = Interpolate::new(environment.clone(), Unset::Error).with_own_folders(places.own_folders());
+        let vault = Arc::<Kept>::default();
+        let secrets = Interpolate::new(environment.clone(), Unset::Error)
+            .with_own_folders(places.own_folders())
+            .with_secrets(Arc::<Kept>::clone(&vault));
+        let of_daemon = Arc::clone(&vault);
         let secrets = Arc::new(secrets);
         let request = Request::new(places, home.work());
         let parts = move |agent: Option<String>| {
@@ -148,6 +197,7 @@ impl Up {
                 environment: environment.clone(),
                 store: has_store.then(|| store.clone()),
                 secrets: Arc::clone(&secrets),
+                vault: Arc::<Kept>::clone(&of_daemon),
                 questions,
                 models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
                 sign_ins: sign_ins_of(&sign_ins),
@@ -178,7 +228,7 @@ impl Up {
         let mut running = JoinSet::new();
         running.spawn(daemon.run(end.clone().cancelled_owned()));
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
-        Self { home, host, store: kept, url, client, end, running }
+        Self { home, host, store: kept, vault, url, client, end, running }
     }
 
     /// A request with the token.

@@ -9,13 +9,14 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolrack_config::{
     edit::{self, Edited, Options, Place},
+    import::Sealed,
     trust::content_hash,
 };
 use toolrack_host::{ServerName, text};
 
 use super::{
     edits::{self, Document},
-    sealed::{self, Sealed},
+    sealed,
 };
 use crate::{
     error::{Exit, Failure},
@@ -68,7 +69,7 @@ pub(crate) async fn run(mut args: AddArgs, words: &[OsString], world: &World) ->
     }
     let mut entry = entry(&target, &options, world)?;
     if !options.plain {
-        sealed.seal(name.as_str(), &mut entry, world).await?;
+        sealed::seal(&mut sealed, name.as_str(), &mut entry, world).await?;
     }
     let addition = Addition {
         entry,
@@ -88,7 +89,7 @@ pub(crate) async fn json(args: AddJsonArgs, world: &World) -> Result<Exit, Failu
         .map_err(|error| Failure::usage(format!("the entry of `{name}` is not JSON: {error}")))?;
     let (mut entry, mut sealed) = (the_one_entry(name.as_str(), value)?, Sealed::default());
     if !args.plain {
-        sealed.seal(name.as_str(), &mut entry, world).await?;
+        sealed::seal(&mut sealed, name.as_str(), &mut entry, world).await?;
     }
     let addition = Addition {
         entry,
@@ -125,7 +126,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     let edited = if options.dry_run {
         shown
     } else {
-        sealed.keep(world).await?;
+        sealed::keep(&sealed, world).await?;
         edit(options).await?
     };
     // The user who types an entry agrees to it, in this folder.
@@ -137,7 +138,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
         let done = format!("added the {kind} server {name} to {}", edits::shown(&edited.path));
         edits::report(&done, &document, world).await?;
     }
-    sealed.tell(world);
+    sealed::tell(&sealed, world);
     for problem in &edited.warnings {
         world.screen.problem(problem);
     }

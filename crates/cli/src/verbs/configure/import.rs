@@ -7,15 +7,12 @@ use inquire::{InquireError, MultiSelect};
 use toolrack_config::{
     Loaded, Scope as Layer, closest,
     edit::{self, Options},
-    import::{self, Client, Found, Offer},
+    import::{self, Client, Found, Offer, Sealed},
     project_root,
     trust::content_hash,
 };
 
-use super::{
-    edits,
-    sealed::{self, Sealed},
-};
+use super::{edits, sealed};
 use crate::{
     args::{Scope, Write, programs},
     error::{Exit, Failure},
@@ -209,7 +206,7 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Ad
     let place = edits::place(args.write.scope.unwrap_or(usual), world);
     let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());
     if !args.plain {
-        sealed.seal(&choice.name, &mut entry, world).await?;
+        sealed::seal(&mut sealed, &choice.name, &mut entry, world).await?;
     }
     let hash = content_hash(&entry);
     let edit = |dry_run| {
@@ -222,9 +219,9 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Ad
         _ => failure,
     })?;
     if !args.write.dry_run {
-        sealed.keep(world).await?;
+        sealed::keep(&sealed, world).await?;
         edited = edit(false).await?;
-        sealed.tell(world);
+        sealed::tell(&sealed, world);
     }
     if place.scope == Layer::Project && !args.write.dry_run {
         edits::approve_written(&choice.name, &hash, world).await?;

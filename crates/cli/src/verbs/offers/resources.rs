@@ -5,7 +5,8 @@ pub(crate) mod render;
 use std::path::PathBuf;
 
 use clap::Args;
-use toolrack_host::{Host, ServerName};
+use tokio::sync::broadcast;
+use toolrack_host::{Event, Host, ServerName, State, SubscribeError, Subscriptions};
 
 use super::{call, given};
 use crate::{
@@ -22,6 +23,7 @@ use render::{Offer, ReadDocument};
 #[command(after_help = "Examples:
   toolrack read docs file:///readme.md
   toolrack read docs file:///logo.png -o logo.png
+  toolrack read docs file:///status --follow
   toolrack read https://example.com/mcp file:///readme.md
   toolrack read file:///readme.md -- npx -y my-server")]
 pub(crate) struct ReadArgs {
@@ -36,6 +38,10 @@ pub(crate) struct ReadArgs {
     /// Write it into this file as it is, decoded if it is no text; - for stdout
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    /// Print it again each time the server says that it has changed, until Ctrl-C
+    #[arg(short, long, visible_alias = "watch")]
+    pub(crate) follow: bool,
 
     #[command(flatten)]
     pub(crate) once: OnceArgs,
@@ -68,16 +74,68 @@ async fn offer(host: Host, server: ServerName) -> Result<Offer, Failure> {
 
 pub(crate) async fn read(args: ReadArgs, world: &World) -> Result<Exit, Failure> {
     let (host, server) = reach::connect_to(world, &world.load().await?, &args.server).await?;
-    let uri = args.uri.unwrap_or_default();
-    let contents = host.read_resource(server.as_str(), &uri).await.map_err(|error| Failure::of_call(&error))?;
-    if world.screen.json() {
-        let document = ReadDocument { server: server.as_str(), uri: &uri, contents: &contents };
-        world.screen.document(&document).await?;
-    } else {
-        let pieces: Vec<_> = contents.iter().map(call::render::raw_contents).collect();
-        let plain = Some(render::read_plain(&contents));
-        let pages = given::Pages { shown: render::read_page(&contents), plain };
-        given::give(&pieces, pages, args.output.as_deref(), &world.screen).await?;
+    if args.follow {
+        return Box::pin(follow(&args, &host, &server, world)).await;
     }
+    print(&args, &host, &server, world).await?;
     Ok(Exit::Ok)
+}
+
+/// Prints the resource as it is now.
+async fn print(args: &ReadArgs, host: &Host, server: &ServerName, world: &World) -> Result<(), Failure> {
+    let uri = args.uri.as_deref().unwrap_or_default();
+    let contents = host.read_resource(server.as_str(), uri).await.map_err(|error| Failure::of_call(&error))?;
+    if world.screen.json() {
+        let document = ReadDocument { server: server.as_str(), uri, contents: &contents };
+        return if args.follow { world.screen.record(&document).await } else { world.screen.document(&document).await };
+    }
+    let pieces: Vec<_> = contents.iter().map(call::render::raw_contents).collect();
+    let mut plain = render::read_plain(&contents);
+    if args.follow && !plain.ends_with('\n') {
+        // The next version begins a line.
+        plain.push('\n');
+    }
+    let pages = given::Pages { shown: render::read_page(&contents), plain: Some(plain) };
+    given::give(&pieces, pages, args.output.as_deref(), &world.screen).await
+}
+
+/// Prints the resource, and again after each change. The subscription comes first, so that no change is missed.
+///
+/// # Errors
+/// When the server has no subscriptions or refuses this one, and when it is gone for good.
+async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, world: &World) -> Result<Exit, Failure> {
+    let mut events = host.events();
+    let subscriptions = Subscriptions::new(1);
+    let uri = args.uri.as_deref().unwrap_or_default();
+    subscriptions.subscribe(host, server.as_str(), uri).await.map_err(|error| match error {
+        SubscribeError::Call(error) => Failure::of_call(&error),
+        full => Failure::new(Exit::Other, "SUBSCRIPTIONS", full.to_string()).server(server.as_str()),
+    })?;
+    loop {
+        print(args, host, server, world).await?;
+        tokio::select! {
+            _ = subscriptions.updated() => {}
+            failure = lost(host, server, &mut events) => return Err(failure),
+        }
+    }
+}
+
+/// Returns once the host makes no further attempt to connect to `server`. A connection that the host makes anew is
+/// subscribed again.
+async fn lost(host: &Host, server: &ServerName, events: &mut broadcast::Receiver<Event>) -> Failure {
+    loop {
+        // Whatever was missed is in the state, too.
+        let is_closed = matches!(events.recv().await, Err(broadcast::error::RecvError::Closed));
+        let status = host.status().into_iter().find(|status| status.name == *server);
+        let gone = || Failure::new(Exit::Unreachable, "SERVER_FAILED", format!("`{server}` is not there any more"));
+        match status {
+            Some(status) if !is_over(&status.state) && !is_closed => {}
+            Some(status) => return reach::unusable(host, &status).unwrap_or_else(gone),
+            None => return gone(),
+        }
+    }
+}
+
+fn is_over(state: &State) -> bool {
+    matches!(state, State::Failed { .. } | State::NeedsAuth { .. } | State::Disabled | State::PendingTrust)
 }

@@ -31,6 +31,7 @@ use crate::{
     keep::LogKeeper,
     models::{Chosen, ModelContext, Wishes},
     rules::LiveRules,
+    secrets::Stored,
     stop::Stop,
     verbs::{
         Verb,
@@ -215,6 +216,7 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
         environment: world.environment.clone(),
         store: world.store().ok().cloned(),
         secrets: world.secrets(),
+        vault: Arc::<Stored>::clone(world.stored()),
         questions,
         models: models(typed.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
@@ -233,6 +235,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World) -> MakeWorld {
     let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
     let (store, secrets, typed) = (world.store().ok().cloned(), world.secrets(), typed.clone());
+    let vault = Arc::clone(world.stored());
     Box::new(move |id| {
         let questions = Questions::new(typed.patience);
         // The rules of its files are known before anything of it runs.
@@ -249,6 +252,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World) -> MakeWorld {
             environment: environment.clone(),
             store: store.clone(),
             secrets: Arc::clone(&secrets),
+            vault: Arc::<Stored>::clone(&vault),
             questions,
             models: models(typed.model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),

@@ -25,10 +25,12 @@ test("a_server_is_added_by_a_form", async () => {
   const diff = await page.getByTestId("diff").innerText();
   assert.match(diff, /\+ .*"formed"/);
   assert.doesNotMatch(diff, /sk-abcdef/, "secrets are hidden in the difference");
+  await page.getByTestId("kept-secrets").getByText("TOKEN as formed.TOKEN").waitFor();
   assert.doesNotMatch(file(), /formed/, "nothing is written yet");
   await page.getByTestId("confirm-action").click();
   await connected(page, "formed");
-  assert.match(file(), /sk-abcdefabcdef1234/);
+  assert.doesNotMatch(file(), /sk-abcdefabcdef1234/, "the secret is stored, and the file names it");
+  assert.match(file(), /\$\{secret:formed\.TOKEN\}/);
   await leave(page);
 });
 
