@@ -5,6 +5,7 @@
 //! the schemas and the reference page in `docs/` are made from the rows ([`schema`](crate::schema)). A test compares
 //! each row with the reader.
 
+mod bounds;
 mod entry;
 #[cfg(test)]
 pub(crate) mod samples;

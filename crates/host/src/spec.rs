@@ -21,13 +21,11 @@ mod checks;
 mod container;
 mod identity;
 mod inherit;
-mod setting;
 
-pub use bounds::{Limits, Timeouts};
+pub use bounds::{Bound, BoundPlace, Limits, Setting, Timeouts};
 pub use checks::{Invisible, OutputSchema, PinMode, ValidateArgs};
 pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
 pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
-pub use setting::Setting;
 
 /// The desired servers, for [`Host::apply`](crate::Host::apply).
 pub type Desired = BTreeMap<ServerName, ServerSpec>;

@@ -1,7 +1,7 @@
 //! Chooses the words that are offered at each place.
 //!
 //! An argument is completed by its value name: `SERVER` by the names of servers, `TOOL` by tools, in any command. A new
-//! command needs only these names; a test finds a name that is not in the table.
+//! command needs only these names.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -46,7 +46,8 @@ pub(super) enum Offered {
     Nothing,
 }
 
-/// By the name that the help shows. An argument with a fixed set of values is completed without being listed here.
+/// By the name that the help shows. An argument with a fixed set of values is completed without being listed here, and
+/// one with any other name is not completed. A test finds a name that says `SERVER` or `TOOL` and is not listed.
 pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("SERVER", Offered::Servers),
     ("TOOL", Offered::Tools),
@@ -58,43 +59,13 @@ pub(super) const OFFERED: &[(&str, Offered)] = &[
     ("DIR", Offered::Folders),
     ("COMMAND", Offered::Files),
     ("COMMAND | URL", Offered::Files),
-    ("ACCOUNT", Offered::Nothing),
     ("AGENT", Offered::Agents),
-    ("CLIENT", Offered::Nothing),
     ("RESOURCE", Offered::Resources),
     ("SECRET", Offered::Secrets),
     ("SESSION", Offered::Sessions),
-    ("COUNT", Offered::Nothing),
-    ("ADDRESS", Offered::Nothing),
-    ("HOST", Offered::Nothing),
-    ("END", Offered::Nothing),
-    ("FIELD=VALUE", Offered::Nothing),
-    ("GLOB", Offered::Nothing),
-    ("HASH", Offered::Nothing),
-    ("INPUT,OUTPUT", Offered::Nothing),
-    ("NAME", Offered::Nothing),
-    ("NAME[=NEW]", Offered::Nothing),
     ("NAME[=VALUE]", Offered::Variables),
-    ("NAME: VALUE", Offered::Nothing),
-    ("JSON", Offered::Nothing),
-    ("MODEL", Offered::Nothing),
-    ("PORT", Offered::Nothing),
-    ("SIZE", Offered::Nothing),
-    ("TEXT", Offered::Nothing),
-    ("TIME", Offered::Nothing),
-    // What a team has is in its database, and no list of it is kept for shells.
-    ("GROUP", Offered::Nothing),
-    ("MEMBER", Offered::Nothing),
-    ("TENANT", Offered::Nothing),
-    ("TOKEN-ID", Offered::Nothing),
-    ("TITLE", Offered::Nothing),
     ("URI", Offered::Uris),
-    ("URL", Offered::Nothing),
-    ("USD", Offered::Nothing),
     ("VARIABLE", Offered::Variables),
-    // As a command line of its own.
-    ("VERB", Offered::Nothing),
-    ("WORDS", Offered::Nothing),
 ];
 
 /// The part of the command line that decides what is offered.
@@ -109,10 +80,14 @@ pub(super) struct Line {
     pub(super) selector: Option<(Offered, String)>,
 }
 
-/// What is offered for `arg`, as the table says; `None` when it is not in it.
+/// What is offered for `arg`; `None` for a flag and for a fixed set of values.
 pub(super) fn offered(arg: &Arg) -> Option<Offered> {
+    let takes_value = arg.get_action().takes_values() && arg.get_num_args().is_none_or(|count| count.takes_values());
+    if !takes_value || !arg.get_possible_values().is_empty() {
+        return None;
+    }
     let name = arg.get_value_names()?.first()?.as_str();
-    OFFERED.iter().find(|(known, _)| *known == name).map(|(_, offered)| *offered)
+    Some(OFFERED.iter().find(|(known, _)| *known == name).map_or(Offered::Nothing, |(_, offered)| *offered))
 }
 
 /// The argument of `command` that decides what is offered behind it: it names a tool, a prompt or a server.

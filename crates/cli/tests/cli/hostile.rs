@@ -18,7 +18,7 @@ use crate::rack::mcp_json;
 
 /// Every line of the table for each of `servers`, with `options`, each in a repository that was just cloned.
 fn nothing_happens(options: &[&str], servers: &[(&str, Fate)]) {
-    for line in LINES {
+    for line in LINES.iter() {
         for (words, code) in line.typed(servers) {
             let repository = Repository::clone();
             // In front: what follows `--` would be for another program.
@@ -130,7 +130,7 @@ fn a_server_that_was_trusted_gets_its_secret_and_no_other_program_sees_it() {
 fn a_file_does_no_harm(make: impl Fn(&Repository), options: &[&str], commands: &[&str]) {
     let repository = Repository::empty();
     make(&repository);
-    for line in LINES.iter().filter(|line| commands.contains(&line.command)) {
+    for line in LINES.iter().filter(|line| commands.contains(&line.command.as_str())) {
         for (words, code) in line.typed(&[]) {
             let words: Vec<&str> = options.iter().copied().chain(words.iter().map(String::as_str)).collect();
             let ran = repository.run("below", &words);
@@ -153,7 +153,8 @@ fn a_pipe_in_place_of_the_file_blocks_no_command() {
         assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
     };
     // A user who names a pipe means it.
-    let commands: Vec<&str> = LINES.iter().map(|line| line.command).filter(|name| *name != "config validate").collect();
+    let commands: Vec<&str> =
+        LINES.iter().map(|line| line.command.as_str()).filter(|name| *name != "config validate").collect();
     a_file_does_no_harm(pipe, &[], &commands);
     a_file_does_no_harm(pipe, &["--json"], &["list", "import", "pending", "doctor"]);
 }

@@ -233,6 +233,34 @@ pub(crate) fn commands_of_help(rack: &Rack) -> Vec<Vec<String>> {
     found
 }
 
+/// How a command is typed, as its help says it. A test compares the transcripts with the program.
+#[derive(Clone, Debug)]
+pub(crate) struct Usage {
+    /// The command: `config show`.
+    pub(crate) command: String,
+    /// The value names of the arguments that it requires: `TOOL`.
+    pub(crate) required: Vec<String>,
+}
+
+/// The usage of every command that does something, in alphabetical order.
+pub(crate) fn usages() -> Vec<Usage> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
+    let transcripts =
+        std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let usages = transcripts.filter_map(|transcript| {
+        let usage = transcript.split_once("\nUsage: toolrack ")?.1.split("\n\n").next()?;
+        let (command, arguments) = usage.split_once("[OPTIONS]").or_else(|| usage.split_once('['))?;
+        // What is in brackets may be left out.
+        let required = arguments.split('[').next()?.split('<').skip(1).filter_map(|rest| rest.split('>').next());
+        let required: Vec<_> = required.map(str::to_owned).collect();
+        (required != ["COMMAND"]).then(|| Usage { command: command.trim().to_owned(), required })
+    });
+    let mut usages: Vec<_> = usages.collect();
+    usages.sort_by(|one, other| one.command.cmp(&other.command));
+    assert!(usages.len() > 50, "{usages:?}");
+    usages
+}
+
 /// A file in the working folder of `rack`.
 pub(crate) fn work_file(rack: &Rack, name: &str, content: &str) -> PathBuf {
     rack.home.write(PathBuf::from("work").join(name), content)

@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolrack_host::{
     PinMode,
-    spec::{Container, Engine, Grant, Invisible, Limits, OutputSchema, Protocol, Sandbox, ValidateArgs},
+    spec::{Container, Engine, Grant, Invisible, Limits, OutputSchema, Protocol, Sandbox, Timeouts, ValidateArgs},
 };
 
 use super::{
@@ -12,13 +12,12 @@ use super::{
     Of, Row,
     Sets::{Attempts, Confines, Number as Count, Other, OwnTime, Time as Lasts, Word},
     Table,
+    bounds::{bounds, joined},
     sets::http,
 };
 
 /// A bound in bytes: a smaller one is a mistake in the unit, and 1 GiB is the largest.
 const BYTES: super::Kind = Whole { least: 1024, most: 1024 * 1024 * 1024 };
-/// A number of things.
-const THINGS: super::Kind = Whole { least: 1, most: 1_000_000 };
 /// Attempts to reconnect.
 pub(crate) const ATTEMPTS: super::Kind = Whole { least: 0, most: 1000 };
 /// Processes of a server at once.
@@ -28,309 +27,266 @@ const PROCESSES: super::Kind = Whole { least: 1, most: u16::MAX as u64 };
 pub(crate) const ENTRY: &Table = &Table {
     title: "entry",
     is_closed: false,
-    rows: &[
-        Row::new(
-            "enabled",
-            Flag,
-            "Whether the server is started. An entry with nothing else switches the entry of its name in a lower \
-             layer.",
-        )
-        .usually(|| json!(true))
+    rows: &joined::<{ SERVER.len() + Timeouts::BOUNDS.len() + Limits::BOUNDS.len() + USE.len() }>(&[
+        SERVER,
+        &bounds::<{ Timeouts::BOUNDS.len() }>(Timeouts::BOUNDS),
+        &bounds::<{ Limits::BOUNDS.len() }>(Limits::BOUNDS),
+        USE,
+    ]),
+};
+
+/// How the server is reached.
+const SERVER: &[Row] = &[
+    Row::new(
+        "enabled",
+        Flag,
+        "Whether the server is started. An entry with nothing else switches the entry of its name in a lower \
+         layer.",
+    )
+    .usually(|| json!(true))
+    .telling(),
+    Row::new("disabled", Flag, "The opposite of `enabled`, as other programs write it.")
+        .usually(|| json!(false))
+        .shown_as("enabled")
         .telling(),
-        Row::new("disabled", Flag, "The opposite of `enabled`, as other programs write it.")
-            .usually(|| json!(false))
-            .shown_as("enabled")
-            .telling(),
-        Row::new(
-            "type",
-            Words(TYPES),
-            "How the server is reached. `sse` is the transport of 2024-11-05, which is never used unasked.",
-        )
-        .also(&[("transport", "other programs")])
-        .otherwise("`stdio` with `command` or `container`, `http` with `url`")
-        .identity()
-        .telling(),
-        Row::new(
-            "container",
-            Either(&[Text, Object(CONTAINER)]),
-            "The container in which the server runs: an image, or all that can be said of one. `command` and \
-             `cwd` are then in the image.",
-        )
-        .of(Of::Stdio)
-        .filled()
-        .otherwise("none")
-        .identity()
-        .telling(),
-        Row::new(
-            "command",
-            Either(&[Text, Texts]),
-            "The program: a path, or a name that is looked up in `PATH`. A list is the program with its arguments \
-             (opencode).",
-        )
+    Row::new(
+        "type",
+        Words(TYPES),
+        "How the server is reached. `sse` is the transport of 2024-11-05, which is never used unasked.",
+    )
+    .also(&[("transport", "other programs")])
+    .otherwise("`stdio` with `command` or `container`, `http` with `url`")
+    .identity()
+    .telling(),
+    Row::new(
+        "container",
+        Either(&[Text, Object(CONTAINER)]),
+        "The container in which the server runs: an image, or all that can be said of one. `command` and \
+         `cwd` are then in the image.",
+    )
+    .of(Of::Stdio)
+    .filled()
+    .otherwise("none")
+    .identity()
+    .telling(),
+    Row::new(
+        "command",
+        Either(&[Text, Texts]),
+        "The program: a path, or a name that is looked up in `PATH`. A list is the program with its arguments \
+         (opencode).",
+    )
+    .of(Of::Stdio)
+    .filled()
+    .identity()
+    .hidden(Parts)
+    .telling(),
+    Row::new("args", Texts, "The arguments of the program. No shell splits or expands them.")
         .of(Of::Stdio)
         .filled()
         .identity()
         .hidden(Parts)
-        .telling(),
-        Row::new("args", Texts, "The arguments of the program. No shell splits or expands them.")
-            .of(Of::Stdio)
-            .filled()
-            .identity()
-            .hidden(Parts)
-            .otherwise("none"),
-        Row::new("env", Map, "Variables of the program, beside those that it inherits and before them.")
-            .also(&[("environment", "opencode")])
-            .of(Of::Stdio)
-            .filled()
-            .identity()
-            .hidden(Secret)
-            .otherwise("none"),
-        Row::new("cwd", Text, "The working folder of the program.")
-            .also(&[("chdir", "other programs")])
-            .of(Of::Stdio)
-            .filled()
-            .identity()
-            .otherwise("the project's folder for an entry of a project, else an empty folder of its own"),
-        Row::new(
-            "env_vars",
-            Texts,
-            "Names of variables that the program inherits beside the harmless ones, as Codex writes them.",
-        )
+        .otherwise("none"),
+    Row::new("env", Map, "Variables of the program, beside those that it inherits and before them.")
+        .also(&[("environment", "opencode")])
         .of(Of::Stdio)
+        .filled()
         .identity()
-        .shown_as("inherit_env")
+        .hidden(Secret)
         .otherwise("none"),
-        Row::new(
-            "inherit_env",
-            Either(&[Words(&["safe", "all", "none"]), Texts]),
-            "Which variables the program inherits: harmless ones such as `PATH` and `HOME`, all, none, or the \
-             harmless ones and those of a list.",
-        )
+    Row::new("cwd", Text, "The working folder of the program.")
+        .also(&[("chdir", "other programs")])
         .of(Of::Stdio)
+        .filled()
         .identity()
-        .usually(|| json!("safe")),
-        Row::new("sandbox", Either(&[Flag, Object(SANDBOX)]), "Confines the program and all that it starts (Linux).")
-            .of(Of::Stdio)
-            .usually(|| json!(false)),
-        Row::new("url", Text, "The address of the server, with `http://` or `https://`.")
-            .also(&[("http_url", "Gemini CLI"), ("server_url", "Windsurf")])
-            .of(Of::Http)
-            .filled()
-            .identity()
-            .hidden(Parts)
-            .telling(),
-        Row::new("headers", Map, "Headers of every request.")
-            .also(&[("http_headers", "Codex")])
-            .of(Of::Http)
-            .filled()
-            .identity()
-            .hidden(Secret)
-            .otherwise("none"),
-        Row::new(
-            "env_http_headers",
-            Map,
-            "Headers whose values are in variables, each with the name of its variable, as Codex writes them.",
-        )
-        .of(Of::Http)
-        .identity()
-        .shown_as("headers")
-        .otherwise("none"),
-        Row::new(
-            "bearer_token_env_var",
-            Text,
-            "The variable that holds the token for `Authorization: Bearer`, as Codex writes it.",
-        )
-        .of(Of::Http)
-        .identity()
-        .shown_as("headers")
-        .otherwise("none"),
-        Row::new(
-            "headers_helper",
-            Either(&[Text, Texts]),
-            "A program that prints headers as a JSON object: a list, or a line that is split into words without a \
-             shell. With it there is no sign-in.",
-        )
+        .otherwise("the project's folder for an entry of a project, else an empty folder of its own"),
+    Row::new(
+        "env_vars",
+        Texts,
+        "Names of variables that the program inherits beside the harmless ones, as Codex writes them.",
+    )
+    .of(Of::Stdio)
+    .identity()
+    .shown_as("inherit_env")
+    .otherwise("none"),
+    Row::new(
+        "inherit_env",
+        Either(&[Words(&["safe", "all", "none"]), Texts]),
+        "Which variables the program inherits: harmless ones such as `PATH` and `HOME`, all, none, or the \
+         harmless ones and those of a list.",
+    )
+    .of(Of::Stdio)
+    .identity()
+    .usually(|| json!("safe")),
+    Row::new("sandbox", Either(&[Flag, Object(SANDBOX)]), "Confines the program and all that it starts (Linux).")
+        .of(Of::Stdio)
+        .usually(|| json!(false)),
+    Row::new("url", Text, "The address of the server, with `http://` or `https://`.")
+        .also(&[("http_url", "Gemini CLI"), ("server_url", "Windsurf")])
         .of(Of::Http)
         .filled()
         .identity()
         .hidden(Parts)
+        .telling(),
+    Row::new("headers", Map, "Headers of every request.")
+        .also(&[("http_headers", "Codex")])
+        .of(Of::Http)
+        .filled()
+        .identity()
+        .hidden(Secret)
         .otherwise("none"),
-        Row::new(
-            "oauth",
-            Object(OAUTH),
-            "How to sign in with OAuth 2.1, where the server asks for it and no `Authorization` header is \
-             configured.",
-        )
-        .also(&[("auth", "Cursor")])
+    Row::new(
+        "env_http_headers",
+        Map,
+        "Headers whose values are in variables, each with the name of its variable, as Codex writes them.",
+    )
+    .of(Of::Http)
+    .identity()
+    .shown_as("headers")
+    .otherwise("none"),
+    Row::new(
+        "bearer_token_env_var",
+        Text,
+        "The variable that holds the token for `Authorization: Bearer`, as Codex writes it.",
+    )
+    .of(Of::Http)
+    .identity()
+    .shown_as("headers")
+    .otherwise("none"),
+    Row::new(
+        "headers_helper",
+        Either(&[Text, Texts]),
+        "A program that prints headers as a JSON object: a list, or a line that is split into words without a \
+         shell. With it there is no sign-in.",
+    )
+    .of(Of::Http)
+    .filled()
+    .identity()
+    .hidden(Parts)
+    .otherwise("none"),
+    Row::new(
+        "oauth",
+        Object(OAUTH),
+        "How to sign in with OAuth 2.1, where the server asks for it and no `Authorization` header is \
+         configured.",
+    )
+    .also(&[("auth", "Cursor")])
+    .of(Of::Http)
+    .otherwise("as the server says"),
+    Row::new("open_timeout", Time, "How long TCP and TLS together may take.")
         .of(Of::Http)
-        .otherwise("as the server says"),
-        Row::new("open_timeout", Time, "How long TCP and TLS together may take.")
-            .of(Of::Http)
-            .sets(Lasts(|spec| Some(&mut http(spec)?.open_timeout))),
-        Row::new("read_timeout", Time, "How long the server may be silent between two pieces of a JSON body.")
-            .of(Of::Http)
-            .sets(Lasts(|spec| Some(&mut http(spec)?.read_timeout))),
-        Row::new(
-            "probe_timeout",
-            Time,
-            "How long the first request to a server of an unknown era may take; after that, the older era is \
-             assumed.",
-        )
+        .sets(Lasts(|spec| Some(&mut http(spec)?.open_timeout))),
+    Row::new("read_timeout", Time, "How long the server may be silent between two pieces of a JSON body.")
         .of(Of::Http)
-        .sets(Lasts(|spec| Some(&mut http(spec)?.probe_timeout))),
-        Row::new(
-            "post_timeout",
-            Time,
-            "How long it may take to post a message without an answer, such as a cancellation.",
-        )
+        .sets(Lasts(|spec| Some(&mut http(spec)?.read_timeout))),
+    Row::new(
+        "probe_timeout",
+        Time,
+        "How long the first request to a server of an unknown era may take; after that, the older era is \
+         assumed.",
+    )
+    .of(Of::Http)
+    .sets(Lasts(|spec| Some(&mut http(spec)?.probe_timeout))),
+    Row::new("post_timeout", Time, "How long it may take to post a message without an answer, such as a cancellation.")
         .of(Of::Http)
         .sets(Lasts(|spec| Some(&mut http(spec)?.post_timeout))),
-        Row::new(
-            "sse_max_reconnects",
-            ATTEMPTS,
-            "How often one broken stream of events is reconnected, over its whole life.",
-        )
+    Row::new(
+        "sse_max_reconnects",
+        ATTEMPTS,
+        "How often one broken stream of events is reconnected, over its whole life.",
+    )
+    .of(Of::Http)
+    .sets(Attempts(|spec| Some(&mut http(spec)?.sse_max_reconnects))),
+    Row::new(
+        "protocol",
+        Words(&["auto", "legacy", "modern"]),
+        "The eras of MCP that may be spoken: `legacy` is 2025-11-25 and older, `modern` 2026-07-28.",
+    )
+    .usually(|| json!(Protocol::default())),
+    Row::new(
+        "timeout",
+        Either(&[Time, Milliseconds, Object(TIMES)]),
+        "Below 1000 or with a unit the same as `startup_timeout`; a number from 1000 on is in milliseconds, \
+         and the whole time of a call (Claude Code); an object is opencode's.",
+    )
+    .shown_as("startup_timeout"),
+];
+
+/// How the server and its tools are used.
+const USE: &[Row] = &[
+    Row::new("max_response_bytes", BYTES, "The same as `max_message_bytes`, by the name that HTTP clients know.")
         .of(Of::Http)
-        .sets(Attempts(|spec| Some(&mut http(spec)?.sse_max_reconnects))),
-        Row::new(
-            "protocol",
-            Words(&["auto", "legacy", "modern"]),
-            "The eras of MCP that may be spoken: `legacy` is 2025-11-25 and older, `modern` 2026-07-28.",
-        )
-        .usually(|| json!(Protocol::default())),
-        Row::new(
-            "timeout",
-            Either(&[Time, Milliseconds, Object(TIMES)]),
-            "Below 1000 or with a unit the same as `startup_timeout`; a number from 1000 on is in milliseconds, \
-             and the whole time of a call (Claude Code); an object is opencode's.",
-        )
-        .shown_as("startup_timeout"),
-        Row::new("startup_timeout", Time, "From the start of the server to a finished handshake.")
-            .sets(Lasts(|spec| Some(&mut spec.timeouts.startup))),
-        Row::new("list_timeout", Time, "For one complete list, such as that of the tools, with all of its pages.")
-            .sets(Lasts(|spec| Some(&mut spec.timeouts.list))),
-        Row::new("call_timeout", Time, "How long the server may be silent during a call. Progress starts it anew.")
-            .also(&[("tool_timeout", "Codex")])
-            .sets(Lasts(|spec| Some(&mut spec.timeouts.call))),
-        Row::new(
-            "max_call_time",
-            Time,
-            "The whole time of a call, whatever progress there is, and never less than `call_timeout` unless it \
-             is set. A question to a person stops the clock.",
-        )
-        .sets(Lasts(|spec| Some(&mut spec.timeouts.call_total))),
-        Row::new(
-            "shutdown_timeout",
-            Time,
-            "Each of the two waits when the server is stopped: after its stdin was closed, and after TERM.",
-        )
-        .sets(Lasts(|spec| Some(&mut spec.timeouts.shutdown))),
-        Row::new("max_message_bytes", BYTES, "The largest message: a line over stdio, a JSON body, an event.")
-            .sets(Count(|spec| Some(&mut spec.limits.message_bytes))),
-        Row::new(
-            "max_list_bytes",
-            BYTES,
-            "The largest answer to a request for a list, and all pages of one list together.",
-        )
-        .sets(Count(|spec| Some(&mut spec.limits.listing_bytes))),
-        Row::new(
-            "max_schema_depth",
-            Whole { least: 1, most: Limits::MOST_SCHEMA_DEPTH as u64 },
-            "How deep arrays and objects may nest in one item of a list, such as the schema of a tool. A deeper \
-             item is set aside.",
-        )
-        .sets(Count(|spec| Some(&mut spec.limits.schema_depth))),
-        Row::new(
-            "max_output_bytes",
-            Whole { least: 1, most: 1024 * 1024 * 1024 },
-            "How much text of a result goes to the model; the rest is kept as a file.",
-        )
-        .sets(Count(|spec| Some(&mut spec.limits.output_bytes))),
-        Row::new("max_list_pages", THINGS, "The pages of one list.").sets(Count(|spec| Some(&mut spec.limits.pages))),
-        Row::new("max_list_items", THINGS, "The items of one list.").sets(Count(|spec| Some(&mut spec.limits.items))),
-        Row::new(
-            "max_calls_in_flight",
-            THINGS,
-            "Calls at once, and lists of prompts and resources. The next one waits for its turn.",
-        )
-        .sets(Count(|spec| Some(&mut spec.limits.in_flight))),
-        Row::new("max_server_requests", THINGS, "Requests of the server that are answered at once.")
-            .sets(Count(|spec| Some(&mut spec.limits.server_requests))),
-        Row::new("max_response_bytes", BYTES, "The same as `max_message_bytes`, by the name that HTTP clients know.")
-            .of(Of::Http)
-            .sets(Count(|spec| Some(&mut spec.limits.message_bytes)))
-            .shown_as("max_message_bytes"),
-        Row::new(
-            "start",
-            Words(&["eager", "lazy"]),
-            "When the server is started: at once, or when one of its tools is called, as long as these are known.",
-        )
-        .sets(Other(|spec| json!(spec.start))),
-        Row::new("idle_stop", Time, "Stops the server when it was not used for so long; a call starts it again.")
-            .sets(OwnTime(|spec| &mut spec.idle_stop))
-            .otherwise("never"),
-        Row::new(
-            "pins",
-            Words(&["off", "warn", "enforce"]),
-            "What happens to a tool that is no longer what it was: nothing, a warning, or quarantine.",
-        )
-        .sets(Word {
-            set: |spec, word| PinMode::parse(word).map(|mode| spec.pins = Some(mode)),
-            value: |spec| json!(spec.pins),
-        })
-        .otherwise("`pins` of `toolrack.toml`, which is `enforce`"),
-        Row::new(
-            "validate_args",
-            Words(&["off", "warn", "strict"]),
-            "What happens to arguments that do not fit: nothing, a warning, or they are not sent.",
-        )
-        .sets(Word {
-            set: |spec, word| ValidateArgs::parse(word).map(|mode| spec.validate_args = Some(mode)),
-            value: |spec| json!(spec.validate_args),
-        })
-        .otherwise("`validate_args` in `[tools]`, which is `off`"),
-        Row::new(
-            "invisible",
-            Words(&["remove", "keep"]),
-            "What happens to characters that cannot be seen, in the texts of the server.",
-        )
-        .sets(Word {
-            set: |spec, word| Invisible::parse(word).map(|mode| spec.invisible = Some(mode)),
-            value: |spec| json!(spec.invisible),
-        })
-        .otherwise("`invisible` in `[tools]`, which is `remove`"),
-        Row::new(
-            "output_schema",
-            Words(&["warn", "reject"]),
-            "What happens to a result that breaks the output schema of its tool: a warning, or an error in its \
-             place.",
-        )
-        .sets(Word {
-            set: |spec, word| OutputSchema::parse(word).map(|mode| spec.output_schema = mode),
-            value: |spec| json!(spec.output_schema),
-        }),
-        Row::new(
-            "retry",
-            Either(&[ATTEMPTS, Flag, Words(&["off", "on"])]),
-            "How often a lost server is started again before it counts as failed; `false` or `off` never does.",
-        )
-        .sets(Other(|spec| json!(spec.retry.attempts))),
-        Row::new(
-            "tools",
-            Either(&[Texts, Object(TOOL_LISTS)]),
-            "The tools that are offered: names and globs such as `read_*`, or `allow` and `deny`.",
-        )
+        .sets(Count(|spec| Some(&mut spec.limits.message_bytes)))
+        .shown_as("max_message_bytes"),
+    Row::new(
+        "start",
+        Words(&["eager", "lazy"]),
+        "When the server is started: at once, or when one of its tools is called, as long as these are known.",
+    )
+    .sets(Other(|spec| json!(spec.start))),
+    Row::new("idle_stop", Time, "Stops the server when it was not used for so long; a call starts it again.")
+        .sets(OwnTime(|spec| &mut spec.idle_stop))
+        .otherwise("never"),
+    Row::new(
+        "pins",
+        Words(&["off", "warn", "enforce"]),
+        "What happens to a tool that is no longer what it was: nothing, a warning, or quarantine.",
+    )
+    .sets(Word {
+        set: |spec, word| PinMode::parse(word).map(|mode| spec.pins = Some(mode)),
+        value: |spec| json!(spec.pins),
+    })
+    .otherwise("`pins` of `toolrack.toml`, which is `enforce`"),
+    Row::new(
+        "validate_args",
+        Words(&["off", "warn", "strict"]),
+        "What happens to arguments that do not fit: nothing, a warning, or they are not sent.",
+    )
+    .sets(Word {
+        set: |spec, word| ValidateArgs::parse(word).map(|mode| spec.validate_args = Some(mode)),
+        value: |spec| json!(spec.validate_args),
+    })
+    .otherwise("`validate_args` in `[tools]`, which is `off`"),
+    Row::new(
+        "invisible",
+        Words(&["remove", "keep"]),
+        "What happens to characters that cannot be seen, in the texts of the server.",
+    )
+    .sets(Word {
+        set: |spec, word| Invisible::parse(word).map(|mode| spec.invisible = Some(mode)),
+        value: |spec| json!(spec.invisible),
+    })
+    .otherwise("`invisible` in `[tools]`, which is `remove`"),
+    Row::new(
+        "output_schema",
+        Words(&["warn", "reject"]),
+        "What happens to a result that breaks the output schema of its tool: a warning, or an error in its \
+         place.",
+    )
+    .sets(Word {
+        set: |spec, word| OutputSchema::parse(word).map(|mode| spec.output_schema = mode),
+        value: |spec| json!(spec.output_schema),
+    }),
+    Row::new(
+        "retry",
+        Either(&[ATTEMPTS, Flag, Words(&["off", "on"])]),
+        "How often a lost server is started again before it counts as failed; `false` or `off` never does.",
+    )
+    .sets(Other(|spec| json!(spec.retry.attempts))),
+    Row::new(
+        "tools",
+        Either(&[Texts, Object(TOOL_LISTS)]),
+        "The tools that are offered: names and globs such as `read_*`, or `allow` and `deny`.",
+    )
+    .otherwise("all"),
+    Row::new("enabled_tools", Texts, "The same as `tools.allow`.")
+        .also(&[("include_tools", "Gemini CLI")])
+        .shown_as("tools")
         .otherwise("all"),
-        Row::new("enabled_tools", Texts, "The same as `tools.allow`.")
-            .also(&[("include_tools", "Gemini CLI")])
-            .shown_as("tools")
-            .otherwise("all"),
-        Row::new("disabled_tools", Texts, "The same as `tools.deny`.")
-            .also(&[("exclude_tools", "Gemini CLI")])
-            .shown_as("tools")
-            .otherwise("none"),
-    ],
-};
+    Row::new("disabled_tools", Texts, "The same as `tools.deny`.")
+        .also(&[("exclude_tools", "Gemini CLI")])
+        .shown_as("tools")
+        .otherwise("none"),
+];
 
 /// What `type` can be. The last words are those of other programs, and of opencode.
 const TYPES: &[&str] =

@@ -1,62 +1,126 @@
 //! Bounds on the time of a server, and on the size of its messages.
+//!
+//! The table at the end is the only list of them: a row has the documentation, the key in an entry, the field with its
+//! default, and, for a number, the least and the largest value of an entry. From it come [`Timeouts`], [`Limits`],
+//! [`Setting`], and the rows of the configuration, with its JSON Schema and its reference page.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
-/// Time bounds of one server. The error of a reached bound names its setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// The time from the start to the end of the handshake. Configured as `startup_timeout`. Default 30 s.
-    pub startup: Duration,
-    /// The time for one complete listing, all pages. Configured as `list_timeout`. Default 30 s.
-    pub list: Duration,
-    /// The longest silence in a call; progress restarts it. Configured as `call_timeout`. Default 60 s.
-    pub call: Duration,
-    /// The longest total time of a call, even with progress. Configured as `max_call_time`. Default 10 min. A question
-    /// to a user pauses both clocks.
-    pub call_total: Duration,
-    /// The time of each of the two waits of a shutdown (after closing stdin, after TERM). Configured as
-    /// `shutdown_timeout`. Default 2 s.
-    pub shutdown: Duration,
+use serde::Serialize;
+
+use super::ServerSpec;
+
+/// A row of the table of bounds.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Bound {
+    /// The key in an entry.
+    pub key: &'static str,
+    /// Its documentation, without the default.
+    pub about: &'static str,
+    /// Its place in a spec.
+    pub place: BoundPlace,
 }
 
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            startup: Duration::from_secs(30),
-            list: Duration::from_secs(30),
-            call: Duration::from_secs(60),
-            call_total: Duration::from_secs(600),
-            shutdown: Duration::from_secs(2),
+/// The field of a [`ServerSpec`] that holds a bound; `None` for a server that does not have it.
+#[derive(Clone, Copy, Debug)]
+pub enum BoundPlace {
+    /// A time.
+    Time(fn(&mut ServerSpec) -> Option<&mut Duration>),
+    /// A number.
+    Number {
+        /// The least value of an entry.
+        least: u64,
+        /// The largest value of an entry.
+        most: u64,
+        /// The field.
+        field: fn(&mut ServerSpec) -> Option<&mut usize>,
+    },
+}
+
+/// A bound in bytes: a smaller one is a mistake in the unit, and 1 GiB is the largest.
+const BYTES: (u64, u64) = (1024, 1024 * 1024 * 1024);
+
+/// A number of things.
+const THINGS: (u64, u64) = (1, 1_000_000);
+
+macro_rules! bounds {
+    (
+        $(
+            $(#[doc = $title:literal])+
+            $name:ident in $place:ident {
+                $($(#[doc = $about:literal])+ $variant:ident $key:literal $field:ident: $kind:ident = $default:expr $(, $range:expr)?;)+
+            }
+        )+
+        // Settings that errors name too, with a row in the configuration.
+        others { $($other:ident $other_key:literal $see:literal;)+ }
+    ) => {
+        $(
+            $(#[doc = $title])+
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub struct $name {
+                $(
+                    $(#[doc = $about])+
+                    #[doc = concat!("\n\nConfigured as `", $key, "`. Default `", stringify!($default), "`.")]
+                    pub $field: $kind,
+                )+
+            }
+
+            impl $name {
+                /// The rows of its fields, in their order.
+                pub const BOUNDS: &[Bound] = &[
+                    $(Bound {
+                        key: $key,
+                        about: concat!($($about),+).trim_ascii_start(),
+                        place: place!($kind, |spec| Some(&mut spec.$place.$field) $(, $range)?),
+                    },)+
+                ];
+            }
+
+            impl Default for $name {
+                fn default() -> Self {
+                    Self { $($field: $default,)+ }
+                }
+            }
+        )+
+
+        /// A bound of one server that its entry can set. Errors name bounds by this type, so that they never name a
+        /// setting that does not exist.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        #[non_exhaustive]
+        pub enum Setting {
+            $($(
+                #[doc = concat!("`", $key, "`: see [`", stringify!($name), "::", stringify!($field), "`].")]
+                #[serde(rename = $key)]
+                $variant,
+            )+)+
+            $(#[doc = concat!("`", $other_key, "`: see [`", $see, "`](super::", $see, ").")] #[serde(rename = $other_key)] $other,)+
         }
-    }
+
+        impl Setting {
+            /// All variants.
+            pub const ALL: &[Self] = &[$($(Self::$variant,)+)+ $(Self::$other,)+];
+
+            /// Returns the key in an entry.
+            #[must_use]
+            pub fn key(self) -> &'static str {
+                match self {
+                    $($(Self::$variant => $key,)+)+
+                    $(Self::$other => $other_key,)+
+                }
+            }
+        }
+    };
 }
 
-/// Size and count bounds of one server. The error or counted warning of a reached bound names its setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The size of one message on the wire: a stdio line, a JSON body, an SSE event. Configured as `max_message_bytes`.
-    /// Default 8 MiB.
-    pub message_bytes: usize,
-    /// The text of one result for the model; the rest is stored as an artifact. Configured as `max_output_bytes`.
-    /// Default 200,000 bytes.
-    pub output_bytes: usize,
-    /// The pages of one listing. Configured as `max_list_pages`. Default 1,000.
-    pub pages: usize,
-    /// The items of one listing. Configured as `max_list_items`. Default 100,000.
-    pub items: usize,
-    /// The size of one response to a list request, instead of [`Self::message_bytes`], and of all pages of one listing
-    /// together. Configured as `max_list_bytes`. Default 64 MiB.
-    pub listing_bytes: usize,
-    /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. An item that nests
-    /// deeper is left out, and the others are used. Configured as `max_schema_depth`. Default 64; at most
-    /// [`Self::MOST_SCHEMA_DEPTH`].
-    pub schema_depth: usize,
-    /// The concurrent calls and lists of prompts and resources; the next one waits within its own time-out. Configured
-    /// as `max_calls_in_flight`. Default 64.
-    pub in_flight: usize,
-    /// The concurrently answered requests of the server. More are refused, or wait if they are questions of one answer
-    /// (2026-07-28). Configured as `max_server_requests`. Default 8.
-    pub server_requests: usize,
+/// The place of a row of this kind.
+macro_rules! place {
+    (Duration, $field:expr) => {
+        BoundPlace::Time($field)
+    };
+    (usize, $field:expr, $range:expr) => {
+        BoundPlace::Number { least: $range.0, most: $range.1, field: $field }
+    };
 }
 
 impl Limits {
@@ -64,17 +128,55 @@ impl Limits {
     pub const MOST_SCHEMA_DEPTH: usize = 100;
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            message_bytes: 8 * 1024 * 1024,
-            output_bytes: 200_000,
-            pages: 1_000,
-            items: 100_000,
-            listing_bytes: 64 * 1024 * 1024,
-            schema_depth: 64,
-            in_flight: 64,
-            server_requests: 8,
-        }
+/// Writes the key.
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.key())
+    }
+}
+
+bounds! {
+    /// Time bounds of one server. The error of a reached bound names its setting.
+    Timeouts in timeouts {
+        /// From the start of the server to a finished handshake.
+        StartupTimeout "startup_timeout" startup: Duration = Duration::from_secs(30);
+        /// For one complete list, such as that of the tools, with all of its pages.
+        ListTimeout "list_timeout" list: Duration = Duration::from_secs(30);
+        /// How long the server may be silent during a call. Progress starts it anew.
+        CallTimeout "call_timeout" call: Duration = Duration::from_secs(60);
+        /// The whole time of a call, whatever progress there is, and never less than `call_timeout` unless it is set. A
+        /// question to a user stops the clock.
+        MaxCallTime "max_call_time" call_total: Duration = Duration::from_secs(600);
+        /// Each of the two waits when the server is stopped: after its stdin was closed, and after TERM.
+        ShutdownTimeout "shutdown_timeout" shutdown: Duration = Duration::from_secs(2);
+    }
+
+    /// Size and count bounds of one server. The error or counted warning of a reached bound names its setting.
+    Limits in limits {
+        /// The largest message: a line over stdio, a JSON body, an event.
+        MaxMessageBytes "max_message_bytes" message_bytes: usize = 8 * 1024 * 1024, BYTES;
+        /// The largest answer to a request for a list, and all pages of one list together.
+        MaxListBytes "max_list_bytes" listing_bytes: usize = 64 * 1024 * 1024, BYTES;
+        /// How deep arrays and objects may nest in one item of a list, such as the schema of a tool. A deeper item is set
+        /// aside.
+        MaxSchemaDepth "max_schema_depth" schema_depth: usize = 64, (1, Self::MOST_SCHEMA_DEPTH as u64);
+        /// How much text of a result goes to the model; the rest is kept as a file.
+        MaxOutputBytes "max_output_bytes" output_bytes: usize = 200_000, (1, BYTES.1);
+        /// The pages of one list.
+        MaxListPages "max_list_pages" pages: usize = 1_000, THINGS;
+        /// The items of one list.
+        MaxListItems "max_list_items" items: usize = 100_000, THINGS;
+        /// Calls at once, and lists of prompts and resources. The next one waits for its turn.
+        MaxCallsInFlight "max_calls_in_flight" in_flight: usize = 64, THINGS;
+        /// Requests of the server that are answered at once. More are refused, or wait if they are questions of one
+        /// answer (2026-07-28).
+        MaxServerRequests "max_server_requests" server_requests: usize = 8, THINGS;
+    }
+
+    others {
+        OpenTimeout "open_timeout" "Http::open_timeout";
+        ReadTimeout "read_timeout" "Http::read_timeout";
+        ProbeTimeout "probe_timeout" "Http::probe_timeout";
+        PostTimeout "post_timeout" "Http::post_timeout";
     }
 }

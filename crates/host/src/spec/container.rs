@@ -62,49 +62,63 @@ impl Container {
     }
 }
 
-/// The program that runs containers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Engine {
+macro_rules! engines {
+    (
+        $(#[doc = $first_about:literal])+ $first:ident $first_word:literal $first_programs:expr;
+        $($(#[doc = $about:literal])+ $engine:ident $word:literal $programs:expr;)+
+    ) => {
+        /// The program that runs containers.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum Engine {
+            $(#[doc = $first_about])+
+            #[default]
+            $first,
+            $($(#[doc = $about])+ $engine,)+
+        }
+
+        impl Engine {
+            /// All variants.
+            pub const ALL: &[Self] = &[Self::$first, $(Self::$engine,)+];
+
+            /// Their words, in the same order.
+            pub const WORDS: &[&str] = &[$first_word, $($word,)+];
+
+            /// Returns the word of the configuration.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    Self::$first => $first_word,
+                    $(Self::$engine => $word,)+
+                }
+            }
+
+            /// Returns the programs to search for, in this order.
+            #[must_use]
+            pub fn programs(self) -> &'static [&'static str] {
+                match self {
+                    Self::$first => $first_programs,
+                    $(Self::$engine => $programs,)+
+                }
+            }
+        }
+    };
+}
+
+// The default, then every engine: its word in the configuration, and the programs to search for.
+engines! {
     /// Podman if it is installed, otherwise Docker.
-    #[default]
-    Auto,
+    Auto "auto" &["podman", "docker"];
     /// `docker`.
-    Docker,
+    Docker "docker" &["docker"];
     /// `podman`.
-    Podman,
+    Podman "podman" &["podman"];
 }
 
 impl Engine {
-    /// All variants.
-    pub const ALL: &[Self] = &[Self::Auto, Self::Docker, Self::Podman];
-
-    /// Their words, in the same order.
-    pub const WORDS: &[&str] = &[Self::Auto.word(), Self::Docker.word(), Self::Podman.word()];
-
     /// Parses the word of an engine.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|engine| engine.word() == word)
-    }
-
-    /// Returns the word of the configuration.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-        }
-    }
-
-    /// Returns the programs to search for, in this order.
-    #[must_use]
-    pub fn programs(self) -> &'static [&'static str] {
-        match self {
-            Self::Auto => &["podman", "docker"],
-            Self::Docker => &["docker"],
-            Self::Podman => &["podman"],
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Every command of the binary, and what it is given in a hostile repository.
 
-use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use super::repository::{Fate, OF_EVERY_KIND};
-use crate::rack::{Rack, commands_of_help};
+use crate::rack::{Usage, usages};
 
 /// How a command must end.
 #[derive(Clone, Copy, Debug)]
@@ -20,119 +20,130 @@ pub(super) enum Ends {
 #[derive(Debug)]
 pub(super) struct Line {
     /// The command, as `--help` lists it; `config show` for a command below another.
-    pub(super) command: &'static str,
+    pub(super) command: String,
     /// Its arguments; `@` stands for a server.
-    arguments: &'static [&'static str],
+    arguments: Vec<String>,
     ends: Ends,
 }
 
-const fn line(command: &'static str, arguments: &'static [&'static str], ends: Ends) -> Line {
-    Line { command, arguments, ends }
+fn line(command: &str, arguments: &[&str], ends: Ends) -> Line {
+    let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    Line { command: command.to_owned(), arguments, ends }
 }
 
 use Ends::{Examined, Refused, With};
 
-/// Every command, in the order of `--help`. A command that is not here fails a test.
-pub(super) const LINES: &[Line] = &[
-    line("add", &["--scope", "local", "@", "--no-test", "--", "true"], With(0)),
-    line("add-json", &["--scope", "local", "@", "{\"command\": \"true\"}", "--no-test"], With(0)),
-    line("import", &[], With(0)),
-    line("import", &["--all"], With(0)),
-    line("import", &["--server", "code", "--dry-run"], With(0)),
-    line("list", &[], With(0)),
-    line("list", &["@"], With(0)),
-    line("get", &["@"], With(0)),
-    line("remove", &["--scope", "project", "@"], With(0)),
-    line("enable", &["@"], With(0)),
-    line("disable", &["@"], With(0)),
-    line("tools", &[], With(0)),
-    line("tools", &["@"], Refused),
-    line("tools", &["@", "--schema"], Refused),
-    line("tools", &["@", "--search", "read a file", "--limit", "3"], Refused),
-    line("tools", &["@/echo"], Refused),
-    line("call", &["@/echo", "text=${SECRET}"], Refused),
-    line("call", &["@.echo", "--args", "{\"text\": \"$SECRET\"}", "--no-validate"], Refused),
-    line("call", &["mcp__@__echo", "--timeout", "1s"], With(5)),
-    line("ask", &["--model", "mock/answers.json", "${SECRET}"], With(0)),
-    line("ask", &["--model", "mock/answers.json", "--server", "@", "--allow", "*", "what?"], With(0)),
-    line("ask", &["--model", "mock/answers.json", "--code", "what?"], With(0)),
-    line("chat", &["--model", "mock/answers.json", "${SECRET}"], With(0)),
-    line("serve", &["--listen", "127.0.0.1:0", "--with-parent", "--allow", "*"], With(0)),
-    line("daemon start", &["--with-parent"], With(2)),
-    line("daemon restart", &["--with-parent"], With(2)),
-    line("daemon status", &[], With(1)),
-    line("daemon stop", &[], With(0)),
-    line("daemon logs", &[], With(0)),
-    line("connect", &[], With(0)),
-    line("connect", &["cursor", "--yes"], With(0)),
-    line("daemon install", &["--unit-folder", "units"], With(0)),
-    line("daemon uninstall", &["--unit-folder", "units"], With(0)),
-    line("gateway", &[], With(0)),
-    line("gateway", &["--server", "@", "--allow", "*"], With(0)),
-    line("resources", &[], With(0)),
-    line("resources", &["@"], Refused),
-    line("read", &["@", "file:///etc/passwd"], Refused),
-    line("prompts", &[], With(0)),
-    line("prompts", &["@"], Refused),
-    line("prompt", &["@/greet", "name=${SECRET}"], Refused),
-    line("record", &["tape.jsonl", "call", "@/echo", "text=${SECRET}"], Refused),
-    line("record", &["tape.jsonl", "tools"], With(0)),
-    line("replay", &["../.mcp.json", "tools"], With(2)),
-    line("sessions list", &[], With(0)),
-    line("sessions list", &["--search", "@"], With(0)),
-    line("sessions show", &[], With(2)),
-    line("sessions show", &["@"], With(2)),
-    line("sessions export", &["last", "-o", "export.md"], With(2)),
-    line("sessions rename", &["@", "title"], With(2)),
-    line("sessions delete", &["last", "--yes"], With(2)),
-    line("sessions import", &["../.mcp.json"], With(2)),
-    line("login", &["@", "--no-browser"], Refused),
-    line("logout", &["@"], Refused),
-    line("auth status", &[], With(0)),
-    line("why", &["@/echo"], Refused),
-    line("test", &[], With(7)),
-    line("test", &["@"], Refused),
-    line("logs", &[], With(0)),
-    line("logs", &["@"], With(0)),
-    line("audit list", &[], With(0)),
-    line("audit list", &["--server", "@", "--since", "1h", "--denied"], With(0)),
-    line("audit verify", &[], With(0)),
-    line("audit export", &["--server", "@"], With(0)),
-    line("policy test", &["@/write", "path=${SECRET}"], With(0)),
-    line("policy list", &[], With(0)),
-    line("policy answers", &[], With(0)),
-    line("policy forget", &["@"], With(2)),
-    line("policy forget", &["--all"], With(0)),
-    line("pending", &[], With(0)),
-    line("pending", &["--exit-code"], With(7)),
-    line("pending", &["@"], With(0)),
+/// Every command: as [`TYPED`] says, or else with the arguments that its help requires.
+pub(super) static LINES: LazyLock<Vec<Line>> = LazyLock::new(|| {
+    let typed = TYPED.iter().map(|&(command, arguments, ends)| line(command, arguments, ends));
+    let is_typed = |usage: &Usage| TYPED.iter().any(|(command, ..)| *command == usage.command);
+    typed.chain(usages().iter().filter(|usage| !is_typed(usage)).map(usual)).collect()
+});
+
+/// A command that has no line in [`TYPED`]. If it requires a server or a tool, it must be refused.
+fn usual(usage: &Usage) -> Line {
+    let arguments: Vec<&str> = usage
+        .required
+        .iter()
+        .map(|name| match name.as_str() {
+            "SERVER" => "@",
+            "TOOL" => "@/echo",
+            "PROMPT" => "@/greet",
+            other => panic!("say in TYPED how `{}` is typed: it wants {other}", usage.command),
+        })
+        .collect();
+    let ends = if arguments.is_empty() { With(0) } else { Refused };
+    line(&usage.command, &arguments, ends)
+}
+
+/// The commands that are typed or end in another way than [`usual`], in the order of `--help`.
+const TYPED: &[(&str, &[&str], Ends)] = &[
+    ("add", &["--scope", "local", "@", "--no-test", "--", "true"], With(0)),
+    ("add-json", &["--scope", "local", "@", "{\"command\": \"true\"}", "--no-test"], With(0)),
+    ("import", &[], With(0)),
+    ("import", &["--all"], With(0)),
+    ("import", &["--server", "code", "--dry-run"], With(0)),
+    ("list", &[], With(0)),
+    ("list", &["@"], With(0)),
+    ("get", &["@"], With(0)),
+    ("remove", &["--scope", "project", "@"], With(0)),
+    ("enable", &["@"], With(0)),
+    ("disable", &["@"], With(0)),
+    ("tools", &[], With(0)),
+    ("tools", &["@"], Refused),
+    ("tools", &["@", "--schema"], Refused),
+    ("tools", &["@", "--search", "read a file", "--limit", "3"], Refused),
+    ("tools", &["@/echo"], Refused),
+    ("call", &["@/echo", "text=${SECRET}"], Refused),
+    ("call", &["@.echo", "--args", "{\"text\": \"$SECRET\"}", "--no-validate"], Refused),
+    ("call", &["mcp__@__echo", "--timeout", "1s"], With(5)),
+    ("ask", &["--model", "mock/answers.json", "${SECRET}"], With(0)),
+    ("ask", &["--model", "mock/answers.json", "--server", "@", "--allow", "*", "what?"], With(0)),
+    ("ask", &["--model", "mock/answers.json", "--code", "what?"], With(0)),
+    ("chat", &["--model", "mock/answers.json", "${SECRET}"], With(0)),
+    ("serve", &["--listen", "127.0.0.1:0", "--with-parent", "--allow", "*"], With(0)),
+    ("daemon start", &["--with-parent"], With(2)),
+    ("daemon restart", &["--with-parent"], With(2)),
+    ("daemon status", &[], With(1)),
+    ("connect", &[], With(0)),
+    ("connect", &["cursor", "--yes"], With(0)),
+    ("daemon install", &["--unit-folder", "units"], With(0)),
+    ("daemon uninstall", &["--unit-folder", "units"], With(0)),
+    ("gateway", &[], With(0)),
+    ("gateway", &["--server", "@", "--allow", "*"], With(0)),
+    ("resources", &[], With(0)),
+    ("resources", &["@"], Refused),
+    ("read", &["@", "file:///etc/passwd"], Refused),
+    ("prompts", &[], With(0)),
+    ("prompts", &["@"], Refused),
+    ("prompt", &["@/greet", "name=${SECRET}"], Refused),
+    ("record", &["tape.jsonl", "call", "@/echo", "text=${SECRET}"], Refused),
+    ("record", &["tape.jsonl", "tools"], With(0)),
+    ("replay", &["../.mcp.json", "tools"], With(2)),
+    ("sessions list", &[], With(0)),
+    ("sessions list", &["--search", "@"], With(0)),
+    ("sessions show", &[], With(2)),
+    ("sessions show", &["@"], With(2)),
+    ("sessions export", &["last", "-o", "export.md"], With(2)),
+    ("sessions rename", &["@", "title"], With(2)),
+    ("sessions delete", &["last", "--yes"], With(2)),
+    ("sessions import", &["../.mcp.json"], With(2)),
+    ("login", &["@", "--no-browser"], Refused),
+    ("test", &[], With(7)),
+    ("test", &["@"], Refused),
+    ("logs", &[], With(0)),
+    ("logs", &["@"], With(0)),
+    ("audit list", &[], With(0)),
+    ("audit list", &["--server", "@", "--since", "1h", "--denied"], With(0)),
+    ("audit export", &["--server", "@"], With(0)),
+    ("policy test", &["@/write", "path=${SECRET}"], With(0)),
+    ("policy forget", &["@"], With(2)),
+    ("policy forget", &["--all"], With(0)),
+    ("pending", &[], With(0)),
+    ("pending", &["--exit-code"], With(7)),
+    ("pending", &["@"], With(0)),
     // Agreeing is one thing, and starting another.
-    line("trust", &[], With(2)),
-    line("trust", &["@", "--yes"], With(0)),
-    line("trust diff", &[], With(0)),
-    line("trust diff", &["@"], With(0)),
-    line("trust approve", &["@", "--yes"], With(0)),
-    line("untrust", &["--all"], With(0)),
-    line("untrust", &["@"], With(2)),
-    line("secret set", &["../secret"], With(2)),
-    line("secret list", &[], With(0)),
-    line("secret rm", &["@"], With(2)),
-    line("secret key", &[], With(0)),
-    line("team token", &["@"], With(2)),
-    line("team members", &[], With(0)),
-    line("team tokens", &["--tenant", "@"], With(0)),
-    line("team revoke", &["@"], With(2)),
-    line("team remove", &["@"], With(2)),
-    line("doctor", &[], With(2)),
-    line("doctor", &["--offline"], With(2)),
-    line("doctor", &["@"], Examined),
-    line("config path", &[], With(0)),
-    line("config show", &[], With(0)),
-    line("config validate", &[], With(2)),
-    line("config validate", &["../.mcp.json"], With(2)),
-    line("completions", &["bash"], With(0)),
-    line("man", &[], With(0)),
-    line("man", &["manual"], With(0)),
+    ("trust", &[], With(2)),
+    ("trust", &["@", "--yes"], With(0)),
+    ("trust diff", &[], With(0)),
+    ("trust diff", &["@"], With(0)),
+    ("trust approve", &["@", "--yes"], With(0)),
+    ("untrust", &["--all"], With(0)),
+    ("untrust", &["@"], With(2)),
+    ("secret set", &["../secret"], With(2)),
+    ("secret rm", &["@"], With(2)),
+    ("team token", &["@"], With(2)),
+    ("team tokens", &["--tenant", "@"], With(0)),
+    ("team revoke", &["@"], With(2)),
+    ("team remove", &["@"], With(2)),
+    ("doctor", &[], With(2)),
+    ("doctor", &["--offline"], With(2)),
+    ("doctor", &["@"], Examined),
+    ("config validate", &[], With(2)),
+    ("config validate", &["../.mcp.json"], With(2)),
+    ("completions", &["bash"], With(0)),
+    ("man", &[], With(0)),
+    ("man", &["manual"], With(0)),
 ];
 
 impl Line {
@@ -158,17 +169,20 @@ impl Line {
     }
 }
 
-/// The commands that `--help` lists, but for those that only hold others. `trust` holds some and does something itself.
-fn commands() -> BTreeSet<String> {
-    let commands = commands_of_help(&Rack::new());
-    let holds_others =
-        |command: &[String]| commands.iter().any(|other| other.len() > command.len() && other.starts_with(command));
-    let does_nothing = |command: &[String]| holds_others(command) && command != ["trust"];
-    commands.iter().filter(|command| !does_nothing(command)).map(|command| command.join(" ")).collect()
-}
-
 #[test]
-fn every_command_is_tried() {
-    let tried: BTreeSet<String> = LINES.iter().map(|line| line.command.to_owned()).collect();
-    assert_eq!(tried, commands(), "LINES and `toolrack --help` differ");
+fn every_line_is_of_a_command_and_differs_from_the_usual_one() {
+    let usages = usages();
+    for (command, arguments, ends) in TYPED {
+        let usage = usages.iter().find(|usage| usage.command == *command);
+        let usage = usage.unwrap_or_else(|| panic!("there is no command `{command}`"));
+        let is_only = TYPED.iter().filter(|(other, ..)| other == command).count() == 1;
+        let is_known = usage.required.iter().all(|name| ["SERVER", "TOOL", "PROMPT"].contains(&name.as_str()));
+        if is_only && is_known {
+            let usual = usual(usage);
+            let is_usual =
+                usual.arguments == *arguments && std::mem::discriminant(&usual.ends) == std::mem::discriminant(ends);
+            let is_usual = is_usual && !matches!(ends, With(code) if *code != 0);
+            assert!(!is_usual, "`{command}` is typed like this without a line");
+        }
+    }
 }
