@@ -5,6 +5,7 @@ import { Approvals } from "./pages/approvals.js";
 import { Audit } from "./pages/audit.js";
 import { Chat } from "./pages/chat.js";
 import { Config } from "./pages/config.js";
+import { Credentials } from "./pages/credentials.js";
 import { Help } from "./pages/help.js";
 import { Overview } from "./pages/overview.js";
 import { ServerAdd } from "./pages/server-add.js";
@@ -35,6 +36,7 @@ const SECTIONS = [
   { id: "sessions", label: "Sessions" },
   { id: "audit", label: "Audit" },
   { id: "config", label: "Configuration" },
+  { id: "credentials", label: "My credentials" },
   { id: "help", label: "Help" },
 ];
 
@@ -108,6 +110,8 @@ function Page() {
       return html`<${Audit} query=${query} />`;
     case "config":
       return html`<${Config} />`;
+    case "credentials":
+      return html`<${Credentials} key=${name ?? ""} wanted=${name ?? null} />`;
     case "help":
       return html`<${Help} id=${name} anchor=${rest[0]} query=${query} />`;
     default:

@@ -9,6 +9,7 @@ mod config;
 mod events;
 mod health;
 mod import;
+mod me;
 mod models;
 mod overview;
 mod questions;
@@ -131,6 +132,8 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(Use, routes!(calls::cancel))
         .with(Use, routes!(questions::list))
         .with(Use, routes!(questions::answer))
+        .with(See, routes!(me::list))
+        .with(Use, routes!(me::give, me::take_back))
         .with(See, routes!(answers::list))
         .with(Operate, routes!(answers::forget))
         .with(See, routes!(trust::list))
