@@ -249,6 +249,37 @@ fn an_entry_that_needs_a_member_s_value_cannot_be_shared_with_the_tenant() {
     assert!(format!("{}{}", refused.stdout, refused.stderr).contains("each member has another"), "{refused}");
 }
 
+#[test]
+fn an_operator_who_is_asked_about_a_call_of_another_member_does_not_see_their_value() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let (bob, _) = team.token("bob", "acme", "operator");
+    let canary = "canary-of-ann-5f0e9c1d";
+    give(&team, &ann, canary);
+    begins(&team, &ann);
+    // A model that has seen the value takes it to another server: that is asked first.
+    let call = json!({ "tool": "shared/echo", "arguments": { "text": format!("it is {canary}") } }).to_string();
+    let mut under_way = team.send("POST", "/api/v1/calls", &ann, &call);
+    let from = Instant::now();
+    let open = |token: &str| {
+        let (_, body) = team.ask("GET", "/api/v1/approvals", token, "");
+        serde_json::from_str::<Value>(&body).unwrap()["approvals"].as_array().unwrap().clone()
+    };
+    while open(&bob).is_empty() {
+        assert!(from.elapsed() < SOON, "no question");
+    }
+    let question = open(&bob).remove(0);
+    assert_eq!((&question["server"], &question["caller"]["subject"]), (&json!("shared"), &json!("ann")));
+    assert!(!question.to_string().contains("5f0e9c1d"), "{question}");
+    // What is sent is what was called.
+    let id = question["id"].as_str().unwrap();
+    let (status, refused) = team.ask("POST", &format!("/api/v1/approvals/{id}"), &bob, r#"{"answer":"once"}"#);
+    assert!(status < 300, "{refused}");
+    let mut answer = String::new();
+    under_way.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("it is ***"), "{answer}");
+}
+
 /// A client of 2025-11-25 that talks to the endpoint itself.
 struct Client<'t> {
     team: &'t Team,

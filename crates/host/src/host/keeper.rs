@@ -267,7 +267,11 @@ impl Keeper {
     /// Sets the servers to `own`, and those that are lent now.
     fn set(&mut self, own: Servers) {
         let mut servers = own;
-        self.lent = self.lender.as_ref().map(|lender| lender.load_full()).unwrap_or_default();
+        match &self.lender {
+            Some(lender) => self.lent = lender.load_full(),
+            None if self.lent.is_empty() => {}
+            None => self.lent = Arc::default(),
+        }
         for (name, server) in &*self.lent {
             servers.entry(name.clone()).or_insert_with(|| server.clone());
         }
