@@ -25,6 +25,7 @@ mod browser;
 mod builtin;
 mod completion;
 mod concealing;
+mod credentials;
 mod database;
 mod door;
 mod editor;

@@ -262,7 +262,12 @@ impl Stored {
     /// # Errors
     /// When the database fails.
     pub(crate) async fn remove(&self, name: &str) -> Result<bool, SecretsError> {
-        let removed = self.store()?.remove_sealed(Space::Secret, name).await;
+        self.remove_in(Space::Secret, name).await
+    }
+
+    /// As [`Self::remove`], in `space`.
+    pub(crate) async fn remove_in(&self, space: Space, name: &str) -> Result<bool, SecretsError> {
+        let removed = self.store()?.remove_sealed(space, name).await;
         removed.map_err(|error| self.failed(error.into()))
     }
 
@@ -271,8 +276,13 @@ impl Stored {
     /// # Errors
     /// As [`Self::vault`].
     pub(crate) async fn set(&self, name: &str, value: &str) -> Result<(), SecretsError> {
-        let put = match self.vault().await?.put(Space::Secret, name, value.as_bytes()).await {
-            Err(error) => self.renewed(error).await?.put(Space::Secret, name, value.as_bytes()).await,
+        self.set_in(Space::Secret, name, value).await
+    }
+
+    /// As [`Self::set`], in `space`.
+    pub(crate) async fn set_in(&self, space: Space, name: &str, value: &str) -> Result<(), SecretsError> {
+        let put = match self.vault().await?.put(space, name, value.as_bytes()).await {
+            Err(error) => self.renewed(error).await?.put(space, name, value.as_bytes()).await,
             Ok(()) => Ok(()),
         };
         put.map_err(|error| self.failed(error))
@@ -283,11 +293,16 @@ impl Stored {
     /// # Errors
     /// As [`Self::vault`], and when it was sealed with another key.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<String>, SecretsError> {
-        let Some(vault) = self.holding(Space::Secret, name).await? else {
+        self.get_in(Space::Secret, name).await
+    }
+
+    /// As [`Self::get`], in `space`.
+    pub(crate) async fn get_in(&self, space: Space, name: &str) -> Result<Option<String>, SecretsError> {
+        let Some(vault) = self.holding(space, name).await? else {
             return Ok(None);
         };
-        let found = match vault.get(Space::Secret, name).await {
-            Err(error) => self.renewed(error).await?.get(Space::Secret, name).await,
+        let found = match vault.get(space, name).await {
+            Err(error) => self.renewed(error).await?.get(space, name).await,
             found => found,
         };
         Ok(found.map_err(|error| self.failed(error))?.and_then(|value| value.expose_text().map(str::to_owned)))
@@ -340,7 +355,7 @@ impl Stored {
 
     /// Whether nothing sealed is stored.
     async fn is_empty(&self) -> Result<bool, SecretsError> {
-        for space in [Space::Secret, Space::Token] {
+        for space in Space::ALL {
             let names = self.store()?.sealed_names(space).await.map_err(|error| self.failed(error.into()))?;
             if !names.is_empty() {
                 return Ok(false);

@@ -3,6 +3,7 @@
 mod hosts;
 mod lent;
 mod notes;
+mod people;
 mod reading;
 mod tape;
 
@@ -27,7 +28,7 @@ use toolrack_host::{
 use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, Uuid};
 use url::Url;
 
-pub(crate) use self::{hosts::Hosts, lent::Borrower};
+pub(crate) use self::{hosts::Hosts, lent::Borrower, people::Person};
 use self::{
     lent::{Lent, Wanted},
     tape::Tape,
@@ -174,7 +175,7 @@ impl World {
         screen.conceal(Arc::clone(&secrets));
         let egress = Egress::default().with_proxies_of_environment(proxies);
         let audit = Arc::new(Audited::new(store.clone(), Arc::clone(&secrets), global.agent.clone()));
-        let sign_in = sign_in((&stored, &secrets), &egress, &audit, global.once.clone());
+        let sign_in = sign_in((&stored, &secrets), &egress, &audit, global.once.clone(), None);
         let terminal =
             Arc::new(Terminal::new(Arc::clone(&screen), roots, Editor::of(&environment)).answering(&global)?);
         Ok(Self {
@@ -518,6 +519,7 @@ impl World {
             tape: self.tape.clone(),
             quotas: self.quotas.clone(),
             on_message: self.on_message(),
+            member: None,
         }
     }
 
@@ -554,6 +556,7 @@ fn sign_in(
     egress: &Egress,
     audit: &Audited,
     once: Option<Once>,
+    member: Option<&str>,
 ) -> SignIn {
     let kept = Arc::clone(secrets);
     let builder = SignIn::builder(Arc::new(Tokens(Arc::clone(stored))))
@@ -561,6 +564,10 @@ fn sign_in(
         .how(move |server, scopes| how_to_sign_in(server, scopes, once.as_ref()))
         .egress(egress.clone())
         .secrets(move |secret| kept.keep_secret(secret));
+    let builder = match member {
+        Some(member) => builder.owner("", member),
+        None => builder,
+    };
     match audit.witness(None) {
         Some(witness) => builder.witness(witness).build(),
         None => builder.build(),

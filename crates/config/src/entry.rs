@@ -15,10 +15,14 @@ mod transport;
 
 use std::{collections::HashSet, ops::Range};
 
-use toolrack_host::{ServerName, ServerSpec, spec::Protocol};
+use toolrack_host::{
+    ServerName, ServerSpec,
+    spec::{Protocol, Share},
+};
 
 use crate::{
     document::Document,
+    needs::given_in,
     node::{Member, Node, Value},
     problem::Problem,
     rows::{ENTRY, Of, Row},
@@ -155,8 +159,16 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     bounds::retry(fields, &mut spec.retry);
     bounds::start(fields, &mut spec);
     spec.tools = tools::filter(fields, name_at);
+    check_share(fields, &spec, name_at);
     leftovers(fields, kind);
     Some(spec)
+}
+
+/// Refuses to share among members what each of them gives values for.
+fn check_share(fields: &mut Fields<'_, '_, '_>, spec: &ServerSpec, name_at: &Range<usize>) {
+    let Some(name) = given_in(spec).pop_first().filter(|_| spec.share == Some(Share::Tenant)) else { return };
+    let problem = Problem::error(format!("`share` is `tenant`, and each member has another `${{user:{name}}}`"));
+    fields.report().add(problem.field("share").hint("leave `share` out, or use `${secret:…}`"), name_at);
 }
 
 fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {

@@ -132,7 +132,9 @@ fn is_secret(text: &str) -> bool {
     let Ok(pieces) = placeholder::pieces(text, Bare::Names) else { return true };
     pieces.iter().all(|piece| match piece {
         Piece::Literal(_) => true,
-        Piece::Variable { name, .. } | Piece::Secret(name) | Piece::Input(name) => !name.contains(CANARY),
+        Piece::Variable { name, .. } | Piece::Secret(name) | Piece::User(name) | Piece::Input(name) => {
+            !name.contains(CANARY)
+        }
     })
 }
 
@@ -143,7 +145,7 @@ fn assert_hidden(shown: &str) {
 /// Placeholders.
 pub fn placeholders(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let lookup = |(Reference::Variable(name) | Reference::Secret(name)): Reference<'_>| {
+    let lookup = |(Reference::Variable(name) | Reference::Secret(name) | Reference::User(name)): Reference<'_>| {
         Ok(name.len().is_multiple_of(2).then(|| name.to_owned()))
     };
     for bare in [Bare::Names, Bare::Nothing] {

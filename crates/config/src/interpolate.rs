@@ -24,14 +24,15 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use toolrack_host::{
-    ChildPlan, Confinement, ResolveError, Resolver, ServerName, ServerSpec,
-    spec::{Http, OAuth, Sandbox, Stdio, Transport},
+    ChildPlan, Confinement, ResolveError, Resolver, ServerName,
+    spec::{Http, OAuth, Sandbox, Stdio},
 };
 
 use self::known::{Known, Life};
 use crate::{
     environment::Environment,
     mask,
+    needs::paths_of,
     placeholder::{self, Bare, Reference, TemplateError, expand},
 };
 
@@ -53,30 +54,12 @@ pub trait Secrets: Send + Sync {
     /// Returns the secret of this name; `None` when it is not set. An error is for the user, and never contains the
     /// secret.
     fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
-}
 
-/// Returns the names of the stored secrets that an entry refers to, also in the defaults of placeholders.
-#[must_use]
-pub fn secrets_in(spec: &ServerSpec) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut look = |text: &str| placeholder::secrets(text, &mut found);
-    match &spec.transport {
-        Transport::Stdio(stdio) => {
-            look(&stdio.command);
-            stdio.args.iter().chain(stdio.env.values()).for_each(|text| look(text));
-            paths_of(stdio).for_each(&mut look);
-            stdio.cwd.as_deref().and_then(Path::to_str).into_iter().for_each(look);
-        }
-        Transport::Http(http) | Transport::Sse(http) => {
-            look(&http.url);
-            http.headers.values().for_each(|text| look(text));
-            let helper = http.headers_helper.iter().flat_map(|helper| helper.args.iter().chain([&helper.command]));
-            helper.for_each(|text| look(text));
-            client::texts(&http.oauth).into_iter().for_each(|(_, text)| look(text));
-        }
-        Transport::Native(_) => {}
+    /// Returns what the person who uses the servers has given as `name`: the value of `${user:NAME}`. By default it is
+    /// the secret of this name, because secrets are a person's own where there is only one person.
+    fn given<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        self.secret(name)
     }
-    found
 }
 
 /// Returns whether `name` is valid for a stored secret: 1 to 64 letters, digits and `_`, `.`, `-`, the first one no dot
@@ -94,6 +77,7 @@ pub fn is_secret_word(name: &str) -> bool {
 /// | `${NAME:-text}` | the variable, or `text` when it is not set or empty; `text` may hold placeholders |
 /// | `$NAME`, `$env:NAME` | the same as `${NAME}`, only in values of `env` and `headers` |
 /// | `${secret:NAME}` | a [stored secret](Self::with_secrets); an error when it is not set |
+/// | `${user:NAME}` | a value that the person who uses the server [has given](Secrets::given); an error without one |
 /// | `$$` | one `$` |
 /// | `${}`, and braces around anything else, such as `${NAME%x}` | themselves |
 ///
@@ -105,6 +89,10 @@ pub struct Interpolate {
     homes: Option<PathBuf>,
     /// The folder with the working folders of servers.
     own_folders: Option<PathBuf>,
+    /// The folder that takes its place.
+    instead: Option<PathBuf>,
+    /// What conceals more secrets.
+    beside: Option<Arc<Interpolate>>,
 }
 
 /// The state that changes while it is in use.
@@ -127,7 +115,7 @@ impl Interpolate {
     pub fn new(environment: Environment, unset: Unset) -> Self {
         let source = Source { environment: Arc::new(environment), unset };
         let state = RwLock::new(State { source, known: Known::default() });
-        Self { state, stored: None, homes: None, own_folders: None }
+        Self { state, stored: None, homes: None, own_folders: None, instead: None, beside: None }
     }
 
     /// Sets the store of secrets; without it there are none.
@@ -152,6 +140,20 @@ impl Interpolate {
         self
     }
 
+    /// Makes the working folders below `instead`, in place of `own_folders`, which the configuration names.
+    #[must_use]
+    pub fn with_own_folders_in(mut self, instead: PathBuf, own_folders: PathBuf) -> Self {
+        (self.instead, self.own_folders) = (Some(instead), Some(own_folders));
+        self
+    }
+
+    /// Also conceals the secrets that servers received from `other`, and looks for them in arguments.
+    #[must_use]
+    pub fn beside(mut self, other: Arc<Self>) -> Self {
+        self.beside = Some(other);
+        self
+    }
+
     /// Returns `text` with `***` in place of every secret that was given to a server so far: the value of a variable, a
     /// header or a placeholder whose name marks it as a secret (`API_TOKEN`, `OPENAI_KEY`, `Authorization`, …), and the
     /// parts that [`redact()`](crate::redact()) hides in arguments, values and URLs. Secrets are also found in JSON at
@@ -162,14 +164,20 @@ impl Interpolate {
     /// beyond that, it forgets the oldest ones, [renewed](Self::keep_secret) ones first.
     #[must_use]
     pub fn conceal<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.state().known.conceal(text)
+        let own = self.state().known.conceal(text);
+        match (&self.beside, own) {
+            (None, own) => own,
+            (Some(other), Cow::Borrowed(text)) => other.conceal(text),
+            (Some(other), Cow::Owned(text)) => Cow::Owned(other.conceal(&text).into_owned()),
+        }
     }
 
     /// Returns how many bytes of `text`, the beginning of a stream, can be [concealed](Self::conceal) and shown now: no
     /// secret crosses that position, regardless of the following text.
     #[must_use]
     pub fn safe_len(&self, text: &str) -> usize {
-        self.state().known.safe_len(text)
+        let own = self.state().known.safe_len(text);
+        self.beside.as_ref().map_or(own, |other| own.min(other.safe_len(text)))
     }
 
     /// Resolves a setting of the program itself: fills in the placeholders of `text`, the value of `field`. With
@@ -178,6 +186,12 @@ impl Interpolate {
     /// # Errors
     /// [`ResolveError`], which names the field and the variable that has no value.
     pub async fn setting(&self, field: &str, text: &str, is_secret: bool) -> Result<String, ResolveError> {
+        let mut given = BTreeSet::new();
+        placeholder::of_user(text, &mut given);
+        if let Some(name) = given.first() {
+            let why = format!("`{field}`: a setting has no value of a person, as `${{user:{name}}}` would be");
+            return Err(ResolveError::new(why));
+        }
         let values = self.values(None, [text]).await;
         let value = values.text(field, text, Bare::Nothing)?;
         let parts = if is_secret { vec![value.clone()] } else { mask::secrets_of(&value) };
@@ -194,7 +208,8 @@ impl Interpolate {
     /// it from one server to another. The search is that of [`Self::conceal`], from 8 bytes on.
     #[must_use]
     pub fn knows_secret_in(&self, arguments: &Map<String, Value>, server: &ServerName) -> bool {
-        self.state().known.is_in(arguments, server)
+        let is_beside = || self.beside.as_ref().is_some_and(|other| other.knows_secret_in(arguments, server));
+        self.state().known.is_in(arguments, server) || is_beside()
     }
 
     /// Stores `found` as secrets that `server` received, or that no server received (`None`).
@@ -219,8 +234,8 @@ impl Interpolate {
     #[must_use]
     pub fn with_environment(&self, environment: Environment) -> Self {
         let (stored, homes, own_folders) = (self.stored.clone(), self.homes.clone(), self.own_folders.clone());
-        let unset = self.state().source.unset;
-        Self { stored, homes, own_folders, ..Self::new(environment, unset) }
+        let (instead, beside, unset) = (self.instead.clone(), self.beside.clone(), self.state().source.unset);
+        Self { stored, homes, own_folders, instead, beside, ..Self::new(environment, unset) }
     }
 
     /// Returns the variables that it resolves from.
@@ -243,19 +258,34 @@ impl Interpolate {
     /// Returns the values for the placeholders in `texts`. From now on, [`Self::conceal`] hides the stored secrets
     /// among them, whatever their names are.
     async fn values<'t>(&self, server: Option<&ServerName>, texts: impl IntoIterator<Item = &'t str>) -> Values {
-        let mut names = BTreeSet::new();
-        texts.into_iter().for_each(|text| placeholder::secrets(text, &mut names));
-        let mut stored = BTreeMap::new();
+        let (mut secrets, mut of_user) = (BTreeSet::new(), BTreeSet::new());
+        for text in texts {
+            placeholder::secrets(text, &mut secrets);
+            placeholder::of_user(text, &mut of_user);
+        }
+        let stored = self.found(server, secrets, |source, name| source.secret(name)).await;
+        let given = self.found(server, of_user, |source, name| source.given(name)).await;
+        let Source { environment, unset } = self.state().source.clone();
+        Values { environment, unset, stored, given, secrets: RefCell::default() }
+    }
+
+    /// Looks `names` up, and conceals what is found from now on.
+    async fn found(
+        &self,
+        server: Option<&ServerName>,
+        names: BTreeSet<String>,
+        look_up: impl for<'a> Fn(&'a dyn Secrets, &'a str) -> BoxFuture<'a, Found> + Send,
+    ) -> BTreeMap<String, Found> {
+        let mut values = BTreeMap::new();
         for name in names {
             let found = match &self.stored {
-                Some(secrets) if placeholder::is_word(&name) => secrets.secret(&name).await,
+                Some(source) if placeholder::is_word(&name) => look_up(&**source, &name).await,
                 _ => Ok(None),
             };
             self.remember(server, found.iter().flatten().cloned());
-            stored.insert(name, found);
+            values.insert(name, found);
         }
-        let Source { environment, unset } = self.state().source.clone();
-        Values { environment, unset, stored, secrets: RefCell::default() }
+        values
     }
 }
 
@@ -282,12 +312,17 @@ fn home_name(server: &ServerName, spec: &Stdio, cwd: Option<&PathBuf>) -> String
     hash[..4].iter().fold(name + "-", |name, byte| name + &format!("{byte:02x}"))
 }
 
+/// A stored value; `None` if there is none, and an error for the user if it cannot be read.
+type Found = Result<Option<String>, String>;
+
 /// The values of placeholders during one call of the resolver.
 struct Values {
     environment: Arc<Environment>,
     unset: Unset,
     /// The stored secrets that the texts refer to.
-    stored: BTreeMap<String, Result<Option<String>, String>>,
+    stored: BTreeMap<String, Found>,
+    /// What the person who uses the server has given, likewise.
+    given: BTreeMap<String, Found>,
     /// The secrets among these values.
     secrets: RefCell<Vec<String>>,
 }
@@ -299,6 +334,11 @@ impl Values {
             Reference::Secret(name) => match self.stored.get(name) {
                 Some(Ok(value)) => Ok(value.clone()),
                 Some(Err(why)) => Err(TemplateError::ClosedSecret { name: name.to_owned(), why: why.clone() }),
+                None => Ok(None),
+            },
+            Reference::User(name) => match self.given.get(name) {
+                Some(Ok(value)) => Ok(value.clone()),
+                Some(Err(why)) => Err(TemplateError::ClosedGift { name: name.to_owned(), why: why.clone() }),
                 None => Ok(None),
             },
         }
@@ -378,16 +418,6 @@ impl Values {
     }
 }
 
-/// Returns the paths that the sandbox or the container of a child names.
-fn paths_of(stdio: &Stdio) -> impl Iterator<Item = &str> {
-    let sandbox = stdio.sandbox.iter().flat_map(|sandbox| sandbox.read.iter().chain(&sandbox.write));
-    let container = stdio
-        .container
-        .iter()
-        .flat_map(|container| container.mounts.iter().map(|mount| &mount.source).chain([&container.image]));
-    sandbox.chain(container).map(String::as_str)
-}
-
 impl Interpolate {
     /// Gives a confined child a home of its own, in which package managers can store packages; the child can neither
     /// see nor change the user's home.
@@ -405,6 +435,17 @@ impl Interpolate {
             confinement.own = Some(own);
         }
         plan.sandbox = Some(Box::new(confinement));
+    }
+
+    /// Makes the working folder of a child, if it is one of those that Toolrack makes.
+    fn make_folder(&self, plan: &mut ChildPlan) -> Result<(), ResolveError> {
+        let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) else { return Ok(()) };
+        let moved = self.instead.as_ref().filter(|_| cwd.parent() == Some(own)).zip(cwd.file_name());
+        plan.cwd = Some(match moved {
+            Some((instead, name)) => place::make(&instead.join(name), instead)?,
+            None => place::make(cwd, own)?,
+        });
+        Ok(())
     }
 
     async fn child(&self, server: &ServerName, spec: &Stdio) -> Result<ChildPlan, ResolveError> {
@@ -441,9 +482,7 @@ impl Interpolate {
             self.confine(server, spec, &mut plan, values.confinement(sandbox)?);
         }
         self.remember(Some(server), values.into_secrets());
-        if let (Some(cwd), Some(own)) = (&plan.cwd, &self.own_folders) {
-            plan.cwd = Some(place::make(cwd, own)?);
-        }
+        self.make_folder(&mut plan)?;
         Ok(plan)
     }
 

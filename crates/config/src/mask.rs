@@ -39,6 +39,7 @@ pub(crate) fn literal(text: &str, bare: Bare) -> String {
             Piece::Literal(_) if out.ends_with(HIDDEN) => {}
             Piece::Literal(_) => out.push_str(HIDDEN),
             Piece::Secret(name) => out.push_str(&format!("${{secret:{name}}}")),
+            Piece::User(name) => out.push_str(&format!("${{user:{name}}}")),
             Piece::Input(name) => out.push_str(&format!("${{input:{name}}}")),
             Piece::Variable { name, default } => out.push_str(&match default {
                 None => format!("${{{name}}}"),

@@ -28,6 +28,8 @@ pub(crate) enum Piece<'a> {
     Variable { name: &'a str, default: Option<&'a str> },
     /// A stored secret.
     Secret(&'a str),
+    /// A value that the person who uses the server has given.
+    User(&'a str),
     /// A value that VS Code asks the user for.
     Input(&'a str),
 }
@@ -45,6 +47,10 @@ pub(crate) enum TemplateError {
     NoSecret(String),
     #[error("the secret `{name}` cannot be read: {why}")]
     ClosedSecret { name: String, why: String },
+    #[error("the person who uses the server has not given `{0}`")]
+    NotGiven(String),
+    #[error("what a person gave as `{name}` cannot be read: {why}")]
+    ClosedGift { name: String, why: String },
     #[error("`${{input:{0}}}` is a question that only VS Code asks")]
     Input(String),
     #[error("defaults of placeholders are nested too deep")]
@@ -65,6 +71,11 @@ impl TemplateError {
             Self::NoSecret(name) if is_word(name) => format!("set it: `toolrack secret set {name}`"),
             Self::NoSecret(_) => "the name of a secret has letters, digits and `_.-`, at most 64 of them".to_owned(),
             Self::ClosedSecret { name, .. } => format!("`toolrack secret set {name}` sets it anew"),
+            Self::NotGiven(name) if is_word(name) => {
+                format!("`toolrack secret set {name}`; a member of a team gives it on the dashboard")
+            }
+            Self::NotGiven(_) => "the name has letters, digits and `_.-`, at most 64 of them".to_owned(),
+            Self::ClosedGift { name, .. } => format!("give `{name}` anew"),
             Self::Input(_) => "use an environment variable: `${NAME}`".to_owned(),
             Self::TooDeep | Self::TooLong => "write the value out".to_owned(),
         }
@@ -150,6 +161,9 @@ fn braced(inner: &str) -> Option<Piece<'_>> {
     if let Some(name) = inner.strip_prefix("secret:") {
         return Some(Piece::Secret(name));
     }
+    if let Some(name) = inner.strip_prefix("user:") {
+        return Some(Piece::User(name));
+    }
     if let Some(name) = inner.strip_prefix("input:") {
         return Some(Piece::Input(name));
     }
@@ -194,18 +208,31 @@ fn check_at(text: &str, depth: usize) -> Result<(), TemplateError> {
 pub(crate) fn secrets(text: &str, found: &mut BTreeSet<String>) {
     // Most texts have no placeholder, and need no parsing.
     if text.contains("${secret:") {
-        secrets_at(text, found, 0);
+        let is_secret = |piece| if let Piece::Secret(name) = piece { Some(name) } else { None };
+        names_at(text, is_secret, found, 0);
     }
 }
 
-fn secrets_at(text: &str, found: &mut BTreeSet<String>, depth: usize) {
+/// Returns the names of the values that a person gives for `text`, likewise.
+pub(crate) fn of_user(text: &str, found: &mut BTreeSet<String>) {
+    if text.contains("${user:") {
+        let is_given = |piece| if let Piece::User(name) = piece { Some(name) } else { None };
+        names_at(text, is_given, found, 0);
+    }
+}
+
+fn names_at<'t>(
+    text: &'t str,
+    name_of: impl Fn(Piece<'t>) -> Option<&'t str> + Copy,
+    found: &mut BTreeSet<String>,
+    depth: usize,
+) {
     for piece in pieces(text, Bare::Nothing).unwrap_or_default() {
         match piece {
-            Piece::Secret(name) => drop(found.insert(name.to_owned())),
             Piece::Variable { default: Some(default), .. } if depth < MAX_DEPTH => {
-                secrets_at(default, found, depth + 1)
+                names_at(default, name_of, found, depth + 1);
             }
-            _ => {}
+            piece => found.extend(name_of(piece).map(str::to_owned)),
         }
     }
 }
@@ -217,6 +244,8 @@ pub(crate) enum Reference<'a> {
     Variable(&'a str),
     /// A stored secret.
     Secret(&'a str),
+    /// A value that the person who uses the server has given.
+    User(&'a str),
 }
 
 /// Returns `text` with every placeholder replaced by the result of `lookup`; `None` means "not set".
@@ -246,6 +275,10 @@ fn expand_into(
             Piece::Secret(name) => match lookup(Reference::Secret(name))? {
                 Some(value) => out.push_str(&value),
                 None => return Err(TemplateError::NoSecret(name.to_owned())),
+            },
+            Piece::User(name) => match lookup(Reference::User(name))? {
+                Some(value) => out.push_str(&value),
+                None => return Err(TemplateError::NotGiven(name.to_owned())),
             },
             Piece::Input(name) => return Err(TemplateError::Input(name.to_owned())),
             Piece::Variable { name, default: None } => match lookup(Reference::Variable(name))? {
@@ -278,6 +311,7 @@ mod tests {
                 Reference::Variable("A") => Some("1".to_owned()),
                 Reference::Variable("EMPTY") => Some(String::new()),
                 Reference::Secret("s") => Some("${A}".to_owned()),
+                Reference::User("u") => Some("${secret:s}".to_owned()),
                 _ => None,
             })
         })
@@ -309,6 +343,8 @@ mod tests {
             ("x${secret:s}y", "x${A}y"),
             ("${NO:-${secret:s}}", "${A}"),
             ("${A:-${secret:x}}", "1"),
+            ("x${user:u}y", "x${secret:s}y"),
+            ("${NO:-${user:u}}", "${secret:s}"),
         ] {
             for bare in [Bare::Names, Bare::Nothing] {
                 assert_eq!(expanded(text, bare).as_deref(), Ok(value), "{text}");
@@ -329,6 +365,7 @@ mod tests {
         assert_eq!(expanded("a ${A", Bare::Nothing), Err(TemplateError::Unterminated));
         assert_eq!(expanded("${NO:-${A}", Bare::Nothing), Err(TemplateError::Unterminated));
         assert_eq!(expanded("${secret:x}", Bare::Nothing), Err(TemplateError::NoSecret("x".into())));
+        assert_eq!(expanded("${user:x}", Bare::Nothing), Err(TemplateError::NotGiven("x".into())));
         assert_eq!(expanded("${input:x}", Bare::Nothing), Err(TemplateError::Input("x".into())));
         let deep = "${NO:-".repeat(20) + &"}".repeat(20);
         assert_eq!(expanded(&deep, Bare::Nothing), Err(TemplateError::TooDeep));
@@ -408,6 +445,9 @@ mod tests {
             (TemplateError::NoSecret(name()), "`toolrack secret set X`"),
             (TemplateError::NoSecret("a b".into()), "the name of a secret has letters"),
             (TemplateError::ClosedSecret { name: name(), why: "locked".into() }, "`toolrack secret set X`"),
+            (TemplateError::NotGiven(name()), "`toolrack secret set X`"),
+            (TemplateError::NotGiven("a b".into()), "the name has letters"),
+            (TemplateError::ClosedGift { name: name(), why: "locked".into() }, "give `X` anew"),
             (TemplateError::Input(name()), "`${NAME}`"),
             (TemplateError::TooDeep, "write the value out"),
             (TemplateError::TooLong, "write the value out"),
@@ -434,10 +474,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_checked_fails_only_for_what_is_not_set(text in r#"([$]\{(A|NO|env:A|secret:x|input:y)(:-)?|\}|[$]{1,2}|[a-z {]){0,12}"#) {
+        fn what_was_checked_fails_only_for_what_is_not_set(text in r#"([$]\{(A|NO|env:A|secret:x|user:u|input:y)(:-)?|\}|[$]{1,2}|[a-z {]){0,12}"#) {
             let looked = std::cell::RefCell::new(Vec::new());
             let result = expand(&text, Bare::Nothing, &|reference| {
-                if let Reference::Secret(name) = reference {
+                if let Reference::Secret(name) | Reference::User(name) = reference {
                     looked.borrow_mut().push(name.to_owned());
                     return Ok(Some("v".to_owned()));
                 }
@@ -449,6 +489,7 @@ mod tests {
             // Every secret that is asked for was known before.
             let mut known = BTreeSet::new();
             secrets(&text, &mut known);
+            of_user(&text, &mut known);
             if result.is_ok() {
                 prop_assert!(looked.borrow().iter().all(|name| known.contains(name)), "{:?} {:?}", looked, known);
             }

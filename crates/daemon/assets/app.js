@@ -5,6 +5,7 @@ import { Approvals } from "./pages/approvals.js";
 import { Audit } from "./pages/audit.js";
 import { Chat } from "./pages/chat.js";
 import { Config } from "./pages/config.js";
+import { Credentials } from "./pages/credentials.js";
 import { Help } from "./pages/help.js";
 import { Home } from "./pages/home.js";
 import { Overview } from "./pages/overview.js";
@@ -38,6 +39,7 @@ const SECTIONS = [
   { id: "sessions", label: "Sessions", needs: "administer" },
   { id: "audit", label: "Audit", needs: "audit" },
   { id: "config", label: "Configuration", needs: "operate" },
+  { id: "credentials", label: "My credentials", needs: "use" },
   { id: "help", label: "Help", needs: "see" },
 ];
 
@@ -123,6 +125,8 @@ function Page() {
       return html`<${Audit} query=${query} />`;
     case "config":
       return html`<${Config} />`;
+    case "credentials":
+      return html`<${Credentials} key=${name ?? ""} wanted=${name ?? null} />`;
     case "help":
       return html`<${Help} id=${name} anchor=${rest[0]} query=${query} />`;
     default:

@@ -7,6 +7,7 @@ export const HELP = {
   approvals: ["policy", "approvals"],
   audit: ["policy", "the-audit-log"],
   chat: ["agents", "a-turn"],
+  credentials: ["teams", "credentials-of-a-person"],
   configuration: ["servers", "where-configuration-lives"],
   overview: ["start"],
   quarantine: ["trust", "tools-stay-what-you-agreed-to"],

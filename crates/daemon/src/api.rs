@@ -11,6 +11,7 @@ mod health;
 mod import;
 mod me;
 mod models;
+mod my_credentials;
 mod overview;
 mod questions;
 mod servers;
@@ -132,6 +133,8 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(Use, routes!(calls::cancel))
         .with(Use, routes!(questions::list))
         .with(Use, routes!(questions::answer))
+        .with(See, routes!(my_credentials::list))
+        .with(Use, routes!(my_credentials::give, my_credentials::take_back))
         .with(See, routes!(answers::list))
         .with(Operate, routes!(answers::forget))
         .with(See, routes!(trust::list))

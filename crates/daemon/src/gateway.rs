@@ -18,6 +18,7 @@ mod background;
 mod cursor;
 mod directory;
 mod exchange;
+mod giving;
 mod http;
 mod memory;
 mod message;

@@ -33,11 +33,14 @@
 
 mod agents;
 mod api;
+mod credentials;
 mod dashboard;
 mod error;
 mod event_log;
 pub mod gateway;
 mod guard;
+mod missing;
+mod people;
 mod questions;
 mod rights;
 mod routes;
@@ -50,6 +53,7 @@ mod world;
 mod worlds;
 
 pub use api::openapi;
+pub use credentials::{Credentials, CredentialsOf, Given, WorldOf};
 pub use guard::Token;
 pub use questions::Questions;
 pub use serve::{Admit, Current, Daemon, Options, StartError, Team};

@@ -13,6 +13,7 @@ use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::{sync::oneshot, time::timeout};
+use toolrack_config::Interpolate;
 use toolrack_host::{
     Abilities, Asker, Caller, Principal, ServerName, SharedAsker, Way,
     ask::{Confirm, Confirmed, Elicitation, Elicited, Keep, Lasting},
@@ -21,7 +22,7 @@ use toolrack_host::{
 use utoipa::ToSchema;
 
 use crate::{
-    event_log::EventLog,
+    event_log::{EventLog, conceal},
     rights::Right,
     shown::{self, Finding},
 };
@@ -38,6 +39,8 @@ pub struct Questions {
     inner: Arc<Inner>,
     /// The caller whose call the questions belong to, if known.
     caller: Option<Caller>,
+    /// Hides what only the member knows in whose world the questions are asked.
+    secrets: Option<Arc<Interpolate>>,
 }
 
 #[derive(Debug)]
@@ -269,7 +272,13 @@ impl Questions {
     pub fn new(patience: Duration) -> Self {
         let (mark, open) = (rand::rng().random(), Mutex::default());
         let inner = Inner { mark, open, patience, log: OnceLock::new(), of_agent: OnceLock::new() };
-        Self { inner: Arc::new(inner), caller: None }
+        Self { inner: Arc::new(inner), caller: None, secrets: None }
+    }
+
+    /// The same questions for the world of a member, whose secrets are hidden from those who answer for the tenant.
+    #[must_use]
+    pub fn concealing(&self, secrets: Arc<Interpolate>) -> Self {
+        Self { secrets: Some(secrets), ..self.clone() }
     }
 
     /// From now on, `log` gets an event when a question is opened and closed.
@@ -332,11 +341,41 @@ impl Questions {
     async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<Answer, Unanswered> {
         let (answer, answered) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
+        let about = match &self.secrets {
+            Some(secrets) => about.concealed(secrets),
+            None => about,
+        };
         let number = self.inner.put(about, caller, approval, answer).ok_or(Unanswered::TooMany)?;
         let asked = Asked { inner: &self.inner, number };
         let answer = timeout(self.inner.patience, answered).await;
         drop(asked);
         answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
+    }
+}
+
+impl About {
+    /// The same without secrets. The call still runs with its own arguments.
+    fn concealed(mut self, secrets: &Interpolate) -> Self {
+        let hide = |text: &mut String| *text = secrets.conceal(text).into_owned();
+        match &mut self {
+            Self::Approval { arguments, why, .. } => {
+                let mut all = Value::Object(std::mem::take(arguments));
+                conceal(&mut all, secrets);
+                if let Value::Object(hidden) = all {
+                    *arguments = hidden;
+                }
+                hide(why);
+            }
+            Self::Form { message, schema, .. } => {
+                hide(message);
+                conceal(schema, secrets);
+            }
+            Self::Url { message, url, .. } => {
+                hide(message);
+                hide(url);
+            }
+        }
+        self
     }
 }
 
@@ -458,7 +497,7 @@ impl Asker for Questions {
     }
 
     fn on_behalf_of(&self, caller: &Caller) -> Option<SharedAsker> {
-        Some(Arc::new(Self { inner: Arc::clone(&self.inner), caller: Some(caller.clone()) }))
+        Some(Arc::new(Self { caller: Some(caller.clone()), ..self.clone() }))
     }
 
     fn confirm(&self, question: Confirm) -> BoxFuture<'_, Confirmed> {

@@ -36,12 +36,14 @@ use crate::{
     gateway::{Gateway, GatewayOptions},
     guard,
     guard::{Guard, Members, Token},
+    missing::Missing,
+    people::{self, People},
     rights::Right,
     routes, streams,
     tenants::{self, Tenants},
     unread,
     world::{Parts, World},
-    worlds::{Common, MakeWorld, Serve, Times},
+    worlds::{Common, MakeWorld, Serve, Times, Within},
 };
 
 /// The most bytes of a request's body.
@@ -237,7 +239,8 @@ impl Daemon {
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, CancellationToken::new()).await;
-        let site = Arc::new(Site { hosts, address, times: Times { idle: agent_idle, grace } });
+        let of_team = team.as_ref().map(|team| team.door.url().clone());
+        let site = Arc::new(Site { hosts, address, of_team, times: Times { idle: agent_idle, grace } });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
         let agents = agents_of(&site, &world, for_agents, &tasks);
         let of_agents = Arc::clone(&agents);
@@ -359,19 +362,25 @@ struct Site {
     /// The names that requests may have in `Host`.
     hosts: Vec<String>,
     address: SocketAddr,
+    /// The address of the dashboard for the members of a team.
+    of_team: Option<Url>,
     times: Times,
 }
 
 /// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
 fn services(site: &Arc<Site>) -> Serve {
     let site = Arc::clone(site);
-    Arc::new(move |world, for_agents, tasks| {
+    Arc::new(move |world, within, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
-        let agents = for_agents.map(|make| agents_of(&site, world, make, tasks));
+        let agents = within.for_agents.map(|make| agents_of(&site, world, make, tasks));
         let of_agents = agents.as_ref().map_or_else(Weak::new, Arc::downgrade);
         let mut router = api::router(Arc::clone(world), of_agents).nest("/mcp", for_callers(&gateway));
         if let Some(agents) = agents {
             router = router.merge(agents.router());
+        }
+        if let Some(make) = within.for_people {
+            let people = people_of(&site, world, make, tasks);
+            router = router.layer(middleware::from_fn_with_state(people, people::of_their_own));
         }
         (once_applied(router, world).layer(DefaultBodyLimit::max(MAX_BODY)), gateway)
     })
@@ -389,6 +398,23 @@ fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &Task
         log: Some(Arc::clone(&world.log)),
     };
     Agents::new(Arc::clone(world), common)
+}
+
+/// The members of the tenant whose world `tenant` is. Their worlds end with it.
+fn people_of(site: &Arc<Site>, tenant: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<People> {
+    let (serve, base) = (services(site), Arc::clone(tenant));
+    let common = Common {
+        make,
+        serve: Arc::new(move |world, _, tasks| {
+            people::follow(world, &base, tasks);
+            serve(world, Within::default(), tasks)
+        }),
+        times: site.times,
+        ending: tenant.ending.clone(),
+        tasks: tasks.clone(),
+        log: None,
+    };
+    People::new(Arc::clone(tenant), common)
 }
 
 /// The tenants `ids` of a team. Their worlds end with `world`, and tell it nothing.
@@ -456,13 +482,14 @@ async fn serve_one(stream: UnixStream, gateway: &Gateway) {
 }
 
 /// The options of the gateway. If its client cannot be asked, a question waits with the others.
-fn gateway_options(world: &World, site: &Site) -> GatewayOptions {
+fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions {
     // The gateway compares only names, for any port.
     let name = |host: &String| host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name).to_owned();
     GatewayOptions {
         asker: Some(Arc::new(world.questions.clone())),
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
+        missing: Missing::of_member(world, site.of_team.as_ref()),
         unproven: None,
         hosts: site.hosts.iter().map(name).chain([site.address.ip().to_string()]).collect(),
         ..GatewayOptions::default()

@@ -34,7 +34,11 @@ use self::{
     findings_cache::FindingsCache,
     keeper::{Keeper, Order},
 };
-use crate::{event_log::EventLog, questions::Questions};
+use crate::{
+    credentials::{CredentialsOf, WorldOf},
+    event_log::EventLog,
+    questions::Questions,
+};
 
 /// The parts of a daemon.
 pub struct Parts {
@@ -56,6 +60,10 @@ pub struct Parts {
     pub models: Models,
     /// Signs in to servers.
     pub sign_ins: SignIns,
+    /// Whose servers run, of those that are configured.
+    pub of: WorldOf,
+    /// What people give for servers of their own.
+    pub credentials: CredentialsOf,
     /// Called with each world just before it is applied.
     pub before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
 }
@@ -122,6 +130,8 @@ pub(crate) struct World {
     pub(crate) findings_cache: FindingsCache,
     pub(crate) models: Models,
     sign_ins: SignIns,
+    pub(crate) of: WorldOf,
+    pub(crate) credentials: CredentialsOf,
     /// Tasks that run beside requests.
     tasks: TaskTracker,
     pub(crate) under_way: UnderWay,
@@ -133,6 +143,8 @@ pub(crate) struct World {
     rejected: ArcSwap<Vec<Problem>>,
     /// Whether the first world has been applied.
     applied: watch::Sender<bool>,
+    /// Tells of values that the person gives and takes back.
+    given: watch::Sender<()>,
     /// The servers that the user has stopped although they are configured to run.
     held: ArcSwap<BTreeSet<String>>,
     orders: mpsc::Sender<Order>,
@@ -157,8 +169,20 @@ impl World {
     /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. Its tasks are in
     /// `tasks`, and end once `ending` is cancelled.
     pub(crate) async fn start(parts: Parts, tasks: &TaskTracker, ending: CancellationToken) -> Arc<Self> {
-        let Parts { host, request, environment, store, secrets, vault, questions, models, sign_ins, before_applying } =
-            parts;
+        let Parts {
+            host,
+            request,
+            environment,
+            store,
+            secrets,
+            vault,
+            questions,
+            models,
+            sign_ins,
+            of,
+            credentials,
+            before_applying,
+        } = parts;
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
@@ -183,6 +207,8 @@ impl World {
             findings_cache: FindingsCache::default(),
             models,
             sign_ins,
+            of,
+            credentials,
             tasks: tasks.clone(),
             under_way: UnderWay::default(),
             began: Instant::now(),
@@ -190,6 +216,7 @@ impl World {
             loaded: ArcSwap::from_pointee(loaded),
             rejected: ArcSwap::default(),
             applied: watch::Sender::new(false),
+            given: watch::Sender::new(()),
             held: ArcSwap::default(),
             orders,
         });
@@ -266,9 +293,29 @@ impl World {
         outcome.await.unwrap_or(Err(NotReloaded::Ending))
     }
 
+    /// Tells of each value that the person of this world gives or takes back.
+    pub(crate) fn given(&self) -> watch::Receiver<()> {
+        self.given.subscribe()
+    }
+
+    /// Starts `servers` anew, because a value that they need has changed.
+    pub(crate) fn given_anew(&self, servers: &BTreeSet<String>) {
+        for server in servers {
+            // A server that was removed meanwhile has nothing to end.
+            let _ = self.host.reconnect(server);
+        }
+        self.given.send_replace(());
+    }
+
+    /// Tells of each time that the configuration is applied.
+    pub(crate) fn applied(&self) -> watch::Receiver<bool> {
+        self.applied.subscribe()
+    }
+
     /// The part of the configuration that is to run.
     fn desired(&self) -> Desired {
         let mut desired = self.loaded.load().desired.clone();
+        desired.retain(|_, spec| self.of.runs(spec));
         let held = self.held.load();
         for (_, spec) in desired.iter_mut().filter(|(name, _)| held.contains(name.as_str())) {
             spec.enabled = false;

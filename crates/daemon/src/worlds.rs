@@ -43,6 +43,8 @@ pub struct WorldParts {
     pub parts: Parts,
     /// Makes the worlds of the agents that its configuration names; an agent's world has no further agents.
     pub for_agents: Option<MakeWorld>,
+    /// Makes the worlds of the members of a tenant, by the [keys](toolrack_host::Principal::key) of the members.
+    pub for_people: Option<MakeWorld>,
     /// Done once that world has ended.
     pub then: BoxFuture<'static, ()>,
 }
@@ -62,8 +64,17 @@ pub struct NoWorld {
     pub hint: Option<String>,
 }
 
-/// Makes what answers the requests to a world, and the worlds of its agents: the router, and the gateway in it.
-pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Option<MakeWorld>, &TaskTracker) -> (Router, Gateway) + Send + Sync>;
+/// Makes what answers the requests to a world, and the worlds in it: the router, and the gateway in it.
+pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Within, &TaskTracker) -> (Router, Gateway) + Send + Sync>;
+
+/// The makers of the worlds in a world.
+#[derive(Default)]
+pub(crate) struct Within {
+    /// Of its agents.
+    pub(crate) for_agents: Option<MakeWorld>,
+    /// Of its members.
+    pub(crate) for_people: Option<MakeWorld>,
+}
 
 /// Times of a world.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +179,11 @@ impl Worlds {
         self.running.lock().contains_key(id)
     }
 
+    /// How many worlds have begun and not ended.
+    pub(crate) fn count(&self) -> usize {
+        self.running.lock().len()
+    }
+
     /// The worlds that have begun and not ended, by their ids.
     pub(crate) fn all(&self) -> Vec<(String, Arc<World>)> {
         self.running.lock().iter().filter_map(|(id, running)| Some((id.clone(), running.world()?))).collect()
@@ -234,13 +250,13 @@ impl Worlds {
                 return;
             }
         };
-        let WorldParts { parts, for_agents, then } = made;
+        let WorldParts { parts, for_agents, for_people, then } = made;
         if let Some(log) = &self.common.log {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }
         let tasks = TaskTracker::new();
         let world = World::start(parts, &tasks, running.stop.child_token()).await;
-        let (router, gateway) = (self.common.serve)(&world, for_agents, &tasks);
+        let (router, gateway) = (self.common.serve)(&world, Within { for_agents, for_people }, &tasks);
         running.phase.send_replace(Phase::Running(Arc::clone(&world), router));
         self.until_unused(&id, &running).await;
         running.phase.send_replace(Phase::Ending);

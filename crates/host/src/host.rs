@@ -28,7 +28,7 @@ use arc_swap::ArcSwap;
 use futures::{FutureExt as _, future::join_all};
 use serde_json::Value;
 use tokio::{
-    sync::{Notify, broadcast, mpsc, oneshot},
+    sync::{Notify, broadcast, mpsc, oneshot, watch},
     task::spawn_blocking,
     time::timeout,
 };
@@ -72,6 +72,8 @@ const SHUTDOWN: Duration = Duration::from_secs(25);
 pub struct Host {
     inbox: mpsc::Sender<Message>,
     servers: Arc<ArcSwap<Servers>>,
+    /// Tells hosts that borrow from this one of each change in its set of servers.
+    regrouped: watch::Sender<()>,
     catalog: Arc<ArcSwap<Catalog>>,
     events: broadcast::Sender<Event>,
     door: Arc<Door>,
@@ -416,6 +418,7 @@ impl Host {
         Self {
             inbox: mpsc::channel(1).0,
             servers: Arc::new(ArcSwap::from_pointee(servers)),
+            regrouped: self.regrouped.clone(),
             catalog: Arc::new(ArcSwap::from_pointee(catalog)),
             events: self.events.clone(),
             door,

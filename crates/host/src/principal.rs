@@ -7,6 +7,7 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::text;
 
@@ -274,6 +275,18 @@ impl Principal {
         self.0.as_ref().map_or(Role::Admin, |identity| identity.role)
     }
 
+    /// Returns a key for what belongs to it, such as folders and rows: 64 hex digits that only tenant, issuer and subject
+    /// decide.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in [self.tenant(), self.issuer(), self.subject()] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        hash.finalize().iter().fold(String::with_capacity(64), |key, byte| key + &format!("{byte:02x}"))
+    }
+
     /// Returns whether both are the same person or service: the same tenant, issuer and subject. Names, groups and
     /// roles may differ.
     #[must_use]
@@ -328,6 +341,11 @@ mod tests {
     fn tenant_issuer_and_subject_make_a_principal_and_nothing_else_does() {
         let renamed = ann().named("Ann").unwrap().in_groups(["eng"]).unwrap().with_role(Role::Admin);
         assert!(renamed.is_same(&ann()));
+        assert_eq!(renamed.key(), ann().key());
+        // Rows and folders of members have this name.
+        assert_eq!(ann().key(), "447b9ebcaffd9eb380c7bf38d77ee6e691d35d33f338c4ead31a05502d13ba0e");
+        let shifted = |issuer, subject| Principal::new(Kind::Person, "acme", issuer, subject).unwrap().key();
+        assert_ne!(shifted("a", "bc"), shifted("ab", "c"));
         for other in [("acme2", "https://login.example", "u-17"), ("acme", "https://other.example", "u-17")] {
             assert!(!ann().is_same(&Principal::new(Kind::Person, other.0, other.1, other.2).unwrap()));
         }

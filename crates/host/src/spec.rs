@@ -133,6 +133,31 @@ pub struct ServerSpec {
     pub validate_args: Option<ValidateArgs>,
     /// The treatment of invisible characters in the server's texts. Default `None`: they are removed.
     pub invisible: Option<Invisible>,
+    /// How far the server is shared between the people of a team. Default `None`: as its placeholders need it. A host
+    /// pays no attention to it.
+    pub share: Option<Share>,
+}
+
+/// How far a server is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// One for all members of a tenant.
+    Tenant,
+    /// One for each member who uses it.
+    User,
+}
+
+impl Share {
+    /// Parses the word of a share.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "tenant" => Some(Self::Tenant),
+            "user" => Some(Self::User),
+            _ => None,
+        }
+    }
 }
 
 /// The time at which a server is started.
@@ -179,6 +204,7 @@ impl ServerSpec {
             output_schema: OutputSchema::default(),
             validate_args: None,
             invisible: None,
+            share: None,
         }
     }
 

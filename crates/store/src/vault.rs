@@ -11,14 +11,19 @@ mod seal;
 
 use std::fmt;
 
+use chrono::Utc;
 use sqlx::{Sqlite, Transaction};
-use toolrack_host::owned;
+use toolrack_host::{Caller, owned};
 use zeroize::Zeroizing;
 
 pub use lease::Lease;
 pub use seal::VaultKey;
 
-use crate::{Store, StoreError, now};
+use crate::{
+    Store, StoreError,
+    audit::{Entry, append},
+    now,
+};
 use seal::Sealer;
 
 /// The longest value, in bytes: far longer than any token.
@@ -34,20 +39,29 @@ pub enum Space {
     Secret,
     /// A token from a sign-in.
     Token,
+    /// A value that a member of a team gave for servers of their own.
+    Person,
 }
 
 impl Space {
+    /// Every space.
+    pub const ALL: [Self; 3] = [Self::Secret, Self::Token, Self::Person];
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Secret => "secret",
             Self::Token => "token",
+            Self::Person => "person",
         }
     }
 }
 
 impl fmt::Display for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        f.write_str(match self {
+            Self::Person => "value of a member",
+            _ => self.as_str(),
+        })
     }
 }
 
@@ -337,6 +351,54 @@ impl Store {
             .fetch_all(&self.pool)
             .await
             .map_err(self.error("reading the vault"))
+    }
+}
+
+/// Values that members of a team give. Their names begin with the key of the member.
+impl Store {
+    /// The names of all secrets, each with the time at which it was set, in seconds since 1970.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn secrets_since(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        self.names_since(Space::Secret, String::new()).await
+    }
+
+    /// The rests of the names in [`Space::Person`] that begin with `member`, each with its time likewise, sorted.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn given_by(&self, member: &str) -> Result<Vec<(String, i64)>, StoreError> {
+        self.names_since(Space::Person, member.to_owned()).await
+    }
+
+    async fn names_since(&self, space: Space, prefix: String) -> Result<Vec<(String, i64)>, StoreError> {
+        let store = self.clone();
+        // A call that waits for its client must hold no connection meanwhile.
+        owned(async move {
+            sqlx::query_as(
+                "SELECT substr(name, length(?2) + 1), changed_at FROM vault \
+                 WHERE space = ?1 AND substr(name, 1, length(?2)) = ?2 ORDER BY name",
+            )
+            .bind(space.as_str())
+            .bind(prefix)
+            .fetch_all(&store.pool)
+            .await
+            .map_err(store.error("reading the vault"))
+        })
+        .await
+    }
+
+    /// Records that `by` gave a value as `name`, or deleted it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn record_given(&self, by: &Caller, name: &str, is_given: bool) -> Result<(), StoreError> {
+        let doing = "writing the audit log";
+        let mut transaction = self.begin(doing).await?;
+        let entry = Entry::of_credential(by, name, is_given);
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
     }
 }
 

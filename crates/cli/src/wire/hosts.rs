@@ -31,6 +31,15 @@ pub(crate) struct Hosts {
     pub(super) quotas: Option<Arc<dyn Quotas>>,
     /// Shows messages.
     pub(super) on_message: Option<OnMessage>,
+    /// Set for the hosts of a member of a tenant.
+    pub(super) member: Option<Member>,
+}
+
+/// What is different for the hosts of a member of a tenant.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// The host of the tenant, which lends its servers.
+    pub(super) lender: Host,
 }
 
 impl fmt::Debug for Hosts {
@@ -59,13 +68,17 @@ impl Hosts {
         if let Some(quotas) = &self.quotas {
             builder = builder.quotas(Arc::clone(quotas));
         }
+        if let Some(member) = &self.member {
+            builder = builder.lender(member.lender.clone());
+        }
         if let Some(on_message) = &self.on_message {
             builder = builder.on_message(Arc::clone(on_message));
         }
         if let Some(store) = self.remembering() {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
-            if self.tape.is_none() {
-                // A recording is to have all that the server says, also what would be known already.
+            if self.tape.is_none() && self.member.is_none() {
+                // A recording is to have all that the server says, also what would be known already; and what a server
+                // offers one member is not for others.
                 builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
             }
             builder = builder.pins(memory);

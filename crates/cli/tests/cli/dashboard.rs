@@ -199,6 +199,11 @@ mod needs_browser {
         }
     }
 
+    #[test]
+    fn values_that_servers_need_of_a_person() {
+        tests_of("pages/credentials");
+    }
+
     mod needs_proxy {
         #[test]
         fn the_page_below_a_path_of_nginx() {

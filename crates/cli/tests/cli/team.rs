@@ -15,12 +15,12 @@ use crate::{
 };
 
 /// What is promised for revocations, and a little for a loaded machine.
-const SOON: Duration = Duration::from_secs(3);
+pub(crate) const SOON: Duration = Duration::from_secs(3);
 
 /// A rack with a team of the tenants `acme` and `bolt`. The server `env` of each shows the variables of its process.
-struct Team {
-    rack: Rack,
-    daemon: Daemon,
+pub(crate) struct Team {
+    pub(crate) rack: Rack,
+    pub(crate) daemon: Daemon,
 }
 
 impl Team {
@@ -30,14 +30,25 @@ impl Team {
 
     /// `limits` are those of `acme`.
     fn with_limits(limits: &str) -> Self {
+        Self::made(limits, |tenant| {
+            let mut server = fake(&[]);
+            server["env"] = json!({ "CANARY": format!("canary-of-{tenant}"), "DAEMON": "${CANARY_DAEMON:-unseen}" });
+            vec![("env", server), (tenant, fake(&[]))]
+        })
+    }
+
+    /// The same with these servers of each tenant.
+    pub(crate) fn with(servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
+        Self::made("", servers)
+    }
+
+    fn made(limits: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
         let rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
         let root = rack.home.root().join("team");
         for tenant in ["acme", "bolt"] {
             let home = root.join("tenants").join(tenant);
             fs::create_dir_all(&home).unwrap();
-            let mut server = fake(&[]);
-            server["env"] = json!({ "CANARY": format!("canary-of-{tenant}"), "DAEMON": "${CANARY_DAEMON:-unseen}" });
-            fs::write(home.join("mcp.json"), mcp_json(&[("env", server), (tenant, fake(&[]))])).unwrap();
+            fs::write(home.join("mcp.json"), mcp_json(&servers(tenant))).unwrap();
         }
         let tenants = format!("[[tenants]]\nid = \"acme\"\nlimits = {{ {limits} }}\n[[tenants]]\nid = \"bolt\"\n");
         let file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
@@ -48,14 +59,14 @@ impl Team {
     }
 
     /// A token for `member`, and its id.
-    fn token(&self, member: &str, tenant: &str, role: &str) -> (String, String) {
+    pub(crate) fn token(&self, member: &str, tenant: &str, role: &str) -> (String, String) {
         let made = self.rack.run(&["team", "token", member, "--tenant", tenant, "--role", role, "--json"]);
         let made = made.ends_with(0).json();
         let word = |name: &str| made[name].as_str().unwrap().to_owned();
         (word("token"), word("id"))
     }
 
-    fn send(&self, method: &str, path: &str, token: &str, body: &str) -> TcpStream {
+    pub(crate) fn send(&self, method: &str, path: &str, token: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.daemon.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         write!(
@@ -70,7 +81,7 @@ impl Team {
     }
 
     /// The status and the body of an answer.
-    fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+    pub(crate) fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
         let mut answer = String::new();
         self.send(method, path, token, body).read_to_string(&mut answer).unwrap();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
@@ -78,12 +89,12 @@ impl Team {
         (status, body)
     }
 
-    fn status(&self, method: &str, path: &str, token: &str) -> u16 {
+    pub(crate) fn status(&self, method: &str, path: &str, token: &str) -> u16 {
         self.ask(method, path, token, "").0
     }
 
     /// The text of a call over the MCP endpoint.
-    fn call(&self, token: &str, tool: &str, arguments: &str) -> String {
+    pub(crate) fn call(&self, token: &str, tool: &str, arguments: &str) -> String {
         let url = format!("http://{}/mcp", self.daemon.address);
         let gateway = json!({ "url": url, "headers": { "Authorization": format!("Bearer {token}") } });
         let config = mcp_json(&[("gateway", gateway)]);

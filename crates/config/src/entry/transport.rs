@@ -335,7 +335,7 @@ fn header(fields: &mut Fields<'_, '_, '_>, headers: &mut BTreeMap<String, String
 
 /// Warns of a secret in an argument: every user of the machine can see the arguments of every process.
 fn warn_of_secret(fields: &mut Fields<'_, '_, '_>, item: &Item<'_>) {
-    if item.value.contains("${secret:") {
+    if ["${secret:", "${user:"].iter().any(|secret| item.value.contains(secret)) {
         let message = format!("`{}` puts a secret where every user of this machine can see it with `ps`", item.name);
         let hint = "give it to the server in `env`; many programs read a variable in place of an argument";
         fields.report().add(Problem::warning(message).field(&item.name).hint(hint).minor(), item.at);

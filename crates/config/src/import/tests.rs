@@ -290,14 +290,17 @@ fn codex_has_its_own_words() {
 fn placeholders_of_others_become_ours() {
     let (entry, notes) = cursor(&json!({
         "command": "${userHome}/bin/x", "args": ["${workspaceFolder}/a", "$HOME", "${workspaceFolderBasename}"],
-        "env": { "A": "${env:A}", "B": "pa$word", "C": "$${x", "D": "${secret:d}" },
+        "env": { "A": "${env:A}", "B": "pa$word", "C": "$${x", "D": "${secret:d}", "E": "${user:e}" },
     }));
     assert!(
         entry["command"].as_str().unwrap().ends_with("/bin/x") && entry["command"].as_str().unwrap().starts_with('/')
     );
     assert!(entry["args"][0].as_str().unwrap().ends_with("/code/shop/a"));
     assert_eq!((&entry["args"][1], &entry["args"][2]), (&json!("$HOME"), &json!("shop")));
-    assert_eq!(entry["env"], json!({ "A": "${A}", "B": "pa$$word", "C": "$$$${x", "D": "$${secret:d}" }));
+    assert_eq!(
+        entry["env"],
+        json!({ "A": "${A}", "B": "pa$$word", "C": "$$$${x", "D": "$${secret:d}", "E": "$${user:e}" })
+    );
     assert!(notes.iter().any(|note| note.starts_with("`${workspaceFolder}` is written out: /")), "{notes:?}");
 
     let (entry, _) = gemini(&json!({ "command": "$BIN/x", "args": ["$A-${B:-c}"], "env": { "K": "$KEY" } }));

@@ -115,7 +115,7 @@ impl<'a> Texts<'a> {
         let file = self.origin.file;
         let (kind, argument) = inner.split_once(':').unwrap_or((inner, ""));
         match kind {
-            "input" | "file" | "command" | "config" | "env" | "secret" if argument.is_empty() => {
+            "input" | "file" | "command" | "config" | "env" | "secret" | "user" if argument.is_empty() => {
                 self.plain(place, inner)
             }
             "workspaceFolder" | "workspaceRoot" | "cwd" => self.folder(inner, &file.folder),
@@ -135,7 +135,7 @@ impl<'a> Texts<'a> {
                 self.invented(place, argument, &format!("the variable `{argument}`"))
             }
             "env" => Replacement::Variable(argument.to_owned()),
-            "secret" => Replacement::Escaped,
+            "secret" | "user" => Replacement::Escaped,
             _ => self.plain(place, inner),
         }
     }

@@ -8,30 +8,12 @@ use toolrack_host::{
 };
 
 use super::{Bare, Interpolate, Values};
+use crate::needs::texts;
 
 /// The longest key or assertion, in bytes.
 const MAX_FILE: u64 = 64 * 1024;
 /// The shortest line of a key that is concealed on its own.
 const MIN_LINE: usize = 16;
-
-/// Returns every text that may hold placeholders, with the name of its field.
-pub(super) fn texts(oauth: &OAuth) -> Vec<(&'static str, &str)> {
-    let idp = oauth.idp.as_ref();
-    let fields = [
-        ("client_id", oauth.client_id.as_deref()),
-        ("client_secret", oauth.client_secret.as_deref()),
-        ("client_metadata_url", oauth.client_metadata_url.as_deref()),
-        ("private_key", oauth.private_key.text.as_deref()),
-        ("private_key_file", oauth.private_key.file.as_deref()),
-        ("key_id", oauth.key_id.as_deref()),
-        ("assertion", oauth.assertion.text.as_deref()),
-        ("assertion_file", oauth.assertion.file.as_deref()),
-        ("idp.token_url", idp.map(|idp| idp.token_url.as_str())),
-        ("idp.client_id", idp.and_then(|idp| idp.client_id.as_deref())),
-        ("idp.client_secret", idp.and_then(|idp| idp.client_secret.as_deref())),
-    ];
-    fields.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
-}
 
 impl Interpolate {
     pub(super) async fn client(&self, oauth: &OAuth) -> Result<OAuth, ResolveError> {

@@ -3,7 +3,9 @@
 use serde_json::json;
 use toolrack_host::{
     PinMode,
-    spec::{Container, Engine, Grant, Invisible, Limits, OutputSchema, Protocol, Sandbox, Timeouts, ValidateArgs},
+    spec::{
+        Container, Engine, Grant, Invisible, Limits, OutputSchema, Protocol, Sandbox, Share, Timeouts, ValidateArgs,
+    },
 };
 
 use super::{
@@ -256,6 +258,17 @@ const USE: &[Row] = &[
         value: |spec| json!(spec.invisible),
     })
     .otherwise("`invisible` in `[tools]`, which is `remove`"),
+    Row::new(
+        "share",
+        Words(&["tenant", "user"]),
+        "Who shares the server, in a team: all members of the tenant, or each member has one of their own. It \
+         changes nothing for one person.",
+    )
+    .sets(Word {
+        set: |spec, word| Share::parse(word).map(|share| spec.share = Some(share)),
+        value: |spec| json!(spec.share),
+    })
+    .otherwise("`user` if a placeholder `${user:NAME}` is in the entry, else `tenant`"),
     Row::new(
         "output_schema",
         Words(&["warn", "reject"]),

@@ -20,7 +20,7 @@ An entry is a member of `mcpServers` in `.mcp.json` or `mcp.json`, or one of `[[
 - A *time* is a number of seconds, or text with a unit: `\"500ms\"`, `\"30s\"`, `\"2m\"`, `\"1h\"`; up to 24 h. Its name can end in a unit
   too: `list_timeout_ms`.
 - A *size* is a number of bytes, or text with a unit: `\"512MiB\"`; `KiB`, `MiB` or `GiB`.
-- *Filled*: `${VAR}`, `${VAR:-default}` and `${secret:NAME}` are filled in when the server is connected.
+- *Filled*: `${VAR}`, `${VAR:-default}`, `${secret:NAME}` and `${user:NAME}` are filled in when the server is connected.
 - *Identity*: with another value it is another server, of which nothing is remembered.
 - *Hidden*: what could be a secret is hidden wherever the entry is shown, or all but placeholders is.
 

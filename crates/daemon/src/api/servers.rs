@@ -19,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, By, Path, Query, State};
 use crate::{
+    credentials::WorldOf,
     shown::{self, Problem},
     world::{Added, Additions, Change, World},
 };
@@ -162,7 +163,8 @@ fn all(world: &World) -> Vec<Server> {
     let loaded = world.loaded();
     let status = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
     let mut status: BTreeMap<_, _> = status.collect();
-    loaded.entries.iter().map(|entry| Server::new(entry, status.remove(&entry.name), world)).collect()
+    let shown = loaded.entries.iter().filter(|entry| is_here(world, entry));
+    shown.map(|entry| Server::new(entry, status.remove(&entry.name), world)).collect()
 }
 
 /// Every configured server's name and state, and nothing else of it.
@@ -170,11 +172,17 @@ pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     let loaded = world.loaded();
     let states: BTreeMap<_, _> = world.host.states().into_iter().collect();
     let held = world.held_names();
-    let entries = loaded.entries.iter().map(|entry| {
+    let entries = loaded.entries.iter().filter(|entry| is_here(world, entry)).map(|entry| {
         let word = states.get(entry.name.as_str()).map(|word| shown(word, held.contains(&entry.name)));
         (entry.name.clone(), word.unwrap_or(BROKEN))
     });
     entries.collect()
+}
+
+/// Whether the entry is one of this world. A member sees what all share beside their own.
+fn is_here(world: &World, entry: &Entry) -> bool {
+    let loaded = world.loaded();
+    world.of != WorldOf::Tenant || loaded.desired.get(entry.name.as_str()).is_none_or(|spec| world.of.runs(spec))
 }
 
 fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {

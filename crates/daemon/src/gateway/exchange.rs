@@ -99,6 +99,7 @@ impl Exchange {
                 Work::Call(later) => match self.gateway.0.stop.run_until_cancelled(later.call.next()).await {
                     Some(Step::Update(Update::Progress(progress))) => self.progress(&progress),
                     Some(Step::Update(Update::Question(question))) => self.question(question),
+                    Some(Step::Update(Update::Completed(id))) => self.completed(&id),
                     Some(Step::Ended(outcome)) => {
                         let cacheable = later.cacheable;
                         self.work = Work::Over;
@@ -135,6 +136,14 @@ impl Exchange {
             token.get()
         );
         Some(Out::Message(text.into()))
+    }
+
+    /// Tells a client of the older era that the page that it was led to is done.
+    fn completed(&self, id: &str) -> Option<Out> {
+        (self.caller.era == Era::Legacy).then(|| {
+            let params = json!({ "elicitationId": id });
+            Out::Message(message::call(None, "notifications/elicitation/complete", &params))
+        })
     }
 
     /// Asks a client of the older era with a request of our own, and one of 2026-07-28 in the answer to its request.

@@ -15,6 +15,7 @@ use toolrack_host::{
 use super::{
     Gateway, Inner, cursor,
     directory::{Owner, full},
+    giving::NotGiven,
     message::json,
     news::{self, Filter},
     parked::Origin,
@@ -61,6 +62,16 @@ impl Caller {
             None => who,
         }
     }
+}
+
+/// A call of a tool.
+pub(super) struct ToBeCalled {
+    pub(super) name: String,
+    pub(super) arguments: Option<Map<String, Value>>,
+    pub(super) who: toolrack_host::Caller,
+    /// Whether the client wants progress.
+    pub(super) reports: bool,
+    pub(super) trace: Option<TraceContext>,
 }
 
 /// The data about a client in each request. Whether it is required is checked elsewhere.
@@ -164,7 +175,7 @@ impl Gateway {
             ("prompts/get", _) => self.begin(caller, wanted, "prompts/get").await,
             ("tools/list", _) => {
                 self.0.ready().await;
-                now(self.list_tools(caller, wanted.params))
+                now(self.list_tools(caller, wanted.params).await)
             }
             ("resources/list", _) => now(self.list(caller, wanted.params, "resources").await),
             ("resources/templates/list", _) => now(self.list(caller, wanted.params, "resourceTemplates").await),
@@ -230,11 +241,13 @@ impl Gateway {
         result.to_string().into()
     }
 
-    fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
+    async fn list_tools(&self, caller: &Caller, params: &str) -> Result<Bytes, Refusal> {
         let after = cursor_of(params)?;
         let (catalog, page) = (self.0.host.catalog(), self.0.options.bounds.page);
         let complete = |result: Bytes| self.completed(caller.era, result, true);
-        Ok(tools::list(&catalog, &caller.view, caller.era, (after, page), complete))
+        let is_first = after.is_none();
+        let listed = tools::list(&catalog, &caller.view, caller.era, (after, page), complete);
+        Ok(if is_first { self.with_giving(listed, caller).await } else { listed })
     }
 
     async fn list(&self, caller: &Caller, params: &str, field: &'static str) -> Result<Bytes, Refusal> {
@@ -323,18 +336,6 @@ impl Gateway {
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 
-    /// Answers a call of a tool that is in no list because its server is not connected: the error has the reason.
-    fn not_ready(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
-        let error = self.0.host.missing(name);
-        let era = caller.era;
-        match &error {
-            CallError::NotReady { server, .. } if caller.view.may_have(server) => {
-                Some(PendingCall::new(move |_| async move { called(Err(error), era) }.boxed()))
-            }
-            _ => None,
-        }
-    }
-
     async fn call_tool(
         &self,
         caller: &Caller,
@@ -358,24 +359,23 @@ impl Gateway {
             self.0.awaits(&name).await;
             catalog = self.0.host.catalog();
         }
-        let tool = match self.tool(&catalog, &caller.view, &name) {
-            Ok(tool) => tool,
-            Err(unknown) => return self.not_ready(caller, &name).ok_or(unknown),
+        let called = ToBeCalled { name, arguments, who, reports, trace };
+        let (server, name) = match self.tool(&catalog, &caller.view, &called.name) {
+            Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
+            Err(unknown) => {
+                return match self.once_given(caller, called).await {
+                    Ok(call) => Ok(call),
+                    Err(name) => self.not_ready(caller, &name).ok_or(unknown),
+                };
+            }
         };
-        let (server, name) = (tool.server.clone(), tool.tool().name.clone());
-        let (gateway, caller) = (self.0.clone(), caller.clone());
+        let (gateway, caller, called) = (self.0.clone(), caller.clone(), ToBeCalled { name, ..called });
         Ok(PendingCall::new(move |say| {
             async move {
-                let mut call = Call::of(server, name, arguments.unwrap_or_default())
-                    .pinned(catalog)
-                    .verbatim()
-                    .trace(trace)
-                    .caller(who)
-                    .asker(gateway.asker(&caller, say.clone()));
-                if reports {
-                    call = call.on_progress(reporter(say));
+                match gateway.provide(&server, &caller, &say).await {
+                    Ok(()) => gateway.make((server, called), &caller, catalog, say).await,
+                    Err(NotGiven(result)) => Ok(result),
                 }
-                called(gateway.host.call(call).await, caller.era)
             }
             .boxed()
         }))
@@ -485,6 +485,27 @@ impl Gateway {
 }
 
 impl Inner {
+    /// Calls a tool of `server`, by its own name, as it is in `catalog`.
+    pub(super) async fn make(
+        &self,
+        (server, called): (ServerName, ToBeCalled),
+        caller: &Caller,
+        catalog: Arc<Catalog>,
+        say: mpsc::Sender<Update>,
+    ) -> Outcome {
+        let ToBeCalled { name, arguments, who, reports, trace } = called;
+        let mut call = Call::of(server, name, arguments.unwrap_or_default())
+            .pinned(catalog)
+            .verbatim()
+            .trace(trace)
+            .caller(who)
+            .asker(self.asker(caller, say.clone()));
+        if reports {
+            call = call.on_progress(reporter(say));
+        }
+        self::called(self.host.call(call).await, caller.era)
+    }
+
     fn asker(&self, caller: &Caller, say: mpsc::Sender<Update>) -> toolrack_host::SharedAsker {
         let other = self.options.asker.clone();
         Arc::new(Relayed { era: caller.era, client: caller.abilities, say, other, name: None })
@@ -499,7 +520,7 @@ fn reporter(say: mpsc::Sender<Update>) -> OnProgress {
 }
 
 /// The outcome of a call. A denial or an unreachable server is for the model to know, so it is a result.
-fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Outcome {
+pub(super) fn called(result: Result<toolrack_host::ToolOutcome, CallError>, era: Era) -> Outcome {
     match result {
         Ok(outcome) => Ok(tools::result(outcome, era)),
         Err(error @ CallError::Remote { .. }) => Err(Refusal::of(error, era)),

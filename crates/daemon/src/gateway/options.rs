@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use toolrack_config::Interpolate;
 use toolrack_host::{Principal, Selection, SharedAsker};
 
+use crate::missing::Missing;
+
 /// The options of a [`Gateway`](super::Gateway). Each has a default.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -26,6 +28,8 @@ pub struct GatewayOptions {
     pub agent: Option<Arc<str>>,
     /// The secrets that servers received: clients get `***` in their place. Default: none.
     pub secrets: Option<Arc<Interpolate>>,
+    /// What the member of a team whose servers these are has still to give. Default: nothing is looked for.
+    pub(crate) missing: Option<Missing>,
     /// The principal of a request, if no layer in front of the router has put a [`Principal`] into its extensions.
     /// Default: the person of a machine with a single user. `None` refuses such requests.
     pub unproven: Option<Principal>,
@@ -47,6 +51,7 @@ impl Default for GatewayOptions {
             asker: None,
             agent: None,
             secrets: None,
+            missing: None,
             unproven: Some(Principal::LOCAL),
             hosts: Vec::new(),
             bounds: Bounds::default(),

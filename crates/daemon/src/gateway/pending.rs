@@ -30,6 +30,8 @@ pub(super) struct Question {
 pub(super) enum Update {
     Progress(Progress),
     Question(Question),
+    /// The page of this elicitation has been dealt with, for clients of 2025-11-25.
+    Completed(String),
 }
 
 /// The next event of a call.

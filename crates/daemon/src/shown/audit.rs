@@ -15,7 +15,7 @@ pub struct Row {
     at: Option<String>,
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
     /// `signed_out`, `sign_in_failed`, `turned_away`, `forgot`, `lost`; of a team `member_changed`, `member_removed`, `token_made`,
-    /// `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`.
+    /// `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`, `credential_given`, `credential_removed`.
     #[schema(example = "call")]
     kind: String,
     /// `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`, `mcp.sock`.
@@ -38,6 +38,9 @@ pub struct Row {
     /// The id of the token that was made or revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
+    /// The name of the value that a person gave or deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credential: Option<String>,
     /// What the client calls itself.
     client: Option<String>,
     /// How a client of the gateway is connected: `http`, `stdio`.
@@ -88,6 +91,7 @@ impl From<AuditRow> for Row {
             name: entry.name,
             member: entry.member,
             token: entry.token,
+            credential: entry.credential,
             client: entry.client,
             over: entry.over,
             session: entry.session,

@@ -16,7 +16,7 @@ use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::shown;
+use crate::{credentials::WorldOf, shown};
 
 /// How long a missing file may take to reappear: some editors delete a file and write it again.
 const GRACE: Duration = Duration::from_secs(1);
@@ -46,8 +46,10 @@ impl Keeper {
     ) -> Self {
         let changed = Arc::new(Notify::new());
         let tells = Arc::clone(&changed);
-        let watch = match Watch::new(move || tells.notify_one()) {
-            Ok(watch) => Some(watch),
+        // The world of a member reads its files when the tenant's does.
+        let watches = !matches!(world.of, WorldOf::Person(_));
+        let watch = match watches.then(|| Watch::new(move || tells.notify_one())).transpose() {
+            Ok(watch) => watch,
             Err(error) => {
                 tracing::warn!("{error}; changes are applied on request");
                 None
@@ -68,7 +70,6 @@ impl Keeper {
     pub(super) async fn run(mut self) {
         let ending = self.world.ending.clone();
         self.apply().await;
-        self.world.applied.send_replace(true);
         let mut patience = Patience::default();
         loop {
             tokio::select! {
@@ -95,6 +96,7 @@ impl Keeper {
     async fn apply(&self) {
         (self.before_applying)(&self.world.loaded());
         self.world.host.apply(self.world.desired()).await;
+        self.world.applied.send_replace(true);
     }
 
     async fn hold(&self, name: String, hold: bool) {

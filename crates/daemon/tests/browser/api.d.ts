@@ -33,6 +33,14 @@ declare namespace Api {
     rights: string[];
   }
 
+  /** A value that servers need of the person who looks. */
+  interface MyCredential {
+    name: string;
+    servers: string[];
+    given: boolean;
+    given_at: string | null;
+  }
+
   interface SigningIn {
     state: "waiting" | "done" | "failed";
     page: string | null;

@@ -19,7 +19,7 @@ use toolrack_agent::{Limits, model::Scripted};
 use toolrack_config::{Environment, Interpolate, Places, Request, Secrets, Unset};
 use toolrack_daemon::{
     ChosenModel, Daemon, MakeWorld, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns, Token, Vault,
-    WorldParts,
+    WorldOf, WorldParts,
 };
 use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
@@ -201,6 +201,8 @@ impl Up {
                 questions,
                 models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
                 sign_ins: sign_ins_of(&sign_ins),
+                of: WorldOf::Machine,
+                credentials: Box::new(|_| None),
                 before_applying: Box::new({
                     let before_applying = Arc::clone(&before_applying);
                     move |_| before_applying()
@@ -211,7 +213,9 @@ impl Up {
         let host = base.host.clone();
         let for_agents: MakeWorld = Box::new(move |id| {
             let parts = parts(Some(id));
-            Box::pin(async move { Ok(WorldParts { parts, for_agents: None, then: Box::pin(async {}) }) })
+            Box::pin(
+                async move { Ok(WorldParts { parts, for_agents: None, for_people: None, then: Box::pin(async {}) }) },
+            )
         });
         let options = Options {
             agent_idle,

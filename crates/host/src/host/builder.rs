@@ -3,10 +3,13 @@
 use std::{ffi::OsString, sync::Arc};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
 use tokio_util::task::TaskTracker;
 
-use super::{Host, keeper::Keeper};
+use super::{
+    Host,
+    keeper::{Keeper, Lender},
+};
 use crate::{
     ask::{NoAsker, SharedAsker},
     call::{
@@ -57,6 +60,7 @@ pub struct HostBuilder {
     on_message: Option<OnMessage>,
     recorder: Option<Arc<Recorder>>,
     recording: Option<SharedRecording>,
+    lender: Option<Host>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -229,6 +233,14 @@ impl HostBuilder {
         self
     }
 
+    /// Also offers the servers of `lender`, with the gate, asker and witness of this host. They stay those of `lender`: it
+    /// starts and stops them, and a change in its set is one in this host. A server of this host takes the place of one
+    /// of the same name. Default: none.
+    pub fn lender(mut self, lender: Host) -> Self {
+        self.lender = Some(lender);
+        self
+    }
+
     /// Makes the jitter of back-off deterministic, for reproducible tests.
     #[doc(hidden)]
     pub fn jitter(mut self, seed: u64) -> Self {
@@ -284,11 +296,15 @@ impl HostBuilder {
         let catalog = Arc::<ArcSwap<_>>::default();
         let naming = Arc::new(ArcSwap::from_pointee(self.naming));
         let changed = around.changed.clone();
-        let keeper = Keeper::new(around, servers.clone(), catalog.clone(), naming.clone());
+        let regrouped = watch::Sender::new(());
+        let lender = self.lender.map(|lender| Lender::of(&lender, tell.clone()));
+        let keeper =
+            Keeper::new(around, (servers.clone(), regrouped.clone()), catalog.clone(), naming.clone()).lent_by(lender);
         tasks.spawn(keeper.run(messages));
         Host {
             inbox,
             servers,
+            regrouped,
             catalog,
             events: tell,
             watched,

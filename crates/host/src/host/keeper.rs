@@ -7,12 +7,12 @@ use std::{
 
 use arc_swap::ArcSwap;
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, broadcast, mpsc, oneshot, watch},
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::indexer;
+use super::{Host, indexer};
 use crate::{
     catalog::{Catalog, Naming, ToolSet},
     event::Event,
@@ -49,9 +49,56 @@ pub(super) struct ExtraServer {
     pub(super) naming: Arc<Naming>,
 }
 
+/// The host whose servers are offered as well.
+pub(super) struct Lender {
+    servers: Arc<ArcSwap<Servers>>,
+    regrouped: watch::Receiver<()>,
+    events: broadcast::Receiver<Event>,
+    /// Gets the events of the lent servers that concern all who use them.
+    tell: broadcast::Sender<Event>,
+}
+
+impl Lender {
+    pub(super) fn of(host: &Host, tell: broadcast::Sender<Event>) -> Self {
+        let (regrouped, events) = (host.regrouped.subscribe(), host.events.subscribe());
+        Self { servers: host.servers.clone(), regrouped, events, tell }
+    }
+
+    /// Wakes the keeper after each change in the lent servers, until `stop`, or until the lender is gone.
+    async fn follow(mut self, changed: Arc<Notify>, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                regrouped = self.regrouped.changed() => {
+                    changed.notify_one();
+                    if regrouped.is_err() {
+                        return;
+                    }
+                }
+                event = self.events.recv() => match event {
+                    Ok(Event::McpToolsUpdated { .. }) | Err(broadcast::error::RecvError::Lagged(_)) => changed.notify_one(),
+                    // Calls and logs of others are not for the users of this host.
+                    Ok(event @ (Event::McpServerState { .. }
+                        | Event::McpPromptsChanged { .. }
+                        | Event::McpResourcesChanged { .. })) => drop(self.tell.send(event)),
+                    Ok(_) => {}
+                    Err(broadcast::error::RecvError::Closed) => return,
+                }
+            }
+        }
+    }
+}
+
 pub(super) struct Keeper {
     around: Surroundings,
+    /// Those of this host, and the lent ones.
     servers: Arc<ArcSwap<Servers>>,
+    /// Notified of each change in `servers`.
+    regrouped: watch::Sender<()>,
+    /// The servers of the lender, if there is one.
+    lender: Option<Arc<ArcSwap<Servers>>>,
+    /// The lent servers among `servers`, as the lender last had them.
+    lent: Arc<Servers>,
     catalog: Arc<ArcSwap<Catalog>>,
     /// The naming of tools in the next catalog.
     naming: Arc<ArcSwap<Naming>>,
@@ -59,7 +106,8 @@ pub(super) struct Keeper {
     published_naming: Arc<Naming>,
     /// Notified of each new catalog.
     indexer: Arc<Notify>,
-    _indexer_ends: DropGuard,
+    /// Ends the tasks of the keeper.
+    end: DropGuard,
     /// The tool sets in the published catalog.
     published: BTreeMap<ServerName, Arc<ToolSet>>,
     /// Stopped servers that may not have ended yet. Their successors wait for them.
@@ -71,7 +119,7 @@ pub(super) struct Keeper {
 impl Keeper {
     pub(super) fn new(
         around: Surroundings,
-        servers: Arc<ArcSwap<Servers>>,
+        (servers, regrouped): (Arc<ArcSwap<Servers>>, watch::Sender<()>),
         catalog: Arc<ArcSwap<Catalog>>,
         naming: Arc<ArcSwap<Naming>>,
     ) -> Self {
@@ -80,15 +128,30 @@ impl Keeper {
         Self {
             around,
             servers,
+            regrouped,
+            lender: None,
+            lent: Arc::default(),
             catalog,
             published_naming: naming.load_full(),
             naming,
             indexer,
-            _indexer_ends: stop.drop_guard(),
+            end: stop.drop_guard(),
             published: BTreeMap::new(),
             ending: BTreeMap::new(),
             next_publish_at: Instant::now(),
         }
+    }
+
+    /// Also offers the servers of `lender`.
+    pub(super) fn lent_by(mut self, lender: Option<Lender>) -> Self {
+        if let Some(lender) = lender {
+            self.lender = Some(lender.servers.clone());
+            let stop = self.end.disarm();
+            self.end = stop.clone().drop_guard();
+            self.around.tasks.spawn(lender.follow(self.around.changed.clone(), stop));
+            self.borrow();
+        }
+        self
     }
 
     /// Runs until a shutdown message arrives or the last handle is gone.
@@ -125,6 +188,9 @@ impl Keeper {
                 Some(Message::Shutdown(done)) => (Some(Desired::new()), Some(done), true),
                 None => (Some(Desired::new()), None, true),
             };
+            if last {
+                self.lender = None;
+            }
             if let Some(desired) = desired {
                 self.apply(desired);
             }
@@ -140,13 +206,14 @@ impl Keeper {
 
     fn apply(&mut self, desired: Desired) {
         let servers = self.servers.load_full();
-        let actual = servers.iter().map(|(name, server)| (name.clone(), &*server.spec)).collect();
+        let own = servers.iter().filter(|(name, server)| !self.is_lent(name, server));
+        let actual = own.map(|(name, server)| (name.clone(), &*server.spec)).collect();
         self.act(plan(desired, &actual));
     }
 
     /// Adds a server, or replaces it unless its spec is the same.
     fn add(&mut self, name: ServerName, spec: Box<ServerSpec>) {
-        let now = self.servers.load().get(&name).cloned();
+        let now = self.servers.load().get(&name).filter(|now| !self.is_lent(&name, now)).cloned();
         if now.as_ref().is_some_and(|now| *now.spec == *spec) {
             return;
         }
@@ -156,7 +223,8 @@ impl Keeper {
 
     /// Removes a server. Returns whether it was there.
     fn remove(&mut self, name: &str) -> bool {
-        let found = self.servers.load().get_key_value(name).map(|(name, _)| name.clone());
+        let found = self.servers.load().get_key_value(name).map(|(name, server)| (name.clone(), server.clone()));
+        let found = found.filter(|(name, server)| !self.is_lent(name, server)).map(|(name, _)| name);
         let was_there = found.is_some();
         self.act(found.map(Action::Stop).into_iter().collect());
         was_there
@@ -164,7 +232,7 @@ impl Keeper {
 
     fn act(&mut self, actions: Vec<Action>) {
         self.ending.retain(|_, gone| !gone.is_cancelled());
-        let mut servers = Servers::clone(&self.servers.load());
+        let mut servers = self.own();
         for action in actions {
             match action {
                 Action::Stop(name) => {
@@ -180,11 +248,47 @@ impl Keeper {
                 }
             }
         }
+        self.set(servers);
+    }
+
+    fn is_lent(&self, name: &ServerName, server: &Arc<Server>) -> bool {
+        self.lent.get(name).is_some_and(|lent| Arc::ptr_eq(lent, server))
+    }
+
+    /// The servers of this host without the lent ones.
+    fn own(&self) -> Servers {
+        let mut servers = Servers::clone(&self.servers.load());
+        if !self.lent.is_empty() {
+            servers.retain(|name, server| !self.is_lent(name, server));
+        }
+        servers
+    }
+
+    /// Sets the servers to `own`, and those that are lent now.
+    fn set(&mut self, own: Servers) {
+        let mut servers = own;
+        match &self.lender {
+            Some(lender) => self.lent = lender.load_full(),
+            None if self.lent.is_empty() => {}
+            None => self.lent = Arc::default(),
+        }
+        for (name, server) in &*self.lent {
+            servers.entry(name.clone()).or_insert_with(|| server.clone());
+        }
         self.servers.store(Arc::new(servers));
+        self.regrouped.send_replace(());
+    }
+
+    /// Takes over what has changed in the set of the lender.
+    fn borrow(&mut self) {
+        if self.lender.as_ref().is_some_and(|lender| !Arc::ptr_eq(&lender.load(), &self.lent)) {
+            self.set(self.own());
+        }
     }
 
     /// Publishes a new catalog if the tools of any server, or the naming, have changed.
     fn publish(&mut self) {
+        self.borrow();
         let sets: BTreeMap<_, _> = self
             .servers
             .load()

@@ -24,7 +24,8 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 pub struct Entry {
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
     /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; of a team `member_changed`, `member_removed`,
-    /// `token_made`, `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`; `forgot` for old rows that the store removed, and `lost` for rows that could not
+    /// `token_made`, `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`; `credential_given`,
+    /// `credential_removed`; `forgot` for old rows that the store removed, and `lost` for rows that could not
     /// be written.
     pub kind: String,
     /// Where it came from: `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`,
@@ -66,6 +67,9 @@ pub struct Entry {
     /// The id of a token that was made or revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// The name of a value that a person gave or deleted; never the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
     /// The server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
@@ -207,6 +211,12 @@ impl Entry {
             count: Some(refusal.untold).filter(|untold| *untold > 0),
             ..Self::of_kind("refused_at_the_door").by(&by)
         }
+    }
+
+    /// A person gave a value for servers of their own, or deleted it.
+    pub(crate) fn of_credential(by: &Caller, name: &str, is_given: bool) -> Self {
+        let kind = if is_given { "credential_given" } else { "credential_removed" };
+        Self { credential: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
     /// A user took back the answer that calls of `tool` always run.

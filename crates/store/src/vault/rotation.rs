@@ -30,7 +30,7 @@ impl Vault {
             return Err(VaultError::NotNew);
         }
         let mut count = 0;
-        for space in [Space::Secret, Space::Token] {
+        for space in Space::ALL {
             let names: Vec<String> = sqlx::query_scalar("SELECT name FROM vault WHERE space = ? ORDER BY name")
                 .bind(space.as_str())
                 .fetch_all(&mut *transaction)

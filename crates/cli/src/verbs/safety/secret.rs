@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, io::IsTerminal};
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
-use toolrack_config::{Loaded, closest, is_secret_word, secrets_in};
+use toolrack_config::{Loaded, closest, given_in, is_secret_word, secrets_in};
 
 use crate::{
     error::{Exit, Failure, with_causes},
@@ -229,7 +229,8 @@ async fn new_key(world: &World) -> Result<String, Failure> {
 fn used(loaded: &Loaded) -> BTreeMap<String, Vec<String>> {
     let mut used: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (server, spec) in &loaded.desired {
-        for name in secrets_in(spec) {
+        // For one person, a value of their own is a secret.
+        for name in secrets_in(spec).into_iter().chain(given_in(spec)) {
             used.entry(name).or_default().push(server.to_string());
         }
     }

@@ -17,7 +17,7 @@ use toolrack_auth::{AuthError, SignIn};
 use toolrack_config::{Interpolate, Loaded, Request, ServeSettings};
 use toolrack_daemon::{
     ChosenModel, Daemon, MakeWorld, Models, NoModel, NoSignIn, Options, Parts, Questions, SignInPage, SignIns,
-    StartError, Token, WorldParts, discovery_name, gateway::AnyClient,
+    StartError, Token, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
 };
 use toolrack_host::{Destination, Policy, Resolver as _};
 use url::Url;
@@ -26,6 +26,7 @@ use self::record::{Record, listen, make_folder};
 use crate::{
     args::{LimitArgs, ModelArgs, RulesArgs},
     browser::Visitor,
+    credentials::OfMachine,
     door::{Door, Doorkeeper, Key},
     error::{Exit, Failure, with_causes},
     keep::LogKeeper,
@@ -101,11 +102,12 @@ pub(crate) async fn run(args: ServeArgs, world: &World) -> Result<Exit, Failure>
         None => None,
     };
     let parts = parts(&typed, world, gate);
-    let mut daemon = match Daemon::start(parts, for_agents(&typed, world), team, options.clone()).await {
-        Ok(daemon) => daemon,
-        Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
-        Err(error) => return Err(not_started(&error)),
-    };
+    let mut daemon =
+        match Daemon::start(parts, for_agents(&typed, world, WorldOf::Machine), team, options.clone()).await {
+            Ok(daemon) => daemon,
+            Err(StartError::InUse(address)) => return in_use(&address.to_string(), &args, world).await,
+            Err(error) => return Err(not_started(&error)),
+        };
     if let Some(file) = &args.token_file {
         token_file::keep(file, &options.token)?;
     }
@@ -220,6 +222,8 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
         questions,
         models: models(typed.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
+        of: WorldOf::Machine,
+        credentials: OfMachine::of(Arc::clone(world.stored())),
         before_applying: Box::new(move |loaded: &Loaded| {
             live.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
             keeper(&loaded.desired);
@@ -230,8 +234,9 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
     }
 }
 
-/// What the worlds of agents are built from: a host of their own, and what `world` has.
-fn for_agents(typed: &ForAllWorlds, world: &World) -> MakeWorld {
+/// What the worlds of agents are built from: a host of their own, and what `world` has. They run the same servers as
+/// the world `of` the machine or a tenant.
+fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
     let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
     let (store, secrets, typed) = (world.store().ok().cloned(), world.secrets(), typed.clone());
@@ -256,6 +261,8 @@ fn for_agents(typed: &ForAllWorlds, world: &World) -> MakeWorld {
             questions,
             models: models(typed.model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
+            of: of.clone(),
+            credentials: Box::new(|_| None),
             before_applying: Box::new(move |loaded: &Loaded| {
                 gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
                 if let Some(sources) = &sources {
@@ -270,7 +277,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World) -> MakeWorld {
                 log.close().await;
             }
         };
-        let parts = WorldParts { parts, for_agents: None, then: Box::pin(then) };
+        let parts = WorldParts { parts, for_agents: None, for_people: None, then: Box::pin(then) };
         Box::pin(async move { Ok(parts) })
     })
 }

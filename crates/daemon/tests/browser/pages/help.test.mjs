@@ -57,7 +57,8 @@ test("a_link_to_a_heading_of_another_page_opens_there_and_goes_back", async () =
   assert.match(page.url(), /#\/help\/servers\/the-working-folder$/);
   await page.waitForFunction(() => document.activeElement?.id === "the-working-folder");
   const top = await page.locator("#the-working-folder").evaluate((heading) => heading.getBoundingClientRect().top);
-  assert.ok(top >= 0 && top < 400, `the heading is at ${top}`);
+  // A browser scrolls to whole pixels.
+  assert.ok(top > -1 && top < 400, `the heading is at ${top}`);
   await page.goBack();
   await shown(page, "troubleshooting").waitFor();
   await leave(page);

@@ -257,6 +257,43 @@ async fn an_excerpt_is_the_same_servers_and_nothing_of_the_others() {
 }
 
 #[tokio::test]
+async fn a_host_offers_what_another_lends_it_beside_its_own_and_follows_each_change() {
+    let lender = host_of([("shared", fake(&[])), ("mine", fake(&[]))]).await;
+    let host = Host::builder().lender(lender.clone()).build();
+    settle(&host, world([("mine", fake(&[]))])).await;
+    assert_eq!(text(&host, "shared/echo", json!({"text": "x"})).await, "x");
+    assert_eq!(text(&host, "mine/echo", json!({"text": "y"})).await, "y", "its own server of that name");
+    // What the lender starts and stops later comes and goes here, too.
+    lender.add("later", fake(&[])).await.unwrap();
+    catalog_has(&host, "later/echo", true).await;
+    assert!(lender.remove("shared").await);
+    catalog_has(&host, "shared/echo", false).await;
+    assert!(host.status().iter().all(|server| server.name.as_str() != "shared"));
+    // Nothing of the lender ends with this host.
+    assert!(!host.remove("later").await, "it is not this host's to stop");
+    host.apply(Desired::new()).await;
+    assert_eq!(text(&host, "later/echo", json!({"text": "z"})).await, "z");
+    host.shutdown().await;
+    assert_eq!(text(&lender, "later/echo", json!({"text": "z"})).await, "z");
+    lender.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_host_hears_nothing_of_calls_that_others_make_of_a_lent_server() {
+    let lender = host_of([("shared", fake(&[]))]).await;
+    let host = Host::builder().lender(lender.clone()).build();
+    settle(&host, Desired::new()).await;
+    let mut events = host.events();
+    assert_eq!(text(&lender, "shared/echo", json!({"text": "x"})).await, "x");
+    lender.add("later", fake(&[])).await.unwrap();
+    catalog_has(&host, "later/echo", true).await;
+    let calls = events_so_far(&mut events, |event| matches!(event, Event::ToolCompleted { .. }).then_some(()));
+    assert!(calls.is_empty());
+    host.shutdown().await;
+    lender.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_host_names_its_tools_anew_when_it_is_told_to_and_a_pinned_catalog_keeps_its_names() {
     let host = host_of([("my-server", fake(&[]))]).await;
     let before = host.catalog();

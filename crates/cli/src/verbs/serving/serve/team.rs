@@ -4,19 +4,25 @@ use std::{
     collections::BTreeMap, error::Error, ffi::OsString, fs, os::unix::fs::DirBuilderExt as _, path::Path, sync::Arc,
 };
 
-use toolrack_config::Environment;
-use toolrack_daemon::{MakeWorld, NoWorld, Team, WorldParts};
+use toolrack_config::{Environment, Loaded, Request};
+use toolrack_daemon::{
+    MakeWorld, NoWorld, Parts, Questions, Team, Vault, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
+};
 use toolrack_host::Policy;
+use toolrack_store::Store;
 use toolrack_team::{Authority, FrontDoor, Issuers, Limits, TeamFile, Tenant, TenantQuotas};
 
-use super::{ForAllWorlds, for_agents, parts};
+use super::{ForAllWorlds, for_agents, models, parts, sign_ins};
 use crate::{
     args::Global,
+    credentials::OfMember,
     database,
     error::{Exit, Failure, in_words, with_causes},
+    models::ModelContext,
     rules::LiveRules,
     screen::Screen,
-    wire::World,
+    verbs::talk::ask::rules,
+    wire::{Person, World},
 };
 
 /// The most bytes of a team file.
@@ -111,8 +117,83 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())));
     // They read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
-    let for_agents = Some(for_agents(&typed, &world));
-    Ok(WorldParts { parts, for_agents, then: Box::pin(async move { world.close().await }) })
+    (parts.of, parts.credentials) = (WorldOf::Tenant, OfMember::of_all(Arc::clone(world.stored())));
+    let for_agents = Some(for_agents(&typed, &world, WorldOf::Tenant));
+    let for_people = Some(for_people(&typed, &world, &parts));
+    Ok(WorldParts { parts, for_agents, for_people, then: Box::pin(async move { world.close().await }) })
+}
+
+/// What the worlds of the members of a tenant are built from: a host of their own, to which that of the tenant lends its
+/// servers, and what only the member has.
+fn for_people(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWorld {
+    let (people, typed, model_context) = (Arc::new(world.for_people()), typed.clone(), world.model_context());
+    let of_tenant = OfTenant {
+        request: of_tenant.request.clone(),
+        store: of_tenant.store.clone(),
+        questions: of_tenant.questions.clone(),
+        vault: Arc::clone(&of_tenant.vault),
+    };
+    Box::new(move |key| {
+        let (people, typed, model_context) = (Arc::clone(&people), typed.clone(), model_context.clone());
+        let of_tenant = of_tenant.clone();
+        Box::pin(async move {
+            let person = people.person(&key).map_err(|error| {
+                tracing::error!("the folder of a member cannot be made: {}", in_words(&error));
+                let message = "your own servers cannot be started now".to_owned();
+                NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
+            })?;
+            Ok(of_person(person, key, &typed, model_context, of_tenant))
+        })
+    })
+}
+
+/// What the worlds of the members of a tenant have from it.
+#[derive(Clone)]
+struct OfTenant {
+    request: Request,
+    store: Option<Store>,
+    questions: Questions,
+    vault: Arc<dyn Vault>,
+}
+
+fn of_person(
+    person: Person,
+    key: String,
+    typed: &ForAllWorlds,
+    model_context: ModelContext,
+    of_tenant: OfTenant,
+) -> WorldParts {
+    let OfTenant { request, store, questions, vault } = of_tenant;
+    let Person { environment, secrets, sign_in, hosts, credentials, audit } = person;
+    let questions = questions.concealing(Arc::clone(&secrets));
+    // The rules of its files are known before anything of it runs.
+    let gate = Arc::new(LiveRules::new(Policy::default()));
+    let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
+    let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
+    let (named, typed_rules, audited) = (host.clone(), typed.rules.clone(), Arc::clone(&audit));
+    let parts = Parts {
+        host,
+        request,
+        environment,
+        store,
+        secrets: Arc::clone(&secrets),
+        vault,
+        questions,
+        models: models(typed.model.clone(), model_context),
+        sign_ins: sign_ins(sign_in.clone(), secrets),
+        of: WorldOf::Person(key),
+        credentials: credentials.of_this_one(),
+        before_applying: Box::new(move |loaded: &Loaded| {
+            gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
+            audited.set(loaded.settings.audit);
+            named.set_naming(loaded.settings.tools.naming.clone());
+        }),
+    };
+    let then = async move {
+        sign_in.settled().await;
+        audit.close().await;
+    };
+    WorldParts { parts, for_agents: None, for_people: None, then: Box::pin(then) }
 }
 
 /// The environment of a tenant: the variables that say nothing about the user of the daemon, those that the team file

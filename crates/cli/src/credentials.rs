@@ -1,0 +1,147 @@
+//! What people give for servers of their own, in the vault.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use toolrack_config::Secrets;
+use toolrack_daemon::{Credentials, CredentialsOf, Given};
+use toolrack_host::Caller;
+use toolrack_store::{Space, StoreError};
+
+use crate::{
+    error::with_causes,
+    secrets::{SecretsError, Stored},
+};
+
+/// The values of one member of a tenant, whose vault `stored` is.
+#[derive(Debug)]
+pub(crate) struct OfMember {
+    stored: Arc<Stored>,
+    /// The beginning of the names of the rows: the [key](toolrack_host::Principal::key) of the member.
+    prefix: String,
+}
+
+/// The values of the one person of a machine: secrets.
+#[derive(Debug)]
+pub(crate) struct OfMachine(Arc<Stored>);
+
+impl OfMachine {
+    /// Finds those of the one person.
+    pub(crate) fn of(stored: Arc<Stored>) -> CredentialsOf {
+        let own: Arc<dyn Credentials> = Arc::new(Self(stored));
+        Box::new(move |person| person.is_local().then(|| Arc::clone(&own)))
+    }
+}
+
+fn refused(error: &SecretsError) -> String {
+    with_causes(error)
+}
+
+fn unusable(error: &StoreError) -> String {
+    with_causes(error)
+}
+
+impl OfMember {
+    pub(crate) fn new(stored: Arc<Stored>, key: &str) -> Self {
+        Self { stored, prefix: format!("{key}/") }
+    }
+
+    /// Finds those of each member of a tenant.
+    pub(crate) fn of_all(stored: Arc<Stored>) -> CredentialsOf {
+        Box::new(move |member| {
+            let is_member = !member.is_local();
+            is_member.then(|| Arc::new(Self::new(Arc::clone(&stored), &member.key())) as Arc<dyn Credentials>)
+        })
+    }
+
+    /// Finds these for their member, and nothing for others.
+    pub(crate) fn of_this_one(self: Arc<Self>) -> CredentialsOf {
+        Box::new(move |member| {
+            let is_own = self.prefix.strip_suffix('/') == Some(&*member.key());
+            is_own.then(|| Arc::clone(&self) as Arc<dyn Credentials>)
+        })
+    }
+
+    fn row(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
+/// `${secret:NAME}` is the tenant's, and `${user:NAME}` the member's.
+impl Secrets for OfMember {
+    fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        self.stored.secret(name)
+    }
+
+    fn given<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        let row = self.row(name);
+        Box::pin(async move { self.stored.get_in(Space::Person, &row).await.map_err(|error| refused(&error)) })
+    }
+}
+
+impl Credentials for OfMember {
+    fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
+        Box::pin(async move {
+            let store = self.stored.store().map_err(|error| refused(&error))?;
+            let rows = store.given_by(&self.prefix).await.map_err(|error| unusable(&error))?;
+            Ok(rows.into_iter().filter_map(given).collect())
+        })
+    }
+
+    fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let row = self.row(name);
+            self.stored.set_in(Space::Person, &row, value).await.map_err(|error| refused(&error))?;
+            record(&self.stored, by, name, true).await
+        })
+    }
+
+    fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let row = self.row(name);
+            let removed = self.stored.remove_in(Space::Person, &row).await.map_err(|error| refused(&error))?;
+            if removed {
+                record(&self.stored, by, name, false).await?;
+            }
+            Ok(removed)
+        })
+    }
+}
+
+impl Credentials for OfMachine {
+    fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>> {
+        Box::pin(async move {
+            let store = self.0.store().map_err(|error| refused(&error))?;
+            let rows = store.secrets_since().await.map_err(|error| unusable(&error))?;
+            Ok(rows.into_iter().filter_map(given).collect())
+        })
+    }
+
+    fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.0.set(name, value).await.map_err(|error| refused(&error))?;
+            record(&self.0, by, name, true).await
+        })
+    }
+
+    fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let removed = self.0.remove(name).await.map_err(|error| refused(&error))?;
+            if removed {
+                record(&self.0, by, name, false).await?;
+            }
+            Ok(removed)
+        })
+    }
+}
+
+/// A row as the daemon shows it.
+fn given((name, since): (String, i64)) -> Option<Given> {
+    Some(Given { name, at: DateTime::<Utc>::from_timestamp(since, 0)? })
+}
+
+async fn record(stored: &Stored, by: &Caller, name: &str, is_given: bool) -> Result<(), String> {
+    let store = stored.store().map_err(|error| refused(&error))?;
+    store.record_given(by, name, is_given).await.map_err(|error| unusable(&error))
+}

@@ -1,0 +1,86 @@
+//! What the worlds of a tenant's members are made from: what the tenant has, and what each member has alone.
+
+use std::{ffi::OsString, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
+
+use toolrack_auth::SignIn;
+use toolrack_config::{Environment, Interpolate, Unset};
+use toolrack_host::Host;
+use toolrack_store::Store;
+
+use super::{Hosts, World, hosts::Member, sign_in};
+use crate::{audit::Audited, credentials::OfMember, secrets::Stored};
+
+/// What the members of a tenant have in common.
+#[derive(Debug)]
+pub(crate) struct ForPeople {
+    store: Option<Store>,
+    stored: Arc<Stored>,
+    secrets: Arc<Interpolate>,
+    environment: Environment,
+    /// The working folders of the tenant's servers, which the configuration names.
+    own_folders: PathBuf,
+    /// The folder that has a folder for each member.
+    people: PathBuf,
+    hosts: Hosts,
+    lender: Host,
+}
+
+/// What a member of a tenant has alone.
+#[derive(Debug)]
+pub(crate) struct Person {
+    pub(crate) environment: Environment,
+    /// Fills in the placeholders of the member's servers.
+    pub(crate) secrets: Arc<Interpolate>,
+    pub(crate) sign_in: SignIn,
+    pub(crate) hosts: Hosts,
+    pub(crate) credentials: Arc<OfMember>,
+    pub(crate) audit: Arc<Audited>,
+}
+
+impl World {
+    /// For the members of the tenant whose world this is.
+    pub(crate) fn for_people(&self) -> ForPeople {
+        ForPeople {
+            store: self.store.clone(),
+            stored: Arc::clone(&self.stored),
+            secrets: Arc::clone(&self.secrets),
+            environment: self.environment.clone(),
+            own_folders: self.places.own_folders(),
+            people: self.places.data().join("people"),
+            hosts: self.hosts(),
+            lender: self.host(),
+        }
+    }
+}
+
+impl ForPeople {
+    /// The member with this [key](toolrack_host::Principal::key). Servers of theirs have a home, working folders and a
+    /// sandbox below a folder of theirs.
+    ///
+    /// # Errors
+    /// When that folder cannot be made.
+    pub(crate) fn person(&self, key: &str) -> io::Result<Person> {
+        let home = self.people.join(key);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
+        let others = self.environment.iter().filter(|(name, _)| *name != "HOME");
+        let others = others.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let environment = Environment::new(others.chain([(OsString::from("HOME"), home.clone().into_os_string())]));
+        let credentials = Arc::new(OfMember::new(Arc::clone(&self.stored), key));
+        let secrets = Interpolate::new(environment.clone(), Unset::Error)
+            .with_secrets(Arc::<OfMember>::clone(&credentials))
+            .with_homes(home.join("sandbox"))
+            .with_own_folders_in(home.join("cwd"), self.own_folders.clone())
+            .beside(Arc::clone(&self.secrets));
+        let secrets = Arc::new(secrets);
+        let audit = Arc::new(Audited::new(self.store.clone(), Arc::clone(&secrets), None));
+        let sign_in = sign_in((&self.stored, &secrets), &self.hosts.egress, &audit, None, Some(key));
+        let hosts = Hosts {
+            secrets: Arc::clone(&secrets),
+            sign_in: sign_in.clone(),
+            audit: Arc::clone(&audit),
+            member: Some(Member { lender: self.lender.clone() }),
+            ..self.hosts.clone()
+        };
+        Ok(Person { environment, secrets, sign_in, hosts, credentials, audit })
+    }
+}

@@ -1,0 +1,477 @@
+//! Credentials of a person: servers that each member of a tenant has for itself, with values that only the member gives.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use toolrack_testkit::FakeHttp;
+
+use crate::{
+    rack::{Rack, fake},
+    team::{SOON, Team},
+};
+
+/// A server that needs the member's `TOKEN`.
+fn personal() -> Value {
+    let mut server = fake(&[]);
+    server["env"] = json!({ "TOKEN": "${user:TOKEN}" });
+    server
+}
+
+/// A team whose tenants have the server `mine` for each member, and `shared` for all.
+fn team() -> Team {
+    Team::with(|_| vec![("mine", personal()), ("shared", fake(&[]))])
+}
+
+/// Values are shorter than what Toolrack hides in results, so that servers can repeat them.
+fn give(team: &Team, token: &str, value: &str) {
+    let body = json!({ "value": value }).to_string();
+    let (status, answer) = team.ask("PUT", "/api/v1/me/credentials/TOKEN", token, &body);
+    assert_eq!((status, &*answer), (204, ""));
+}
+
+fn variable(team: &Team, token: &str, name: &str) -> String {
+    team.call(token, "mcp__mine__env", &json!({ "name": name }).to_string())
+}
+
+fn credentials(team: &Team, token: &str) -> Value {
+    let (status, body) = team.ask("GET", "/api/v1/me/credentials", token, "");
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str::<Value>(&body).unwrap()["credentials"].clone()
+}
+
+/// The state of the server `mine`, as its member sees it.
+fn state(team: &Team, token: &str) -> String {
+    let (_, body) = team.ask("GET", "/api/v1/servers/mine", token, "");
+    serde_json::from_str::<Value>(&body).unwrap()["state"].as_str().unwrap().to_owned()
+}
+
+fn begins(team: &Team, token: &str) {
+    let from = Instant::now();
+    while state(team, token) != "connected" {
+        assert!(from.elapsed() < SOON, "{}", state(team, token));
+    }
+}
+
+/// Waits until the server `mine` of a member who has given nothing has failed to start.
+fn fails(team: &Team, token: &str) {
+    let from = Instant::now();
+    while !matches!(&*state(team, token), "failed" | "reconnecting") {
+        assert!(from.elapsed() < SOON, "{}", state(team, token));
+    }
+}
+
+#[test]
+fn each_member_has_their_own_servers_beside_those_that_all_share() {
+    let team = team();
+    let people = [("ann", "acme", "ann-1"), ("bob", "acme", "bob-2"), ("eve", "bolt", "eve-3")];
+    let people = people.map(|(name, tenant, value)| (team.token(name, tenant, "user").0, value));
+    for (token, value) in &people {
+        give(&team, token, value);
+        begins(&team, token);
+    }
+    let mut homes = Vec::new();
+    for (token, value) in &people {
+        let own = variable(&team, token, "TOKEN");
+        assert!(own.contains(value), "{own}");
+        assert!(people.iter().all(|(_, other)| other == value || !own.contains(other)), "{own}");
+        let echoed = team.call(token, "mcp__shared__echo", r#"{"text":"for all"}"#);
+        assert!(echoed.contains("for all"), "{echoed}");
+        homes.push(variable(&team, token, "HOME"));
+    }
+    assert!(team.rack.home.root().join("team/tenants/acme/people").exists());
+    homes.sort();
+    homes.dedup();
+    assert_eq!(homes.len(), 3, "{homes:?}");
+}
+
+#[test]
+fn a_value_is_seen_by_no_other_member_whatever_their_role_and_by_no_answer() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let (bob, _) = team.token("bob", "acme", "admin");
+    let canary = "canary-of-ann-5f0e9c1d";
+    give(&team, &ann, canary);
+    begins(&team, &ann);
+    let _ = variable(&team, &ann, "TOKEN");
+    assert_eq!(
+        credentials(&team, &bob),
+        json!([{"name": "TOKEN", "servers": ["mine"], "given": false, "given_at": null}])
+    );
+    assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &bob), 404);
+    let own = credentials(&team, &ann);
+    assert_eq!((&own[0]["given"], &own[0]["servers"]), (&json!(true), &json!(["mine"])));
+    // The server of ann repeats it: neither she nor an operator reads it anywhere.
+    let places = ["/api/v1/me/credentials", "/api/v1/servers", "/api/v1/audit", "/api/v1/config", "/metrics"];
+    let read = places.map(|place| team.ask("GET", place, &bob, "").1 + &team.ask("GET", place, &ann, "").1);
+    assert!(!read.concat().contains(canary));
+    assert!(!variable(&team, &ann, "TOKEN").contains(canary));
+    // Another member's server does not start with it.
+    fails(&team, &bob);
+    for file in files_below(&team.rack.home.root().join("team")) {
+        let content = fs::read(&file).unwrap_or_default();
+        assert!(!content.windows(canary.len()).any(|part| part == canary.as_bytes()), "{}", file.display());
+    }
+}
+
+fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn a_changed_value_counts_at_once_and_a_deleted_one_is_gone() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    give(&team, &ann, "ann-1");
+    begins(&team, &ann);
+    give(&team, &ann, "ann-2");
+    let from = Instant::now();
+    while !variable(&team, &ann, "TOKEN").contains("ann-2") {
+        assert!(from.elapsed() < SOON);
+    }
+    assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &ann), 204);
+    fails(&team, &ann);
+    assert!(!variable(&team, &ann, "TOKEN").contains("ann-2"));
+    assert_eq!(credentials(&team, &ann)[0]["given"], json!(false));
+}
+
+#[test]
+fn the_audit_log_says_who_gave_and_deleted_which_name() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "admin");
+    give(&team, &ann, "ann-1");
+    assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &ann), 204);
+    let (_, body) = team.ask("GET", "/api/v1/audit", &ann, "");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let rows = body["rows"].as_array().unwrap();
+    for kind in ["credential_given", "credential_removed"] {
+        let row = rows.iter().find(|row| row["kind"] == kind).unwrap_or_else(|| panic!("{rows:?}"));
+        let who = (&row["credential"], &row["tenant"], &row["subject"]);
+        assert_eq!(who, (&json!("TOKEN"), &json!("acme"), &json!("ann")), "{row}");
+    }
+}
+
+#[test]
+fn only_names_that_a_server_needs_are_kept_and_only_for_those_who_may_use_servers() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let (viewer, _) = team.token("viewer", "acme", "viewer");
+    let put =
+        |token: &str, name: &str, body: &str| team.ask("PUT", &format!("/api/v1/me/credentials/{name}"), token, body);
+    assert_eq!(put(&viewer, "TOKEN", r#"{"value":"x"}"#).0, 403);
+    assert_eq!(put(&ann, "OTHER", r#"{"value":"x"}"#).0, 404);
+    for value in ["", "a\0b", &"x".repeat(64 * 1024 + 1)] {
+        assert_eq!(put(&ann, "TOKEN", &json!({ "value": value }).to_string()).0, 422, "{value:.9}");
+    }
+    assert_eq!(put(&ann, "TOKEN", r#"{"other":"x"}"#).0, 400);
+    // The user of the machine has another world, in which no server needs a value.
+    assert_eq!(put(&team.daemon.token.clone(), "TOKEN", r#"{"value":"x"}"#).0, 404);
+}
+
+#[test]
+fn a_server_over_http_gets_the_value_of_the_member_in_its_headers() {
+    let server = FakeHttp::start::<&str>(&[]);
+    let url = server.url().to_owned();
+    let entry = json!({ "url": url, "headers": { "X-Member": "${user:TOKEN}" } });
+    let team = Team::with(|_| vec![("mine", entry.clone())]);
+    for (name, value) in [("ann", "ann-1"), ("bob", "bob-2")] {
+        let (token, _) = team.token(name, "acme", "user");
+        give(&team, &token, value);
+        begins(&team, &token);
+        let headers = team.call(&token, "mcp__mine__headers", "{}");
+        assert!(headers.contains(value), "{headers}");
+    }
+}
+
+#[test]
+fn without_a_server_for_each_member_no_member_has_a_world() {
+    let team = Team::with(|_| vec![("shared", fake(&[]))]);
+    let (ann, _) = team.token("ann", "acme", "user");
+    let echoed = team.call(&ann, "mcp__shared__echo", r#"{"text":"for all"}"#);
+    assert!(echoed.contains("for all"), "{echoed}");
+    assert_eq!(credentials(&team, &ann), json!([]));
+    assert!(!team.rack.home.root().join("team/tenants/acme/people").exists());
+}
+
+#[test]
+fn a_changed_configuration_reaches_the_worlds_of_members() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    give(&team, &ann, "ann-1");
+    begins(&team, &ann);
+    let file = team.rack.home.root().join("team/tenants/acme/mcp.json");
+    let mut own = fake(&[]);
+    own["share"] = json!("user");
+    fs::write(file, crate::rack::mcp_json(&[("other", own), ("later", fake(&[]))])).unwrap();
+    let from = Instant::now();
+    let names = |token: &str| team.ask("GET", "/api/v1/servers", token, "").1;
+    while !names(&ann).contains("\"name\":\"other\"") || names(&ann).contains("\"name\":\"mine\"") {
+        assert!(from.elapsed() < SOON, "{}", names(&ann));
+    }
+    let echoed = team.call(&ann, "mcp__other__echo", r#"{"text":"x1"}"#)
+        + &team.call(&ann, "mcp__later__echo", r#"{"text":"x2"}"#);
+    assert!(echoed.contains("x1") && echoed.contains("x2"), "{echoed}");
+    // What no server needs any more can still be deleted.
+    let kept = credentials(&team, &ann);
+    assert_eq!((&kept[0]["name"], &kept[0]["servers"]), (&json!("TOKEN"), &json!([])));
+    let file = team.rack.home.root().join("team/tenants/acme/mcp.json");
+    fs::write(file, crate::rack::mcp_json(&[("later", fake(&[]))])).unwrap();
+    let from = Instant::now();
+    while names(&ann).contains("\"name\":\"other\"") {
+        assert!(from.elapsed() < SOON, "{}", names(&ann));
+    }
+    assert_eq!(credentials(&team, &ann)[0]["name"], "TOKEN");
+    assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &ann), 204);
+    assert_eq!(credentials(&team, &ann), json!([]));
+}
+
+#[test]
+fn for_one_person_a_value_of_their_own_is_a_stored_secret() {
+    let rack = Rack::with(&[("mine", personal())]);
+    let missing = rack.run(&["call", "mine/env", "--args", r#"{"name":"TOKEN"}"#]);
+    assert!(missing.stderr.contains("toolrack secret set TOKEN"), "{missing}");
+    let _ = rack.run_with_stdin(&["secret", "set", "TOKEN"], "own-1").ends_with(0);
+    let read = rack.run(&["call", "mine/env", "--args", r#"{"name":"TOKEN"}"#]).ends_with(0);
+    assert!(read.stdout.contains("own-1"), "{read}");
+}
+
+#[test]
+fn an_entry_that_needs_a_member_s_value_cannot_be_shared_with_the_tenant() {
+    let mut shared = personal();
+    shared["share"] = json!("tenant");
+    let rack = Rack::with(&[("mine", shared)]);
+    let refused = rack.run(&["config", "validate"]);
+    assert!(format!("{}{}", refused.stdout, refused.stderr).contains("each member has another"), "{refused}");
+}
+
+#[test]
+fn an_operator_who_is_asked_about_a_call_of_another_member_does_not_see_their_value() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let (bob, _) = team.token("bob", "acme", "operator");
+    let canary = "canary-of-ann-5f0e9c1d";
+    give(&team, &ann, canary);
+    begins(&team, &ann);
+    // A model that has seen the value takes it to another server: that is asked first.
+    let call = json!({ "tool": "shared/echo", "arguments": { "text": format!("it is {canary}") } }).to_string();
+    let mut under_way = team.send("POST", "/api/v1/calls", &ann, &call);
+    let from = Instant::now();
+    let open = |token: &str| {
+        let (_, body) = team.ask("GET", "/api/v1/approvals", token, "");
+        serde_json::from_str::<Value>(&body).unwrap()["approvals"].as_array().unwrap().clone()
+    };
+    while open(&bob).is_empty() {
+        assert!(from.elapsed() < SOON, "no question");
+    }
+    let question = open(&bob).remove(0);
+    assert_eq!((&question["server"], &question["caller"]["subject"]), (&json!("shared"), &json!("ann")));
+    assert!(!question.to_string().contains("5f0e9c1d"), "{question}");
+    // What is sent is what was called.
+    let id = question["id"].as_str().unwrap();
+    let (status, refused) = team.ask("POST", &format!("/api/v1/approvals/{id}"), &bob, r#"{"answer":"once"}"#);
+    assert!(status < 300, "{refused}");
+    let mut answer = String::new();
+    under_way.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("it is ***"), "{answer}");
+}
+
+/// A client of 2025-11-25 that talks to the endpoint itself.
+struct Client<'t> {
+    team: &'t Team,
+    token: String,
+    session: String,
+}
+
+/// The messages of an answer, as they come.
+struct Messages(BufReader<TcpStream>);
+
+impl Messages {
+    /// The next one; `None` at the end.
+    fn next(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        while self.0.read_line(&mut line).unwrap() > 0 {
+            let text = line.trim();
+            let text = text.strip_prefix("data:").unwrap_or(text).trim();
+            if let Ok(message @ Value::Object(_)) = serde_json::from_str(text) {
+                return Some(message);
+            }
+            line.clear();
+        }
+        None
+    }
+
+    /// The next one that is the answer to a request, or a request or notification of this method.
+    fn until(&mut self, method: Option<&str>) -> Value {
+        loop {
+            let message = self.next().expect("a message");
+            if message["method"].as_str() == method {
+                return message;
+            }
+        }
+    }
+}
+
+impl<'t> Client<'t> {
+    fn connect(team: &'t Team, token: &str, capabilities: Value) -> Self {
+        let mut client = Self { team, token: token.to_owned(), session: String::new() };
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities,
+            "clientInfo": { "name": "test", "version": "1" } });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string();
+        let mut answer = String::new();
+        client.sent(&body).read_to_string(&mut answer).unwrap();
+        let head = answer.split("\r\n\r\n").next().unwrap();
+        let session =
+            head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned));
+        client.session = session.unwrap_or_else(|| panic!("{answer}"));
+        let _ = client.post(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).next();
+        client
+    }
+
+    fn sent(&self, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.team.daemon.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let session =
+            if self.session.is_empty() { String::new() } else { format!("Mcp-Session-Id: {}\r\n", self.session) };
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{session}\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+            self.team.daemon.address,
+            self.token,
+            body.len()
+        )
+        .unwrap();
+        stream
+    }
+
+    fn post(&self, message: &Value) -> Messages {
+        Messages(BufReader::new(self.sent(&message.to_string())))
+    }
+
+    fn call(&self, tool: &str, arguments: &Value) -> Messages {
+        let params = json!({ "name": tool, "arguments": arguments });
+        self.post(&json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }))
+    }
+
+    /// Answers a question of the gateway.
+    fn answer(&self, question: &Value, action: &str) {
+        let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": action } });
+        assert_eq!(self.post(&answer).next(), None);
+    }
+
+    fn tools(&self) -> Vec<String> {
+        let list = self.post(&json!({ "jsonrpc": "2.0", "id": 8, "method": "tools/list" })).until(None);
+        let tools = list["result"]["tools"].as_array().unwrap();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn with_pages() -> Value {
+    json!({ "elicitation": { "url": {} } })
+}
+
+#[test]
+fn a_call_that_lacks_a_value_leads_to_the_page_and_goes_on_once_the_value_is_given() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let client = Client::connect(&team, &ann, with_pages());
+    // Nothing is known of the server's tools yet: one tool leads to what it needs.
+    assert_eq!(client.tools()[0], "give_credentials");
+    let mut call = client.call("mcp__mine__env", &json!({ "name": "TOKEN" }));
+    let question = call.until(Some("elicitation/create"));
+    assert_eq!(question["params"]["mode"], "url");
+    assert_eq!(question["params"]["url"], "http://127.0.0.1:1/#/credentials/TOKEN");
+    client.answer(&question, "accept");
+    give(&team, &ann, "ann-1");
+    let completed = call.until(Some("notifications/elicitation/complete"));
+    assert_eq!(completed["params"]["elicitationId"], question["params"]["elicitationId"]);
+    let answer = call.until(None);
+    assert_eq!(answer["result"]["content"][0]["text"], r#""ann-1""#, "{answer}");
+    assert!(!client.tools().contains(&"give_credentials".to_owned()));
+    // Once it is deleted, the server asks again; its tools are known to the client.
+    assert_eq!(team.status("DELETE", "/api/v1/me/credentials/TOKEN", &ann), 204);
+    let mut call = client.call("mcp__mine__env", &json!({ "name": "TOKEN" }));
+    let question = call.until(Some("elicitation/create"));
+    // Who gives the value without answering the client has answered, too.
+    give(&team, &ann, "ann-2");
+    let answer = call.until(None);
+    assert_eq!(answer["result"]["content"][0]["text"], r#""ann-2""#, "{question} {answer}");
+}
+
+#[test]
+fn a_person_who_declines_to_give_a_value_ends_the_call() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let client = Client::connect(&team, &ann, with_pages());
+    let mut call = client.call("give_credentials", &json!({}));
+    let question = call.until(Some("elicitation/create"));
+    client.answer(&question, "decline");
+    let answer = call.until(None);
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(answer["result"]["isError"] == true && text.contains("declined"), "{answer}");
+    let mut call = client.call("give_credentials", &json!({}));
+    let question = call.until(Some("elicitation/create"));
+    client.answer(&question, "accept");
+    give(&team, &ann, "ann-1");
+    let answer = call.until(None);
+    assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("`mine`"), "{answer}");
+}
+
+#[test]
+fn a_client_that_opens_no_pages_gets_the_address_of_the_page() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let client = Client::connect(&team, &ann, json!({}));
+    let answer = client.call("mcp__mine__env", &json!({ "name": "TOKEN" })).until(None);
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("http://127.0.0.1:1/#/credentials/TOKEN"), "{answer}");
+    // The servers that need nothing are there.
+    let echoed = client.call("mcp__shared__echo", &json!({ "text": "x" })).until(None);
+    assert_eq!(echoed["result"]["content"][0]["text"], "x");
+}
+
+#[test]
+fn a_client_of_2026_07_28_is_led_to_the_page_in_the_answer_and_comes_back() {
+    let team = team();
+    let (ann, _) = team.token("ann", "acme", "user");
+    let call = |more: Value| {
+        let mut params = json!({
+            "name": "mcp__mine__env",
+            "arguments": { "name": "TOKEN" },
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+                "io.modelcontextprotocol/clientCapabilities": with_pages(),
+            },
+        });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+        let mut stream = TcpStream::connect(&team.daemon.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {ann}\r\nConnection: close\r\n\
+             MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: mcp__mine__env\r\n\
+             Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+            team.daemon.address,
+            body.len()
+        )
+        .unwrap();
+        Messages(BufReader::new(stream)).until(None)
+    };
+    let asked = call(json!({}));
+    let (key, question) =
+        asked["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}")).iter().next().unwrap();
+    assert_eq!(question["params"]["url"], "http://127.0.0.1:1/#/credentials/TOKEN", "{asked}");
+    give(&team, &ann, "ann-1");
+    let answered = call(json!({
+        "requestState": asked["result"]["requestState"],
+        "inputResponses": { key: { "action": "accept" } },
+    }));
+    assert_eq!(answered["result"]["content"][0]["text"], r#""ann-1""#, "{answered}");
+}

@@ -1,0 +1,151 @@
+//! What a person gives for servers of their own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
+use serde::{Deserialize, Serialize};
+use toolrack_config::{given_in, is_secret_word};
+use toolrack_host::{Caller, text};
+use utoipa::ToSchema;
+
+use super::{Answer, ApiError, Body, By, Path, State, done};
+use crate::{
+    credentials::{Credentials, WorldOf},
+    shown,
+    world::World,
+};
+
+/// The most bytes of a value.
+const MAX_VALUE: usize = 64 * 1024;
+
+/// What the person who asks gives for servers of their own.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MyCredentials {
+    credentials: Vec<MyCredential>,
+}
+
+/// A value that servers of the person need, or that the person has given. The value itself is never shown.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MyCredential {
+    /// Its name: that of `${user:NAME}`.
+    #[schema(example = "GITHUB_TOKEN")]
+    name: String,
+    /// The servers that need it; none if the configuration no longer names it.
+    servers: Vec<String>,
+    /// Whether the person has given it.
+    given: bool,
+    /// When the person gave it, in RFC 3339.
+    given_at: Option<String>,
+}
+
+/// A value.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewCredential {
+    /// 1 byte to 64 KiB. A line break at its end is left out.
+    value: String,
+}
+
+/// The servers that need each name.
+fn needed(world: &World) -> BTreeMap<String, BTreeSet<String>> {
+    let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (server, spec) in world.loaded().desired.iter().filter(|(_, spec)| world.of.runs(spec)) {
+        for name in given_in(spec) {
+            needed.entry(name).or_default().insert(server.to_string());
+        }
+    }
+    needed
+}
+
+/// The values of the person who asks, and of no other.
+fn own(world: &World, caller: &Caller) -> Result<Arc<dyn Credentials>, ApiError> {
+    (world.credentials)(caller.principal()).ok_or_else(|| {
+        ApiError::new(StatusCode::NOT_FOUND, "NOT_NEEDED", "no server here needs a value of your own")
+            .hint("`${user:NAME}` in the entry of a server asks for one")
+    })
+}
+
+fn failed(why: String) -> ApiError {
+    ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
+}
+
+/// What servers of the person who asks need of them, and what they have given. Values are never shown.
+#[utoipa::path(get, path = "/api/v1/me/credentials", tag = "me",
+    responses((status = 200, body = MyCredentials), (status = 507, body = ApiError)))]
+pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<MyCredentials> {
+    let mut needed = needed(&world);
+    let given = match own(&world, &caller) {
+        Ok(credentials) => credentials.given().await.map_err(failed)?,
+        Err(_) => Vec::new(),
+    };
+    // The secrets of a machine are listed elsewhere.
+    let is_listed = |name: &str, needed: &BTreeMap<_, _>| world.of != WorldOf::Machine || needed.contains_key(name);
+    let mut credentials: Vec<_> = given
+        .into_iter()
+        .filter(|given| is_listed(&given.name, &needed))
+        .map(|given| (given.name, Some(given.at)))
+        .collect();
+    let names: BTreeSet<_> = credentials.iter().map(|(name, _)| name.clone()).collect();
+    credentials.extend(needed.keys().filter(|name| !names.contains(*name)).map(|name| (name.clone(), None)));
+    credentials.sort();
+    let shown = credentials.into_iter().map(|(name, at)| MyCredential {
+        servers: needed.remove(&name).into_iter().flatten().collect(),
+        given: at.is_some(),
+        given_at: at.map(shown::millis),
+        name,
+    });
+    Ok(Json(MyCredentials { credentials: shown.collect() }))
+}
+
+/// Gives a value for servers of the person who asks, in place of an earlier one. The servers that need it start anew.
+#[utoipa::path(put, path = "/api/v1/me/credentials/{name}", tag = "me", request_body = NewCredential,
+    params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError),
+        (status = 507, body = ApiError)))]
+pub(super) async fn give(
+    Extract(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+    Body(NewCredential { value }): Body<NewCredential>,
+) -> Result<Response, ApiError> {
+    let credentials = own(&world, &caller)?;
+    let servers = needed(&world).remove(&name).ok_or_else(|| unknown(&name))?;
+    let value = value.strip_suffix('\n').map_or(&*value, |line| line.strip_suffix('\r').unwrap_or(line));
+    if value.is_empty() || value.len() > MAX_VALUE || value.contains('\0') || !is_secret_word(&name) {
+        let message =
+            format!("a value has 1 to {MAX_VALUE} bytes, none of them 0, and a name that a placeholder can have");
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_VALUE", message));
+    }
+    credentials.give(&name, value, &caller).await.map_err(failed)?;
+    world.given_anew(&servers);
+    Ok(done())
+}
+
+/// Deletes what the person who asks has given. The servers that used it end, and start again once there is a value.
+#[utoipa::path(delete, path = "/api/v1/me/credentials/{name}", tag = "me", params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
+pub(super) async fn take_back(
+    Extract(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    let credentials = own(&world, &caller)?;
+    let servers = needed(&world).remove(&name).unwrap_or_default();
+    if world.of == WorldOf::Machine && servers.is_empty() {
+        return Err(unknown(&name));
+    }
+    if !credentials.take_back(&name, &caller).await.map_err(failed)? {
+        return Err(ApiError::not_found("you have given no value of this name"));
+    }
+    world.given_anew(&servers);
+    Ok(done())
+}
+
+fn unknown(name: &str) -> ApiError {
+    let clipped = text::clip(name, 64);
+    let message = format!("no server of yours needs a value `{}`", text::for_line(&clipped));
+    ApiError::new(StatusCode::NOT_FOUND, "NOT_NEEDED", message).hint("GET /api/v1/me/credentials lists the names")
+}

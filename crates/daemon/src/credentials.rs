@@ -1,0 +1,56 @@
+//! What people give for servers of their own: the values of `${user:NAME}`.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use toolrack_config::share_of;
+use toolrack_host::{Caller, Principal, ServerSpec, spec::Share};
+
+/// The values that one person has given. No method returns a value: only servers get them.
+pub trait Credentials: Send + Sync {
+    /// All names under which there is a value. An error is for people, and contains no value.
+    fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>>;
+
+    /// Keeps `value` as `name`, in place of an earlier one, and records that `by` gave it.
+    fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Deletes what was given as `name`, and records that `by` did so. Returns whether there was a value.
+    fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
+}
+
+/// Finds the values of a principal; `None` for one whose values are not kept here.
+pub type CredentialsOf = Box<dyn Fn(&Principal) -> Option<Arc<dyn Credentials>> + Send + Sync>;
+
+/// A value that a person has given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its name.
+    pub name: String,
+    /// When the person gave it.
+    pub at: DateTime<Utc>,
+}
+
+/// Whose servers a world runs, of those that are configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WorldOf {
+    /// The one person of a machine: all servers.
+    #[default]
+    Machine,
+    /// A tenant: the servers that its members share.
+    Tenant,
+    /// The member of a tenant with this [key](toolrack_host::Principal::key): the servers that each member has for
+    /// itself.
+    Person(String),
+}
+
+impl WorldOf {
+    /// Whether a server with this spec is started here.
+    pub(crate) fn runs(&self, spec: &ServerSpec) -> bool {
+        match self {
+            Self::Machine => true,
+            Self::Tenant => share_of(spec) == Share::Tenant,
+            Self::Person(_) => share_of(spec) == Share::User,
+        }
+    }
+}

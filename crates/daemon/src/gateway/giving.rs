@@ -1,0 +1,246 @@
+//! Leads a member whose servers need a value of theirs to the page on which they give it. The value never passes the
+//! client.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use rand::Rng as _;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{broadcast::error::RecvError, mpsc},
+    time::timeout,
+};
+use toolrack_host::{
+    Asker as _, CallError, Catalog, Event, ServerName, State,
+    ask::{Elicitation, Elicited},
+};
+
+use super::{
+    Gateway, Inner,
+    methods::{self, Caller, ToBeCalled},
+    pending::{PendingCall, Update},
+    relay::Relayed,
+    tools,
+};
+use crate::missing::Missing;
+
+/// The tool of members whose servers lack a value. Without it, a model would not know of such a server, whose own tools
+/// are not known yet.
+const TOOL: &str = "give_credentials";
+
+/// How long a call waits for the member to give what is missing.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// How long it waits for the server after that.
+const START: Duration = Duration::from_secs(30);
+
+/// Why a call does not go on: its result.
+pub(super) struct NotGiven(pub(super) Bytes);
+
+impl NotGiven {
+    fn because(why: &str) -> Self {
+        Self(tools::failed(why, "CREDENTIALS_MISSING"))
+    }
+}
+
+/// The names for a sentence.
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl Inner {
+    /// What the member has still to give for `server`.
+    pub(super) async fn lacks(&self, caller: &Caller, server: &ServerName) -> Option<(Missing, BTreeSet<String>)> {
+        let missing = self.options.missing.as_ref()?;
+        let names = missing.of(&caller.principal, server.as_str()).await;
+        (!names.is_empty()).then(|| (missing.clone(), names))
+    }
+
+    /// Leads the member to the pages for what `server` lacks, and waits until they have given it.
+    ///
+    /// # Errors
+    /// The result of the call, if they have not.
+    pub(super) async fn provide(
+        &self,
+        server: &ServerName,
+        caller: &Caller,
+        say: &mpsc::Sender<Update>,
+    ) -> Result<(), NotGiven> {
+        let Some((missing, names)) = self.lacks(caller, server).await else { return Ok(()) };
+        if !caller.abilities.urls {
+            let pages: Vec<_> = names.iter().map(|name| missing.page(name)).collect();
+            let (names, pages) = (listed(names.iter().map(String::as_str)), pages.join(" "));
+            return Err(NotGiven::because(&format!(
+                "the server `{server}` needs {names} of the user, who gives it at {pages} in a browser; call the tool again \
+                 after that. Never ask for the value here."
+            )));
+        }
+        for name in names {
+            self.ask_for(&missing, (server, &name), caller, say).await?;
+        }
+        Ok(())
+    }
+
+    /// Leads the member to the page for `name`.
+    async fn ask_for(
+        &self,
+        missing: &Missing,
+        (server, name): (&ServerName, &str),
+        caller: &Caller,
+        say: &mpsc::Sender<Update>,
+    ) -> Result<(), NotGiven> {
+        let id = format!("toolrack-{:032x}", rand::rng().random::<u128>());
+        let (era, client) = (caller.era, caller.abilities);
+        let asker = Relayed { era, client, say: say.clone(), other: None, name: None };
+        let page = missing.page(name);
+        let message =
+            format!("The server {server} needs a value of your own: {name}. Only you can give it, on this page.");
+        let question = Elicitation::Url { message, url: page.clone(), id: Some(id.clone()) };
+        let given = missing.until_given(&caller.principal, server.as_str(), name);
+        let answered = async {
+            tokio::pin!(given);
+            tokio::select! {
+                answered = asker.elicit(server.clone(), question) => match answered {
+                    Elicited::Accept(_) => given.await,
+                    Elicited::Decline => return Some("the user declined to give it"),
+                    Elicited::Cancel => return Some("the user has not decided"),
+                },
+                // Who gives the value without answering the client has answered, too.
+                () = &mut given => {}
+            }
+            None
+        };
+        let why = timeout(PATIENCE, answered).await.unwrap_or(Some("it was not given in time"));
+        if let Some(why) = why {
+            return Err(NotGiven::because(&format!(
+                "the server `{server}` needs `{name}` of the user, and {why}; the page is {page}"
+            )));
+        }
+        let _ = say.send(Update::Completed(id)).await;
+        Ok(())
+    }
+
+    /// Waits until `server`, which has just got what it needs, offers the tool `name`; the catalog that has it.
+    pub(super) async fn offers(&self, server: &ServerName, name: &str) -> Option<Arc<Catalog>> {
+        let (mut events, mut is_new) = (self.host.events(), false);
+        let appears = async {
+            loop {
+                let catalog = self.host.catalog();
+                if catalog.get(name).is_some() {
+                    return Some(catalog);
+                }
+                match events.recv().await {
+                    Ok(Event::McpServerState { server: of, state }) if of == *server => match state {
+                        State::Connecting => is_new = true,
+                        // Of an attempt that began with the value.
+                        State::Failed { .. } | State::Reconnecting { .. } if is_new => return None,
+                        _ => {}
+                    },
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return None,
+                }
+            }
+        };
+        timeout(START, appears).await.ok().flatten()
+    }
+}
+
+impl Gateway {
+    /// `result`, the first page of a list of tools, with the tool that leads to what is missing, if something is.
+    pub(super) async fn with_giving(&self, result: Bytes, caller: &Caller) -> Bytes {
+        let Some(missing) = &self.0.options.missing else { return result };
+        let servers = self.lacking(missing, caller).await;
+        if servers.is_empty() || self.0.host.catalog().get(TOOL).is_some() {
+            return result;
+        }
+        let Ok(mut list) = serde_json::from_slice::<Value>(&result) else { return result };
+        let servers = listed(servers.iter().map(ServerName::as_str));
+        if let Some(tools) = list["tools"].as_array_mut() {
+            tools.insert(
+                0,
+                json!({
+                    "name": TOOL,
+                    "description": format!(
+                        "Leads the user to a page on which they give what these servers need before their tools can be \
+                         used: {servers}. Takes no value itself."
+                    ),
+                    "inputSchema": { "type": "object" },
+                }),
+            );
+        }
+        list.to_string().into()
+    }
+
+    async fn lacking(&self, missing: &Missing, caller: &Caller) -> Vec<ServerName> {
+        let servers = missing.servers(&caller.principal).await;
+        servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
+    }
+
+    /// A call of a tool that is in no list: the one that leads to what is missing, or one of a server that lacks what the
+    /// member has to give. That is made once they have given it.
+    ///
+    /// # Errors
+    /// The name of the tool, if neither is the reason.
+    pub(super) async fn once_given(&self, caller: &Caller, called: ToBeCalled) -> Result<PendingCall, String> {
+        if let Some(giving) = self.give(caller, &called.name).await {
+            return Ok(giving);
+        }
+        let CallError::NotReady { server, .. } = self.0.host.missing(&called.name) else { return Err(called.name) };
+        if !caller.view.may_have(&server) || self.0.lacks(caller, &server).await.is_none() {
+            return Err(called.name);
+        }
+        let (gateway, caller) = (self.clone(), caller.clone());
+        Ok(PendingCall::new(move |say| {
+            async move {
+                if let Err(NotGiven(result)) = gateway.0.provide(&server, &caller, &say).await {
+                    return Ok(result);
+                }
+                let Some(catalog) = gateway.0.offers(&server, &called.name).await else {
+                    return methods::called(Err(gateway.0.host.missing(&called.name)), caller.era);
+                };
+                let tool = gateway.tool(&catalog, &caller.view, &called.name)?;
+                let (server, name) = (tool.server.clone(), tool.tool().name.clone());
+                gateway.0.make((server, ToBeCalled { name, ..called }), &caller, catalog, say).await
+            }
+            .boxed()
+        }))
+    }
+
+    /// Answers a call of a tool that is in no list because its server is not connected: the error has the reason.
+    pub(super) fn not_ready(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
+        let error = self.0.host.missing(name);
+        let era = caller.era;
+        match &error {
+            CallError::NotReady { server, .. } if caller.view.may_have(server) => {
+                Some(PendingCall::new(move |_| async move { methods::called(Err(error), era) }.boxed()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The call of the tool that leads to what is missing; `None` where `name` is another.
+    async fn give(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
+        let missing = self.0.options.missing.as_ref().filter(|_| name == TOOL)?;
+        let servers = self.lacking(missing, caller).await;
+        let (gateway, caller) = (self.0.clone(), caller.clone());
+        Some(PendingCall::new(move |say| {
+            async move {
+                for server in &servers {
+                    if let Err(NotGiven(result)) = gateway.provide(server, &caller, &say).await {
+                        return Ok(result);
+                    }
+                }
+                let servers = listed(servers.iter().map(ServerName::as_str));
+                let text = match &*servers {
+                    "" => "Nothing is missing.".to_owned(),
+                    servers => {
+                        format!("The user has given what was missing. The tools of {servers} are in the list of tools.")
+                    }
+                };
+                Ok(json!({ "content": [{ "type": "text", "text": text }] }).to_string().into())
+            }
+            .boxed()
+        }))
+    }
+}

@@ -1,0 +1,83 @@
+//! What a member of a team has still to give for servers of their own.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use toolrack_config::{given_in, is_secret_word};
+use toolrack_host::{Principal, ServerName};
+use url::Url;
+
+use crate::{credentials::WorldOf, world::World};
+
+/// The values that a member has still to give for servers of their own, and the page on which they do.
+#[derive(Clone)]
+pub(crate) struct Missing {
+    world: Arc<World>,
+    /// The address of the dashboard.
+    dashboard: Url,
+}
+
+impl fmt::Debug for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Missing").field("dashboard", &self.dashboard.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl Missing {
+    /// In `world`, if it is that of a member.
+    pub(crate) fn of_member(world: &Arc<World>, dashboard: Option<&Url>) -> Option<Self> {
+        let is_of_member = matches!(world.of, WorldOf::Person(_));
+        let dashboard = dashboard.filter(|_| is_of_member)?.clone();
+        Some(Self { world: Arc::clone(world), dashboard })
+    }
+
+    /// What `member` has still to give for `server`.
+    pub(crate) async fn of(&self, member: &Principal, server: &str) -> BTreeSet<String> {
+        let loaded = self.world.loaded();
+        let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.of.runs(spec));
+        // Most servers need none, and the store is not asked.
+        let mut needed = spec.map(given_in).unwrap_or_default();
+        needed.retain(|name| is_secret_word(name));
+        if needed.is_empty() {
+            return needed;
+        }
+        // Where the store fails, the server says so.
+        let given = match (self.world.credentials)(member) {
+            Some(credentials) => credentials.given().await.ok(),
+            None => None,
+        };
+        let Some(given) = given else { return BTreeSet::new() };
+        for given in given {
+            needed.remove(&given.name);
+        }
+        needed
+    }
+
+    /// The servers for which something is missing.
+    pub(crate) async fn servers(&self, member: &Principal) -> Vec<ServerName> {
+        let mut lacking = Vec::new();
+        for name in self.world.loaded().desired.keys() {
+            if !self.of(member, name.as_str()).await.is_empty() {
+                lacking.push(name.clone());
+            }
+        }
+        lacking
+    }
+
+    /// Where the member gives `name`. There is nothing of the member in the address: who opens it has to sign in.
+    pub(crate) fn page(&self, name: &str) -> String {
+        let mut page = self.dashboard.clone();
+        page.set_fragment(Some(&format!("/credentials/{name}")));
+        page.into()
+    }
+
+    /// Waits until `member` has given `name` for `server`.
+    pub(crate) async fn until_given(&self, member: &Principal, server: &str, name: &str) {
+        let mut changes = self.world.given();
+        while self.of(member, server).await.contains(name) {
+            // Cannot fail, because the world owns the sender.
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}

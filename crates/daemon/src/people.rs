@@ -1,0 +1,124 @@
+//! The members of a tenant who have servers of their own: each has a [world](crate::worlds) for them, beside that of the
+//! tenant, whose servers are lent to it. Only the proved principal of a request decides whose world answers.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{Method, StatusCode},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use tokio_util::task::TaskTracker;
+use toolrack_host::Principal;
+
+use crate::{
+    credentials::WorldOf,
+    error::ApiError,
+    world::World,
+    worlds::{Common, Worlds},
+};
+
+/// The most worlds of members at once, in one tenant.
+const MAX_WORLDS: usize = 1_000;
+
+/// Where a member sees and uses their own servers beside those of the tenant. Everything else is the tenant's.
+const THEIRS: [&str; 9] = [
+    "/mcp",
+    "/api/agents/mcp",
+    "/api/v1/servers",
+    "/api/v1/tools",
+    "/api/v1/calls",
+    "/api/v1/me",
+    "/api/v1/overview",
+    "/api/v1/sessions",
+    "/api/v1/turns",
+];
+
+/// The members of one tenant.
+pub(crate) struct People {
+    tenant: Arc<World>,
+    worlds: Arc<Worlds>,
+}
+
+impl People {
+    pub(crate) fn new(tenant: Arc<World>, common: Common) -> Arc<Self> {
+        Arc::new(Self { tenant, worlds: Worlds::new(common) })
+    }
+
+    /// Whether the request is for the member's own world: the tenant has servers for each member, and the request is
+    /// not about what all share.
+    fn is_theirs(&self, method: &Method, path: &str) -> bool {
+        let loaded = self.tenant.loaded();
+        let is_own = |spec| !self.tenant.of.runs(spec);
+        if !loaded.desired.values().any(is_own) || !is_below(path, &THEIRS) {
+            return false;
+        }
+        // What all share is started and stopped where it runs.
+        let server = path.strip_prefix("/api/v1/servers/").and_then(|rest| rest.split('/').next());
+        match server {
+            Some(name) if method != Method::GET => loaded.desired.get(name).is_some_and(is_own),
+            _ => true,
+        }
+    }
+
+    /// Has the world of `member` answer.
+    async fn answer(&self, member: &Principal, request: Request) -> Response {
+        let key = member.key();
+        if self.worlds.count() >= MAX_WORLDS && !self.worlds.is_running(&key) {
+            let message = format!("{MAX_WORLDS} members of the tenant use servers of their own already");
+            return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)
+                .hint("try again in some minutes")
+                .into_response();
+        }
+        self.worlds.answer(&key, request).await
+    }
+}
+
+/// Whether `path` is one of `places`, or below one.
+fn is_below(path: &str, places: &[&str]) -> bool {
+    places.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+/// Hands the request of a member on to their own world, if it is for that.
+pub(crate) async fn of_their_own(State(people): State<Arc<People>>, request: Request, next: Next) -> Response {
+    let member = request.extensions().get::<Principal>().filter(|member| !member.is_local()).cloned();
+    match member {
+        Some(member) if people.is_theirs(request.method(), request.uri().path()) => {
+            people.answer(&member, request).await
+        }
+        _ => next.run(request).await,
+    }
+}
+
+/// Makes `world`, which is a member's, read the configuration whenever its `tenant` has.
+pub(crate) fn follow(world: &Arc<World>, tenant: &Arc<World>, tasks: &TaskTracker) {
+    if !matches!(world.of, WorldOf::Person(_)) {
+        return;
+    }
+    let (world, mut applied) = (Arc::clone(world), tenant.applied());
+    tasks.spawn(async move {
+        loop {
+            // What cannot be used is reported where the tenant reads it. The first time is for what has changed since the
+            // files were read.
+            drop(world.reload().await);
+            tokio::select! {
+                () = world.ending.cancelled() => return,
+                changed = applied.changed() => if changed.is_err() { return },
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_words_of_a_path_count() {
+        assert!(is_below("/mcp", &THEIRS) && is_below("/mcp/", &THEIRS) && is_below("/api/v1/me/credentials", &THEIRS));
+        for path in ["/mcpx", "/metrics", "/agents/a/mcp", "/api/v1/audit", "/api/v1/menu", "/api/v1/approvals"] {
+            assert!(!is_below(path, &THEIRS), "{path}");
+        }
+    }
+}
