@@ -12,7 +12,7 @@ use std::{error::Error, sync::Arc};
 use rig_agent::AgentBuilder;
 use rig_core::test_utils::{MockCompletionModel, MockTurn};
 use serde_json::json;
-use toolrack_host::{Desired, Host, Otherwise, Policy, Provider, Selection, ServerName, ServerSpec, text};
+use toolrack_host::{Desired, Host, DefaultEffect, Policy, Provider, Selection, ServerName, ServerSpec, text};
 use toolrack_rig::{SAFETY, Snapshot};
 use toolrack_testkit::fake_server_path;
 
@@ -28,7 +28,7 @@ fn model() -> MockCompletionModel {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     // What servers claim to change nothing runs, and all else is refused: Rig's calls pass the same gate as any other.
-    let rules = Policy::new(Otherwise::Deny).allow_read_only(true);
+    let rules = Policy::new(DefaultEffect::Deny).allow_read_only(true);
     let host = Host::builder().gate(Arc::new(rules)).build();
     let spec = ServerSpec::stdio(fake_server_path().to_string_lossy(), ["stdio"]);
     host.apply(Desired::from([(ServerName::new("demo")?, spec)])).await;

@@ -14,7 +14,7 @@ use crate::{
     dpop::{Nonce, ProofKey},
     engine::{self, AuthorizationServer, within},
     error::AuthError,
-    login::Wanted,
+    login::SignInRequest,
     sign_in::{AuthContext, Inner, SignIn},
     slot::Slot,
     store::TokenLease,
@@ -217,7 +217,7 @@ impl Inner {
         let Some(browser) = &self.browser else {
             return Err(Refused::SignIn(if challenge.status == 403 { asked } else { Vec::new() }));
         };
-        let wanted = Wanted { scopes: &asked, challenge: leading, before: kept.as_deref() };
+        let wanted = SignInRequest { scopes: &asked, challenge: leading, before: kept.as_deref() };
         Ok(self.signed(to.server, &context, wanted, browser.as_ref()).await.map(drop)?)
     }
 }

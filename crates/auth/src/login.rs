@@ -60,7 +60,9 @@ impl SignIn {
             return inner.by_itself(to.server, &context, scopes, None).await;
         }
         let before = inner.load(&slot.key).await?;
-        inner.signed(to.server, &context, Wanted { scopes, challenge: None, before: before.as_ref() }, browser).await
+        inner
+            .signed(to.server, &context, SignInRequest { scopes, challenge: None, before: before.as_ref() }, browser)
+            .await
     }
 
     /// Revokes the tokens for a server, if its authorization server supports that, and deletes them in any case.
@@ -89,7 +91,7 @@ impl SignIn {
 }
 
 /// The inputs of a sign-in.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct SignInRequest<'a> {
     /// The scopes to request; empty to request the scopes that the server names.
     pub(crate) scopes: &'a [String],
     /// The challenge of the refused request.
@@ -104,7 +106,7 @@ impl Inner {
         self: &Arc<Self>,
         name: &ServerName,
         context: &AuthContext,
-        wanted: Wanted<'_>,
+        wanted: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<Signed, AuthError> {
         let answered = self.ask(context, wanted, browser).await;
@@ -163,7 +165,7 @@ impl Inner {
     async fn ask(
         &self,
         context: &AuthContext,
-        wanted: Wanted<'_>,
+        wanted: SignInRequest<'_>,
         browser: &dyn Browser,
     ) -> Result<(AuthorizationRequest, Url), AuthError> {
         let AuthContext { oauth, server, .. } = context;

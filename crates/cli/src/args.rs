@@ -63,7 +63,7 @@ pub(crate) struct Global {
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) root: Vec<PathBuf>,
 
-    /// Start servers anew even where a running daemon has them
+    /// Start servers even if a running daemon has them already
     #[arg(long, global = true)]
     pub(crate) no_daemon: bool,
 
@@ -79,16 +79,16 @@ pub(crate) struct Global {
     #[arg(skip)]
     pub(crate) answers_text: Option<String>,
 
-    /// The server of this one time, once the words of the verb are understood.
+    /// The server that the command line gives for this one command, once its words are parsed.
     #[arg(skip)]
     pub(crate) once: Option<Once>,
 
-    /// What `record` or `replay` in front of the verb asks for.
+    /// The request of `record` or `replay`, if one stands in front of the verb.
     #[arg(skip)]
     pub(crate) tape: Option<TapeWords>,
 }
 
-/// What becomes of the messages of the servers.
+/// Where the messages of the servers go, or come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TapeWords {
     /// They are written into this file.
@@ -108,7 +108,7 @@ pub(crate) fn is_typed(word: &Path) -> bool {
 }
 
 impl Global {
-    /// These options, and those that were typed behind them.
+    /// Adds the options that were typed behind these.
     pub(crate) fn followed_by(mut self, more: Self) -> Self {
         self.mcp_config.extend(more.mcp_config);
         self.root.extend(more.root);

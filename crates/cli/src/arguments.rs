@@ -41,14 +41,14 @@ pub(crate) enum BadArguments {
     #[error("`{name}` is given twice and is not a list")]
     Twice { name: String },
     #[error("`{name}` must be {expected}, and `{value}` is not")]
-    Misfit { name: String, expected: String, value: String },
-    #[error("the arguments do not fit the tool: {}", .misfits.join("; "))]
-    Misfits { misfits: Vec<String> },
+    Mismatch { name: String, expected: String, value: String },
+    #[error("the arguments do not fit the tool: {}", .mismatches.join("; "))]
+    Mismatches { mismatches: Vec<String> },
 }
 
 /// One `name=value` or `name:=json`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Given {
+pub(crate) struct NamedValue {
     name: String,
     value: Typed,
 }
@@ -61,19 +61,19 @@ enum Typed {
 
 /// Splits words at their first `=`; a `:` before it makes the value JSON. A word that is a JSON object gives all its
 /// members.
-pub(crate) fn parse(words: &[String]) -> Result<Vec<Given>, BadArguments> {
+pub(crate) fn parse(words: &[String]) -> Result<Vec<NamedValue>, BadArguments> {
     let (objects, words): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.trim_start().starts_with('{'));
     let mut given = Vec::new();
     for object in objects {
         let object: Map<String, Value> = serde_json::from_str(object)
             .map_err(|error| BadArguments::ObjectNotJson { word: object.clone(), why: error.to_string() })?;
-        given.extend(object.into_iter().map(|(name, value)| Given { name, value: Typed::Json(value) }));
+        given.extend(object.into_iter().map(|(name, value)| NamedValue { name, value: Typed::Json(value) }));
     }
     given.extend(pairs(&words)?);
     Ok(given)
 }
 
-fn pairs(words: &[&String]) -> Result<Vec<Given>, BadArguments> {
+fn pairs(words: &[&String]) -> Result<Vec<NamedValue>, BadArguments> {
     words
         .iter()
         .map(|word| {
@@ -91,7 +91,7 @@ fn pairs(words: &[&String]) -> Result<Vec<Given>, BadArguments> {
             if name.is_empty() {
                 return Err(no_equals());
             }
-            Ok(Given { name: name.to_owned(), value })
+            Ok(NamedValue { name: name.to_owned(), value })
         })
         .collect()
 }
@@ -106,9 +106,9 @@ pub(crate) fn parse_object(json: &str) -> Result<Map<String, Value>, BadArgument
 }
 
 /// The words as string arguments, for prompts, whose arguments are always strings.
-pub(crate) fn texts(given: Vec<Given>) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
+pub(crate) fn texts(given: Vec<NamedValue>) -> Result<std::collections::BTreeMap<String, String>, BadArguments> {
     let mut texts = std::collections::BTreeMap::new();
-    for Given { name, value } in given {
+    for NamedValue { name, value } in given {
         let text = match value {
             Typed::Text(text) | Typed::Json(Value::String(text)) => text,
             Typed::Json(json) => json.to_string(),
@@ -124,12 +124,12 @@ pub(crate) fn texts(given: Vec<Given>) -> Result<std::collections::BTreeMap<Stri
 /// fit is an error, or a string if `lenient`.
 pub(crate) fn fit(
     base: Map<String, Value>,
-    given: Vec<Given>,
+    given: Vec<NamedValue>,
     schema: &Value,
     lenient: bool,
 ) -> Result<Map<String, Value>, BadArguments> {
     let mut grouped: Vec<(String, Vec<Typed>)> = Vec::new();
-    for Given { name, value } in given {
+    for NamedValue { name, value } in given {
         match grouped.iter_mut().find(|(known, _)| *known == name) {
             Some((_, values)) => values.push(value),
             None => grouped.push((name, vec![value])),
@@ -202,13 +202,13 @@ impl<'a> Expected<'a> {
             Typed::Text(text) => match self.read(&text, 0) {
                 Some(value) => Ok(value),
                 None if lenient => Ok(Value::String(text)),
-                None => Err(self.misfit(name, text)),
+                None => Err(self.mismatch(name, text)),
             },
         }
     }
 
-    fn misfit(self, name: &str, value: String) -> BadArguments {
-        BadArguments::Misfit { name: name.to_owned(), expected: self.in_words(0), value }
+    fn mismatch(self, name: &str, value: String) -> BadArguments {
+        BadArguments::Mismatch { name: name.to_owned(), expected: self.in_words(0), value }
     }
 
     /// Parses `text` as the type that the schema demands here; `None` if it does not fit. If the schema also allows a
@@ -256,7 +256,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// The schema of the items of a list; `None` when no list is wanted here.
+    /// The schema of the items of a list; `None` if the schema wants no list here.
     fn list_items(self, depth: usize) -> Option<Self> {
         let here = self.resolved(depth)?;
         if here.kinds().contains(&"array") {

@@ -95,7 +95,7 @@ impl Terminal {
         Self { lines: Lines::Far(lines), ..Self::new(screen, Vec::new(), Editor::none()) }
     }
 
-    /// Lets `sampler` answer the sampling requests of servers from now on, each after a yes of the user. Servers of
+    /// Lets `sampler` answer the sampling requests of servers from now on, each after the user has agreed. Servers of
     /// 2025-11-25 and older learn of it only when they connect.
     pub(crate) fn samples_with(&self, sampler: Sampler) {
         self.sampler.store(Some(Arc::new(sampler)));
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_form_that_gets_no_sense_is_given_up() {
+    async fn a_form_without_a_valid_answer_is_given_up_after_some_tries() {
         let nonsense = ["old"; MAX_TRIES + 1];
         assert_eq!(typed(&nonsense).elicit(server(), form()).await, Elicited::Cancel);
     }

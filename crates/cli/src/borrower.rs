@@ -131,7 +131,7 @@ fn daemon_use(cli: &Cli, environment: &Environment) -> DaemonUse {
         () if !global.root.is_empty() => "its servers know of no `--root`",
         () if has_answers => "`--answer` is for the servers of one command",
         () if global.tape.is_some() => "`record` and `replay` have servers of their own",
-        () if is_typed => "what is typed for one time is started for one time",
+        () if is_typed => "a server that is typed for one command is started by that command",
         () => return DaemonUse::Use(data),
     };
     DaemonUse::Unused(why.to_owned())

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_can_read_the_key_comes_in_at_the_door_it_asked_for() {
+    async fn a_process_that_can_read_the_key_enters_the_door_that_it_asked_for() {
         let data = data();
         let (keeper, facts) = keeper(Key::make(data.path()).unwrap());
         let listener = UnixListener::bind(Door::Commands.socket(data.path())).unwrap();
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_cannot_read_the_key_is_turned_away_and_that_is_a_fact() {
+    async fn a_process_that_cannot_read_the_key_is_refused_and_the_refusal_is_recorded() {
         let data = data();
         let (keeper, facts) = keeper(Key(random().unwrap()));
         Key::make(data.path()).unwrap();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_impostor_learns_nothing_with_which_it_could_come_in() {
+    async fn an_impostor_learns_nothing_that_lets_it_enter() {
         let data = data();
         let key = Key::make(data.path()).unwrap();
         let (real, _) = keeper(Key(key.0));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_person_can_read_the_key() {
+    fn only_the_user_can_read_the_key() {
         use std::os::unix::fs::PermissionsExt as _;
         let data = data();
         let first = Key::make(data.path()).unwrap().0;

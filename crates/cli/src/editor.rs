@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub(crate) struct Editor {
     /// The words of `$VISUAL` or `$EDITOR`.
     command: Option<String>,
-    /// Where files of a moment are.
+    /// The folder for temporary files.
     folder: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl Editor {
         Self { command, folder }
     }
 
-    /// For a user who has none here.
+    /// No editor, for a command whose user cannot open one here.
     pub(crate) fn none() -> Self {
         Self { command: None, folder: PathBuf::new() }
     }

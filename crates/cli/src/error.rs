@@ -138,7 +138,7 @@ impl Failure {
             | CallError::Link { server, .. }
             | CallError::Denied { server, .. }
             | CallError::OverQuota { server, .. }
-            | CallError::Misfit { server, .. }
+            | CallError::ArgumentMismatch { server, .. }
             | CallError::Remote { server, .. } => failure.server(server.as_str()),
             _ => failure,
         }

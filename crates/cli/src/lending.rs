@@ -61,7 +61,7 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// This one; `None` when the program cannot find itself.
+    /// The build of this process; `None` if it cannot find its own program file.
     pub(crate) fn this() -> Option<Self> {
         use std::os::unix::fs::MetadataExt as _;
         let file = std::fs::metadata(std::env::current_exe().ok()?).ok()?;
@@ -70,7 +70,7 @@ impl Build {
     }
 }
 
-/// What a command tells the daemon of itself.
+/// How a command introduces itself to the daemon.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) build: Build,
@@ -85,7 +85,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// What this process says of itself; `None` when the command cannot be passed to another process as it is.
+    /// The greeting of this process; `None` when its command cannot be passed to another process as it is.
     pub(crate) fn of(
         words: &[OsString],
         environment: &Environment,
@@ -110,7 +110,7 @@ impl Hello {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum ToDaemon {
     Hello(Box<Hello>),
-    /// Begin.
+    /// Run the command.
     Go,
     /// What was typed after [`ToCommand::Ask`] of this number; `None` at the end of input.
     Line(u32, Option<String>),
@@ -133,9 +133,10 @@ pub(crate) struct About {
 /// From the daemon to the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToCommand {
-    /// The command can be done here.
+    /// The daemon can run the command.
     Ready,
-    /// The command cannot be done here, and nothing has been done; and why, without any value of a variable.
+    /// The daemon cannot run the command, and has done nothing. The text is the reason, without the value of any
+    /// variable.
     Elsewhere(String),
     /// A piece of stdout.
     Out(String),
@@ -147,7 +148,7 @@ pub(crate) enum ToCommand {
     BytesFor(Option<PathBuf>),
     /// Asks for a line of stdin.
     Ask(u32),
-    /// Discards what was typed before now and has keys come at once, or no longer.
+    /// Begins (`true`) or ends (`false`) the delivery of single keys, and discards earlier input.
     Keys(bool),
     /// Asks for a key.
     AskKey(u32),
@@ -155,7 +156,7 @@ pub(crate) enum ToCommand {
     Edit(u32, String),
     /// The line is no longer needed.
     Unask,
-    /// What was typed before now answers no question.
+    /// Discards earlier input, so that it answers no question.
     Forget,
     /// The command is done, with this exit code.
     End(u8),
@@ -166,7 +167,7 @@ pub(crate) enum ToCommand {
 }
 
 impl ToCommand {
-    /// How much of a reader's time it takes.
+    /// Its size in bytes, as far as it keeps the reader busy.
     fn len(&self) -> usize {
         match self {
             Self::Out(text) | Self::Err(text) | Self::Bytes(text) | Self::Edit(_, text) => text.len(),
@@ -189,10 +190,10 @@ pub(crate) async fn about(data: &Path) -> Option<About> {
     }
 }
 
-/// Why a command that is typed here would do without the daemon whose data are in `data`: a line for each server that is
-/// another one there, or one for all. `None` when the daemon does not say.
+/// Why a command of this process would not use the daemon whose data are in `data`: one line for each server that
+/// differs there, or one for all. `None` when the daemon gives no answer.
 pub(crate) async fn misfits(data: &Path, terminal: FarTerminal) -> Option<Vec<String>> {
-    // Whatever it would do: the servers are the same.
+    // Any command will do, because the servers are the same for all.
     let words = ["toolrack", "list"].map(OsString::from);
     let hello = Hello::of(&words, &Environment::of_process(), terminal, None)?;
     let asked = async {

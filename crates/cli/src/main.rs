@@ -9,8 +9,8 @@
 //!            │        │  └────► asker ◄── the user
 //!            │        ▼
 //!            │      wire ──► the other crates: config, host, store, auth, agent, daemon
-//!            │        ├────► audit, keep, concealing    what goes into the store
-//!            │        └────► secrets, tokens            where the key is; sign-ins
+//!            │        ├────► audit, log_keeper, concealing   what goes into the store
+//!            │        └────► secrets, tokens                 where the key is; sign-ins
 //!            ▼
 //!        borrower ──► door, lending ──► verbs::serving::serve::lender
 //!        a command that a daemon does   the daemon's side: the same verb, on its own connections
@@ -18,6 +18,7 @@
 
 mod args;
 mod arguments;
+mod artifacts;
 mod asker;
 mod audit;
 mod borrower;
@@ -31,11 +32,10 @@ mod door;
 mod editor;
 mod error;
 mod frames;
-mod keep;
-mod kept;
 mod lending;
 mod live;
 mod log;
+mod log_keeper;
 mod mention;
 mod models;
 mod native;

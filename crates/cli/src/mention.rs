@@ -19,7 +19,7 @@ pub(crate) struct Sources<'a> {
     pub(crate) host: &'a Host,
     /// The servers that may be named, connected or not.
     pub(crate) servers: &'a [ServerName],
-    /// Hides what no model may see.
+    /// Hides secrets from the model.
     pub(crate) conceal: &'a Conceal,
 }
 

@@ -1,5 +1,5 @@
 //! Chooses the model that answers: the typed one, else the configured one, else the first provider whose key is there.
-//! Never one that was only found.
+//! Toolrack never uses a model that it merely found.
 
 use std::{
     num::{NonZeroU32, NonZeroU64},

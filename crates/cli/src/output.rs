@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_there_is_known_beforehand() {
+    fn a_missing_folder_is_reported_before_anything_is_written() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
         let message = |below: &str| check(&folder.path().join(below)).map_err(|failure| failure.message);

@@ -1,4 +1,4 @@
-//! What may run without a question, as the files and the user say while the program runs.
+//! The rules about calls while the program runs: those of the files, and those that the user adds.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ impl LiveRules {
         Self(ArcSwap::from_pointee(policy))
     }
 
-    /// From now on, this is the policy.
+    /// Replaces the policy.
     pub(crate) fn replace(&self, policy: Policy) {
         self.0.store(Arc::new(policy));
     }
 
-    /// From now on, tools that match run unasked.
+    /// Lets tools that match run without a question.
     pub(crate) fn allow(&self, pattern: Pattern) {
         self.say(Effect::Allow, Effect::Deny, pattern);
     }
 
-    /// From now on, tools that match do not run.
+    /// Denies tools that match.
     pub(crate) fn deny(&self, pattern: Pattern) {
         self.say(Effect::Deny, Effect::Allow, pattern);
     }

@@ -88,7 +88,7 @@ fn in_one_line(error: &clap::Error) -> Failure {
     Failure::usage(message.strip_prefix("error: ").unwrap_or(&message)).hint(tip.unwrap_or(help))
 }
 
-/// The `--color` in words that could not be understood as a whole.
+/// The value of `--color` in words that could not be parsed.
 fn color_in<'a>(mut words: impl Iterator<Item = &'a str>) -> Color {
     let mut color = Color::default();
     while let Some(word) = words.next() {

@@ -134,7 +134,7 @@ impl Screen {
         }
     }
 
-    /// From now on, what `secrets` has handed out is hidden in everything that is printed.
+    /// Hides the values that `secrets` hands out in everything that is printed from now on.
     pub(crate) fn conceal(&self, secrets: Arc<Interpolate>) {
         let _ = self.secrets.set(secrets);
     }

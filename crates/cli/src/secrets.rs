@@ -32,7 +32,7 @@ use toolrack_config::Secrets;
 use toolrack_daemon::Vault as NewSecrets;
 use toolrack_store::{Space, Store, Uuid, Vault, VaultError, VaultKey};
 
-use self::file::Kept;
+use self::file::StoredKey;
 pub(crate) use self::keychain::{Keychain, KeychainError};
 use crate::error::{in_words, with_causes};
 
@@ -49,7 +49,7 @@ const DECODING: GeneralPurposeConfig =
 /// Where to read the key from.
 #[derive(Debug)]
 enum Place {
-    Variable(Given),
+    Variable(VariableValue),
     /// The file, which holds the key or says that the keychain does.
     File(PathBuf),
 }
@@ -66,9 +66,9 @@ pub(crate) enum Source {
 }
 
 /// The value of [`VARIABLE`]. Its `Debug` does not show it.
-struct Given(OsString);
+struct VariableValue(OsString);
 
-impl std::fmt::Debug for Given {
+impl std::fmt::Debug for VariableValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("***")
     }
@@ -129,7 +129,7 @@ impl Stored {
     /// The secrets in `store`, with the key from `variable`, or from the file in `folder` or the keychain.
     pub(crate) fn new(store: Option<Store>, variable: Option<OsString>, folder: &Path, keychain: Keychain) -> Self {
         let place = match variable.filter(|value| !value.is_empty()) {
-            Some(value) => Place::Variable(Given(value)),
+            Some(value) => Place::Variable(VariableValue(value)),
             None => Place::File(folder.join(FILE)),
         };
         Self { store, place, keychain, refusal: OnceLock::new(), opened: OnceCell::new() }
@@ -138,7 +138,7 @@ impl Stored {
     /// Whether a process with this value of [`VARIABLE`] would use the same key.
     pub(crate) fn is_opened_with(&self, variable: Option<OsString>) -> bool {
         match (&self.place, variable.filter(|value| !value.is_empty())) {
-            (Place::Variable(Given(ours)), Some(theirs)) => *ours == theirs,
+            (Place::Variable(VariableValue(ours)), Some(theirs)) => *ours == theirs,
             (Place::File(_), None) => true,
             _ => false,
         }
@@ -158,9 +158,9 @@ impl Stored {
         match &self.place {
             Place::Variable(_) => Source::Variable,
             Place::File(path) => match file::read(path) {
-                Ok(Some(Kept::In(_))) => Source::Keychain,
+                Ok(Some(StoredKey::InKeychain(_))) => Source::Keychain,
                 Ok(None) => Source::None,
-                Ok(Some(Kept::Here(_))) | Err(_) => Source::File,
+                Ok(Some(StoredKey::InFile(_))) | Err(_) => Source::File,
             },
         }
     }
@@ -198,13 +198,13 @@ impl Stored {
         &self,
         key: &[u8; 32],
         path: &Path,
-        write: fn(&Path, &str) -> Result<Kept, SecretsError>,
-    ) -> Result<Kept, SecretsError> {
+        write: fn(&Path, &str) -> Result<StoredKey, SecretsError>,
+    ) -> Result<StoredKey, SecretsError> {
         let id = Uuid::now_v7();
         self.keychain.put(id, *key).await.map_err(SecretsError::NotTaken)?;
         let kept = write(path, &file::naming(id));
         // Removes the key again: another process was quicker, or the file cannot be written, so no process will use it.
-        if !matches!(&kept, Ok(Kept::In(kept)) if *kept == id) {
+        if !matches!(&kept, Ok(StoredKey::InKeychain(kept)) if *kept == id) {
             let _ = self.keychain.remove(id).await;
         }
         kept
@@ -219,15 +219,15 @@ impl Stored {
         let Place::File(path) = &self.place else {
             return Err(SecretsError::Fixed);
         };
-        let turn = rotation::turn(path).await?;
-        let _ = self.settled(path, Some(&turn)).await?;
+        let lock = rotation::lock(path).await?;
+        let _ = self.settled(path, Some(&lock)).await?;
         let kept = file::read(path)?;
         if kept.is_none() && !self.is_empty().await? {
             return Err(SecretsError::KeyGone(path.clone()));
         }
         match (kept, to_keychain) {
-            (Some(Kept::In(_)), true) | (Some(Kept::Here(_)), false) => return Ok(false),
-            (Some(Kept::Here(key)), true) => {
+            (Some(StoredKey::InKeychain(_)), true) | (Some(StoredKey::InFile(_)), false) => return Ok(false),
+            (Some(StoredKey::InFile(key)), true) => {
                 self.keep_in_keychain(&key, path, file::replace).await?;
             }
             (None, true) => {
@@ -236,7 +236,7 @@ impl Stored {
             (None, false) => {
                 file::link(path, &digits(&made(path)?))?;
             }
-            (Some(Kept::In(id)), false) => {
+            (Some(StoredKey::InKeychain(id)), false) => {
                 let failed = |error| SecretsError::Keychain { path: path.clone(), error };
                 let key = self.keychain.key(id).await.map_err(failed)?;
                 file::replace(path, &digits(&key))?;
@@ -314,7 +314,7 @@ impl Stored {
     /// As [`Self::vault`].
     pub(crate) async fn holding(&self, space: Space, name: &str) -> Result<Option<Vault>, SecretsError> {
         if let Place::File(path) = &self.place
-            && let Some(Kept::In(id)) = file::read(path)?
+            && let Some(StoredKey::InKeychain(id)) = file::read(path)?
             && !self.keychain.knows(id)
         {
             let names = self.store()?.sealed_names(space).await.map_err(|error| self.failed(error.into()))?;
@@ -335,7 +335,7 @@ impl Stored {
             Place::File(path) => match file::read(path)? {
                 Some(kept) => match self.key_of(kept, path).await {
                     Ok(key) => self.open(key).await.map(Some),
-                    // A process that ended while it put another key in its place may have removed it already.
+                    // A process that ended while it replaced the key may have removed it already.
                     Err(error) => Ok(Some(self.settled(path, None).await?.ok_or(error)?)),
                 },
                 None if self.is_empty().await? => Ok(None),
@@ -345,10 +345,10 @@ impl Stored {
     }
 
     /// The key in the file, or the one in the keychain that the file names.
-    async fn key_of(&self, kept: Kept, path: &Path) -> Result<VaultKey, SecretsError> {
+    async fn key_of(&self, kept: StoredKey, path: &Path) -> Result<VaultKey, SecretsError> {
         let key = match kept {
-            Kept::Here(key) => Ok(key),
-            Kept::In(id) => self.keychain.key(id).await,
+            StoredKey::InFile(key) => Ok(key),
+            StoredKey::InKeychain(id) => self.keychain.key(id).await,
         };
         key.map(VaultKey::from_bytes).map_err(|error| SecretsError::Keychain { path: path.to_owned(), error })
     }
@@ -401,7 +401,7 @@ impl NewSecrets for Stored {
 }
 
 /// The key in the variable: 32 bytes, or else derived from a passphrase.
-fn key_in(Given(value): &Given) -> Result<VaultKey, SecretsError> {
+fn key_in(VariableValue(value): &VariableValue) -> Result<VaultKey, SecretsError> {
     let text = value.to_str().ok_or(SecretsError::Variable)?.trim();
     Ok(bytes_in(text).map_or_else(|| VaultKey::from_passphrase(text), VaultKey::from_bytes))
 }

@@ -70,7 +70,7 @@ impl TokenLease for Held {
     fn save(&self, credentials: Vec<u8>) -> BoxFuture<'_, Result<(), TokenStoreError>> {
         Box::pin(async move {
             let saved = match self.vault.put_under(&self.lease, &credentials).await {
-                // The key was changed while the server was asked, which gives no token twice.
+                // The key was changed during the request to the server, which issues no token twice.
                 Err(error) => {
                     let vault = self.stored.renewed(error).await.map_err(|error| unusable(&error))?;
                     vault.put_under(&self.lease, &credentials).await

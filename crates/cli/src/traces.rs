@@ -74,7 +74,7 @@ impl Traces {
         None
     }
 
-    /// Sends what has not left yet, for a few seconds at most.
+    /// Sends the remaining spans, for a few seconds at most.
     pub(crate) fn close(self) {
         #[cfg(feature = "otel")]
         if let Some(exporter) = self.exporter {

@@ -1,9 +1,9 @@
 //! What each verb does: load, connect, ask the host, show.
 //!
 //! A verb is one file, or a file and a folder of its name: what may be typed (`args`), what it does, and how that is
-//! printed (`render`). The list below is all that the rest of the program knows of it: a new verb is its file, a `mod` in
-//! the folder of its like, and its line here. A verb prints its result and returns; [`crate::run`] closes what it started,
-//! whether the verb ended or was interrupted.
+//! printed (`render`). The list below is all that the rest of the program knows of it: a new verb is its file, a `mod`
+//! in the folder of similar verbs, and its line here. A verb prints its result and returns; [`crate::run`] closes what
+//! it started, whether the verb ended or was interrupted.
 
 mod configure;
 mod dispatch;
@@ -26,7 +26,8 @@ use crate::{
 pub(crate) use dispatch::Way;
 pub(crate) use typed::{Cli, take_typed};
 
-// What is typed, what words it takes, and what runs it; then how it is run, where that is not in the usual way.
+// Each line has the name of the verb, the type of its arguments, its function, and the way in which it is run, if that
+// is not the usual one.
 dispatch::verbs! {
     /// Add a server to the configuration and try it
     Add(configure::add::args::AddArgs) => configure::add::run, words;
@@ -108,7 +109,7 @@ dispatch::verbs! {
     Trust(safety::trust::args::TrustArgs) => safety::trust::trust;
     /// Take such an agreement back
     Untrust(safety::trust::args::UntrustArgs) => safety::trust::untrust;
-    /// Keep secrets that entries name as ${secret:NAME}
+    /// Store secrets that entries name as ${secret:NAME}
     #[command(subcommand)]
     Secret(safety::secret::args::SecretVerb) => safety::secret::run;
     /// Look after the members of a team that `serve --team` serves, and their tokens
@@ -124,7 +125,7 @@ dispatch::verbs! {
 }
 
 impl Verb {
-    /// Checks what only the process that was typed can see, before anything is started or a daemon is asked.
+    /// Checks what only the process that the user started can see, before it starts anything or asks a daemon.
     ///
     /// # Errors
     /// When the file for a result cannot be written, or `--json` wants the result elsewhere.

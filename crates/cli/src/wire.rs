@@ -30,7 +30,7 @@ use url::Url;
 
 pub(crate) use self::{hosts::Hosts, lent::Borrower, people::Person};
 use self::{
-    lent::{Lent, Wanted},
+    lent::{LentWorld, Need},
     tape::Tape,
 };
 use crate::{
@@ -41,7 +41,7 @@ use crate::{
     editor::Editor,
     error::{Exit, Failure, in_words, with_causes},
     frames,
-    keep::LogKeeper,
+    log_keeper::LogKeeper,
     models::{Chosen, ModelContext, Wishes},
     notebook::Configured,
     screen::Screen,
@@ -99,10 +99,10 @@ pub(crate) struct World {
     running: OnceLock<Running>,
     /// The text of `--args`, if another process has read it already.
     args_text: Option<ArgsText>,
-    /// What `record` and `replay` want.
+    /// The request of `record` or `replay`.
     tape: Option<Tape>,
     /// The daemon's servers, if a daemon runs this command for another process.
-    lent: Option<Box<Lent>>,
+    lent: Option<Box<LentWorld>>,
 }
 
 /// What runs once the command has connected.
@@ -350,7 +350,7 @@ impl World {
         if self.screen.interactive() {
             return Ok(());
         }
-        Err(Failure::usage(format!("{why}, and no person can be asked")).hint("look at it, then say `--yes`"))
+        Err(Failure::usage(format!("{why}, and no user can be asked")).hint("look at it, then say `--yes`"))
     }
 
     /// Whether a user at the terminal, or `--answer`, can answer a server's form.
@@ -405,7 +405,7 @@ impl World {
     /// When the path of this program is unknown, or when a daemon runs the command and cannot lend it these servers.
     pub(crate) async fn connect(&self, mut desired: Desired) -> Result<Host, Failure> {
         if let Some(lent) = &self.lent {
-            return self.borrow(lent, &desired, Wanted::Connections).await;
+            return self.borrow(lent, &desired, Need::Connections).await;
         }
         if !self.stays.load(Ordering::Relaxed) {
             for spec in desired.values_mut() {
@@ -432,7 +432,7 @@ impl World {
     /// As [`Self::connect`].
     pub(crate) async fn look_at(&self, desired: Desired) -> Result<Host, Failure> {
         match &self.lent {
-            Some(lent) => self.borrow(lent, &desired, Wanted::Sight).await,
+            Some(lent) => self.borrow(lent, &desired, Need::Status).await,
             None => self.connect(desired).await,
         }
     }

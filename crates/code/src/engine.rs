@@ -43,15 +43,15 @@ type Language = (
 
 /// A script's request to the host.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ScriptRequest {
     /// Pairs the request with its answer; the script counts from 1.
     pub(crate) number: u32,
-    pub(crate) what: What,
+    pub(crate) kind: RequestKind,
 }
 
 /// The kinds of requests.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum RequestKind {
     Call { selector: String, arguments: Map<String, serde_json::Value> },
     Search { query: String, limit: usize },
     Details { selector: String },
@@ -69,7 +69,7 @@ pub(crate) struct Answer {
 pub(crate) fn run(
     code: &str,
     bounds: Bounds,
-    ask: mpsc::Sender<Asked>,
+    ask: mpsc::Sender<ScriptRequest>,
     answers: mpsc::Receiver<Answer>,
     seen: Arc<Seen>,
 ) -> Option<String> {
@@ -106,7 +106,7 @@ struct Script {
     /// Calls that have no answer yet.
     pending_calls: Rc<Cell<usize>>,
     unhandled: Rc<RefCell<UnhandledRejections>>,
-    ask: mpsc::Sender<Asked>,
+    ask: mpsc::Sender<ScriptRequest>,
     bounds: Bounds,
 }
 
@@ -177,17 +177,17 @@ impl Script {
         if argument.len() > MAX_ARGUMENT_BYTES {
             return Some(format!("the arguments of a call have at most {MAX_ARGUMENT_BYTES} bytes"));
         }
-        let what = match kind {
+        let kind = match kind {
             "call" => match serde_json::from_str(&argument) {
-                Ok(arguments) => What::Call { selector: name, arguments },
+                Ok(arguments) => RequestKind::Call { selector: name, arguments },
                 Err(error) => return Some(format!("{name} takes one object with its arguments: {error}")),
             },
-            "search" => What::Search { query: name, limit: argument.parse().unwrap_or(5) },
-            _ => What::Details { selector: name },
+            "search" => RequestKind::Search { query: name, limit: argument.parse().unwrap_or(5) },
+            _ => RequestKind::Details { selector: name },
         };
         let most = self.bounds.calls.get();
         if usize::try_from(number).is_ok_and(|number| number > most)
-            || self.ask.try_send(Asked { number, what }).is_err()
+            || self.ask.try_send(ScriptRequest { number, kind }).is_err()
         {
             return Some(format!("a script makes at most {most} calls"));
         }

@@ -8,7 +8,7 @@ use toolrack_host::{Printed, ScriptTools, owned};
 
 use crate::{
     Bounds,
-    engine::{self, Answer, Asked, What},
+    engine::{self, Answer, RequestKind, ScriptRequest},
     watch::{Lost, Seen},
 };
 
@@ -75,11 +75,11 @@ async fn run_on_thread(
     }
 }
 
-async fn perform(tools: ScriptTools, Asked { number, what }: Asked) -> Answer {
-    let result = match what {
-        What::Call { selector, arguments } => tools.call(&selector, arguments).await,
-        What::Search { query, limit } => Ok(tools.search(&query, limit).await),
-        What::Details { selector } => tools.details(&selector),
+async fn perform(tools: ScriptTools, ScriptRequest { number, kind }: ScriptRequest) -> Answer {
+    let result = match kind {
+        RequestKind::Call { selector, arguments } => tools.call(&selector, arguments).await,
+        RequestKind::Search { query, limit } => Ok(tools.search(&query, limit).await),
+        RequestKind::Details { selector } => tools.details(&selector),
     };
     Answer { number, result }
 }

@@ -1,4 +1,5 @@
-//! The control API: `/api/v1`, and what watches over daemons. The OpenAPI file is made from the functions here.
+//! The control API: `/api/v1`, and the addresses for programs that monitor daemons. The OpenAPI file is made from the
+//! functions here.
 
 mod agents;
 mod answers;

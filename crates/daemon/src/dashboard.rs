@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn vendored_files_are_the_ones_that_were_written_down() {
+    fn vendored_files_have_the_hashes_that_are_recorded() {
         let table = text("vendor/HASHES");
         let written: BTreeMap<_, _> = table
             .lines()
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_the_page() {
+    fn a_missing_file_is_not_answered_with_the_page() {
         for path in [
             "",
             "missing.js",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_has_the_file_does_not_get_it_again() {
+    fn a_browser_with_the_current_file_does_not_get_it_again() {
         let tag = asked("app.js").headers()[ETAG].clone();
         let with = |known: &str| {
             let headers = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_str(known).unwrap())]);

@@ -150,7 +150,7 @@ impl From<CallError> for ApiError {
         let (server, tool) = match &error {
             CallError::Denied { server, tool, .. }
             | CallError::OverQuota { server, tool, .. }
-            | CallError::Misfit { server, tool, .. }
+            | CallError::ArgumentMismatch { server, tool, .. }
             | CallError::Quarantined { server, tool, .. } => (Some(server.to_string()), Some(tool.clone())),
             CallError::NotReady { server, .. } => (Some(server.to_string()), None),
             CallError::Remote { server, what, .. } | CallError::Link { server, what, .. } => {

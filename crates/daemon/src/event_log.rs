@@ -40,14 +40,14 @@ pub(crate) struct Unseen {
 }
 
 /// The events that are kept, in order.
-pub(crate) type Kept = VecDeque<Arc<LoggedEvent>>;
+pub(crate) type RecentEvents = VecDeque<Arc<LoggedEvent>>;
 
 /// The newest events. Writing never waits for a reader.
 pub(crate) struct EventLog {
     /// Distinguishes the numbers of this log from those of any other log: of an earlier run, or of another agent's
     /// world.
     run: u32,
-    kept: watch::Sender<Kept>,
+    kept: watch::Sender<RecentEvents>,
     secrets: Arc<Interpolate>,
 }
 
@@ -116,13 +116,13 @@ impl EventLog {
     }
 
     /// Wakes up whenever there is something new.
-    pub(crate) fn watch(&self) -> watch::Receiver<Kept> {
+    pub(crate) fn watch(&self) -> watch::Receiver<RecentEvents> {
         self.kept.subscribe()
     }
 }
 
 /// The number of the last event; 0 before the first.
-fn last_of(kept: &Kept) -> u64 {
+fn last_of(kept: &RecentEvents) -> u64 {
     kept.back().map_or(0, |last| last.id)
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn seconds(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// Something that a person should look at. A warning, and no defence.
+/// A finding at which a user should look. A warning, not a defence.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Finding {
     /// `instructions`, `hidden`, `look_alike` or `other_server`.
@@ -29,7 +29,7 @@ pub(crate) struct Finding {
     pub(crate) kind: FindingKind,
     /// Where in the definition.
     place: String,
-    /// What stands there, in words.
+    /// The finding, in words.
     what: String,
 }
 
@@ -39,7 +39,7 @@ impl From<findings::Finding> for Finding {
     }
 }
 
-/// Something that is wrong with a configuration.
+/// A problem of the configuration.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Problem {
     /// `error` or `warning`.

@@ -83,11 +83,11 @@ pub struct Call {
     trace: Option<TraceContext>,
     caller: Caller,
     is_approved: bool,
-    still_wanted: Option<StillWanted>,
+    send_if: Option<SendCondition>,
 }
 
 /// Returns whether the caller still wants an allowed call to be sent.
-pub type StillWanted = Arc<dyn Fn() -> bool + Send + Sync>;
+pub type SendCondition = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,7 +146,7 @@ impl Call {
             trace: None,
             caller: Caller::default(),
             is_approved: false,
-            still_wanted: None,
+            send_if: None,
         }
     }
 
@@ -253,8 +253,8 @@ impl Call {
     /// it returns `false`, the host refuses the call. So a caller that abandons a call knows whether it was sent. The
     /// callback must not block.
     #[must_use]
-    pub fn still_wanted(mut self, still_wanted: StillWanted) -> Self {
-        self.still_wanted = Some(still_wanted);
+    pub fn send_if(mut self, send_if: SendCondition) -> Self {
+        self.send_if = Some(send_if);
         self
     }
 
@@ -336,7 +336,7 @@ impl Door {
             return Err(running.held(cause));
         }
         let arguments = self.pass(&mut running, (&mut call, server), &asker).await?;
-        if call.still_wanted.as_ref().is_some_and(|still_wanted| !still_wanted()) {
+        if call.send_if.as_ref().is_some_and(|send_if| !send_if()) {
             let why = "its caller gave it up before it was sent; it was not run".to_owned();
             return Err(running.refused(Decision::Denied, why));
         }
@@ -381,11 +381,15 @@ impl Door {
     async fn send(&self, call: &Call, approved: ApprovedCall<'_>) -> Result<ToolOutcome, CallError> {
         let ApprovedCall { number, tool, server, arguments, asker } = approved;
         let mode = server.spec.validate_args.unwrap_or_default();
-        let misfit = if mode == ValidateArgs::Off { None } else { Box::pin(misfit(tool, &arguments)).await };
+        let mismatch = if mode == ValidateArgs::Off { None } else { Box::pin(mismatch(tool, &arguments)).await };
         if mode == ValidateArgs::Strict
-            && let Some(problem) = misfit
+            && let Some(problem) = mismatch
         {
-            return Err(CallError::Misfit { server: tool.server.clone(), tool: quote(&tool.tool().name), problem });
+            return Err(CallError::ArgumentMismatch {
+                server: tool.server.clone(),
+                tool: quote(&tool.tool().name),
+                problem,
+            });
         }
         let target = Target { name: &tool.server, what: &tool.tool().name, server };
         let began = Instant::now();
@@ -431,7 +435,7 @@ impl Door {
         outcome.bytes = result.len();
         outcome
             .warnings
-            .extend(misfit.map(|problem| format!("the arguments do not match the input schema: {problem}")));
+            .extend(mismatch.map(|problem| format!("the arguments do not match the input schema: {problem}")));
         Ok(outcome)
     }
 
@@ -485,7 +489,7 @@ impl Door {
 
 /// Returns the reason why `arguments` do not match the input schema of `tool`; `None` if they match, or if the check
 /// could not be made.
-async fn misfit(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
+async fn mismatch(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<String> {
     match check_failure(tool, Value::Object(arguments.clone()), ListedTool::check_input).await? {
         CheckFailure::Broken(why) => Some(why),
         // The server checks the arguments itself.

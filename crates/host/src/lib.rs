@@ -87,9 +87,9 @@ mod witness;
 
 pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
-    ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, Shaped, StillWanted, ToolOutcome,
+    ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, SendCondition, Shaped, ToolOutcome,
     TypedError,
-    gate::{AllowAll, Gate, GateRequest, Otherwise, Verdict},
+    gate::{AllowAll, DefaultEffect, Gate, GateRequest, Verdict},
     quota::{OverQuota, Place, Quotas},
 };
 pub use canonical::{Canonical, CanonicalMap};
@@ -131,8 +131,8 @@ pub use task::owned;
 pub use text::Conceal;
 pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
-pub use validate::{Misfit, MisfitKind, SchemaProblem, Unfit, Validator, plainly_fits};
-pub use witness::{Called, Caller, Decision, Evidence, Fact, Over, Way, Witness};
+pub use validate::{Mismatch, MismatchKind, SchemaProblem, Unfit, Validator, plainly_fits};
+pub use witness::{Called, Caller, ClientTransport, Decision, Evidence, Fact, Way, Witness};
 
 // Compiles the examples of the page that registries show.
 #[cfg(doctest)]

@@ -27,7 +27,7 @@ pub use self::{
     rule::{Effect, Hints, Origin, Rule, Specificity},
 };
 use crate::{
-    call::gate::{Gate, GateRequest, Otherwise, Verdict},
+    call::gate::{DefaultEffect, Gate, GateRequest, Verdict},
     glob::Pattern,
     witness::Way,
 };
@@ -52,7 +52,7 @@ struct Layer {
     /// The rules in order of precedence: the first that covers a call wins.
     rules: Vec<Arc<Rule>>,
     allow_read_only: bool,
-    otherwise: Otherwise,
+    otherwise: DefaultEffect,
 }
 
 /// The agent that conditions are about.
@@ -64,7 +64,7 @@ pub(crate) struct RuleContext<'a> {
 impl Policy {
     /// Creates a policy without rules: `otherwise` decides.
     #[must_use]
-    pub fn new(otherwise: Otherwise) -> Self {
+    pub fn new(otherwise: DefaultEffect) -> Self {
         Self { own: Layer { otherwise, ..Layer::default() }, ..Self::default() }
     }
 
@@ -113,7 +113,7 @@ impl Policy {
 
     /// Sets the decision for calls that no rule covers.
     #[must_use]
-    pub fn otherwise(mut self, otherwise: Otherwise) -> Self {
+    pub fn otherwise(mut self, otherwise: DefaultEffect) -> Self {
         self.own.otherwise = otherwise;
         self
     }
@@ -121,7 +121,7 @@ impl Policy {
     /// Adds the rules of a source that may only make the policy stricter: rules that allow are left out, and so is
     /// `allow_read_only`.
     #[must_use]
-    pub fn stricter(mut self, other: &Self, otherwise: Otherwise) -> Self {
+    pub fn stricter(mut self, other: &Self, otherwise: DefaultEffect) -> Self {
         let rules = other.own.rules.iter().filter(|rule| rule.effect() != Effect::Allow).cloned().collect();
         self.stricter.push(Layer { rules, allow_read_only: false, otherwise });
         if self.broken.is_none() {
@@ -163,9 +163,12 @@ impl Policy {
 
     /// Returns the decision for calls that no rule covers, and whether tools that only read are exempt.
     #[must_use]
-    pub fn rest(&self) -> (Otherwise, bool) {
+    pub fn rest(&self) -> (DefaultEffect, bool) {
         let strictest = self.layers().map(|layer| layer.otherwise).max().unwrap_or_default();
-        (strictest, self.own.allow_read_only && self.stricter.iter().all(|layer| layer.otherwise == Otherwise::Allow))
+        (
+            strictest,
+            self.own.allow_read_only && self.stricter.iter().all(|layer| layer.otherwise == DefaultEffect::Allow),
+        )
     }
 
     fn layers(&self) -> impl Iterator<Item = &Layer> {
@@ -198,7 +201,7 @@ impl Layer {
     }
 
     fn says_nothing(&self) -> bool {
-        self.rules.is_empty() && self.otherwise == Otherwise::Allow
+        self.rules.is_empty() && self.otherwise == DefaultEffect::Allow
     }
 
     fn judge(&self, request: &GateRequest<'_>, context: RuleContext<'_>) -> Verdict {
@@ -215,10 +218,10 @@ impl Layer {
         }
         let why = || "no rule allows it".to_owned();
         match self.otherwise {
-            Otherwise::Allow => Verdict::allow("no rule forbids it"),
-            Otherwise::Confirm if request.caller.way() == Way::Cli => Verdict::allow(TYPED),
-            Otherwise::Confirm => Verdict::confirm(why()),
-            Otherwise::Deny => Verdict::Deny { why: why() },
+            DefaultEffect::Allow => Verdict::allow("no rule forbids it"),
+            DefaultEffect::Confirm if request.caller.way() == Way::Cli => Verdict::allow(TYPED),
+            DefaultEffect::Confirm => Verdict::confirm(why()),
+            DefaultEffect::Deny => Verdict::Deny { why: why() },
         }
     }
 }

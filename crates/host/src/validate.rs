@@ -108,10 +108,10 @@ pub enum SchemaProblem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// It does not match the schema.
-    #[error("it does not match the schema: {}", Misfits(misfits))]
+    #[error("it does not match the schema: {}", Mismatches(mismatches))]
     Mismatch {
         /// The mismatches: at least one, at most eight.
-        misfits: Vec<Misfit>,
+        mismatches: Vec<Mismatch>,
     },
     /// Validating it could take more than a million evaluations; it was not tried.
     #[error("with this schema, checking it would take too long")]
@@ -123,19 +123,19 @@ pub enum Unfit {
 /// It contains no values of the JSON, which may be secrets, but may contain names of its properties and text of the
 /// schema. These are untrusted: make them safe before you show them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct Mismatch {
     /// The place: a JSON Pointer (RFC 6901) or, beyond 200 bytes, its beginning; empty for the whole value.
     pub place: String,
     /// The kind of mismatch, as far as kinds are distinguished.
-    pub kind: MisfitKind,
+    pub kind: MismatchKind,
     /// The problem, at most 200 bytes.
     pub message: String,
 }
 
-/// The kinds of [`Misfit`] that are distinguished.
+/// The kinds of [`Mismatch`] that are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum MisfitKind {
+pub enum MismatchKind {
     /// A required property is missing.
     Missing {
         /// Its name.
@@ -151,7 +151,7 @@ pub enum MisfitKind {
 }
 
 /// Writes `place: message`, or the message alone for the whole value.
-impl fmt::Display for Misfit {
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place.as_str() {
             "" => f.write_str(&self.message),
@@ -161,13 +161,13 @@ impl fmt::Display for Misfit {
 }
 
 /// Displays several mismatches on one line.
-pub(super) struct Misfits<'a>(pub(super) &'a [Misfit]);
+pub(super) struct Mismatches<'a>(pub(super) &'a [Mismatch]);
 
-impl fmt::Display for Misfits<'_> {
+impl fmt::Display for Mismatches<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, misfit) in self.0.iter().enumerate() {
+        for (at, mismatch) in self.0.iter().enumerate() {
             let separator = if at == 0 { "" } else { "; " };
-            write!(f, "{separator}{misfit}")?;
+            write!(f, "{separator}{mismatch}")?;
         }
         Ok(())
     }
@@ -185,8 +185,8 @@ impl fmt::Display for Misfits<'_> {
 /// let schema = json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]});
 /// let validator = Validator::compile(&schema)?;
 /// assert!(validator.validate(&json!({"n": 1})).is_ok());
-/// let Err(Unfit::Mismatch { misfits }) = validator.validate(&json!({"n": "one"})) else { panic!() };
-/// assert_eq!(misfits[0].place, "/n");
+/// let Err(Unfit::Mismatch { mismatches }) = validator.validate(&json!({"n": "one"})) else { panic!() };
+/// assert_eq!(mismatches[0].place, "/n");
 /// # Ok::<(), toolrack_host::SchemaProblem>(())
 /// ```
 #[derive(Debug)]
@@ -210,7 +210,7 @@ impl Validator {
             .should_validate_formats(false)
             .with_pattern_options(PatternOptions::fancy_regex().size_limit(PATTERN_BYTES).backtrack_limit(BACKTRACKS))
             .build(schema)
-            .map_err(|error| SchemaProblem::Invalid { reason: limited(&Misfit::of(&error)) })?;
+            .map_err(|error| SchemaProblem::Invalid { reason: limited(&Mismatch::of(&error)) })?;
         Ok(Self { graph, inner })
     }
 
@@ -243,12 +243,12 @@ impl Validator {
         if errors.iter().any(|error| matches!(error.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. })) {
             return Err(Unfit::TooExpensive);
         }
-        let mut misfits: Vec<_> = errors.iter().map(Misfit::of).collect();
-        if misfits.is_empty() {
+        let mut mismatches: Vec<_> = errors.iter().map(Mismatch::of).collect();
+        if mismatches.is_empty() {
             let message = "it is too large to say where".to_owned();
-            misfits.push(Misfit { place: String::new(), kind: MisfitKind::Other, message });
+            mismatches.push(Mismatch { place: String::new(), kind: MismatchKind::Other, message });
         }
-        Err(Unfit::Mismatch { misfits })
+        Err(Unfit::Mismatch { mismatches })
     }
 
     /// Checks only the cost of one instance; there is no such validator without the feature `schema-validation`.
@@ -262,17 +262,17 @@ impl Validator {
 }
 
 #[cfg(feature = "schema-validation")]
-impl Misfit {
+impl Mismatch {
     fn of(error: &ValidationError<'_>) -> Self {
         let kind = match error.kind() {
             ValidationErrorKind::Required { property } => {
-                MisfitKind::Missing { property: limited(&property.as_str().unwrap_or_default()) }
+                MismatchKind::Missing { property: limited(&property.as_str().unwrap_or_default()) }
             }
             ValidationErrorKind::AdditionalProperties { unexpected } => {
                 let names = unexpected.iter().take(MAX_MESSAGES);
-                MisfitKind::Unexpected { names: names.map(|name| limited(name)).collect() }
+                MismatchKind::Unexpected { names: names.map(|name| limited(name)).collect() }
             }
-            _ => MisfitKind::Other,
+            _ => MismatchKind::Other,
         };
         Self { place: limited(&error.instance_path().as_str()), kind, message: limited(&error.masked()) }
     }
@@ -341,7 +341,7 @@ mod tests {
 
     fn messages(schema: &Value, instance: &Value) -> Vec<String> {
         match Validator::compile(schema).unwrap().validate(instance) {
-            Err(Unfit::Mismatch { misfits }) => misfits.iter().map(ToString::to_string).collect(),
+            Err(Unfit::Mismatch { mismatches }) => mismatches.iter().map(ToString::to_string).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -482,13 +482,13 @@ mod tests {
     fn messages_are_few_short_and_without_values() {
         let names: Vec<_> = (0..100).map(|i| format!("{i}{}", "é".repeat(200))).collect();
         let schema = json!({"items": {"enum": names}});
-        let Err(Unfit::Mismatch { misfits }) =
+        let Err(Unfit::Mismatch { mismatches }) =
             Validator::compile(&schema).unwrap().validate(&json!(vec!["the secret"; 50]))
         else {
             panic!("it fits");
         };
-        assert_eq!(misfits.len(), MAX_MESSAGES);
-        for Misfit { place, message, .. } in misfits {
+        assert_eq!(mismatches.len(), MAX_MESSAGES);
+        for Mismatch { place, message, .. } in mismatches {
             assert!(place.len() <= 3 && message.len() <= MESSAGE_BYTES && message.ends_with('…'), "{place} {message}");
             assert!(!message.contains("secret"), "{message}");
         }
@@ -498,13 +498,13 @@ mod tests {
     fn what_is_missing_and_what_is_too_much_can_be_told_apart() {
         let schema = json!({"required": ["a"], "properties": {"a": {}}, "additionalProperties": false});
         let instance: Value = (0..20).map(|n| (format!("x{n:02}"), json!(n))).collect();
-        let Err(Unfit::Mismatch { misfits }) = Validator::compile(&schema).unwrap().validate(&instance) else {
+        let Err(Unfit::Mismatch { mismatches }) = Validator::compile(&schema).unwrap().validate(&instance) else {
             panic!("it fits");
         };
-        let kinds: Vec<_> = misfits.into_iter().map(|misfit| misfit.kind).collect();
+        let kinds: Vec<_> = mismatches.into_iter().map(|mismatch| mismatch.kind).collect();
         let names = (0..8).map(|n| format!("x{n:02}")).collect();
-        assert!(kinds.contains(&MisfitKind::Missing { property: "a".to_owned() }), "{kinds:?}");
-        assert!(kinds.contains(&MisfitKind::Unexpected { names }), "{kinds:?}");
+        assert!(kinds.contains(&MismatchKind::Missing { property: "a".to_owned() }), "{kinds:?}");
+        assert!(kinds.contains(&MismatchKind::Unexpected { names }), "{kinds:?}");
     }
 
     #[test]
@@ -576,9 +576,9 @@ mod tests {
                 let plain = jsonschema::draft202012::options().offline().build(&schema).unwrap();
                 match validator.validate(&instance) {
                     Ok(()) => prop_assert!(plain.is_valid(&instance)),
-                    Err(Unfit::Mismatch { misfits }) => {
+                    Err(Unfit::Mismatch { mismatches }) => {
                         prop_assert!(!plain.is_valid(&instance));
-                        prop_assert!((1..=MAX_MESSAGES).contains(&misfits.len()));
+                        prop_assert!((1..=MAX_MESSAGES).contains(&mismatches.len()));
                     }
                     Err(Unfit::TooExpensive) => {}
                 }

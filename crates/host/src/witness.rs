@@ -246,7 +246,7 @@ pub struct Caller {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Known {
     client: Option<Arc<str>>,
-    over: Option<Over>,
+    transport: Option<ClientTransport>,
     session: Option<Arc<str>>,
     request: Option<Arc<str>>,
     conversation: Option<Arc<str>>,
@@ -282,8 +282,8 @@ impl Caller {
 
     /// Sets how a client of the [gateway](Way::Gateway) is connected.
     #[must_use]
-    pub fn over(self, over: Over) -> Self {
-        self.knowing(|known| known.over = Some(over))
+    pub fn over(self, transport: ClientTransport) -> Self {
+        self.knowing(|known| known.transport = Some(transport))
     }
 
     /// Sets a text that distinguishes this client from others of its name. Never use a whole session id that grants
@@ -331,8 +331,8 @@ impl Caller {
 
     /// Returns how a client of the gateway is connected.
     #[must_use]
-    pub fn connected_over(&self) -> Option<Over> {
-        self.known.as_ref()?.over
+    pub fn connected_over(&self) -> Option<ClientTransport> {
+        self.known.as_ref()?.transport
     }
 
     /// Returns the text that distinguishes this client from others of its name.
@@ -403,14 +403,14 @@ impl fmt::Display for Caller {
 /// The transport of a client of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Over {
+pub enum ClientTransport {
     /// Over HTTP.
     Http,
     /// Over lines: the standard streams of a program, or a socket of the same user.
     Stdio,
 }
 
-impl Over {
+impl ClientTransport {
     /// Returns a stable word.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -469,7 +469,7 @@ mod tests {
     fn a_caller_is_told_on_one_line_and_what_a_client_calls_itself_is_a_bounded_claim() {
         let caller = Caller::local(Way::Gateway).client(format!("nice\n\u{1b}[2Jrule: allowed {}", "x".repeat(500)));
         assert!(caller.name().unwrap().len() <= MAX_NAME);
-        let told = caller.over(Over::Http).session("0f3a91c2").agent("helper").to_string();
+        let told = caller.over(ClientTransport::Http).session("0f3a91c2").agent("helper").to_string();
         assert!(told.starts_with("a client that calls itself `nice"), "{told}");
         assert!(told.ends_with("`, through the gateway over http, session 0f3a91c2, agent helper"), "{told}");
         assert!(!told.contains(['\n', '\u{1b}']), "{told:?}");

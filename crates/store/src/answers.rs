@@ -48,8 +48,8 @@ impl Store {
         Ok(standing.collect())
     }
 
-    /// Takes back all answers, those about one server, or those about one of its tools, and records that in the
-    /// [audit log](crate::audit) as done `by` this way, in one transaction. Returns how many answers there were.
+    /// Takes back all answers, those about one server, or those about one of its tools, and records that in the [audit
+    /// log](crate::audit) as done by `caller`, in one transaction. Returns how many answers there were.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -57,7 +57,7 @@ impl Store {
         &self,
         server: Option<&str>,
         tool: Option<&str>,
-        by: &Caller,
+        caller: &Caller,
     ) -> Result<usize, StoreError> {
         let doing = "taking answers back";
         let mut transaction = self.begin(doing).await?;
@@ -70,7 +70,7 @@ impl Store {
         .await
         .map_err(self.error(doing))?;
         let now = Utc::now().timestamp_millis();
-        let rows: Vec<_> = gone.iter().map(|(server, tool)| (now, Entry::of_forgotten(by, server, tool))).collect();
+        let rows: Vec<_> = gone.iter().map(|(server, tool)| (now, Entry::of_forgotten(caller, server, tool))).collect();
         append(&mut transaction, &rows).await.map_err(self.error(doing))?;
         transaction.commit().await.map_err(self.error(doing))?;
         Ok(gone.len())

@@ -43,11 +43,11 @@ impl From<Row> for Approval {
 
 impl Store {
     /// Stores an approval, replacing an earlier one of the same entry, and records it in the [audit log](crate::audit)
-    /// as given `by` this way, in one transaction.
+    /// as given to `caller`, in one transaction.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
-    pub async fn approve(&self, approval: &Approval, by: &Caller) -> Result<(), StoreError> {
+    pub async fn approve(&self, approval: &Approval, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing an approval";
         let project = text(&approval.project)?;
         let mut transaction = self.begin(doing).await?;
@@ -70,17 +70,17 @@ impl Store {
             .execute(&mut *transaction)
             .await
             .map_err(self.error(doing))?;
-        let said = Entry::of_trust("trusted", by, (project, &approval.name), Some(&approval.hash));
+        let said = Entry::of_trust("trusted", caller, (project, &approval.name), Some(&approval.hash));
         append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(self.error(doing))?;
         transaction.commit().await.map_err(self.error(doing))
     }
 
-    /// Takes an approval back, and records that in the [audit log](crate::audit) as done `by` this way. Returns
-    /// whether there was one.
+    /// Takes an approval back, and records that in the [audit log](crate::audit) as done by `caller`. Returns whether
+    /// there was one.
     ///
     /// # Errors
     /// As [`Self::approve`].
-    pub async fn revoke(&self, project: &Path, name: &str, by: &Caller) -> Result<bool, StoreError> {
+    pub async fn revoke(&self, project: &Path, name: &str, caller: &Caller) -> Result<bool, StoreError> {
         let doing = "taking an approval back";
         let project = text(project)?;
         let mut transaction = self.begin(doing).await?;
@@ -92,7 +92,7 @@ impl Store {
             .map_err(self.error(doing))?;
         let was_there = deleted.rows_affected() > 0;
         if was_there {
-            let said = Entry::of_trust("untrusted", by, (project, name), None);
+            let said = Entry::of_trust("untrusted", caller, (project, name), None);
             append(&mut transaction, &[(Utc::now().timestamp_millis(), said)]).await.map_err(self.error(doing))?;
         }
         transaction.commit().await.map_err(self.error(doing))?;

@@ -82,10 +82,10 @@ pub struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The handle is none of this folder, or the folder has removed the file to make room.
+    /// The handle is not of this folder, or the folder has removed the file to make room.
     #[error("nothing is kept under this handle (any more)")]
     Unknown,
-    /// The result is no text, but a picture, a sound or the like.
+    /// The result is not text, but a picture, a sound or similar.
     #[error("it is no text ({bytes} bytes)")]
     NoText {
         /// The length of the file.
@@ -117,7 +117,7 @@ impl ArtifactFolder {
     /// cut no character. Dropping the future does not stop the read.
     ///
     /// # Errors
-    /// [`ReadError`], when `handle` is none of this folder, or what it leads to is no text.
+    /// [`ReadError`], when `handle` is not of this folder, or its file is not text.
     pub async fn read(&self, handle: &str, from: u64, most: usize) -> Result<Piece, ReadError> {
         let (folder, handle) = (self.clone(), PathBuf::from(handle));
         let read = tokio::task::spawn_blocking(move || folder.piece(&handle, from, most)).await;

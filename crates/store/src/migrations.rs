@@ -11,7 +11,7 @@ use sqlx::{
 /// The newest schema: the number of the last migration.
 pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
 
-/// Each with what sqlx writes down as its description, in the order of their numbers, which begin at one.
+/// The migrations, each with the description that sqlx records, in the order of their numbers, which begin at one.
 const MIGRATIONS: [(&str, &str); 11] = [
     ("start", include_str!("../migrations/0001_start.sql")),
     ("server log", include_str!("../migrations/0002_server_log.sql")),

@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// Trusts the tool `tool` of `of` with the definition of this hash: replaces its pin, and records that in the
-    /// [audit log](crate::audit) as done `by` this way, in one transaction. Returns `false`, and does nothing, if this
+    /// [audit log](crate::audit) as done by `caller`, in one transaction. Returns `false`, and does nothing, if this
     /// definition is not in quarantine: the tool has another one by now, or a user has approved it already.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Store {
         of: &PinnedServer,
         tool: &str,
         shown: DefinitionHash,
-        by: &Caller,
+        caller: &Caller,
     ) -> Result<bool, StoreError> {
         let doing = "approving a tool";
         let error = || self.error(doing);
@@ -146,9 +146,9 @@ impl Store {
                 .map_err(error())?;
         }
         let definition = Definition { hash: shown, text };
-        pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(by.way())).await.map_err(error())?;
+        pin(&mut transaction, of, &[(tool.to_owned(), definition)], Some(caller.way())).await.map_err(error())?;
         forget_checked_list(&mut transaction, of).await.map_err(error())?;
-        let audited = Entry::of_release(by, of, tool, shown);
+        let audited = Entry::of_release(caller, of, tool, shown);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), audited)]).await.map_err(error())?;
         transaction.commit().await.map_err(error())?;
         Ok(true)

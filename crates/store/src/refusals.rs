@@ -1,4 +1,4 @@
-//! Entries of projects that a person refused to run.
+//! Entries of projects that a user refused to run.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::{
     audit::{Entry, append},
 };
 
-/// A person's refusal of one entry of a project: it is not proposed again, as long as its content has this hash.
+/// A user's refusal of one entry of a project: it is not proposed again, as long as its content has this hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The folder that holds the project's file, absolute and with symbolic links resolved.
@@ -31,12 +31,12 @@ impl Refusal {
 }
 
 impl Store {
-    /// Stores a refusal, in the place of an earlier one of the same entry, and records in the [audit
-    /// log](crate::audit) the way it came `by`: both or nothing. An [approval](Self::approve) revokes it.
+    /// Stores a refusal, replacing an earlier one of the same entry, and records it in the [audit log](crate::audit) as
+    /// done by `caller`: both or nothing. An [approval](Self::approve) revokes it.
     ///
     /// # Errors
     /// [`StoreError::Path`] when the project's path is not UTF-8; others when the database fails.
-    pub async fn refuse(&self, refusal: &Refusal, by: &Caller) -> Result<(), StoreError> {
+    pub async fn refuse(&self, refusal: &Refusal, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing a refusal";
         let project = text(&refusal.project)?;
         let now = Utc::now();
@@ -52,7 +52,7 @@ impl Store {
         .execute(&mut *transaction)
         .await
         .map_err(self.error(doing))?;
-        let said = Entry::of_trust("refused", by, (project, &refusal.name), Some(&refusal.hash));
+        let said = Entry::of_trust("refused", caller, (project, &refusal.name), Some(&refusal.hash));
         append(&mut transaction, &[(now.timestamp_millis(), said)]).await.map_err(self.error(doing))?;
         transaction.commit().await.map_err(self.error(doing))
     }

@@ -9,7 +9,7 @@ use toolrack_host::{Memory, owned, spec::Era};
 
 use crate::{Store, StoreError, now};
 
-/// How long a query may take before the host goes on without its answer.
+/// How long a query may take before the host continues without its answer.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The most servers to remember; those unseen for longest are forgotten first.

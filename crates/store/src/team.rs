@@ -1,7 +1,7 @@
 //! The people and services of a team, and the tokens that stand for them.
 //!
-//! A token is kept as its hash alone. It stands for a member, and never holds a role or a group of its own, so that a
-//! change of the member counts for each of its tokens at once.
+//! The store has only the hash of a token. It stands for a member, and never holds a role or a group of its own, so
+//! that a change of the member counts for each of its tokens at once.
 
 mod front_door;
 
@@ -37,7 +37,7 @@ impl TokenHash {
     }
 }
 
-/// The first digits: enough to tell hashes apart in a log.
+/// The first digits, which tell hashes apart in a log.
 impl std::fmt::Debug for TokenHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TokenHash({:02x}{:02x}…)", self.0[0], self.0[1])
@@ -70,30 +70,30 @@ impl Purpose {
     }
 }
 
-/// A token to keep.
+/// A token to store.
 #[derive(Clone, Debug)]
 pub struct NewToken {
     /// Its hash.
     pub hash: TokenHash,
     /// What it is for.
     pub purpose: Purpose,
-    /// For people.
+    /// A name for people.
     pub label: String,
     /// The OAuth client that has it.
     pub client: Option<String>,
-    /// Names the tokens that end together.
+    /// The family of tokens that end together.
     pub family: Option<String>,
     /// When it ends.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
-/// A token that is kept.
+/// A stored token.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TeamToken {
-    /// Names the token, and opens nothing.
+    /// The id of the token. It gives no access.
     pub id: String,
-    /// The member that it stands for, as it is now.
+    /// The member that it stands for, as of now.
     pub member: Principal,
     /// What it is for.
     pub purpose: Purpose,
@@ -112,17 +112,17 @@ pub struct TeamToken {
 /// The identity of a member.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenOwner<'a> {
-    /// Who vouches.
+    /// The issuer that vouches for the member.
     pub issuer: &'a str,
     /// The member, as the issuer knows it.
     pub subject: &'a str,
 }
 
-/// Some of the tokens.
+/// A selection of tokens.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Tokens<'a> {
-    /// All.
+    /// All tokens.
     All,
     /// Those of one tenant.
     OfTenant(&'a str),
@@ -132,7 +132,7 @@ pub enum Tokens<'a> {
     Id(&'a str),
     /// The one with this hash.
     Hash(TokenHash),
-    /// Those that end together.
+    /// The tokens of one family, which end together.
     Family(&'a str),
 }
 
@@ -162,7 +162,7 @@ struct TokenRow {
 from_row!(TokenRow { id, purpose, label, client, family, made_at, ends_at } flatten member);
 
 impl MemberRow {
-    /// The principal; an unknown kind or role is that of a newer version, and gives no more than the least.
+    /// The principal. An unknown kind or role comes from a newer version and gets the fewest rights.
     fn principal(self) -> Result<Principal, BadPrincipal> {
         let kind = if self.kind == Kind::Person.word() { Kind::Person } else { Kind::Service };
         let groups: Vec<String> = serde_json::from_str(&self.groups).unwrap_or_default();
@@ -174,7 +174,7 @@ impl MemberRow {
 }
 
 impl TokenRow {
-    /// The token, unless its row is none that this version can understand.
+    /// The token; `None` if this version cannot understand its row.
     fn token(self) -> Option<TeamToken> {
         let time = |seconds| DateTime::from_timestamp(seconds, 0);
         Some(TeamToken {
@@ -268,7 +268,7 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn put_member(&self, member: &Principal, by: &Caller) -> Result<(), StoreError> {
+    pub async fn put_member(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing a member of the team";
         let groups = serde_json::to_string(&member.groups().collect::<Vec<_>>()).unwrap_or_default();
         let mut transaction = self.begin(doing).await?;
@@ -291,7 +291,7 @@ impl TeamStore {
         .await
         .map_err(self.error(doing))?;
         if changed.rows_affected() > 0 {
-            let entry = Entry::of_member("member_changed", by, member);
+            let entry = Entry::of_member("member_changed", caller, member);
             append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
         }
         transaction.commit().await.map_err(self.error(doing))
@@ -327,7 +327,7 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn remove_member(&self, owner: TokenOwner<'_>, by: &Caller) -> Result<bool, StoreError> {
+    pub async fn remove_member(&self, owner: TokenOwner<'_>, caller: &Caller) -> Result<bool, StoreError> {
         let doing = "removing a member of the team";
         let mut transaction = self.begin(doing).await?;
         let Some(member) = member(&mut transaction, owner).await.map_err(self.error(doing))? else { return Ok(false) };
@@ -338,14 +338,14 @@ impl TeamStore {
             .execute(&mut *transaction)
             .await
             .map_err(self.error(doing))?;
-        let entry = Entry::of_member("member_removed", by, &member);
+        let entry = Entry::of_member("member_removed", caller, &member);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
         transaction.commit().await.map_err(self.error(doing))?;
         Ok(true)
     }
 
-    /// Keeps a token of `owner`, records that in the audit log, and returns its id; `None` when there is no such
-    /// member. Rows of tokens that have ended are removed on the way.
+    /// Stores a token of `owner`, records that in the audit log, and returns its id; `None` when there is no such
+    /// member. Also removes the rows of tokens that have ended.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -353,7 +353,7 @@ impl TeamStore {
         &self,
         owner: TokenOwner<'_>,
         token: &NewToken,
-        by: &Caller,
+        caller: &Caller,
     ) -> Result<Option<String>, StoreError> {
         let doing = "writing a token of the team";
         let mut transaction = self.begin(doing).await?;
@@ -381,7 +381,7 @@ impl TeamStore {
         .execute(&mut *transaction)
         .await
         .map_err(self.error(doing))?;
-        let entry = Entry::of_token("token_made", by, (&member, &id), &token.label);
+        let entry = Entry::of_token("token_made", caller, (&member, &id), &token.label);
         append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
         transaction.commit().await.map_err(self.error(doing))?;
         Ok(Some(id))
@@ -417,7 +417,7 @@ impl TeamStore {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn revoke_tokens(&self, which: Tokens<'_>, by: &Caller) -> Result<usize, StoreError> {
+    pub async fn revoke_tokens(&self, which: Tokens<'_>, caller: &Caller) -> Result<usize, StoreError> {
         let doing = "revoking tokens of the team";
         let tokens = self.team_tokens(which).await?;
         let mut transaction = self.begin(doing).await?;
@@ -429,7 +429,7 @@ impl TeamStore {
                 .await
                 .map_err(self.error(doing))?;
             if gone.rows_affected() > 0 {
-                let entry = Entry::of_token("token_revoked", by, (&token.member, &token.id), &token.label);
+                let entry = Entry::of_token("token_revoked", caller, (&token.member, &token.id), &token.label);
                 rows.push((Utc::now().timestamp_millis(), entry));
             }
         }
@@ -438,7 +438,7 @@ impl TeamStore {
         Ok(rows.len())
     }
 
-    /// A number that rises with each change after which a token may prove something else than before, or nothing.
+    /// A number that rises with each change that can alter what a token proves.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

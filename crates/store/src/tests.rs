@@ -167,7 +167,7 @@ async fn refused(path: &Path) -> StoreError {
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_is_named_and_left_as_it_is() {
+async fn a_file_that_cannot_be_used_is_named_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
 

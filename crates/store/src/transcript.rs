@@ -13,7 +13,7 @@ use crate::{Role, Spent, StoredMessage};
 
 /// One message, as JSON. Known secrets are hidden in it. Untrusted.
 #[derive(Debug, Serialize)]
-pub struct Said {
+pub struct TranscriptMessage {
     /// Its id.
     pub id: String,
     /// Its place in the conversation, from 0.
@@ -23,7 +23,7 @@ pub struct Said {
     /// Its text.
     pub content: String,
     /// The calls that it wants made.
-    pub tool_calls: Vec<Called>,
+    pub tool_calls: Vec<TranscriptCall>,
     /// Of a tool's message: the call that it answers.
     pub tool_call_id: Option<String>,
     /// Of a tool's message: whether the call failed.
@@ -44,7 +44,7 @@ pub struct Said {
 
 /// A call that a model wanted made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Called {
+pub struct TranscriptCall {
     /// The model's name for the call.
     pub id: String,
     /// The tool's name, as the model wrote it.
@@ -53,7 +53,7 @@ pub struct Called {
     pub input: Value,
 }
 
-impl Said {
+impl TranscriptMessage {
     /// Reads `message`, and hides the secrets that `conceal` knows.
     #[must_use]
     pub fn new(message: StoredMessage, conceal: &dyn Fn(&str) -> String) -> Self {
@@ -96,7 +96,7 @@ impl Said {
 }
 
 /// A call in our format, or in that of some providers.
-fn called(call: &Value) -> Called {
+fn called(call: &Value) -> TranscriptCall {
     let of_provider = &call["function"];
     let name = text(&call["name"]).or_else(|| text(&of_provider["name"])).unwrap_or_default();
     let arguments = [&call["raw_arguments"], &call["input"], &call["arguments"], &of_provider["arguments"]];
@@ -105,7 +105,7 @@ fn called(call: &Value) -> Called {
         Value::String(written) => serde_json::from_str(written).unwrap_or(input),
         _ => input,
     };
-    Called { id: text(&call["id"]).unwrap_or_default(), name, input }
+    TranscriptCall { id: text(&call["id"]).unwrap_or_default(), name, input }
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -118,7 +118,7 @@ fn conceal_in(value: &mut Value, conceal: &dyn Fn(&str) -> String) {
 
 /// Finds the tool whose result the message at `index` is, among the calls before it.
 #[must_use]
-pub fn tool_of(said: &[Said], index: usize) -> Option<&str> {
+pub fn tool_of(said: &[TranscriptMessage], index: usize) -> Option<&str> {
     let id = said.get(index)?.tool_call_id.as_deref()?;
     let before = said[..index].iter().rev();
     before.flat_map(|said| &said.tool_calls).find(|call| call.id == id).map(|call| call.name.as_str())

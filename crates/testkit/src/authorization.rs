@@ -75,7 +75,7 @@ pub struct Counts {
 
 /// A request to any of the pages.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// `GET /authorize`, without the query.
     pub what: String,
     /// The parameters of query and form, in order.
@@ -86,7 +86,7 @@ pub struct Asked {
     pub proof: Option<String>,
 }
 
-impl Asked {
+impl RecordedRequest {
     /// The first parameter of this name.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
@@ -114,7 +114,7 @@ struct State {
     proofs: Proofs,
     statements: Statements,
     counts: Counts,
-    asked: Vec<Asked>,
+    asked: Vec<RecordedRequest>,
     /// How many answers the token endpoint has held back.
     held: u64,
 }
@@ -221,7 +221,7 @@ impl FakeAuthorization {
 
     /// Every request so far, in order.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.shared.state.lock().asked.clone()
     }
 

@@ -31,7 +31,7 @@ struct Script(Arc<Mutex<Played>>);
 #[derive(Debug)]
 struct Played {
     answers: std::vec::IntoIter<Answer>,
-    asked: Vec<Asked>,
+    asked: Vec<RecordedRequest>,
 }
 
 impl Script {
@@ -41,7 +41,7 @@ impl Script {
     }
 
     /// Records a request, and returns the next answer.
-    fn play(&self, asked: Asked) -> Option<Answer> {
+    fn play(&self, asked: RecordedRequest) -> Option<Answer> {
         let mut played = self.0.lock();
         played.asked.push(asked);
         played.answers.next()
@@ -50,7 +50,7 @@ impl Script {
 
 /// A recorded request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// Path and query.
     pub path: String,
     /// Names in lower case.
@@ -59,7 +59,7 @@ pub struct Asked {
     pub body: String,
 }
 
-impl Asked {
+impl RecordedRequest {
     /// The body as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -207,7 +207,7 @@ impl FakeModel {
 
     /// The requests so far.
     #[must_use]
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.script.0.lock().asked.clone()
     }
 
@@ -230,7 +230,7 @@ async fn answer(State(script): State<Script>, request: Request) -> Result<Respon
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
     let body = axum::body::to_bytes(body, 64 * 1024 * 1024).await.unwrap_or_default();
-    let asked = Asked { path, headers, body: String::from_utf8_lossy(&body).into_owned() };
+    let asked = RecordedRequest { path, headers, body: String::from_utf8_lossy(&body).into_owned() };
     let next = script.play(asked);
     let next = next.unwrap_or_else(|| Answer::new(404, "text/plain", "the script has no further answer"));
     Ok(next.respond())

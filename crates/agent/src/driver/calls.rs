@@ -111,7 +111,7 @@ impl Agent {
         let mut request = Call::from_map(&call.name, arguments)
             .pinned(Arc::clone(catalog))
             .on_progress(on_progress)
-            .still_wanted(Arc::new(move || sending.begin()))
+            .send_if(Arc::new(move || sending.begin()))
             .caller(self.caller.clone());
         if let Some(asker) = &self.asker {
             request = request.asker(Arc::clone(asker));

@@ -8,7 +8,7 @@ use toolrack_host::{
     State,
     spec::{Grant, OAuth},
 };
-use toolrack_testkit::authorization::{ASSERTION, Asked, FakeAuthorization, Wrong};
+use toolrack_testkit::authorization::{ASSERTION, FakeAuthorization, RecordedRequest, Wrong};
 
 use crate::stage::{Stage, echo, state};
 
@@ -16,7 +16,7 @@ fn bound(wrong: impl IntoIterator<Item = Wrong>) -> Stage {
     Stage::with(FakeAuthorization::start(wrong), OAuth { dpop: true, ..OAuth::default() })
 }
 
-fn asked_of_mcp(stage: &Stage) -> Vec<Asked> {
+fn asked_of_mcp(stage: &Stage) -> Vec<RecordedRequest> {
     stage.server.asked().into_iter().filter(|asked| asked.what.ends_with("/mcp") && asked.proof.is_some()).collect()
 }
 

@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use clap::{Args, ValueEnum};
 use toolrack_host::Pattern;
 
-/// What is the same wherever a user talks with a model: which one, how far it may go, and what it may use.
+/// The options that `ask` and `chat` share: the model, the limits of a turn, and the tools.
 #[derive(Debug, Args)]
 pub(crate) struct TalkArgs {
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) struct ModelArgs {
     #[arg(short, long, value_name = "MODEL", env = "TOOLRACK_MODEL")]
     pub(crate) model: Option<String>,
 
-    /// Where it is, if not at its provider's; any server of the OpenAI API will do
+    /// Its address, if not its provider's; any server of the OpenAI API will do
     #[arg(long, value_name = "URL", env = "TOOLRACK_BASE_URL")]
     pub(crate) base_url: Option<String>,
 
@@ -38,7 +38,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) key_env: Option<String>,
 
-    /// How it is spoken to, if not in its provider's usual way
+    /// The API that it speaks, if not its provider's usual one
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<WireName>,
 

@@ -1,13 +1,13 @@
-//! A server for this one time: an address in the place of a server's name, or a command behind `--`.
+//! A server for one command: an address in the place of a server's name, or a command behind `--`.
 
 use clap::Args;
 use serde_json::{Value, json};
 use toolrack_host::text;
 
-/// What such a server is called.
+/// The name of such a server.
 pub(crate) const NAME: &str = "once";
 
-/// The command of a server that is used this one time.
+/// The command that starts a server for one command.
 #[derive(Debug, Default, Args)]
 pub(crate) struct OnceArgs {
     /// Use only this server, and only this time: the command that starts it
@@ -25,7 +25,7 @@ pub(crate) enum Once {
 }
 
 impl Once {
-    /// Whether `word` is the address of a server, which no server is called.
+    /// Whether `word` is the address of a server. No server in a file has such a name.
     pub(crate) fn is_url(word: &str) -> bool {
         ["http://", "https://"].iter().any(|scheme| {
             word.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

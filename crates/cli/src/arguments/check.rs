@@ -1,7 +1,7 @@
 //! Checks arguments against the tool's schema, before anything is sent.
 
 use serde_json::{Map, Value};
-use toolrack_host::{Misfit, MisfitKind, Unfit, Validator, plainly_fits};
+use toolrack_host::{Mismatch, MismatchKind, Unfit, Validator, plainly_fits};
 
 use super::{
     BadArguments,
@@ -17,36 +17,36 @@ pub(crate) async fn check(arguments: &Map<String, Value>, schema: Value) -> Resu
         return Ok(());
     }
     // The work is bounded, but could still keep Ctrl-C from being heard.
-    let check = tokio::task::spawn_blocking(move || misfits(&arguments, &schema));
+    let check = tokio::task::spawn_blocking(move || mismatches(&arguments, &schema));
     match check.await {
-        Ok(misfits) if !misfits.is_empty() => Err(BadArguments::Misfits { misfits }),
+        Ok(mismatches) if !mismatches.is_empty() => Err(BadArguments::Mismatches { mismatches }),
         _ => Ok(()),
     }
 }
 
-fn misfits(arguments: &Value, schema: &Value) -> Vec<String> {
+fn mismatches(arguments: &Value, schema: &Value) -> Vec<String> {
     match Validator::compile(schema).map(|validator| validator.validate(arguments)) {
-        Ok(Err(Unfit::Mismatch { misfits })) => {
+        Ok(Err(Unfit::Mismatch { mismatches })) => {
             let given = arguments.as_object().cloned().unwrap_or_default();
-            misfits.iter().map(|misfit| in_words(misfit, &given, schema)).collect()
+            mismatches.iter().map(|mismatch| in_words(mismatch, &given, schema)).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn in_words(misfit: &Misfit, given: &Map<String, Value>, schema: &Value) -> String {
-    let place = misfit.place.trim_start_matches('/').replace('/', ".");
-    match &misfit.kind {
-        MisfitKind::Missing { property } if place.is_empty() => match given_for(property, given, schema) {
+fn in_words(mismatch: &Mismatch, given: &Map<String, Value>, schema: &Value) -> String {
+    let place = mismatch.place.trim_start_matches('/').replace('/', ".");
+    match &mismatch.kind {
+        MismatchKind::Missing { property } if place.is_empty() => match given_for(property, given, schema) {
             Some(other) => format!("`{property}` is missing (`{other}` is given)"),
             None => format!("`{property}` is missing"),
         },
-        MisfitKind::Unexpected { names } if place.is_empty() => {
+        MismatchKind::Unexpected { names } if place.is_empty() => {
             let names: Vec<_> = names.iter().map(|name| no_such_argument(name, given, schema)).collect();
             names.join(", ")
         }
-        _ if place.is_empty() => misfit.message.clone(),
-        _ => format!("`{place}`: {}", misfit.message),
+        _ if place.is_empty() => mismatch.message.clone(),
+        _ => format!("`{place}`: {}", mismatch.message),
     }
 }
 

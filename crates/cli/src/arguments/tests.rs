@@ -82,7 +82,7 @@ fn a_name_given_several_times_is_a_list_where_the_schema_wants_one() {
 }
 
 #[test]
-fn json_stands_as_it_is_and_the_first_equals_sign_counts() {
+fn json_stays_as_it_is_and_the_first_equals_sign_splits() {
     let schema = json!({ "properties": { "n": { "type": "string" } } });
     assert_eq!(
         fitted("n:=5 url=http://x/?a:=b filter:={\"a\":[1]}", &schema),
@@ -105,7 +105,7 @@ fn references_are_followed_and_never_for_ever() {
 }
 
 #[test]
-fn words_lie_over_the_object_of_args() {
+fn words_override_the_object_of_args() {
     let base = parse_object(r#"{ "a": 1, "b": 2 }"#).unwrap();
     let given = parse(&words("b=x")).unwrap();
     let fitted = fit(base, given, &json!({}), false).unwrap();
@@ -141,10 +141,10 @@ fn a_name_that_an_open_schema_does_not_know_is_remarked_on() {
     );
     assert!(remarks(json!({ "x": 1 }), &json!({ "type": "object" })).is_empty());
     let closed = json!({ "properties": { "path": {} }, "additionalProperties": false });
-    assert!(remarks(json!({ "pth": 1 }), &closed).is_empty(), "a misfit, told by the check");
+    assert!(remarks(json!({ "pth": 1 }), &closed).is_empty(), "a mismatch, which the check reports");
 }
 
-async fn misfits(arguments: Value, schema: Value) -> String {
+async fn mismatches(arguments: Value, schema: Value) -> String {
     match check(arguments.as_object().unwrap(), schema).await {
         Ok(()) => "fits".to_owned(),
         Err(error) => error.to_string(),
@@ -152,33 +152,33 @@ async fn misfits(arguments: Value, schema: Value) -> String {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_by_name() {
+async fn arguments_that_do_not_fit_are_named() {
     let schema = json!({
         "type": "object",
         "properties": { "path": { "type": "string" }, "head": { "type": "integer", "minimum": 1 } },
         "required": ["path"],
         "additionalProperties": false,
     });
-    assert_eq!(misfits(json!({ "path": "a", "head": 1 }), schema.clone()).await, "fits");
+    assert_eq!(mismatches(json!({ "path": "a", "head": 1 }), schema.clone()).await, "fits");
     assert_eq!(
-        misfits(json!({ "pth": "a" }), schema.clone()).await,
+        mismatches(json!({ "pth": "a" }), schema.clone()).await,
         "the arguments do not fit the tool: there is no `pth` (did you mean `path`?); `path` is missing"
     );
     assert_eq!(
-        misfits(json!({ "path": "a", "head": 0 }), schema).await,
+        mismatches(json!({ "path": "a", "head": 0 }), schema).await,
         "the arguments do not fit the tool: `head`: value is less than the minimum of 1"
     );
 }
 
 #[tokio::test]
-async fn a_schema_that_is_none_refuses_nothing() {
+async fn an_invalid_schema_refuses_nothing() {
     for schema in [
         json!(null),
         json!({ "type": 5 }),
         json!({ "$ref": "http://127.0.0.1:9/schema" }),
         json!({ "properties": { "x": { "pattern": "(" } } }),
     ] {
-        assert_eq!(misfits(json!({ "x": "y" }), schema).await, "fits");
+        assert_eq!(mismatches(json!({ "x": "y" }), schema).await, "fits");
     }
 }
 

@@ -26,7 +26,7 @@ enum Answer {
 /// The answers, by the names of fields. An unused answer is no mistake, because servers choose their questions.
 #[derive(Debug)]
 pub(super) struct Answers {
-    given: BTreeMap<String, Answer>,
+    values: BTreeMap<String, Answer>,
     /// The first form that they did not answer, and why.
     wrong: OnceLock<String>,
 }
@@ -37,18 +37,18 @@ impl Answers {
     /// # Errors
     /// When the file is no JSON object, or an answer is no `NAME=VALUE`.
     pub(super) fn of(global: &Global) -> Result<Option<Self>, Failure> {
-        let mut given = BTreeMap::new();
+        let mut values = BTreeMap::new();
         if let (Some(file), Some(text)) = (&global.answers, &global.answers_text) {
-            given.extend(parsed(file, text)?.into_iter().map(|(name, value)| (name, Answer::Json(value))));
+            values.extend(parsed(file, text)?.into_iter().map(|(name, value)| (name, Answer::Json(value))));
         }
         for word in &global.answer {
             let (name, value) = word.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
                 Failure::usage(format!("--answer {}: write name=value, with the name of a field", text::for_line(word)))
             })?;
-            given.insert(name.to_owned(), Answer::Text(value.to_owned()));
+            values.insert(name.to_owned(), Answer::Text(value.to_owned()));
         }
         let is_asked_for = global.answers.is_some() || !global.answer.is_empty();
-        Ok(is_asked_for.then(|| Self { given, wrong: OnceLock::new() }))
+        Ok(is_asked_for.then(|| Self { values, wrong: OnceLock::new() }))
     }
 
     /// The values for a form with these fields; `None` if a required field has no answer.
@@ -58,7 +58,7 @@ impl Answers {
     pub(super) fn to(&self, fields: &[Field]) -> Result<Option<Map<String, Value>>, String> {
         let mut values = Map::new();
         for field in fields {
-            let value = match self.given.get(&field.name) {
+            let value = match self.values.get(&field.name) {
                 Some(Answer::Text(text)) => field.read(text.trim()),
                 Some(Answer::Json(value)) => field.check(value).map(Some),
                 None if self.lacks(field) => return Ok(None),
@@ -73,7 +73,7 @@ impl Answers {
 
     /// Whether `field` is needed and has no answer.
     pub(super) fn lacks(&self, field: &Field) -> bool {
-        !self.given.contains_key(&field.name) && field.read("").is_err()
+        !self.values.contains_key(&field.name) && field.read("").is_err()
     }
 
     /// Records why a form was not answered.

@@ -174,7 +174,7 @@ impl Field {
         text::for_line(self.title.as_deref().unwrap_or(&self.name))
     }
 
-    /// What was typed, as a value; `None` when the field is left out.
+    /// Parses what the user typed; `None` when the user leaves the field out.
     ///
     /// # Errors
     /// In words, when it does not fit.
@@ -212,7 +212,7 @@ impl Field {
 }
 
 impl Kind {
-    /// What is wanted, in a few words.
+    /// The expected value, in a few words.
     fn wanted(&self) -> Vec<String> {
         let mut words = Vec::new();
         match self {

@@ -34,7 +34,7 @@ enum Unit {
 }
 
 /// A task that waits for a line or a key.
-type Asked = (Unit, oneshot::Sender<Line>);
+type Request = (Unit, oneshot::Sender<Line>);
 
 /// While this exists, keys are delivered immediately.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct Keys {
 #[derive(Debug)]
 pub(crate) struct OwnLines {
     /// Reaches the thread; `None` when it could not be started.
-    wanted: OnceLock<Option<mpsc::Sender<Asked>>>,
+    requests: OnceLock<Option<mpsc::Sender<Request>>>,
     editor: Editor,
 }
 
@@ -72,8 +72,8 @@ impl Lines {
     /// Lines of a source that is always ready to be read.
     #[cfg(test)]
     pub(super) fn new(mut read: impl FnMut() -> Line + Send + 'static) -> Self {
-        let wanted = OnceLock::from(reading(|| true, move |_| read()));
-        Self::Own(OwnLines { wanted, editor: Editor::none() })
+        let requests = OnceLock::from(reading(|| true, move |_| read()));
+        Self::Own(OwnLines { requests, editor: Editor::none() })
     }
 
     /// Discards earlier input, so that it answers no later question.
@@ -119,7 +119,7 @@ impl Lines {
 
 impl OwnLines {
     pub(crate) fn of_stdin(editor: Editor) -> Self {
-        Self { wanted: OnceLock::new(), editor }
+        Self { requests: OnceLock::new(), editor }
     }
 
     /// As [`Lines::forget`].
@@ -152,16 +152,16 @@ impl OwnLines {
     }
 
     async fn wait_for(&self, unit: Unit) -> Line {
-        let wanted = self.wanted.get_or_init(|| reading(is_typed, read_stdin)).as_ref()?;
+        let requests = self.requests.get_or_init(|| reading(is_typed, read_stdin)).as_ref()?;
         let (answer, line) = oneshot::channel();
-        wanted.send((unit, answer)).ok()?;
+        requests.send((unit, answer)).ok()?;
         line.await.ok().flatten()
     }
 }
 
 /// Starts the thread that reads; `None` when the system has no room for it. `ready` waits a moment and returns whether a
 /// read would find something.
-fn reading(ready: fn() -> bool, read: impl FnMut(Unit) -> Line + Send + 'static) -> Option<mpsc::Sender<Asked>> {
+fn reading(ready: fn() -> bool, read: impl FnMut(Unit) -> Line + Send + 'static) -> Option<mpsc::Sender<Request>> {
     let (wanted, requests) = mpsc::channel();
     // The thread ends with the process: nothing can wake it while it waits for a terminal.
     thread::Builder::new().name("stdin".to_owned()).spawn(move || serve(&requests, ready, read)).ok()?;
@@ -201,7 +201,7 @@ fn is_typed() -> bool {
     }
 }
 
-fn serve(requests: &mpsc::Receiver<Asked>, ready: fn() -> bool, mut read: impl FnMut(Unit) -> Line) {
+fn serve(requests: &mpsc::Receiver<Request>, ready: fn() -> bool, mut read: impl FnMut(Unit) -> Line) {
     while let Ok((mut unit, mut request)) = requests.recv() {
         while !request.is_closed() && !ready() {}
         if request.is_closed() {

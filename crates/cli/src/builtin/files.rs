@@ -152,13 +152,13 @@ pub(super) fn list(fence: &Fence, path: &str) -> Result<Listing, Refused> {
     Ok(Listing { path: fence.shown(&folder), entries, truncated })
 }
 
-/// Which part of a file is wanted.
+/// The part of a file to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Whole,
-    /// So many lines from the start.
+    /// The first lines: how many.
     Head(u32),
-    /// So many lines before the end.
+    /// The last lines: how many.
     Tail(u32),
 }
 
@@ -166,7 +166,7 @@ pub(super) enum Part {
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) text: String,
-    /// What is missing, when something is.
+    /// A note about the part that is left out, if there is one.
     pub(super) note: Option<String>,
 }
 

@@ -49,7 +49,7 @@ impl Found {
 }
 
 /// How a name is matched.
-enum Wanted {
+enum NamePattern {
     /// Any name that contains it, whatever the case.
     Part(String),
     /// The name alone.
@@ -58,7 +58,7 @@ enum Wanted {
     Path(GlobMatcher),
 }
 
-impl Wanted {
+impl NamePattern {
     fn parse(pattern: &str) -> Result<Self, Refused> {
         if !pattern.contains(['*', '?', '[', '{']) && !pattern.contains('/') {
             return Ok(Self::Part(pattern.to_lowercase()));
@@ -84,7 +84,7 @@ impl Wanted {
 ///
 /// Checks `cancelled` before each folder; if it is set, returns the results so far.
 pub(super) fn search(fence: &Fence, path: &str, pattern: &str, cancelled: &dyn Fn() -> bool) -> Result<Found, Refused> {
-    let wanted = Wanted::parse(pattern)?;
+    let pattern = NamePattern::parse(pattern)?;
     let top = fence.resolve(path)?;
     if !top.is_dir() {
         return Err(Refused::NotAFolder { path: path.to_owned() });
@@ -104,7 +104,7 @@ pub(super) fn search(fence: &Fence, path: &str, pattern: &str, cancelled: &dyn F
         visited += entries.len();
         let mut inner = Vec::new();
         for (name, real, kind) in entries {
-            if wanted.matches(&name, real.strip_prefix(&top).unwrap_or(&real)) {
+            if pattern.matches(&name, real.strip_prefix(&top).unwrap_or(&real)) {
                 found.matches.push(fence.shown(&real));
             }
             if kind == Kind::Directory && name != ".git" {

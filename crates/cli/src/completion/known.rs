@@ -1,4 +1,4 @@
-//! What is known without connecting to anything.
+//! The names that completion can offer without connecting to a server.
 
 use std::{path::PathBuf, sync::OnceLock};
 

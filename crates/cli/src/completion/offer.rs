@@ -42,7 +42,7 @@ pub(super) enum Offered {
     Folders,
     /// Names of environment variables.
     Variables,
-    /// What will be typed cannot be known.
+    /// Nothing: the value cannot be predicted.
     Nothing,
 }
 

@@ -208,7 +208,7 @@ fn names_of_files_are_offered_where_the_shell_does_not_do_it() {
 }
 
 #[test]
-fn of_what_a_project_brings_nothing_but_plain_names_is_offered() {
+fn only_plain_names_are_offered_of_what_a_project_brings() {
     let desk = desk();
     let hostile = json!({ "mcpServers": {
         "theirs": { "command": "x", "args": ["canary"] },

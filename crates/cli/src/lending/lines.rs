@@ -12,15 +12,15 @@ use crate::editor::Edited;
 #[derive(Clone, Debug)]
 pub(crate) struct FarLines {
     outbox: Outbox,
-    asked: Arc<Mutex<Asked>>,
+    request: Arc<Mutex<Request>>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct Request {
     /// How many lines were asked for.
     number: u32,
     /// The task that waits for the last one.
-    by: Option<oneshot::Sender<Option<String>>>,
+    answer: Option<oneshot::Sender<Option<String>>>,
 }
 
 /// Keys come at once while this lives.
@@ -34,11 +34,11 @@ impl Drop for FarKeys {
 }
 
 /// Tells the command when no task waits any longer.
-struct Wanted<'a>(&'a FarLines);
+struct UnaskOnDrop<'a>(&'a FarLines);
 
-impl Drop for Wanted<'_> {
+impl Drop for UnaskOnDrop<'_> {
     fn drop(&mut self) {
-        if self.0.asked().by.take().is_some() {
+        if self.0.request().answer.take().is_some() {
             self.0.outbox.push(ToCommand::Unask);
         }
     }
@@ -46,7 +46,7 @@ impl Drop for Wanted<'_> {
 
 impl FarLines {
     pub(crate) fn new(outbox: Outbox) -> Self {
-        Self { outbox, asked: Arc::default() }
+        Self { outbox, request: Arc::default() }
     }
 
     /// Discards what was typed before now, so that it answers no later question.
@@ -79,29 +79,29 @@ impl FarLines {
     async fn wait_for(&self, ask: impl FnOnce(u32) -> ToCommand) -> Option<String> {
         let (answer, line) = oneshot::channel();
         let number = {
-            let mut asked = self.asked();
-            asked.number = asked.number.wrapping_add(1);
-            asked.by = Some(answer);
-            asked.number
+            let mut request = self.request();
+            request.number = request.number.wrapping_add(1);
+            request.answer = Some(answer);
+            request.number
         };
-        let _wanted = Wanted(self);
+        let _unask = UnaskOnDrop(self);
         self.outbox.push(ask(number));
         self.outbox.open();
         line.await.ok().flatten()
     }
 
-    /// Takes the line that was typed while question `number` stood; a line that comes too late is dropped.
+    /// Takes the line that was typed while question `number` was open, and drops a line that comes too late.
     pub(crate) fn typed(&self, number: u32, line: Option<String>) {
-        let mut asked = self.asked();
-        if asked.number == number
-            && let Some(by) = asked.by.take()
+        let mut request = self.request();
+        if request.number == number
+            && let Some(answer) = request.answer.take()
         {
-            let _ = by.send(line);
+            let _ = answer.send(line);
         }
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock()
+    fn request(&self) -> MutexGuard<'_, Request> {
+        self.request.lock()
     }
 }
 

@@ -40,7 +40,7 @@ impl Outbox {
         let mut waiting = self.waiting();
         waiting.bytes += message.len();
         waiting.messages.push_back(message);
-        // Too much was kept back to be taken back.
+        // Too much is waiting to be taken back later.
         waiting.is_open |= waiting.bytes > ENOUGH;
         if waiting.bytes > TOO_MUCH {
             *waiting = Waiting { is_given_up: true, ..Waiting::default() };

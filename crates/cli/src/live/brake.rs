@@ -1,4 +1,4 @@
-//! What the user ends early: the calls that are under way, or the whole turn.
+//! Lets the user end the calls that are under way, or the whole turn.
 
 use std::{
     pin::pin,
@@ -25,7 +25,7 @@ pub(crate) struct Brake {
 }
 
 impl Brake {
-    /// Resolves when the calls that begin now are no longer wanted.
+    /// Resolves when the user ends the calls that begin now.
     pub(super) fn calls(&self) -> BoxFuture<'static, ()> {
         let (unwanted, notified) = oneshot::channel();
         self.calls.store(Some(Arc::new(unwanted)));

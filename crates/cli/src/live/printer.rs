@@ -11,7 +11,7 @@ use crate::{error::Failure, screen::Screen};
 /// Lines beside the answer that wait for their place; the oldest make room.
 const WAITING: usize = 64;
 
-/// How often the progress line is written anew while nothing is reported.
+/// How often the progress line is written again while nothing is reported.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Where a turn is printed: the answer on stdout, lines beside it on stderr, and the live line at the end of both.
@@ -31,7 +31,7 @@ impl TurnPrinter {
         Self { screen, at_start: true, status: None, news: VecDeque::new() }
     }
 
-    /// Prints what comes.
+    /// Prints each message, until there are no more.
     ///
     /// # Errors
     /// When stdout cannot be written.

@@ -9,7 +9,7 @@ use crate::render::{count, progress};
 /// The progress line.
 #[derive(Clone, Debug)]
 pub(super) enum StatusLine {
-    /// Words that do not change.
+    /// A fixed text.
     Words(String),
     /// A call, with the time that it takes.
     Call(CallLine),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn each_list_is_noted_without_the_other_and_for_the_very_entry() {
+    fn each_list_is_noted_on_its_own_and_only_for_the_entry_that_was_connected() {
         let data = tempfile::tempdir().unwrap();
         let notebook = Notebook::below(data.path());
         notebook.note(&server("one"), resources(&["file:///a"]));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_shell_takes_as_it_is_gets_noted_and_no_secret() {
+    fn only_names_without_quotes_and_without_secrets_are_noted() {
         let data = tempfile::tempdir().unwrap();
         let notebook = Notebook::below(data.path());
         let long = format!("x://{}", "y".repeat(MAX_URI));

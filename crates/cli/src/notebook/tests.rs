@@ -18,7 +18,7 @@ fn names(tools: &[Tool]) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_noted_counts_for_the_very_entry_only() {
+fn notes_are_valid_only_for_the_entry_that_was_connected() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
     notebook.write(&server("fs", "one"), LISTING, vec![tool("read"), tool("write")]);
@@ -31,7 +31,7 @@ fn what_is_noted_counts_for_the_very_entry_only() {
 }
 
 #[test]
-fn a_note_is_known_by_what_it_was_made_of() {
+fn a_note_says_from_which_listing_it_was_made() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
     let fs = server("fs", "one");
@@ -46,7 +46,7 @@ fn a_note_is_known_by_what_it_was_made_of() {
 
 #[cfg(unix)]
 #[test]
-fn notes_are_for_their_owner_only() {
+fn only_the_owner_can_read_notes() {
     use std::os::unix::fs::PermissionsExt;
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
@@ -57,7 +57,7 @@ fn notes_are_for_their_owner_only() {
 }
 
 #[test]
-fn a_damaged_note_is_none_and_is_replaced() {
+fn a_damaged_note_is_ignored_and_replaced() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
     let fs = server("fs", "one");
@@ -85,7 +85,7 @@ fn there_are_never_too_many_notes() {
 }
 
 #[test]
-fn only_what_a_shell_takes_as_it_is_gets_noted() {
+fn only_names_that_need_no_quotes_are_noted() {
     let data = tempfile::tempdir().unwrap();
     let notebook = Notebook::below(data.path());
     let fs = server("fs", "one");

@@ -73,7 +73,7 @@ impl Device {
         }
     }
 
-    /// What another process has to know of `stream`.
+    /// The properties of `stream` that another process needs.
     pub(super) fn facts(&self, stream: Stream) -> FarStream {
         let columns = Some(self.columns(stream)).filter(|columns| *columns != UNBOUNDED);
         FarStream { is_terminal: self.is_terminal(stream), has_colour: self.has_colour(stream), columns }
@@ -148,7 +148,7 @@ impl Device {
         }
     }
 
-    /// Writes what the terminal behind stderr is to obey. It cannot be taken back.
+    /// Writes a control sequence to the terminal behind stderr. It cannot be taken back.
     pub(super) fn steer(&self, text: &str) {
         match self {
             Self::Own(_) => write_to_stderr(text, ColorChoice::AlwaysAnsi),

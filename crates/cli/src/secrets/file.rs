@@ -17,49 +17,49 @@ const MAX_FILE: u64 = 4096;
 /// What stands before an id of the keychain.
 const NAMING: &str = "keychain ";
 
-/// What the file says. No `Debug` shows a key.
-pub(super) enum Kept {
+/// The content of the file. No `Debug` shows a key.
+pub(super) enum StoredKey {
     /// The key itself.
-    Here([u8; 32]),
+    InFile([u8; 32]),
     /// The keychain has it, under this id.
-    In(Uuid),
+    InKeychain(Uuid),
 }
 
-/// The file in which a key waits that shall take the place of the one in `path`.
+/// The file with the next key, which will replace the one in `path`.
 pub(super) fn next(path: &Path) -> PathBuf {
     path.with_file_name(format!("{FILE}.next"))
 }
 
-/// Held by a process that puts another key in the place of the one in a file. It ends with the process at the latest.
-pub(super) struct Turn {
+/// The right of one process to replace the key in a file. It ends with the process at the latest.
+pub(super) struct KeyLock {
     _folder: File,
 }
 
-/// The turn to change which key is in `path`; `None` while another process has it.
+/// Takes the right to replace the key in `path`; `None` while another process has it.
 ///
 /// # Errors
 /// When the folder cannot be locked.
-pub(super) fn turn(path: &Path) -> Result<Option<Turn>, SecretsError> {
+pub(super) fn lock(path: &Path) -> Result<Option<KeyLock>, SecretsError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let failed = |source| SecretsError::File { path: folder.to_owned(), source };
     let opened = File::open(folder).map_err(failed)?;
     match opened.try_lock() {
-        Ok(()) => Ok(Some(Turn { _folder: opened })),
+        Ok(()) => Ok(Some(KeyLock { _folder: opened })),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 
-/// What is written into the file for a key that the keychain has.
+/// The content of the file for a key that is in the keychain.
 pub(super) fn naming(id: Uuid) -> String {
     format!("{NAMING}{id}")
 }
 
-/// What the file says; `None` when there is no file.
+/// Reads the file; `None` when there is none.
 ///
 /// # Errors
 /// When it cannot be read, other users can read it, or it says neither.
-pub(super) fn read(path: &Path) -> Result<Option<Kept>, SecretsError> {
+pub(super) fn read(path: &Path) -> Result<Option<StoredKey>, SecretsError> {
     let failed = |source| SecretsError::File { path: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
@@ -76,8 +76,8 @@ pub(super) fn read(path: &Path) -> Result<Option<Kept>, SecretsError> {
     let text = io::read_to_string(file).map_err(failed)?;
     let text = text.trim();
     let kept = match text.strip_prefix(NAMING) {
-        Some(id) => Uuid::parse_str(id.trim()).ok().map(Kept::In),
-        None => bytes_in(text).map(Kept::Here),
+        Some(id) => Uuid::parse_str(id.trim()).ok().map(StoredKey::InKeychain),
+        None => bytes_in(text).map(StoredKey::InFile),
     };
     kept.map(Some).ok_or_else(|| SecretsError::NoKey(path.to_owned()))
 }
@@ -87,7 +87,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Kept>, SecretsError> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn link(path: &Path, content: &str) -> Result<Kept, SecretsError> {
+pub(super) fn link(path: &Path, content: &str) -> Result<StoredKey, SecretsError> {
     let beside = beside(path, content)?;
     // Unlike a rename, a link replaces no file.
     let linked = fs::hard_link(&beside, path);
@@ -103,11 +103,11 @@ pub(super) fn link(path: &Path, content: &str) -> Result<Kept, SecretsError> {
     }
 }
 
-/// The same, replacing what was there.
+/// As [`link`], but replaces an existing file.
 ///
 /// # Errors
 /// When it cannot be written; the old file then stays.
-pub(super) fn replace(path: &Path, content: &str) -> Result<Kept, SecretsError> {
+pub(super) fn replace(path: &Path, content: &str) -> Result<StoredKey, SecretsError> {
     let beside = beside(path, content)?;
     if let Err(source) = rename(&beside, path) {
         let _ = fs::remove_file(&beside);
@@ -116,7 +116,7 @@ pub(super) fn replace(path: &Path, content: &str) -> Result<Kept, SecretsError> 
     again(path)
 }
 
-/// Puts one file in the place of another, on the disk.
+/// Replaces one file by another, and waits until the disk has it.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_folder(to)
@@ -127,7 +127,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-fn again(path: &Path) -> Result<Kept, SecretsError> {
+fn again(path: &Path) -> Result<StoredKey, SecretsError> {
     read(path)?.ok_or_else(|| SecretsError::KeyGone(path.to_owned()))
 }
 

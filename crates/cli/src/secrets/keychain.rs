@@ -89,8 +89,8 @@ pub(crate) struct Keychain {
     /// The variables that its program gets.
     variables: Vec<(&'static str, OsString)>,
     patience: Duration,
-    /// The key that was asked for last, so that it is asked for once.
-    last: ArcSwapOption<Asked>,
+    /// The last look-up, so that one key is looked up once.
+    last: ArcSwapOption<Lookup>,
 }
 
 impl std::fmt::Debug for Keychain {
@@ -99,8 +99,8 @@ impl std::fmt::Debug for Keychain {
     }
 }
 
-/// A key, and the outcome of asking for it.
-struct Asked {
+/// The look-up of a key, and its outcome.
+struct Lookup {
     id: Uuid,
     key: OnceCell<[u8; 32]>,
     failed: ArcSwapOption<(Instant, KeychainError)>,
@@ -131,31 +131,31 @@ impl Keychain {
     /// # Errors
     /// When there is no keychain, it is locked, slow, or has no such key.
     pub(crate) async fn key(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {
-        let asked = self.asked(id);
+        let lookup = self.lookup(id);
         let ask = || async {
-            if let Some((at, error)) = asked.failed.load().as_deref()
+            if let Some((at, error)) = lookup.failed.load().as_deref()
                 && at.elapsed() < PAUSE
             {
                 return Err(error.clone());
             }
             let answer = self.ask(id).await;
             let failed = answer.as_ref().err().map(|error| Arc::new((Instant::now(), error.clone())));
-            asked.failed.store(failed);
+            lookup.failed.store(failed);
             answer
         };
-        asked.key.get_or_try_init(ask).await.copied()
+        lookup.key.get_or_try_init(ask).await.copied()
     }
 
     /// Whether [`Self::key`] answers at once.
     pub(crate) fn knows(&self, id: Uuid) -> bool {
-        self.asked(id).key.initialized()
+        self.lookup(id).key.initialized()
     }
 
-    fn asked(&self, id: Uuid) -> Arc<Asked> {
-        let fresh = Arc::new(Asked { id, key: OnceCell::new(), failed: ArcSwapOption::default() });
-        let is_this = |asked: &&Arc<Asked>| asked.id == id;
+    fn lookup(&self, id: Uuid) -> Arc<Lookup> {
+        let fresh = Arc::new(Lookup { id, key: OnceCell::new(), failed: ArcSwapOption::default() });
+        let is_this = |lookup: &&Arc<Lookup>| lookup.id == id;
         let last = self.last.rcu(|last| last.as_ref().filter(is_this).or(Some(&fresh)).cloned());
-        last.filter(|asked| is_this(&asked)).unwrap_or(fresh)
+        last.filter(|lookup| is_this(&lookup)).unwrap_or(fresh)
     }
 
     async fn ask(&self, id: Uuid) -> Result<[u8; 32], KeychainError> {

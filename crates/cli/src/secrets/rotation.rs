@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep};
 use toolrack_store::{Uuid, Vault, VaultError, VaultKey};
 
 use super::{
-    Given, KeychainError, Place, SecretsError, Stored, digits,
-    file::{self, Kept, Turn},
+    KeychainError, Place, SecretsError, Stored, VariableValue, digits,
+    file::{self, KeyLock, StoredKey},
     key_in, made,
 };
 
@@ -28,15 +28,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often to look whether it is done.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// The turn to change which key is in `path`.
+/// Waits for the right to replace the key in `path`.
 ///
 /// # Errors
 /// [`SecretsError::Busy`], or the folder cannot be locked.
-pub(super) async fn turn(path: &Path) -> Result<Turn, SecretsError> {
+pub(super) async fn lock(path: &Path) -> Result<KeyLock, SecretsError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match file::turn(path)? {
-            Some(turn) => return Ok(turn),
+        match file::lock(path)? {
+            Some(lock) => return Ok(lock),
             None if Instant::now() >= deadline => return Err(SecretsError::Busy),
             None => sleep(PAUSE).await,
         }
@@ -49,42 +49,42 @@ impl Stored {
         matches!(self.place, Place::Variable(_))
     }
 
-    /// Seals everything with a new key, which takes the place of the old one: a random one that is kept where the old one
-    /// was, or `given` where [`Self::takes_given_key`]. How many secrets and tokens that were; `None` when there is no key.
+    /// Seals everything with a new key: a random one that is stored where the old one was, or `given` where
+    /// [`Self::takes_given_key`]. Returns the number of secrets and tokens; `None` when there is no key.
     ///
     /// # Errors
-    /// As [`Self::vault`], when the new key cannot be kept or is none, or something does not open. Everything is then
-    /// sealed with the old key, which is where it was, except after [`SecretsError::Unfinished`].
+    /// As [`Self::vault`], when the new key cannot be stored or is not valid, or something does not open. Everything is
+    /// then sealed with the old key, which is where it was, except after [`SecretsError::Unfinished`].
     pub(crate) async fn rotate(&self, given: Option<String>) -> Result<Option<usize>, SecretsError> {
         let path = match &self.place {
             Place::File(path) => path,
             Place::Variable(_) => return self.rotate_given(given.unwrap_or_default()).await.map(Some),
         };
-        let turn = turn(path).await?;
-        let _ = self.settled(path, Some(&turn)).await?;
+        let lock = lock(path).await?;
+        let _ = self.settled(path, Some(&lock)).await?;
         match self.existing().await? {
-            Some(vault) => self.change(&vault, path, &turn).await.map(Some),
+            Some(vault) => self.change(&vault, path, &lock).await.map(Some),
             None => Ok(None),
         }
     }
 
     async fn rotate_given(&self, text: String) -> Result<usize, SecretsError> {
         let vault = self.existing().await?.ok_or(SecretsError::Variable)?;
-        let key = key_in(&Given(text.into())).map_err(|_| SecretsError::NewKey)?;
+        let key = key_in(&VariableValue(text.into())).map_err(|_| SecretsError::NewKey)?;
         vault.change_key(key).await.map_err(|error| match error {
             VaultError::Passphrase => SecretsError::NewKey,
             error => self.failed(error),
         })
     }
 
-    async fn change(&self, vault: &Vault, path: &Path, turn: &Turn) -> Result<usize, SecretsError> {
-        let key = self.keep_next(path, turn).await?;
+    async fn change(&self, vault: &Vault, path: &Path, lock: &KeyLock) -> Result<usize, SecretsError> {
+        let key = self.keep_next(path, lock).await?;
         match vault.change_key(key).await {
-            Ok(count) => self.promote(path, turn).await.map(|()| count),
+            Ok(count) => self.promote(path, lock).await.map(|()| count),
             Err(error) => {
-                // After an error of the database, everything may be sealed with it all the same.
+                // Even after an error of the database, everything may be sealed with it.
                 if !matches!(error, VaultError::Store(_)) {
-                    self.drop_next(path, turn).await?;
+                    self.drop_next(path, lock).await?;
                 }
                 Err(self.failed(error))
             }
@@ -92,16 +92,16 @@ impl Stored {
     }
 
     /// Creates the next key and stores it, in the same kind of place as the current key.
-    async fn keep_next(&self, path: &Path, turn: &Turn) -> Result<VaultKey, SecretsError> {
-        // One that was never used: what it sealed was never committed.
-        self.drop_next(path, turn).await?;
+    async fn keep_next(&self, path: &Path, lock: &KeyLock) -> Result<VaultKey, SecretsError> {
+        // A key that is left over was never used: what it sealed was never committed.
+        self.drop_next(path, lock).await?;
         let (next, key) = (file::next(path), made(path)?);
-        if matches!(file::read(path)?, Some(Kept::In(_))) {
+        if matches!(file::read(path)?, Some(StoredKey::InKeychain(_))) {
             // The file first: so that an item of the keychain which nothing is sealed with can be found again.
             let id = Uuid::now_v7();
             file::link(&next, &file::naming(id))?;
             if let Err(error) = self.keychain.put(id, key).await {
-                self.drop_next(path, turn).await?;
+                self.drop_next(path, lock).await?;
                 return Err(SecretsError::NotTaken(error));
             }
         } else {
@@ -111,9 +111,9 @@ impl Stored {
     }
 
     /// Forgets the next key.
-    async fn drop_next(&self, path: &Path, _turn: &Turn) -> Result<(), SecretsError> {
+    async fn drop_next(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
         let next = file::next(path);
-        if let Ok(Some(Kept::In(id))) = file::read(&next) {
+        if let Ok(Some(StoredKey::InKeychain(id))) = file::read(&next) {
             self.forget(id).await;
         }
         match std::fs::remove_file(&next) {
@@ -125,9 +125,9 @@ impl Stored {
     }
 
     /// Replaces the old key by the next one, and removes the old one.
-    async fn promote(&self, path: &Path, _turn: &Turn) -> Result<(), SecretsError> {
+    async fn promote(&self, path: &Path, _lock: &KeyLock) -> Result<(), SecretsError> {
         // While a file still says where the old one is.
-        if let Ok(Some(Kept::In(id))) = file::read(path) {
+        if let Ok(Some(StoredKey::InKeychain(id))) = file::read(path) {
             self.forget(id).await;
         }
         let next: PathBuf = file::next(path);
@@ -140,15 +140,15 @@ impl Stored {
         }
     }
 
-    /// The vault with the key that waits beside the old one, if everything is sealed with it by now. It is also put in the
-    /// place of the old one, unless another process is about to: with `turn`, or if no process has that.
+    /// The vault with the next key, if everything is sealed with it by now. The next key also replaces the old one,
+    /// with `lock` or if no process has the lock: the process that has it does so itself.
     ///
     /// # Errors
-    /// When the next key cannot be had, or the database fails.
-    pub(super) async fn settled(&self, path: &Path, turn: Option<&Turn>) -> Result<Option<Vault>, SecretsError> {
-        let own = match turn {
+    /// When the next key cannot be read, or the database fails.
+    pub(super) async fn settled(&self, path: &Path, lock: Option<&KeyLock>) -> Result<Option<Vault>, SecretsError> {
+        let own = match lock {
             Some(_) => None,
-            None => file::turn(path).ok().flatten(),
+            None => file::lock(path).ok().flatten(),
         };
         let Some(kept) = file::read(&file::next(path))? else {
             return Ok(None);
@@ -162,19 +162,19 @@ impl Stored {
         if !vault.is_successor().await.map_err(|error| self.failed(error))? {
             return Ok(None);
         }
-        if let Some(turn) = turn.or(own.as_ref())
-            && let Err(error) = self.promote(path, turn).await
+        if let Some(lock) = lock.or(own.as_ref())
+            && let Err(error) = self.promote(path, lock).await
         {
-            tracing::warn!(%error, "the new key is used from where it waits");
+            tracing::warn!(%error, "the new key could not replace the old file, and is read from its own");
         }
         Ok(Some(vault))
     }
 
-    /// The vault with the key that took the place of the one with which this error came.
+    /// The vault with the key that replaced the one that caused this error.
     ///
     /// # Errors
-    /// The same one, unless it is that of a key that another took the place of and the new one can be had here; what is in
-    /// the environment of a process cannot.
+    /// The same error, unless it says that the key was replaced and this process can read the new one. It cannot where
+    /// the key comes from its environment.
     pub(crate) async fn renewed(&self, error: VaultError) -> Result<Vault, SecretsError> {
         if let (VaultError::Retired, Place::File(path)) = (&error, &self.place) {
             if let Some(vault) = self.settled(path, None).await? {

@@ -32,7 +32,7 @@ async fn the_key_file_is_made_with_the_first_secret_for_its_owner_only() {
 }
 
 #[tokio::test]
-async fn of_many_that_make_a_key_at_once_all_have_the_same() {
+async fn processes_that_make_a_key_at_once_have_the_same_one() {
     let folder = tempfile::tempdir().unwrap();
     let many = (0..8).map(async |index| {
         let stored = stored(folder.path(), None).await;

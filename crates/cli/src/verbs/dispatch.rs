@@ -1,4 +1,4 @@
-//! What the list of verbs is made into: the words of the command line, and what runs each of them.
+//! Makes the command line and its dispatch from the list of verbs.
 
 /// How a verb is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ macro_rules! way {
     };
 }
 
-/// The call that a line of the list stands for. What is lent is run most often, and is not put on the heap for it.
+/// The call of a verb's function. Verbs that can be lent are run most often, so their futures are not boxed.
 macro_rules! run {
     ($run:path, $args:ident, $words:ident, $world:ident, lent) => {
         $run($args, $world).await
@@ -106,7 +106,7 @@ macro_rules! run_lent {
     };
     ($run:path, $args:ident, $world:ident $(, $way:ident)?) => {{
         let _ = $args;
-        Err($crate::error::Failure::new($crate::error::Exit::Other, "INTERNAL", "this is not for a daemon to do"))
+        Err($crate::error::Failure::new($crate::error::Exit::Other, "INTERNAL", "a daemon cannot run this command"))
     }};
 }
 

@@ -1,7 +1,7 @@
 //! The verbs that use what servers offer: tools, resources, prompts.
 
 pub(crate) mod call;
-pub(crate) mod given;
+pub(crate) mod deliver;
 pub(crate) mod prompts;
 pub(crate) mod recordings;
 pub(crate) mod resources;
@@ -63,7 +63,8 @@ async fn of_each<O, F: Future<Output = Result<O, Failure>>>(
     (offers, failures)
 }
 
-/// Prints what was found, as `document` or as `page`; an empty page is `nothing`, unless there are complaints.
+/// Prints the items, as `document` or as `page`. In place of an empty page, prints `nothing`, unless there are
+/// complaints.
 async fn show(
     world: &World,
     complaints: &[Failure],

@@ -58,54 +58,54 @@ pub(crate) fn no_such_server(name: &str, loaded: &Loaded, exit: Exit) -> Failure
         .server(name)
 }
 
-/// What a selector means, as far as the configuration tells. It is resolved once and passed on as this.
-pub(crate) enum Meant {
+/// The target of a selector, as far as the configuration tells it. A verb resolves its selector once.
+pub(crate) enum Target {
     /// This tool of this server; the server itself where `tool` is empty.
-    Of { server: ServerName, tool: String },
+    Tool { server: ServerName, tool: String },
     /// A name as a model sees it: only the catalog knows its server, which is one of these.
-    Name(BTreeSet<ServerName>),
+    ModelName(BTreeSet<ServerName>),
 }
 
-/// The thing called `selector` of the server that is used this one time. What another command printed has the server in
-/// front.
+/// The server of this one command, and the name after it in `selector`. A name that another command printed begins with
+/// the server.
 pub(crate) fn of_once(selector: &str) -> (String, String) {
     let own = selector.strip_prefix(ONCE).and_then(|rest| rest.strip_prefix('/'));
     (ONCE.to_owned(), own.unwrap_or(selector).to_owned())
 }
 
-impl Meant {
-    /// What `selector` means where one server is used this one time.
+impl Target {
+    /// The target of `selector` at the server of this one command.
     ///
     /// # Errors
-    /// Never: its name is one.
+    /// Never: the name of that server is valid.
     pub(crate) fn of_once(selector: &str) -> Result<Self, Failure> {
         let (server, tool) = of_once(selector);
         let server = ServerName::new(server).map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(Self::Of { server, tool })
+        Ok(Self::Tool { server, tool })
     }
 
-    /// What `selector` means: the server is what stands before the `/`, or before a `.` if a server is called that.
+    /// The target of `selector`: the server is the part before the `/`, or before a `.` if a server has that name.
     ///
     /// # Errors
     /// When a server is named that does not exist.
-    pub(crate) fn by(selector: &str, loaded: &Loaded) -> Result<Self, Failure> {
+    pub(crate) fn parse(selector: &str, loaded: &Loaded) -> Result<Self, Failure> {
         let known = |name: &str| {
             let entry = loaded.desired.get_key_value(name);
             entry.map(|(name, _)| name.clone())
         };
         if let Some((server, tool)) = selector.split_once('/') {
             return match known(server) {
-                Some(server) => Ok(Self::Of { server, tool: tool.to_owned() }),
+                Some(server) => Ok(Self::Tool { server, tool: tool.to_owned() }),
                 None => Err(no_such_server(server, loaded, Exit::Tool).tool(tool)),
             };
         }
         if let Some(server) = known(selector) {
-            return Ok(Self::Of { server, tool: String::new() });
+            return Ok(Self::Tool { server, tool: String::new() });
         }
         // The longest name wins: names may hold dots themselves.
         let at_dot = selector.rmatch_indices('.').find_map(|(at, _)| Some((known(&selector[..at])?, at)));
         if let Some((server, at)) = at_dot {
-            return Ok(Self::Of { server, tool: selector[at + 1..].to_owned() });
+            return Ok(Self::Tool { server, tool: selector[at + 1..].to_owned() });
         }
         let servers = loaded.desired.keys();
         // A style that hides the server says nothing about it.
@@ -119,22 +119,22 @@ impl Meant {
         let owners =
             servers.clone().filter(|server| namings.iter().any(|naming| naming.may_be_of(server.as_str(), selector)));
         let owners: BTreeSet<_> = owners.cloned().collect();
-        Ok(Self::Name(if owners.is_empty() { servers.cloned().collect() } else { owners }))
+        Ok(Self::ModelName(if owners.is_empty() { servers.cloned().collect() } else { owners }))
     }
 
     /// The server, where the configuration alone tells which one it is.
     pub(crate) fn server(&self) -> Option<&ServerName> {
         match self {
-            Self::Of { server, .. } => Some(server),
-            Self::Name(_) => None,
+            Self::Tool { server, .. } => Some(server),
+            Self::ModelName(_) => None,
         }
     }
 
     /// Returns whether `server` may be the named one. No other server is started or waited for.
     pub(crate) fn may_be(&self, server: &ServerName) -> bool {
         match self {
-            Self::Of { server: named, .. } => named == server,
-            Self::Name(owners) => owners.contains(server),
+            Self::Tool { server: named, .. } => named == server,
+            Self::ModelName(owners) => owners.contains(server),
         }
     }
 }

@@ -8,7 +8,7 @@ use toolrack_host::{Egress, Gate, Host, OnMessage, Quotas, SharedAsker, Tracer, 
 use toolrack_store::{ArtifactFolder, Store};
 
 use super::tape::Tape;
-use crate::{audit::Audited, concealing::Concealing, keep::LogKeeper};
+use crate::{audit::Audited, concealing::Concealing, log_keeper::LogKeeper};
 
 /// The program that watches over a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
@@ -23,9 +23,10 @@ pub(crate) struct Hosts {
     pub(super) egress: Egress,
     pub(super) tracer: Option<Arc<dyn Tracer>>,
     pub(super) audit: Arc<Audited>,
-    /// Whether answers may stand. Those about a server of one time would count for the next one, which is another.
+    /// Whether the user's answers may be stored. An answer about a server for one command would also apply to the next
+    /// such server, which may be another program.
     pub(super) keeps_answers: bool,
-    /// What `record` and `replay` want.
+    /// The request of `record` or `replay`.
     pub(super) tape: Option<Tape>,
     /// Counts the calls of each caller.
     pub(super) quotas: Option<Arc<dyn Quotas>>,
@@ -77,7 +78,7 @@ impl Hosts {
         if let Some(store) = self.remembering() {
             let memory = Arc::new(Concealing::new(store.clone(), secrets()));
             if self.tape.is_none() && self.member.is_none() {
-                // A recording is to have all that the server says, also what would be known already; and what a server
+                // A recording must contain all that the server says, also what the database knows already; and what a server
                 // offers one member is not for others.
                 builder = builder.memory(Arc::<Concealing<Store>>::clone(&memory));
             }
@@ -95,7 +96,7 @@ impl Hosts {
         builder.build()
     }
 
-    /// The database, unless a recording is in the place of all servers: nothing that it says is news.
+    /// The database, unless a recording takes the place of all servers: nothing in a recording is new.
     fn remembering(&self) -> Option<&Store> {
         self.store.as_ref().filter(|_| !Tape::is_replay(self.tape.as_ref()))
     }

@@ -39,7 +39,7 @@ const OF_TERMINALS: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 
 /// What a daemon lends to a command.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct LentWorld {
     current: Current,
     loaded: Arc<Loaded>,
     host: Host,
@@ -53,11 +53,11 @@ pub(super) struct Lent {
 
 /// What a command needs servers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum Need {
     /// It sends requests to them, so they must be connected.
     Connections,
     /// It shows their state, whether they are connected or not.
-    Sight,
+    Status,
 }
 
 /// A process that asks the daemon to run a command.
@@ -71,7 +71,7 @@ pub(crate) struct Borrower {
     pub(crate) args_text: Option<String>,
 }
 
-impl Lent {
+impl LentWorld {
     pub(super) fn loaded(&self) -> Loaded {
         Loaded::clone(&self.loaded)
     }
@@ -106,7 +106,7 @@ impl World {
         let (policy, naming) = (loaded.settings.policy.clone(), loaded.settings.tools.naming.clone());
         let settings = HostSettings { policy, naming, configured: Vec::new() };
         let terminal = Arc::new(Terminal::far(Arc::clone(&screen), lines));
-        let lent = Lent {
+        let lent = LentWorld {
             current: current.clone(),
             loaded,
             host: self.host(),
@@ -153,7 +153,7 @@ impl World {
         let mut misfits = Vec::new();
         for (name, spec) in &lent.loaded.desired {
             if spec.enabled && spec.trust == Trust::Trusted {
-                misfits.extend(self.difference_for(lent, name, spec, Wanted::Connections).await);
+                misfits.extend(self.difference_for(lent, name, spec, Need::Connections).await);
             }
         }
         misfits
@@ -167,12 +167,12 @@ impl World {
     }
 
     /// The daemon's host, after checking that it has the servers of `desired`.
-    pub(super) async fn borrow(&self, lent: &Lent, desired: &Desired, wanted: Wanted) -> Result<Host, Failure> {
-        let is_ready = wanted == Wanted::Connections || lent.has_tried_all().await;
+    pub(super) async fn borrow(&self, lent: &LentWorld, desired: &Desired, need: Need) -> Result<Host, Failure> {
+        let is_ready = need == Need::Connections || lent.has_tried_all().await;
         let mut why = (!is_ready).then(|| "its servers are still being connected".to_owned());
         for (name, spec) in desired {
             if why.is_none() {
-                why = self.difference_for(lent, name, spec, wanted).await;
+                why = self.difference_for(lent, name, spec, need).await;
             }
         }
         if let Some(why) = why {
@@ -191,12 +191,12 @@ impl World {
     /// variables.
     async fn difference_for(
         &self,
-        lent: &Lent,
+        lent: &LentWorld,
         name: &ServerName,
         spec: &ServerSpec,
-        wanted: Wanted,
+        need: Need,
     ) -> Option<String> {
-        if let Some(why) = lent.lacks(name, spec, wanted).await {
+        if let Some(why) = lent.lacks(name, spec, need).await {
             return Some(format!("`{name}` {why}"));
         }
         if !spec.enabled || spec.trust == Trust::Pending {
@@ -206,7 +206,7 @@ impl World {
         let why = match join(StartValues::to(name, spec, &self.secrets), StartValues::to(name, spec, &theirs)).await {
             (Ok(ours), Ok(theirs)) => ours.difference(&theirs)?,
             // A variable that the daemon does not have either makes no difference.
-            (Err(ours), Err(theirs)) if wanted == Wanted::Sight && ours == theirs => return None,
+            (Err(ours), Err(theirs)) if need == Need::Status && ours == theirs => return None,
             _ => "needs a variable that is not set in both places".to_owned(),
         };
         Some(format!("`{name}` {why}"))
@@ -278,7 +278,7 @@ impl StartValues {
                 match names.find(|name| variables.get(*name) != others.get(*name)) {
                     Some(name) => format!("has another `{}` there", text::for_line(&name.to_string_lossy())),
                     None if plan != other => {
-                        "is started otherwise there: a variable in its entry is another one".into()
+                        "is started in another way there: a variable in its entry has another value".into()
                     }
                     None => "is another program there: `PATH` leads to it".into(),
                 }
@@ -307,20 +307,20 @@ fn uses(stdio: &Stdio, name: &OsStr) -> bool {
     }
 }
 
-impl Lent {
+impl LentWorld {
     /// Whether each server has been connected, or has failed, at least once.
     async fn has_tried_all(&self) -> bool {
         timeout(PATIENCE, self.host.settled()).await.is_ok()
     }
 
     /// Why the state of `name` differs from what a command alone would find.
-    async fn lacks(&self, name: &ServerName, spec: &ServerSpec, wanted: Wanted) -> Option<String> {
+    async fn lacks(&self, name: &ServerName, spec: &ServerSpec, need: Need) -> Option<String> {
         if self.current.is_held(name.as_str()) {
             return Some("is held there".to_owned());
         }
-        let state = match wanted {
-            Wanted::Connections => timeout(PATIENCE, self.settled(name)).await.ok().flatten(),
-            Wanted::Sight => self.state(name),
+        let state = match need {
+            Need::Connections => timeout(PATIENCE, self.settled(name)).await.ok().flatten(),
+            Need::Status => self.state(name),
         };
         let word = state.as_ref().map_or("not known", State::word).replace('_', " ");
         let has = match state {
@@ -328,7 +328,7 @@ impl Lent {
             Some(State::Disabled) => !spec.enabled,
             Some(State::PendingTrust) => spec.trust == Trust::Pending,
             // A command alone would try to connect again.
-            Some(_) => wanted == Wanted::Sight,
+            Some(_) => need == Need::Status,
             None => false,
         };
         (!has).then(|| format!("is {word} there"))

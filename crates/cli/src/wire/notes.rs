@@ -1,4 +1,4 @@
-//! What a command has seen of servers is noted for completion.
+//! Notes for completion what a command has seen of servers.
 
 use std::sync::Arc;
 

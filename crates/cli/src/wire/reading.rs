@@ -72,7 +72,7 @@ impl World {
         request.built_in = builtin::configured(&self.folder);
         request.typed.clone_from(&self.typed);
         if self.global.once.is_some() {
-            // That server, and no other: none of them is started, and none can be in its way.
+            // Only that server: no other one is started, and none can interfere.
             request.strict = true;
             request.built_in.clear();
         }
@@ -139,7 +139,7 @@ impl World {
     /// Stores that the user at the terminal refused to run `entry` as it is. The user's own entries need no record.
     ///
     /// # Errors
-    /// When it cannot be stored; the entry then goes on waiting.
+    /// When it cannot be stored; the entry then still waits for approval.
     pub(crate) async fn refuse(&self, entry: &Entry) -> Result<(), Failure> {
         let Some(project) = &entry.project else {
             return Ok(());
@@ -186,7 +186,7 @@ impl World {
     }
 }
 
-/// What is loaded, with the server of this one time alone.
+/// What is loaded, with only the server for this one command.
 fn alone(mut loaded: Loaded) -> Loaded {
     loaded.desired.retain(|name, _| name.as_str() == ONCE);
     loaded.entries.retain(|entry| entry.name == ONCE);

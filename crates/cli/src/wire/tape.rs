@@ -20,7 +20,7 @@ use crate::{
 /// Most bytes of a recording that is read.
 const MAX_READ: u64 = 1 << 30;
 
-/// What becomes of the messages of a command.
+/// Where the messages of a command's servers go, or come from.
 #[derive(Clone, Debug)]
 pub(super) enum Tape {
     /// They are written into a file.
@@ -30,7 +30,7 @@ pub(super) enum Tape {
 }
 
 impl Tape {
-    /// Whether a recording is in the place of all servers.
+    /// Whether a recording takes the place of all servers.
     pub(super) fn is_replay(tape: Option<&Self>) -> bool {
         matches!(tape, Some(Self::Replay(_)))
     }
@@ -85,7 +85,7 @@ impl World {
     /// because nothing of it runs; or as one that is not configured at all.
     pub(super) async fn as_recorded(&self, mut loaded: Loaded) -> Loaded {
         let Some(Tape::Replay(recording)) = &self.tape else { return loaded };
-        // What was hidden in the recording is found only where it is hidden in the requests.
+        // Values that are hidden in the recording match only if they are hidden in the requests, too.
         drop(self.known_secrets(&loaded).await);
         for server in recording.servers() {
             let spec = loaded.desired.entry(server.clone()).or_insert_with(|| ServerSpec::stdio("replay", [""; 0]));

@@ -153,7 +153,7 @@ fn an_entry_for_this_project_only_lies_with_the_users_own_files() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn arguments_of_add_that_contradict_each_other_are_refused() {
     let rack = Rack::new();
     assert_snapshot!(rack.run(&["add", "a/b", "--", "x"]), @"
         $ toolrack add a/b -- x

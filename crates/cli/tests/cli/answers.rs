@@ -59,9 +59,9 @@ fn the_list_says_how_many_tools_it_does_not_show() {
     let tools = rack.run(&["tools", "fake"]).ends_with(0);
     assert!(tools.stderr.contains("not shown: 1 that `tools` in an entry leaves out"), "{tools}");
     let loud = rack.run(&["tools", "fake", "-v"]).ends_with(0);
-    assert!(loud.stderr.contains("no person can be asked"), "{loud}");
+    assert!(loud.stderr.contains("no user can be asked"), "{loud}");
     let loud = rack.run(&["tools", "fake", "-v", "--answer", "x=y"]).ends_with(0);
-    assert!(!loud.stderr.contains("no person can be asked"), "{loud}");
+    assert!(!loud.stderr.contains("no user can be asked"), "{loud}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use toolrack_testkit::{
     LockedDatabase, SideEffects,
-    model::{Answer, Asked},
+    model::{Answer, RecordedRequest},
 };
 
 use crate::{
@@ -400,7 +400,7 @@ fn secrets_stay_where_they_belong() {
             // The server repeats it, but the model is not told; what it guesses is hidden too.
             let asked = provider.asked();
             assert!(asked.iter().all(|asked| !asked.body.contains(canary) && !asked.body.contains(key)), "{wire:?}");
-            let sends_key = |asked: &Asked| asked.headers.iter().any(|(_, value)| value.contains(key));
+            let sends_key = |asked: &RecordedRequest| asked.headers.iter().any(|(_, value)| value.contains(key));
             assert!(asked.iter().all(sends_key), "{wire:?}");
             let names = results(&wire.conversation(&asked[1].json()))[1].to_owned();
             assert!(names.contains("API_TOKEN") && !names.contains("MODEL_KEY"), "{names}");
@@ -470,7 +470,7 @@ fn a_disk_that_is_full_costs_the_memory_and_not_the_answer() {
 }
 
 #[test]
-fn what_keeps_a_model_from_answering_is_said_once() {
+fn the_reason_why_a_model_does_not_answer_is_printed_once() {
     let rack = Rack::new();
     crate::rack::work_file(&rack, "script.json", "[{]");
     let ran = rack.run(&["ask", "--model", "mock/script.json", "hi"]).ends_with(2);

@@ -128,7 +128,7 @@ fn every_row_is_exported_as_it_stands() {
 }
 
 #[test]
-fn what_no_user_could_be_asked_about_is_a_refusal_in_the_log() {
+fn a_call_without_a_user_to_ask_is_a_refusal_in_the_log() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let calls = json!([{ "name": "mcp__fake__echo", "input": { "text": "x" } }]);
     work_file(&rack, "answers.json", &json!([{ "tool_calls": calls }, { "text": "No." }]).to_string());

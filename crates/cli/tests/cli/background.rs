@@ -85,7 +85,7 @@ fn a_daemon_is_started_found_and_ended() {
 }
 
 #[test]
-fn one_that_runs_is_ended_before_another_is_started_and_where_none_runs_that_is_said() {
+fn restart_ends_a_running_daemon_first_and_says_so_where_none_runs() {
     let home = Home::new();
     let restart = ["daemon", "restart", "--listen", "127.0.0.1:0"];
     let first = home.0.run(&restart).ends_with(0);
@@ -105,7 +105,7 @@ fn one_that_runs_is_ended_before_another_is_started_and_where_none_runs_that_is_
 }
 
 #[test]
-fn its_log_is_followed_past_the_file_that_was_put_aside_until_it_is_interrupted() {
+fn the_log_of_a_daemon_is_followed_across_a_rotation_until_an_interrupt() {
     let home = Home::new();
     let data = home.0.home.toolrack_home();
     let log = data.join("daemon.log");
@@ -132,7 +132,7 @@ fn its_log_is_followed_past_the_file_that_was_put_aside_until_it_is_interrupted(
 }
 
 #[test]
-fn it_belongs_to_no_terminal_and_has_a_session_of_its_own() {
+fn a_daemon_in_the_background_has_no_terminal_and_a_session_of_its_own() {
     let home = Home::new();
     let up = home.start();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid(&up))).unwrap();
@@ -141,7 +141,7 @@ fn it_belongs_to_no_terminal_and_has_a_session_of_its_own() {
 }
 
 #[test]
-fn one_that_does_not_start_says_why_and_is_not_left_behind() {
+fn a_daemon_that_does_not_start_says_why_and_leaves_no_process() {
     let home = Home::new();
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
@@ -188,7 +188,7 @@ fn a_process_that_has_the_number_of_a_daemon_is_not_ended_for_it() {
 }
 
 #[test]
-fn one_that_hangs_is_seen_and_killed() {
+fn a_daemon_that_hangs_is_noticed_and_killed() {
     let home = Home::new();
     let up = home.start();
     kill("STOP", pid(&up));
@@ -200,7 +200,7 @@ fn one_that_hangs_is_seen_and_killed() {
 }
 
 #[test]
-fn one_at_a_terminal_is_found_as_well() {
+fn a_daemon_at_a_terminal_is_found_as_well() {
     let home = Home::new();
     let daemon = Daemon::start(&home.0, &[]);
     assert_eq!(home.status()["running"], true);

@@ -128,7 +128,7 @@ fn nothing_is_written_that_a_user_has_not_seen() {
     assert_snapshot!(rack.run(&["connect", "gemini"]), @"
         $ toolrack connect gemini
         --- stderr ---
-        error: the file of Gemini CLI changes only when a user agrees to it, and no person can be asked
+        error: the file of Gemini CLI changes only when a user agrees to it, and no user can be asked
         hint: `--dry-run` shows the change, `--yes` agrees to it
         [2]
     ");

@@ -23,7 +23,7 @@ mod needs_browser {
     use crate::rack::installed;
 
     #[test]
-    fn what_the_scripts_say_of_their_types_is_so() {
+    fn the_types_in_the_scripts_are_right() {
         let compiler = packages().join("typescript/bin/tsc");
         let project = repository().join("crates/daemon/tests/browser/tsconfig.json");
         passes(node().arg(compiler).arg("--project").arg(project));

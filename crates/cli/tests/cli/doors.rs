@@ -32,7 +32,7 @@ fn turned_away(rack: &Rack) -> Vec<Value> {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn no_server_comes_in_where_its_person_does() {
+fn no_server_is_let_in_at_the_sockets_of_its_user() {
     let rack = Rack::new();
     // A server with all rights of its user, the key included.
     let script = "until \"$TOOLRACK\" daemon status --json >&2; do sleep 0.1; done; exec \"$0\" stdio";
@@ -55,7 +55,7 @@ fn no_server_comes_in_where_its_person_does() {
 }
 
 #[test]
-fn to_connect_to_a_socket_of_the_daemon_is_not_enough() {
+fn connecting_to_a_socket_of_the_daemon_is_not_enough() {
     let rack = Rack::with(&[("fake", fake(&[]))]);
     let _daemon = Daemon::start(&rack, &["--allow", "*"]);
     let run = rack.home.toolrack_home().join("run");

@@ -43,7 +43,7 @@ fn a_hosted_program_refuses_what_is_on_this_machine_and_says_why_and_where() {
 }
 
 #[test]
-fn what_the_operator_allows_is_reached() {
+fn an_address_that_the_operator_allows_is_reached() {
     let server = FakeHttp::start::<&str>(&[]);
     let rack = rack(&server, "[egress]\nprofile = \"hosted\"\nallow = [\"127.0.0.0/8\"]\n");
     let ran = rack.run(&["call", "web/echo", "text=hello"]).ends_with(0);

@@ -85,7 +85,7 @@ fn every_failure_has_its_code_and_one_line_for_programs() {
 }
 
 #[test]
-fn an_error_is_told_to_the_quiet_too() {
+fn quiet_hides_no_error() {
     let locked = FakeHttp::start(&["--fault", "http-401=Bearer"]);
     let rack = rack(&locked);
     for (words, code, _) in FAILING {

@@ -30,7 +30,7 @@ fn servers(rack: &Rack) -> Vec<String> {
 }
 
 #[test]
-fn what_there_is_is_shown_and_nothing_is_added_unasked() {
+fn import_lists_the_servers_and_adds_none_unasked() {
     let rack = home();
     assert_snapshot!(rack.run(&["import"]), @"
         $ toolrack import

@@ -170,7 +170,7 @@ fn what_a_tool_says_is_printed_as_it_is() {
 }
 
 #[test]
-fn colour_is_shown_to_those_who_can_see_it() {
+fn colour_is_for_terminals_that_want_it() {
     let coloured = |rack: &Rack, args: &[&str]| Terminal::run(rack, args).end().0.contains("\u{1b}[");
     let rack = || person(Rack::new());
     assert!(coloured(&rack(), &["list"]));

@@ -62,7 +62,7 @@ fn resources_and_prompts_of_a_server_of_one_time_can_be_had() {
 }
 
 #[test]
-fn what_goes_wrong_with_it_is_told_in_words_that_can_be_typed() {
+fn an_error_about_a_server_for_one_command_shows_what_to_type() {
     let rack = Rack::new();
     let error = rack.run(&with_server(&["call", "ecko", "text=x", "--json"])).ends_with(5).error();
     assert_eq!(error["code"], "UNKNOWN_TOOL");

@@ -127,7 +127,7 @@ fn wrong_usage_ends_with_2_and_help_with_0() {
               --no-input              Never ask anything, even on a terminal
               --root <DIR>            Tell servers that ask for it about this folder; may be given more than
                                       once
-              --no-daemon             Start servers anew even where a running daemon has them
+              --no-daemon             Start servers even if a running daemon has them already
               --answer <FIELD=VALUE>  Answer a field that a server asks for in a form, without a terminal;
                                       may be given more than once
               --answers <FILE>        Answer such fields as the JSON object in this file says

@@ -63,7 +63,7 @@ fn neither_progress_nor_the_end_of_another_call_comes_into_a_question() {
 }
 
 #[test]
-fn into_pipes_nothing_of_it_goes() {
+fn a_pipe_gets_no_progress() {
     let rack = rack(&json!([calls(&[("sleep", json!({ "ms": 1_200, "progress": true }))]), { "text": "all done" }]));
     let ran = rack.run(&[&ASK[..], &["--allow", "fake/*", "go"]].concat()).ends_with(0);
     assert_eq!(ran.stdout, "I look.\nall done\n", "{ran}");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use toolrack_testkit::{
     FakeModel,
-    model::{Answer, Asked},
+    model::{Answer, RecordedRequest},
 };
 
 /// A provider that answers while the test waits for the binary.
@@ -24,7 +24,7 @@ impl Provider {
         self.model.url()
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         self.model.asked()
     }
 }

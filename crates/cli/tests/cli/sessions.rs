@@ -258,7 +258,7 @@ fn sessions_are_listed_page_by_page_and_by_title() {
 }
 
 #[test]
-fn a_session_that_does_not_exist_is_met_with_the_one_that_was_meant() {
+fn an_unknown_session_gets_a_suggestion() {
     let rack = Rack::new();
     for title in ["Invoices of November", "Something else"] {
         keep(&database(&rack), title, vec![says(Role::User, "x")]);
@@ -302,7 +302,7 @@ fn nothing_is_deleted_unless_a_person_says_so() {
     assert_snapshot!(scrubbed(&rack.run(&["sessions", "delete", &id]), &id), @"
     $ toolrack sessions delete [ID]
     --- stderr ---
-    error: what is deleted does not come back, and no person can be asked
+    error: what is deleted does not come back, and no user can be asked
     hint: look at it, then say `--yes`
     [2]
     ");

@@ -68,7 +68,7 @@ fn a_terminal_that_is_closed_ends_with_129_and_leaves_nothing_running() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_to_outlive_its_terminal_does() {
+fn a_command_under_nohup_outlives_its_terminal() {
     let effects = SideEffects::new();
     let rack = Rack::with(&[("fake", fake(&["--log", effects.path_str()]))]);
     let mut command = Command::new("sh");

@@ -49,7 +49,7 @@ fn c13_arguments_are_checked_where_a_file_says_so_and_an_entry_says_otherwise() 
 }
 
 #[test]
-fn what_is_not_seen_is_left_out_unless_a_file_or_an_entry_keeps_it() {
+fn invisible_characters_are_removed_unless_a_file_or_an_entry_keeps_them() {
     let described = |rack: &Rack| {
         let tools = rack.run(&["tools", "my-fake", "--json"]).ends_with(0).json();
         let echo = tools["tools"].as_array().unwrap().iter().find(|tool| tool["tool"] == "echo").unwrap();

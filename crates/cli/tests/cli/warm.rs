@@ -219,7 +219,7 @@ fn a_daemon_changes_no_word_of_what_a_command_shows() {
 }
 
 #[test]
-fn what_is_large_comes_whole() {
+fn a_large_result_arrives_complete() {
     let (rack, effects, _daemon) = warm(&[], &[]);
     let before = started(&effects);
     let text = rack.run(&["call", "fake/big", "bytes=600000", "fill=é"]).ends_with(0).stdout;
@@ -461,7 +461,7 @@ fn a_daemon_that_dies_at_work_is_a_failure_and_nothing_is_done_twice() {
 }
 
 #[test]
-fn what_a_daemon_ends_in_the_middle_leaves_no_process() {
+fn a_daemon_that_ends_during_a_call_leaves_no_process() {
     let (rack, effects, daemon) = warm(&[], &["--grace", "100ms"]);
     let mut command = rack.command(&["call", "fake/sleep", "ms=600000"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, json};
 use toolrack_code::Bounds;
 use toolrack_host::{
-    Abilities, Asker, Call, Event, Host, Otherwise, Policy, Selection,
+    Abilities, Asker, Call, DefaultEffect, Event, Host, Policy, Selection,
     ask::{Confirm, Confirmed},
 };
 
@@ -75,7 +75,7 @@ async fn arguments_are_one_object() {
 
 #[tokio::test]
 async fn what_the_gate_denies_is_not_called_and_throws() {
-    let rules = Policy::new(Otherwise::Allow).deny("my-shelf/burn".parse().unwrap());
+    let rules = Policy::new(DefaultEffect::Allow).deny("my-shelf/burn".parse().unwrap());
     let shelf = Shelf::default();
     let (host, _) = world(Host::builder().gate(Arc::new(rules)), shelf.clone(), Bounds::default()).await;
     let mut events = host.events();

@@ -3,7 +3,7 @@
 use std::{ops::Range, path::Path};
 
 use toolrack_host::{
-    Otherwise, Pattern, Policy,
+    DefaultEffect, Pattern, Policy,
     policy::{ArgumentRule, BadRule, Effect, Hints, Origin, Rule},
 };
 
@@ -27,7 +27,7 @@ const EFFECTS: [(&str, Effect); 3] = [("allow", Effect::Allow), ("confirm", Effe
 pub(crate) struct Section {
     rules: Vec<Rule>,
     allow_read_only: Option<bool>,
-    otherwise: Option<Otherwise>,
+    otherwise: Option<DefaultEffect>,
     /// The reason why the rules of the file are unknown.
     broken: Option<String>,
 }
@@ -46,11 +46,11 @@ impl Section {
     pub(crate) fn onto(self, mut policy: Policy, whose: FileOwner) -> Policy {
         let Self { rules, allow_read_only, otherwise, broken } = self;
         if let Some(why) = broken {
-            return policy.stricter(&Policy::broken(why), Otherwise::Allow);
+            return policy.stricter(&Policy::broken(why), DefaultEffect::Allow);
         }
         if whose == FileOwner::Project {
             let theirs = rules.into_iter().fold(Policy::default(), Policy::rule);
-            return policy.stricter(&theirs, otherwise.unwrap_or(Otherwise::Allow));
+            return policy.stricter(&theirs, otherwise.unwrap_or(DefaultEffect::Allow));
         }
         policy = rules.into_iter().fold(policy, Policy::rule);
         if let Some(otherwise) = otherwise {
@@ -157,9 +157,9 @@ impl Reader<'_> {
                 }
                 ("otherwise", _) => match member.node.as_text() {
                     Some("allow") if self.whose == FileOwner::Project => self.ignored("otherwise", &member.node.at),
-                    Some("allow") => self.section.otherwise = Some(Otherwise::Allow),
-                    Some("confirm") => self.section.otherwise = Some(Otherwise::Confirm),
-                    Some("deny") => self.section.otherwise = Some(Otherwise::Deny),
+                    Some("allow") => self.section.otherwise = Some(DefaultEffect::Allow),
+                    Some("confirm") => self.section.otherwise = Some(DefaultEffect::Confirm),
+                    Some("deny") => self.section.otherwise = Some(DefaultEffect::Deny),
                     _ => self.must("otherwise", &POLICY.words("otherwise"), &member.node),
                 },
                 ("allow_read_only", _) => match member.node.value {

@@ -43,7 +43,7 @@ fn validator(schema: &Json) -> Validator {
 fn errors(validator: &Validator, value: &Json) -> Vec<String> {
     match validator.validate(value) {
         Ok(()) => Vec::new(),
-        Err(Unfit::Mismatch { misfits }) => misfits.iter().map(ToString::to_string).collect(),
+        Err(Unfit::Mismatch { mismatches }) => mismatches.iter().map(ToString::to_string).collect(),
         Err(other) => vec![other.to_string()],
     }
 }

@@ -29,13 +29,13 @@ struct AgentView {
     id: String,
     /// Whether its world runs; it begins with the first request to it.
     running: bool,
-    /// Where the control API of its world is.
+    /// The address of the control API of its world.
     api: String,
-    /// Where MCP clients find its tools.
+    /// The address at which MCP clients find its tools.
     mcp: String,
 }
 
-/// What opens the MCP endpoint of an agent.
+/// The token of the MCP endpoint of an agent.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AgentToken {
     /// Opens this one address, and nothing else, until the daemon ends.
@@ -68,7 +68,7 @@ pub(super) async fn list(Extension(agents): Known) -> Answer<List> {
     Ok(Json(List { agents: agents.collect() }))
 }
 
-/// What opens the MCP endpoint of an agent, and nothing else.
+/// The token that opens the MCP endpoint of an agent, and nothing else.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/token", tag = "agents", params(("agent" = String, Path)),
     responses((status = 200, body = AgentToken), (status = 404, body = ApiError), (status = 500, body = ApiError)))]
 pub(super) async fn token(Extension(agents): Known, Path(agent): Path<String>) -> Answer<AgentToken> {
@@ -79,7 +79,7 @@ pub(super) async fn token(Extension(agents): Known, Path(agent): Path<String>) -
     Ok(Json(AgentToken { token: token.reveal().to_owned(), mcp: endpoint(&agent) }))
 }
 
-/// Ends the world of an agent, and with it its servers. The next request to it begins it anew.
+/// Ends the world of an agent, and with it its servers. The next request to it starts a new one.
 #[utoipa::path(post, path = "/api/v1/agents/{agent}/stop", tag = "agents", params(("agent" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn stop(

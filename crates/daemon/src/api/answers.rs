@@ -1,4 +1,4 @@
-//! Calls that run without a question because a person allowed them for good.
+//! Standing answers: calls that run without a question because a user has allowed them permanently.
 
 use axum::{Json, extract::State as Extract};
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,13 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Answer, ApiError, By, Query, State};
 use crate::shown::answers::{Forgotten, Shown};
 
-/// Every answer that stands.
+/// All standing answers.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Standing {
     answers: Vec<Shown>,
 }
 
-/// Which answers.
+/// The answers to take back.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +24,7 @@ pub(super) struct Which {
     tool: Option<String>,
 }
 
-/// The tools that run without a question because a person allowed them for good.
+/// The tools that run without a question because a user has allowed them permanently.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extract(world): State) -> Answer<Standing> {
@@ -33,7 +33,7 @@ pub(super) async fn list(Extract(world): State) -> Answer<Standing> {
     Ok(Json(Standing { answers: answers.into_iter().map(Shown::from).collect() }))
 }
 
-/// Takes answers back: such calls are asked about again.
+/// Takes answers back: the user is asked about such calls again.
 #[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(Which),
     responses((status = 200, body = Forgotten), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn forget(Extract(world): State, By(caller): By, Query(which): Query<Which>) -> Answer<Forgotten> {

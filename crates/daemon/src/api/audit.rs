@@ -1,4 +1,4 @@
-//! What was called, connected, trusted and answered.
+//! The audit log: calls, connections, agreements and answers.
 
 use axum::{Json, extract::State as Extract};
 use chrono::DateTime;
@@ -9,29 +9,29 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Answer, ApiError, Query, State};
 use crate::shown::audit::Row;
 
-/// Rows of one answer, usually and at most.
+/// The default and the largest number of rows in one answer.
 const USUAL: usize = 100;
 const MOST: usize = 1_000;
 
-/// Which rows.
+/// A selection of rows.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
-    /// Only of this server.
+    /// Only rows about this server.
     server: Option<String>,
-    /// Only of this tool, by its own name.
+    /// Only rows about this tool, by the server's own name for it.
     tool: Option<String>,
-    /// Only what happened in the name of this agent.
+    /// Only rows of this agent.
     agent: Option<String>,
-    /// Only what happened at this time or later, in RFC 3339.
+    /// Only rows from this time on, in RFC 3339.
     since: Option<String>,
     /// Only calls that were not allowed.
     #[serde(default)]
     denied: bool,
     /// Only rows with smaller numbers: `next` of the page before.
     before: Option<usize>,
-    /// How many: 100 unless said, at most 1,000.
+    /// How many rows: 100 by default, at most 1,000.
     limit: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Audit {
     next: Option<u64>,
 }
 
-/// What was called, connected, trusted and answered, the newest first.
+/// Rows of the audit log (calls, connections, agreements, answers), the newest first.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(Which),
     responses((status = 200, body = Audit), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extract(world): State, Query(which): Query<Which>) -> Answer<Audit> {

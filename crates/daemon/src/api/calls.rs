@@ -24,7 +24,7 @@ use crate::world::{Running, Work, World};
 /// Reports of progress that wait for a slow reader; further ones are dropped.
 const MAX_PROGRESS: usize = 1_000;
 
-/// The longest silence that can be asked for.
+/// The longest time-out that a caller can request.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A call.
@@ -38,20 +38,22 @@ pub(super) struct NewCall {
     arguments: Map<String, Value>,
     /// How long the server may be silent.
     timeout_ms: Option<u64>,
-    /// A name for this call, made by the caller, by which it can be cancelled. Not two calls at once can have the same.
+    /// The caller's name for this call, with which the caller can cancel it. Two calls at the same time must have
+    /// different names.
     id: Option<String>,
-    /// The caller has seen the arguments and wants them sent: it is not asked again, unless a rule forbids the call.
+    /// A user has seen the arguments and wants them sent: the call runs without another question, unless a rule forbids
+    /// it.
     #[serde(default)]
     approved: bool,
 }
 
-/// What a tool gave. Its content is MCP's.
+/// The result of a tool. Its content is MCP's.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(title = "Outcome")]
 pub(super) struct Described {
     server: String,
     tool: String,
-    /// The tool says that it failed.
+    /// Whether the tool reports a failure.
     is_error: bool,
     text: String,
     #[schema(value_type = Vec<Object>)]
@@ -66,8 +68,8 @@ pub(super) struct Described {
     duration_ms: u64,
 }
 
-/// Calls a tool and waits for what it gives. With `Accept: text/event-stream`, progress is told as it comes: events `progress`,
-/// then `result` or `error`. A caller who goes away cancels the call.
+/// Calls a tool and waits for its result. With `Accept: text/event-stream`, the answer is a stream of events:
+/// `progress` as it comes, then `result` or `error`. A caller that disconnects cancels the call.
 #[utoipa::path(post, path = "/api/v1/calls", tag = "calls", request_body = NewCall,
     responses((status = 200, body = Described), (status = 403, body = ApiError), (status = 404, body = ApiError),
         (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError),
@@ -110,7 +112,7 @@ fn of(new: NewCall) -> Call {
     call
 }
 
-/// The call's progress, then how it ended. A reader that stops reading drops the call.
+/// The progress of the call, then its outcome. A reader that stops reading drops the call.
 fn streamed(
     world: Arc<World>,
     running: Running,
@@ -148,7 +150,7 @@ async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome,
     }
 }
 
-/// Cancels a call by the name that its caller gave it.
+/// Cancels the call that its caller named like this.
 #[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {

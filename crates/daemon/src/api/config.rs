@@ -1,4 +1,4 @@
-//! Configuration files: what they say, and what is wrong with them.
+//! Configuration files: their content, and their problems.
 
 use axum::{Json, extract::State as Extract, response::Response};
 use serde::{Deserialize, Serialize};
@@ -29,11 +29,11 @@ struct File {
     scope: &'static str,
     path: String,
     exists: bool,
-    /// What it says, with secrets hidden; `null` when it cannot be read, or is not there.
+    /// Its content, with secrets hidden; `null` when the file is missing or cannot be read.
     text: Option<String>,
 }
 
-/// The configuration files with secrets hidden, and what is wrong with them.
+/// The configuration files with secrets hidden, and their problems.
 #[utoipa::path(get, path = "/api/v1/config", tag = "config", responses((status = 200, body = Config)))]
 pub(super) async fn get(Extract(world): State) -> Answer<Config> {
     let loaded = world.loaded();
@@ -56,7 +56,8 @@ pub(super) async fn get(Extract(world): State) -> Answer<Config> {
     }))
 }
 
-/// Reads the configuration again, and applies it. Changed files are noticed without this, where the system can.
+/// Reads the configuration again, and applies it. Where the system can watch files, the daemon notices changed ones by
+/// itself.
 #[utoipa::path(post, path = "/api/v1/config/reload", tag = "config",
     responses((status = 204), (status = 409, body = ApiError)))]
 pub(super) async fn reload(Extract(world): State) -> Result<Response, ApiError> {
@@ -64,7 +65,7 @@ pub(super) async fn reload(Extract(world): State) -> Result<Response, ApiError> 
     Ok(done())
 }
 
-/// A text that could be a configuration file.
+/// The text of a possible configuration file.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Text {
@@ -82,7 +83,7 @@ enum Kind {
     Toml,
 }
 
-/// What is wrong with a text.
+/// The problems of a text.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Validated {
     ok: bool,
@@ -91,7 +92,7 @@ pub(super) struct Validated {
     problems: Vec<Problem>,
 }
 
-/// Says what is wrong with a text, as if it were a configuration file. Nothing is started or kept.
+/// Reports the problems of a text as if it were a configuration file. Starts and stores nothing.
 #[utoipa::path(post, path = "/api/v1/config/validate", tag = "config", request_body = Text,
     responses((status = 200, body = Validated)))]
 pub(super) async fn validate(Body(text): Body<Text>) -> Json<Validated> {

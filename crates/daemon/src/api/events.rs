@@ -1,4 +1,4 @@
-//! Everything that happens, as it happens.
+//! The events of a world, as they happen.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -13,16 +13,16 @@ use tokio::sync::watch;
 
 use super::State;
 use crate::{
-    event_log::{EventLog, Kept, LoggedEvent, Unseen},
+    event_log::{EventLog, LoggedEvent, RecentEvents, Unseen},
     world::World,
 };
 
-/// Events as they happen, as Server-Sent Events. With `Last-Event-ID`, those that were missed come first, as far as they are
-/// kept (1,000); `missed` tells how many are not. `0` asks for all that are kept. The id of an event names the run of the daemon,
-/// too: where another run gave it, `missed` comes at once, and then all that is kept.
+/// Events as they happen, as Server-Sent Events. With `Last-Event-ID`, the missed events come first, as far as the
+/// daemon keeps them (1,000); `missed` has the number of the others. `0` requests all that are kept. The id of an event
+/// also names the run of the daemon: for an id of another run, `missed` comes at once, and then all kept events.
 ///
-/// The data of each is an object with `at` (when it happened, RFC 3339); `server` says which one it is about. One that would be
-/// longer than 16 KiB has `cut: true` instead of the rest. Who does not know a name or a field should pass over it.
+/// The data of each is an object with `at` (the time, RFC 3339); `server` is the server that it is about. An event of
+/// more than 16 KiB has `cut: true` instead of its other fields. Readers should ignore unknown names and fields.
 ///
 /// `mcp_server_connected`, `mcp_server_disconnected`, `mcp_server_error` and `mcp_tools_updated` name the server as `server_name`, too.
 ///
@@ -59,10 +59,10 @@ pub(super) async fn stream(
     Sse::new(events.map(Ok).take_until(ending.cancelled_owned())).keep_alive(KeepAlive::default())
 }
 
-/// One who reads the log.
+/// A reader of the log.
 struct Reader {
     log: Arc<EventLog>,
-    news: watch::Receiver<Kept>,
+    news: watch::Receiver<RecentEvents>,
     /// The last one that it saw; `None` where that was in another run.
     seen: Option<u64>,
     ready: VecDeque<Arc<LoggedEvent>>,

@@ -1,4 +1,4 @@
-//! What monitors of the daemon read.
+//! Health and metrics, for programs that monitor the daemon.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{State, servers};
 use crate::world::World;
 
-/// How the daemon is.
+/// The health of the daemon.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Health {
     /// `ok`, `starting` or `ending`.
@@ -35,15 +35,15 @@ impl Health {
     }
 }
 
-/// Whether the daemon answers at all.
+/// Whether the daemon answers requests.
 #[utoipa::path(get, path = "/health", tag = "health", security(()), responses((status = 200, body = Health)))]
 pub(super) async fn health() -> Json<Health> {
     Json(Health::OK)
 }
 
-/// Whether what is configured has been applied, every server has had its first try, and the daemon is not ending. A
-/// configuration of which something cannot be used counts as applied once the rest of it runs: what is wrong with it is told
-/// with the servers.
+/// Whether the daemon has applied the configuration, has tried to connect each server once, and is not ending. A
+/// configuration with unusable parts counts as applied once the rest of it runs; the list of servers reports the
+/// problems.
 #[utoipa::path(get, path = "/ready", tag = "health", security(()),
     responses((status = 200, body = Health, description = "It is ready"),
         (status = 503, body = Health, description = "It is not, for this reason")))]

@@ -1,4 +1,4 @@
-//! What other programs have configured.
+//! The servers that other programs have configured.
 
 use std::collections::BTreeMap;
 
@@ -34,10 +34,10 @@ struct Offered {
     name: String,
     /// Names exactly this content.
     hash: String,
-    /// The entry as it would be taken over, with secrets hidden.
+    /// The entry that would be added, with secrets hidden.
     #[schema(value_type = Object)]
     config: Value,
-    /// What is different here.
+    /// What would differ from the other program's entry.
     notes: Vec<String>,
     /// Whether a server of this name is configured here.
     known: bool,
@@ -50,7 +50,7 @@ async fn found(world: &World) -> Result<toolrack_config::import::Found, ApiError
     found.await.map_err(|_| ApiError::internal("the files of other programs were not read"))
 }
 
-/// What other programs have configured, and could be taken over.
+/// The servers that other programs have configured and that can be added here.
 #[utoipa::path(get, path = "/api/v1/import", tag = "servers", responses((status = 200, body = Offers)))]
 pub(super) async fn list(Extract(world): State) -> Answer<Offers> {
     let (found, loaded) = (found(&world).await?, world.loaded());
@@ -67,7 +67,7 @@ pub(super) async fn list(Extract(world): State) -> Answer<Offers> {
     Ok(Json(Offers { offers: offered.collect(), problems: found.problems.iter().map(Problem::from).collect() }))
 }
 
-/// What to take over.
+/// The servers to add.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Taken {
@@ -88,14 +88,13 @@ struct Choice {
     hash: String,
 }
 
-/// What was taken over.
+/// The servers that were added.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Imported {
     edited: Vec<Edited>,
 }
 
-/// Takes servers of other programs over, exactly as they were shown: all of them, or none. Their secrets are kept among the stored
-/// secrets.
+/// Adds servers of other programs, exactly as they were shown: all of them, or none. Stores their secrets among the stored secrets.
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
     responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]

@@ -1,4 +1,4 @@
-//! The model that answers in conversations, and the others that could.
+//! The model that answers in conversations, and the providers of others.
 
 use axum::{Json, extract::State as Extract};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::{Answer, State};
 use crate::world::NoModel;
 
-/// Who answers.
+/// The model that answers.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct WhoAnswers {
     /// `provider/name`; `null` when there is no model.
@@ -26,15 +26,15 @@ pub(super) struct WhoAnswers {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Provider)]
 struct KnownProvider {
-    /// What stands before the slash in `provider/name`.
+    /// The part before the slash in `provider/name`.
     name: &'static str,
-    /// Whether it could be asked: the variable with its key is set, or it needs none.
+    /// Whether it can be used: the variable with its key is set, or it needs none.
     usable: bool,
-    /// That variable; `null` where none is needed.
+    /// The variable with its key; `null` if it needs none.
     key_variable: Option<&'static str>,
-    /// It runs on the machine of the daemon, if it runs.
+    /// Whether it runs on the machine of the daemon.
     local: bool,
-    /// The model that is taken where none is named.
+    /// The model that it uses by default.
     default_model: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ fn providers(environment: &Environment) -> Vec<KnownProvider> {
     known.collect()
 }
 
-/// The model that would answer now, or what to do if there is none; and the other providers that could be used.
+/// The model that would answer now, or the next step if there is none; and the other providers.
 #[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = WhoAnswers)))]
 pub(super) async fn model(Extract(world): State) -> Answer<WhoAnswers> {
     let providers = providers(&world.environment);

@@ -17,12 +17,12 @@ pub(super) struct Overview {
     /// How many servers are in which state.
     servers: BTreeMap<&'static str, usize>,
     tools: usize,
-    /// What all tools cost a model; an estimate.
+    /// The tokens of all tool definitions for a model; an estimate.
     tokens: usize,
-    /// Tools in whose definitions something was found that a person should look at.
+    /// Tools with findings in their definitions, at which a user should look.
     tools_with_findings: usize,
     calls: Calls,
-    /// Questions that wait, those of the worlds of agents included.
+    /// Open questions, including those of the worlds of agents.
     approvals: usize,
     /// The last calls, the newest first.
     recent: Vec<Call>,
@@ -32,9 +32,9 @@ pub(super) struct Overview {
 #[derive(Debug, Serialize, ToSchema)]
 struct Calls {
     total: u64,
-    /// With an error of the tool, or without a result.
+    /// Calls that ended with an error of the tool, or without a result.
     errors: u64,
-    /// Those that were not allowed.
+    /// Calls that were not allowed.
     denied: u64,
     per_minute: usize,
 }

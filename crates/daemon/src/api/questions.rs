@@ -1,4 +1,4 @@
-//! Questions that wait for a person.
+//! Questions that wait for a user.
 
 use std::sync::Weak;
 
@@ -19,15 +19,15 @@ use crate::{
     world::World,
 };
 
-/// Everything that is asked.
+/// All open questions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Open {
     #[schema(value_type = Vec<Question>)]
     approvals: Vec<serde_json::Value>,
 }
 
-/// Questions that wait: calls that need an approval, and what servers ask. Those of the worlds of agents are among them, with
-/// `agent`, and are answered like all others.
+/// Open questions: calls that need an approval, and questions of servers. Those of the worlds of agents are included,
+/// with `agent`, and are answered in the same way.
 #[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = Open)))]
 pub(super) async fn list(
     Extract(world): State,
@@ -43,7 +43,7 @@ pub(super) async fn list(
     Json(Open { approvals })
 }
 
-/// How many wait, those of the worlds of agents included.
+/// How many are open, including those of the worlds of agents.
 pub(super) fn count(world: &World, agents: &Weak<Agents>) -> usize {
     let of_agents = worlds(agents).into_iter().map(|(_, world)| world.questions.count());
     world.questions.count() + of_agents.sum::<usize>()
@@ -56,7 +56,7 @@ fn shown(question: Question, world: &World) -> serde_json::Value {
     shown
 }
 
-/// Answers a question. Each is answered once.
+/// Answers a question. Each question takes one answer.
 #[utoipa::path(post, path = "/api/v1/approvals/{id}", tag = "approvals", request_body = Answer,
     params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError)))]

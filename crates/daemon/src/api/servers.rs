@@ -1,4 +1,4 @@
-//! Servers: how they are, and what can be done with them.
+//! Servers: their states, and changes of them.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Servers {
     servers: Vec<Server>,
-    /// What is wrong with the configuration.
+    /// The problems of the configuration.
     problems: Vec<Problem>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Server {
     retry_in_ms: Option<u64>,
     /// When that attempt begins, in RFC 3339.
     retry_at: Option<String>,
-    /// What it said about signing in.
+    /// What the server said about signing in.
     how: Option<String>,
     /// `stdio`, `http`, `sse` or `native`.
     transport: Option<&'static str>,
@@ -70,12 +70,12 @@ pub(crate) struct Server {
     tools: usize,
     /// Tools that the configuration hides.
     tools_hidden: usize,
-    /// What its tools cost a model, in tokens; an estimate.
+    /// The tokens of its tool definitions for a model; an estimate.
     tokens: usize,
     warnings: Vec<String>,
-    /// Tools that are not as they are pinned; `GET /api/v1/trust` tells how they differ.
+    /// Tools that differ from their pins; `GET /api/v1/trust` shows the differences.
     quarantined: Vec<String>,
-    /// Tools in whose definitions something was found that a person should look at, those in quarantine included.
+    /// Tools with findings in their definitions, at which a user should look, including tools in quarantine.
     tools_with_findings: usize,
     instructions: Option<String>,
     /// Its entry, with secrets hidden.
@@ -150,10 +150,10 @@ impl Server {
     }
 }
 
-/// The state of an entry that runs nothing because of how it is written.
+/// The state of an entry that cannot be used as it is written.
 const BROKEN: &str = "broken";
 
-/// The state that is shown: a server that a person stopped is `disconnected`, not `disabled`.
+/// The state that is shown: a server that a user stopped is `disconnected`, not `disabled`.
 fn shown(word: &'static str, is_held: bool) -> &'static str {
     if is_held && word == HostState::Disabled.word() { "disconnected" } else { word }
 }
@@ -200,7 +200,7 @@ fn accepted(world: &World, name: &str) -> Result<Response, ApiError> {
     Ok((StatusCode::ACCEPTED, Json(one(world, name)?)).into_response())
 }
 
-/// All servers and how they are.
+/// All servers and their states.
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
 pub(super) async fn list(Extract(world): State) -> Json<Servers> {
     world.findings_cache.at(world.host.catalog()).await;
@@ -230,10 +230,10 @@ pub(super) struct NewServer {
     /// The entry as configuration files have it: `command` or `url`, and so on.
     #[schema(value_type = Object)]
     entry: Value,
-    /// Tell what would be written, and write nothing.
+    /// Report the change, and write nothing.
     #[serde(default)]
     dry_run: bool,
-    /// In the place of one of this name in the same file.
+    /// Replace an entry of this name in the same file.
     #[serde(default)]
     replace: bool,
     /// Write secrets into the file as they are, instead of keeping them among the stored secrets.
@@ -241,16 +241,16 @@ pub(super) struct NewServer {
     plain: bool,
 }
 
-/// Whose file a new entry goes to.
+/// The scope of a new entry.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum NewScope {
-    /// The person's, for every project.
+    /// The user's file, for every project.
     #[default]
     User,
-    /// The person's, for this project.
+    /// The user's file for this project.
     Local,
-    /// The project's, for all its users.
+    /// The project's file, for all its users.
     Project,
 }
 
@@ -264,18 +264,18 @@ impl From<NewScope> for Scope {
     }
 }
 
-/// What was changed in a file, or would be.
+/// A change of a file, made or planned.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Edited {
     name: String,
     scope: &'static str,
     path: String,
-    /// Whether the file was made.
+    /// Whether the file is new.
     created: bool,
     dry_run: bool,
     /// The change as a unified diff, without secrets.
     diff: String,
-    /// What looks like a mistake.
+    /// Likely mistakes.
     warnings: Vec<Problem>,
     /// The secrets of a new entry that are kept among the stored secrets, or would be.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -360,14 +360,14 @@ pub(super) async fn add(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Revision {
-    /// The `config` of the server, changed. A value in which `***` stands keeps what the file has.
+    /// The changed `config` of the server. A value that contains `***` stays as it is in the file.
     #[schema(value_type = Object)]
     entry: Map<String, Value>,
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Changes the entry of a server. With `If-Match`, only the version that it names.
+/// Changes the entry of a server. With `If-Match`, only if the entry still is that version.
 #[utoipa::path(put, path = "/api/v1/servers/{name}", tag = "servers", request_body = Revision,
     params(("name" = String, Path),
         ("If-Match" = Option<String>, Header, description = "The `version` of the server that was changed, in quotes.")),
@@ -387,12 +387,12 @@ pub(super) async fn revise(
         .map(Json)
 }
 
-/// What a change without a body can be told.
+/// The options of a change that has no body.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Dry {
-    /// Tell what would be written, and write nothing.
+    /// Report the change, and write nothing.
     #[serde(default)]
     dry_run: bool,
 }
@@ -427,7 +427,7 @@ pub(super) async fn disable(Extract(world): State, By(caller): By, Path(name): P
     edit(&world, &name, Change::Switch(false), false, &caller).await.map(Json)
 }
 
-/// Starts a server that was disconnected, or whose attempts have ended.
+/// Starts a server that was disconnected, or that has used up its attempts.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/connect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn connect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
@@ -443,7 +443,7 @@ pub(super) async fn connect(Extract(world): State, Path(name): Path<String>) -> 
     accepted(&world, &name)
 }
 
-/// Stops a server until it is connected again, or the daemon starts anew. No file is changed.
+/// Stops a server until a user connects it again, or the daemon restarts. Changes no file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn disconnect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
@@ -480,7 +480,7 @@ pub(super) fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::CONFLICT, code, message).hint(hint).server(name))
 }
 
-/// How a server is doing, step by step.
+/// How far a server came, step by step.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Tested {
     server: String,
@@ -488,7 +488,7 @@ pub(super) struct Tested {
     steps: Vec<Step>,
 }
 
-/// One thing on the way to a server's tools.
+/// One step on the way to a server's tools.
 #[derive(Debug, Serialize, ToSchema)]
 struct Step {
     stage: &'static str,
@@ -512,10 +512,10 @@ pub(super) async fn states(world: State) -> Json<Servers> {
     list(world).await
 }
 
-/// Which server is to be connected anew.
+/// The server to reconnect.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Anew {
+pub(super) struct ReconnectRequest {
     /// Its name in the configuration; `name` is understood as well.
     #[serde(alias = "name")]
     server: String,
@@ -523,8 +523,11 @@ pub(super) struct Anew {
 
 /// Ends the connection of the one server that the body names, and makes a new one. For programs that know nothing else of
 /// Toolrack.
-#[utoipa::path(post, path = "/api/agents/mcp/reconnect", tag = "agents", request_body = Anew,
+#[utoipa::path(post, path = "/api/agents/mcp/reconnect", tag = "agents", request_body = ReconnectRequest,
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn reconnect_named(world: State, Body(Anew { server }): Body<Anew>) -> Result<Response, ApiError> {
+pub(super) async fn reconnect_named(
+    world: State,
+    Body(ReconnectRequest { server }): Body<ReconnectRequest>,
+) -> Result<Response, ApiError> {
     reconnect(world, Path(server)).await
 }

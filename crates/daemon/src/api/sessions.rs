@@ -1,4 +1,4 @@
-//! Conversations that are kept.
+//! Stored conversations.
 
 use axum::{
     Json,
@@ -9,7 +9,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use toolrack_store::{
     Session, SessionQuery, Store,
-    transcript::{Said, markdown},
+    transcript::{TranscriptMessage, markdown},
 };
 use utoipa::{IntoParams, ToSchema};
 
@@ -25,12 +25,12 @@ const MAX_MESSAGES: usize = 10_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
-    /// Words in title or text.
+pub(super) struct SessionsQuery {
+    /// Words that the title or the text contains.
     q: Option<String>,
     /// The id of the last session of the page before this one.
     after: Option<String>,
-    /// How many at most; 50 unless told, 500 at most.
+    /// The most sessions: 50 by default, at most 500.
     limit: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Wanted {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sessions {
     sessions: Vec<About>,
-    /// How many there are in all.
+    /// The number of all conversations.
     total: u64,
 }
 
@@ -47,10 +47,10 @@ fn store(world: &World) -> Result<&Store, ApiError> {
 }
 
 /// Conversations that are kept.
-#[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(Wanted),
+#[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(SessionsQuery),
     responses((status = 200, body = Sessions), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) -> Answer<Sessions> {
+pub(super) async fn list(Extract(world): State, Query(wanted): Query<SessionsQuery>) -> Answer<Sessions> {
     let store = store(&world)?;
     let after = match &wanted.after {
         Some(id) => Some(store.find_session(id).await?),
@@ -66,24 +66,24 @@ pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) ->
     Ok(Json(Sessions { sessions: sessions.iter().map(About::from).collect(), total }))
 }
 
-/// Which part of a conversation.
+/// A part of a conversation.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Part {
-    /// Only messages behind this position: `next` of the page before.
+    /// Only messages after this position: `next` of the page before.
     after: Option<u64>,
-    /// How many at most; 10,000 unless told, and never more.
+    /// The most messages: 10,000 by default, and never more.
     limit: Option<usize>,
 }
 
-/// A conversation with what was said.
+/// A conversation with its messages.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Transcript {
     session: About,
     #[schema(value_type = Vec<Object>)]
-    messages: Vec<Said>,
-    /// The position behind which the next page begins; `null` when there is none.
+    messages: Vec<TranscriptMessage>,
+    /// The position after which the next page begins; `null` when there is none.
     next: Option<u64>,
 }
 
@@ -94,16 +94,16 @@ async fn messages_from(
     session: &Session,
     from: u64,
     limit: usize,
-) -> Result<(Vec<Said>, Option<u64>), ApiError> {
+) -> Result<(Vec<TranscriptMessage>, Option<u64>), ApiError> {
     let mut messages = store(world)?.messages(session.id, from, limit + 1).await?;
     let is_cut = messages.len() > limit;
     messages.truncate(limit);
     let next = messages.last().map(|last| last.position).filter(|_| is_cut);
     let conceal = |text: &str| world.secrets.conceal(text).into_owned();
-    Ok((messages.into_iter().map(|message| Said::new(message, &conceal)).collect(), next))
+    Ok((messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect(), next))
 }
 
-/// A conversation, by its id, its beginning, or `last`.
+/// A conversation, by its id, the beginning of its id, or `last`.
 #[utoipa::path(get, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path), Part),
     responses((status = 200, body = Transcript), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
@@ -115,7 +115,8 @@ pub(super) async fn get(Extract(world): State, Path(id): Path<String>, Query(par
     Ok(Json(Transcript { session: About::from(&session), messages, next }))
 }
 
-/// Deletes a conversation for good. Its id must be whole: another one could be meant by `last`, or by a beginning, meanwhile.
+/// Deletes a conversation permanently. Needs the whole id, because `last` or the beginning of an id could mean another
+/// one by now.
 #[utoipa::path(delete, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
@@ -157,7 +158,7 @@ pub(super) async fn export(
     Query(format): Query<Format>,
 ) -> Result<Response, ApiError> {
     let mut session = store(&world)?.find_session(&id).await?;
-    // An exported file that is not JSON passes no other search for secrets.
+    // Other code searches only answers of JSON for secrets.
     session.title = world.secrets.conceal(&session.title).into_owned();
     let (mut messages, mut next) = messages_from(&world, &session, 0, MAX_MESSAGES).await?;
     while let Some(last) = next {

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 use super::{Answer, ApiError, Body, Path, State, done, servers::runnable};
 use crate::world::{NoSignIn, PasteRefused, SigningIn};
 
-/// Begins to sign in to a server; who began before gives up. The page in the answer is to be opened in a browser of the machine
-/// that the daemon runs on, which comes back to an address of the daemon's own; it waits five minutes.
-/// The address that a browser elsewhere ends up at can be given instead.
+/// Begins to sign in to a server, and cancels an earlier sign-in. Open the page in the answer in a browser on the
+/// daemon's machine: that browser is redirected to an address of the daemon, which waits five minutes. For a browser on
+/// another machine, send the address at which it ends up.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/sign-in", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = SigningIn), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 502, body = ApiError)))]
@@ -46,7 +46,7 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, Json(signing)))
 }
 
-/// How far the last sign-in to a server is.
+/// The state of the last sign-in to a server.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/sign-in", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = SigningIn), (status = 404, body = ApiError)))]
 pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Answer<SigningIn> {
@@ -54,23 +54,23 @@ pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Answ
     signing.map(Json).ok_or_else(|| ApiError::not_found("no sign-in to it has begun").server(name))
 }
 
-/// Where a browser ended up that cannot reach the machine of the daemon.
+/// The address at which a browser ended up that cannot reach the daemon's machine.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CameBack {
-    /// The whole address, as the browser shows it. It holds a code, which is good once.
+pub(super) struct BrowserAddress {
+    /// The whole address, as the browser shows it. It contains a code that is valid once.
     address: String,
 }
 
-/// Gives the address that a browser elsewhere ended up at, as if it had come here. It must answer the page of the sign-in that
-/// waits.
-#[utoipa::path(post, path = "/api/v1/servers/{name}/sign-in/address", tag = "servers", request_body = CameBack,
+/// Completes a sign-in with the address at which a browser on another machine ended up. It must be the answer to the
+/// page of this sign-in.
+#[utoipa::path(post, path = "/api/v1/servers/{name}/sign-in/address", tag = "servers", request_body = BrowserAddress,
     params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn came_back(
     Extract(world): State,
     Path(name): Path<String>,
-    Body(CameBack { address }): Body<CameBack>,
+    Body(BrowserAddress { address }): Body<BrowserAddress>,
 ) -> Result<Response, ApiError> {
     match world.came_back(&name, &address) {
         Ok(()) => Ok(done()),

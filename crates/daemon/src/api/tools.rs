@@ -17,12 +17,12 @@ const MAX: usize = 10_000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
-    /// What the tool should do, in words: the best ones come first.
+pub(super) struct ToolsQuery {
+    /// What the tool should do, in words: the best matches come first.
     q: Option<String>,
-    /// Only this server's.
+    /// Only tools of this server.
     server: Option<String>,
-    /// How many at most; 10,000 unless told, 50 of a search.
+    /// The most tools: 10,000 by default, 50 in a search.
     limit: Option<usize>,
     /// The `name` of the last tool of the page before this one. A search has no further pages.
     after: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct Wanted {
 pub(super) struct Tools {
     /// Grows whenever the catalog changes.
     version: u64,
-    /// How many there are of what was selected, whether they are given here, fit the words, or neither.
+    /// The number of selected tools, whether they are on this page or match the words, or not.
     total: usize,
     tools: Vec<Tool>,
 }
@@ -48,15 +48,15 @@ struct Tool {
     title: Option<String>,
     description: Option<String>,
     annotations: Hints,
-    /// What its definition costs a model; an estimate.
+    /// The tokens of its definition for a model; an estimate.
     tokens: usize,
-    /// How many things a person should look at in its definition.
+    /// The number of findings in its definition, at which a user should look.
     finding_count: usize,
-    /// How well it fits what was looked for.
+    /// How well it matches the search.
     score: Option<f32>,
 }
 
-/// What the server claims of a tool.
+/// What the server claims about a tool.
 #[derive(Debug, Serialize, ToSchema)]
 struct Hints {
     read_only: Option<bool>,
@@ -89,10 +89,10 @@ impl Tool {
     }
 }
 
-/// The tools of all servers, or those that fit some words.
-#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(Wanted),
+/// The tools of all servers, or those that match some words.
+#[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsQuery),
     responses((status = 200, body = Tools), (status = 404, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, Query(wanted): Query<Wanted>) -> Answer<Tools> {
+pub(super) async fn list(Extract(world): State, Query(wanted): Query<ToolsQuery>) -> Answer<Tools> {
     let catalog = world.host.catalog();
     let mut selection = Selection::all();
     if let Some(server) = &wanted.server {
@@ -132,11 +132,11 @@ pub(super) struct WholeTool {
     /// A JSON Schema of its structured results.
     #[schema(value_type = Option<Object>)]
     output_schema: Option<Box<RawValue>>,
-    /// Names its definition: name, title, description, schemas, annotations.
+    /// The hash of its definition: name, title, description, schemas, annotations.
     definition: String,
-    /// Why it is in quarantine, if it is: then no client is offered it, and a call of it is refused.
+    /// Why it is in quarantine, if it is: the daemon then offers it to no client and refuses calls of it.
     quarantined: Option<String>,
-    /// What a person should look at in its definition.
+    /// Findings in its definition, at which a user should look.
     findings: Vec<Finding>,
 }
 

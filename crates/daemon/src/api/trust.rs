@@ -1,4 +1,4 @@
-//! Entries of projects and whether a person agreed to run them; tools that differ from their pins.
+//! Entries of projects, and whether a user has agreed to run them; tools that differ from their pins.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use toolrack_host::{
     spec::Trust as Verdict,
     text,
 };
-use toolrack_store::{QuarantinedTool as Kept, Refusal};
+use toolrack_store::{QuarantinedTool as StoredTool, Refusal};
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, By, State, concealed, done};
@@ -22,18 +22,18 @@ use crate::{
     world::World,
 };
 
-/// What waits and what is agreed to.
+/// Entries and tools that wait for a user, and agreements.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Trust {
     pending: Vec<Pending>,
-    /// Entries that a person refused, which wait no more until they change.
+    /// Entries that a user refused. They do not wait any more until they change.
     refused: Vec<Pending>,
     trusted: Vec<Trusted>,
-    /// Tools that are not as they are pinned.
+    /// Tools that differ from their pins.
     quarantined: Vec<QuarantinedTool>,
 }
 
-/// A tool that is not as it is pinned.
+/// A tool that differs from its pin.
 #[derive(Debug, Serialize, ToSchema)]
 struct QuarantinedTool {
     server: String,
@@ -46,22 +46,22 @@ struct QuarantinedTool {
     was: Option<String>,
     /// In RFC 3339.
     since: Option<String>,
-    /// Names the definition as it is now.
+    /// The hash of the current definition.
     hash: String,
-    /// What it says of itself now, with characters that are not seen spelled out.
+    /// Its current definition, with invisible characters spelled out.
     #[schema(value_type = Object)]
     definition: Value,
-    /// What is trusted, shown likewise; `null` where nothing is pinned.
+    /// The trusted definition, shown in the same way; `null` where nothing is pinned.
     #[schema(value_type = Option<Object>)]
     pinned: Option<Value>,
     /// In RFC 3339.
     pinned_at: Option<String>,
-    /// What a person should look at in the new definition.
+    /// Findings in the new definition, at which a user should look.
     findings: Vec<Finding>,
 }
 
 impl QuarantinedTool {
-    fn new(of: Kept) -> Self {
+    fn new(of: StoredTool) -> Self {
         let moment = |seconds| DateTime::from_timestamp(seconds, 0).map(shown::seconds);
         let (cause, was) = match &of.mismatch.cause {
             Cause::Renamed { was } => ("renamed", Some(text::for_line(was).into_owned())),
@@ -97,7 +97,7 @@ fn visible(mut definition: Value) -> Value {
 }
 
 /// The tools in quarantine of the servers that are configured now.
-async fn quarantined_tools(world: &World) -> Result<Vec<Kept>, ApiError> {
+async fn quarantined_tools(world: &World) -> Result<Vec<StoredTool>, ApiError> {
     let Some(store) = &world.store else {
         return Ok(Vec::new());
     };
@@ -110,7 +110,7 @@ async fn quarantined_tools(world: &World) -> Result<Vec<Kept>, ApiError> {
     Ok(kept)
 }
 
-/// An entry of a project that no person has agreed to run.
+/// An entry of a project that no user has agreed to run.
 #[derive(Debug, Serialize, ToSchema)]
 struct Pending {
     name: String,
@@ -118,20 +118,20 @@ struct Pending {
     project: String,
     source: Option<String>,
     line: Option<usize>,
-    /// Names exactly this content.
+    /// The hash of this content.
     hash: String,
     /// What would run, to the last letter, as the file has it: placeholders are not filled in. Clients that show it
     /// spell out invisible characters.
     #[schema(value_type = Object)]
     config: Value,
-    /// What a person should look at before they agree, each in words. A help, and no defence.
+    /// Findings at which a user should look before agreeing, each in words. A help, not a defence.
     points: Vec<String>,
-    /// What was agreed to when the entry was another, likewise.
+    /// The earlier version of the entry that a user agreed to, shown in the same way.
     #[schema(value_type = Option<Object>)]
     before: Option<Value>,
 }
 
-/// Something that was agreed to.
+/// An entry that a user agreed to run.
 #[derive(Debug, Serialize, ToSchema)]
 struct Trusted {
     name: String,
@@ -141,7 +141,7 @@ struct Trusted {
     approved_at: Option<String>,
 }
 
-/// What waits for a person's agreement, and what has it.
+/// The entries and tools that wait for a user's agreement, and the entries that have it.
 #[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
     responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
@@ -185,8 +185,8 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
     let quarantined = quarantined_tools(&world).await?.into_iter().map(QuarantinedTool::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
-    // What a trusted server was given counts as a secret, and its author chose that: it must hide nothing of what is
-    // proposed next.
+    // Values that a trusted server received count as secrets. Its author may have chosen them, so they must hide
+    // nothing in the next proposal.
     Ok(concealed::except(&world, "pending", &trust))
 }
 
@@ -217,7 +217,7 @@ pub(super) async fn approve(
     Ok(done())
 }
 
-/// Refuses to run an entry as it was shown: it is no longer told of as one that waits, until it changes.
+/// Refuses to run an entry as it was shown: it does not wait any more until it changes.
 #[utoipa::path(post, path = "/api/v1/trust/refuse", tag = "trust", request_body = Approve,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn refuse(
@@ -261,7 +261,7 @@ pub(super) struct Revoke {
     name: String,
 }
 
-/// Takes an agreement back, and stops what ran because of it.
+/// Takes an agreement back, and stops the servers that ran because of it.
 #[utoipa::path(post, path = "/api/v1/trust/revoke", tag = "trust", request_body = Revoke,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revoke(
@@ -283,11 +283,11 @@ pub(super) async fn revoke(
 pub(super) struct ApproveTool {
     server: String,
     tool: String,
-    /// Names the definition that was shown.
+    /// The hash of the definition that was shown.
     hash: String,
 }
 
-/// Uses a tool in quarantine, exactly as it was shown.
+/// Releases a tool from quarantine, exactly as it was shown.
 #[utoipa::path(post, path = "/api/v1/trust/tools/approve", tag = "trust", request_body = ApproveTool,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve_tool(
@@ -296,7 +296,7 @@ pub(super) async fn approve_tool(
     Body(shown): Body<ApproveTool>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let of_tool = |kept: &Kept| kept.of.server.as_str() == shown.server && kept.mismatch.tool == shown.tool;
+    let of_tool = |kept: &StoredTool| kept.of.server.as_str() == shown.server && kept.mismatch.tool == shown.tool;
     let kept = quarantined_tools(&world).await?.into_iter().find(of_tool);
     let kept =
         kept.ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
@@ -310,7 +310,7 @@ pub(super) async fn approve_tool(
             .hint("look at it again before you approve it")
             .server(shown.server));
     }
-    // A server that was removed from the configuration meanwhile need not know.
+    // A server that was removed from the configuration meanwhile needs no message.
     let _ = world.host.pins_changed(&shown.server);
     Ok(done())
 }

@@ -1,4 +1,4 @@
-//! Turns of a conversation: a model answers, with the tools of the servers, and events report all of it live.
+//! Turns of a conversation: a model answers, with the tools of the servers, and events report the turn live.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -35,28 +35,29 @@ use crate::{
 /// Events that wait for a slow reader before text is joined for it.
 const MAX_WAITING: usize = 1_000;
 
-/// Something that a person says.
+/// A message of a user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewTurn {
-    /// What is said. Empty text goes on with a turn that was interrupted.
+    /// The text of the message. An empty text continues a turn that was interrupted.
     #[serde(default)]
     text: String,
-    /// The conversation that it is said in, by its id, the beginning of it, or `last`; without one, a new one.
+    /// The conversation, by its id, the beginning of its id, or `last`; a new one by default.
     session: Option<String>,
-    /// Who answers, as `provider/name`, in place of the model that is configured.
+    /// The model that answers, as `provider/name`, instead of the configured one.
     model: Option<String>,
     /// Only the tools of these servers.
     servers: Option<Vec<String>>,
     /// Only tools that one of these patterns matches: `server/tool`, `git/*`, `*/read_*`.
     #[schema(example = json!(["git/*"]))]
     tools: Option<Vec<String>>,
-    /// A name for this turn, made by the caller, by which it can be cancelled.
+    /// The caller's name for this turn, with which the caller can cancel it.
     id: Option<String>,
 }
 
-/// Says something, and tells what happens as Server-Sent Events: `session`, `asked`, `text`, `thinking`, `retry`,
-/// `without_tools`, `call_begins`, `call_ends`, and at the end `done` or `error`. A caller who goes away interrupts the turn, which can be gone on with.
+/// Sends a message to a conversation, and reports the turn as Server-Sent Events: `session`, `asked`, `text`,
+/// `thinking`, `retry`, `without_tools`, `call_begins`, `call_ends`, and at the end `done` or `error`. A caller that
+/// disconnects interrupts the turn, which can be continued later.
 #[utoipa::path(post, path = "/api/v1/turns", tag = "conversations", request_body = NewTurn,
     responses((status = 200, content_type = "text/event-stream", body = String), (status = 404, body = ApiError),
         (status = 409, body = ApiError), (status = 422, body = ApiError)))]
@@ -89,7 +90,7 @@ pub(super) async fn begin(
     Ok(Sse::new(stream::select(events, end).map(Ok)).keep_alive(KeepAlive::default()))
 }
 
-/// Cancels a turn by the name that its caller gave it. What was said until then is kept.
+/// Cancels the turn that its caller named like this. Its messages until then stay stored.
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
@@ -230,7 +231,7 @@ struct Live {
     waiting: VecDeque<(&'static str, Value)>,
     /// Text of the model that is not sent yet, because a secret could begin in it.
     secret_buffer: SecretBuffer,
-    /// The answer until now.
+    /// The answer so far.
     answer: String,
     has_session: bool,
 }

@@ -1,4 +1,4 @@
-//! What a server has beside its tools: resources, prompts, and its log.
+//! The resources, the prompts and the log of a server.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ const MAX_LINES: usize = 5_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Limit {
-    /// How many lines, the newest; 200 unless told, 5,000 at most.
+    /// The number of lines, the newest: 200 by default, at most 5,000.
     #[serde(default)]
     limit: Option<usize>,
 }
 
-/// What a server wrote.
+/// Lines that a server wrote.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Lines {
     lines: Vec<Line>,
@@ -58,7 +58,7 @@ pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(
     Ok(Json(Lines { lines: lines.collect() }))
 }
 
-/// What a server lets be read. The fields are MCP's.
+/// The resources of a server. The fields are MCP's.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Resources {
     #[schema(value_type = Vec<Object>)]

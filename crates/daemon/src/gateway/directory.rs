@@ -67,7 +67,7 @@ pub(super) enum Owner {
 /// Reads the prompts and resources of all servers, and caches them for a while.
 #[derive(Default)]
 pub(super) struct Directory {
-    kept: ArcSwapOption<(Instant, Reading)>,
+    cached: ArcSwapOption<(Instant, Reading)>,
 }
 
 impl Directory {
@@ -88,7 +88,7 @@ impl Directory {
 
     /// Clears the cache, when servers have been added or removed.
     pub(super) fn forget(&self) {
-        self.kept.store(None);
+        self.cached.store(None);
     }
 
     async fn read(&self, host: &Host, age: Duration) -> Arc<Listed> {
@@ -103,7 +103,7 @@ impl Directory {
     async fn kept_or(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
         let reading = self.kept_now(age).unwrap_or_else(|| {
             let begun = begin();
-            self.kept.rcu(|kept| match kept {
+            self.cached.rcu(|kept| match kept {
                 // Another client has begun in this moment.
                 Some(kept) if is_of_use(&kept.1, kept.0.elapsed(), age) => Some(Arc::clone(kept)),
                 _ => Some(Arc::new((Instant::now(), begun.clone()))),
@@ -114,7 +114,7 @@ impl Directory {
     }
 
     fn kept_now(&self, age: Duration) -> Option<Reading> {
-        let kept = self.kept.load();
+        let kept = self.cached.load();
         kept.as_ref().filter(|kept| is_of_use(&kept.1, kept.0.elapsed(), age)).map(|kept| kept.1.clone())
     }
 }

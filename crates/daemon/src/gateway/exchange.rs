@@ -11,7 +11,7 @@ use toolrack_host::{Era, mcp::Progress};
 use super::{
     Gateway,
     message::{self, Id},
-    methods::{Caller, Later, Listening, Reply, Wanted},
+    methods::{Caller, ClientRequest, Later, Listening, Reply},
     news::{self, Filter, News},
     parked::Waiting,
     pending::{Question, Step, Update},
@@ -47,7 +47,7 @@ enum Work {
         to_say: Vec<Bytes>,
     },
     /// A call that is parked until its client returns, or that has ended.
-    Over,
+    Ended,
 }
 
 /// What a request has led to so far.
@@ -59,16 +59,16 @@ pub(super) enum Opened {
 
 impl Gateway {
     /// Begins to handle a request.
-    pub(super) async fn open(&self, caller: &Caller, id: &Id, wanted: Wanted<'_>) -> Result<Opened, Refusal> {
+    pub(super) async fn open(&self, caller: &Caller, id: &Id, request: ClientRequest<'_>) -> Result<Opened, Refusal> {
         let mut permits = Vec::with_capacity(2);
-        let all = if wanted.method == "subscriptions/listen" { &self.0.streams } else { &self.0.calls };
+        let all = if request.method == "subscriptions/listen" { &self.0.streams } else { &self.0.calls };
         let busy = |_| Refusal::busy("too many requests of all clients", "calls");
         permits.push(all.clone().try_acquire_owned().map_err(busy)?);
         if let Some(session) = &caller.session {
             let busy = |_| Refusal::busy("too many requests of this client", "calls_per_session");
             permits.push(session.slots.clone().try_acquire_owned().map_err(busy)?);
         }
-        let work = match self.handle(caller, wanted).await? {
+        let work = match self.handle(caller, request).await? {
             Reply::Now(result) => return Ok(Opened::Answered(result)),
             Reply::Later(later) => Work::Call(later),
             Reply::Listen(listening) => {
@@ -102,16 +102,16 @@ impl Exchange {
                     Some(Step::Update(Update::Completed(id))) => self.completed(&id),
                     Some(Step::Ended(outcome)) => {
                         let cacheable = later.cacheable;
-                        self.work = Work::Over;
+                        self.work = Work::Ended;
                         Some(Out::Answer(outcome.map(|it| self.gateway.completed(self.caller.era, it, cacheable))))
                     }
                     None => {
-                        self.work = Work::Over;
+                        self.work = Work::Ended;
                         Some(Out::Answer(Err(Refusal::stopping())))
                     }
                 },
                 Work::Listen { .. } => Some(self.next_news().await),
-                Work::Over => std::future::pending().await,
+                Work::Ended => std::future::pending().await,
             };
             if let Some(out) = out {
                 return out;
@@ -162,7 +162,7 @@ impl Exchange {
 
     /// Parks the call until its client returns. All open questions are asked together.
     fn park(&mut self, first: Question) -> Option<Out> {
-        let Work::Call(mut later) = std::mem::replace(&mut self.work, Work::Over) else { return None };
+        let Work::Call(mut later) = std::mem::replace(&mut self.work, Work::Ended) else { return None };
         let mut questions = BTreeMap::new();
         let mut next = Some(Update::Question(first));
         while let Some(update) = next {
@@ -196,7 +196,7 @@ impl Exchange {
             let Some(heard) = heard else {
                 let subscription = format!(r#"{{"_meta":{{"{META_SUBSCRIPTION}":{}}}}}"#, self.id.json());
                 let result = self.gateway.completed(Era::Modern, subscription.into(), false);
-                self.work = Work::Over;
+                self.work = Work::Ended;
                 return Out::Answer(Ok(result));
             };
             for news in heard.iter().filter(|news| news.concerns(&self.caller.view)) {

@@ -16,7 +16,7 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
-use toolrack_host::{Era, Over, Principal};
+use toolrack_host::{ClientTransport, Era, Principal};
 
 pub(super) use self::checks::modern;
 use self::checks::{Claims, accepts, guard, text};
@@ -26,7 +26,7 @@ use super::{
     Gateway,
     exchange::{Opened, Out},
     message::{self, Id, Incoming},
-    methods::{Caller, Wanted, client_name},
+    methods::{Caller, ClientRequest, client_name},
     refusal::Refusal,
     relay,
     session::{Agreed, Running, Session},
@@ -116,7 +116,7 @@ impl Post<'_> {
         match message::read(&body).map_err(|(id, refusal)| Refused { id, era: Era::Modern, refusal })? {
             Incoming::Request { id, method, params } => {
                 let params = params.map_or("{}", |params| params.get());
-                self.request(&id, Wanted { method: &method, params, body: &body }).await
+                self.request(&id, ClientRequest { method: &method, params, body: &body }).await
             }
             Incoming::Notification { method, params } => {
                 if let Some(session) = self.session()? {
@@ -132,23 +132,24 @@ impl Post<'_> {
         }
     }
 
-    async fn request(&self, id: &Id, wanted: Wanted<'_>) -> Result<Response, Refused> {
+    async fn request(&self, id: &Id, request: ClientRequest<'_>) -> Result<Response, Refused> {
         let refused = |era| move |refusal| Refused { id: Some(id.clone()), era, refusal };
-        let claims = Claims::read(wanted.params, self.headers);
+        let claims = Claims::read(request.params, self.headers);
         match claims.era().map_err(refused(Era::Modern))? {
             Era::Modern => {
                 let refused = refused(Era::Modern);
                 let view = self.gateway.0.views.of(self.query).map_err(&refused)?;
-                let abilities = claims.checked(wanted.method).map_err(&refused)?;
+                let abilities = claims.checked(request.method).map_err(&refused)?;
                 let principal = self.principal.clone();
-                let caller = Caller { principal, era: Era::Modern, abilities, view, session: None, over: Over::Http };
-                if wanted.method == "tools/call" {
-                    checks::mirrored(self.gateway, &caller, wanted.params, self.headers).map_err(&refused)?;
+                let caller =
+                    Caller { principal, era: Era::Modern, abilities, view, session: None, over: ClientTransport::Http };
+                if request.method == "tools/call" {
+                    checks::mirrored(self.gateway, &caller, request.params, self.headers).map_err(&refused)?;
                 }
-                self.run(&caller, id, wanted, None).await
+                self.run(&caller, id, request, None).await
             }
-            Era::Legacy if wanted.method == "initialize" => {
-                self.initialize(id, wanted.params).map_err(refused(Era::Legacy))
+            Era::Legacy if request.method == "initialize" => {
+                self.initialize(id, request.params).map_err(refused(Era::Legacy))
             }
             Era::Legacy => {
                 let refused = refused(Era::Legacy);
@@ -159,8 +160,9 @@ impl Post<'_> {
                 let running = session.running(id).map_err(&refused)?;
                 let view = session.view.clone();
                 let (principal, session) = (self.principal.clone(), Some(session));
-                let caller = Caller { principal, era: Era::Legacy, abilities, view, session, over: Over::Http };
-                self.run(&caller, id, wanted, Some(running)).await
+                let caller =
+                    Caller { principal, era: Era::Legacy, abilities, view, session, over: ClientTransport::Http };
+                self.run(&caller, id, request, Some(running)).await
             }
         }
     }
@@ -170,12 +172,12 @@ impl Post<'_> {
         &self,
         caller: &Caller,
         id: &Id,
-        wanted: Wanted<'_>,
+        request: ClientRequest<'_>,
         running: Option<Running>,
     ) -> Result<Response, Refused> {
         let refused = |refusal| Refused { id: Some(id.clone()), era: caller.era, refusal };
         let begun = async {
-            match self.gateway.open(caller, id, wanted).await? {
+            match self.gateway.open(caller, id, request).await? {
                 Opened::Answered(result) => Ok((None, Some(Out::Answer(Ok(result))))),
                 Opened::Exchange(mut exchange) => {
                     let first = events::first(&mut exchange).await;

@@ -17,38 +17,38 @@ use super::{
 
 /// See the module. Removed items are dropped outside of its lock.
 pub(super) struct Memory {
-    kept: Mutex<Kept>,
+    state: Mutex<Remembered>,
     /// How long a call is parked.
     longest: Duration,
 }
 
-struct Kept {
+struct Remembered {
     sessions: Sessions,
     parked: Parked,
 }
 
 impl Memory {
     pub(super) fn new(bounds: &Bounds) -> Self {
-        let kept = Kept { sessions: Sessions::new(bounds), parked: Parked::new(bounds.parked) };
-        Self { kept: Mutex::new(kept), longest: bounds.parked_for }
+        let state = Remembered { sessions: Sessions::new(bounds), parked: Parked::new(bounds.parked) };
+        Self { state: Mutex::new(state), longest: bounds.parked_for }
     }
 
     /// Adds a session; if there are too many, ends the one that has been idle for longest.
     pub(super) fn begin(&self, session: Arc<Session>) -> Result<(), Refusal> {
-        let replaced = self.kept.lock().sessions.insert(session)?;
+        let replaced = self.state.lock().sessions.insert(session)?;
         replaced.iter().for_each(|session| session.over.cancel());
         Ok(())
     }
 
     /// The session of this id that `principal` began, which is in use now.
     pub(super) fn session(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
-        let session = self.kept.lock().sessions.get(id).filter(|session| session.principal.is_same(principal))?;
+        let session = self.state.lock().sessions.get(id).filter(|session| session.principal.is_same(principal))?;
         session.touch();
         Some(session)
     }
 
     pub(super) fn end(&self, id: &str) {
-        let session = self.kept.lock().sessions.remove(id);
+        let session = self.state.lock().sessions.remove(id);
         session.iter().for_each(|session| session.over.cancel());
     }
 
@@ -58,18 +58,18 @@ impl Memory {
         let requests: Map<String, Value> = questions
             .map(|(key, question)| (key.clone(), json!({"method": question.method, "params": question.params})))
             .collect();
-        let state = self.kept.lock().parked.insert(waiting)?;
+        let state = self.state.lock().parked.insert(waiting)?;
         Ok(json!({"resultType": "input_required", "inputRequests": requests, "requestState": state}).to_string().into())
     }
 
     /// Returns the parked call that a client resumes.
     pub(super) fn resume(&self, state: &str, origin: &Origin) -> Result<Waiting, Refusal> {
         let in_time = |since: &Instant| since.elapsed() <= self.longest;
-        let parked = self.kept.lock().parked.origin(state);
+        let parked = self.state.lock().parked.origin(state);
         if parked.is_some_and(|(since, parked)| in_time(&since) && !parked.is(origin)) {
             return Err(Refusal::invalid_params("requestState belongs to another request"));
         }
-        let taken = self.kept.lock().parked.take(state);
+        let taken = self.state.lock().parked.take(state);
         taken.filter(|(since, _)| in_time(since)).map(|(_, waiting)| waiting).ok_or_else(|| {
             let after = self.longest.as_secs();
             Refusal::invalid_params(format!(
@@ -81,8 +81,8 @@ impl Memory {
     /// Ends idle sessions, and gives up, and so cancels, calls whose client has not come back in time.
     pub(super) fn sweep(&self) {
         let (idle, late) = {
-            let mut kept = self.kept.lock();
-            (kept.sessions.remove_idle(), kept.parked.remove_late(self.longest))
+            let mut state = self.state.lock();
+            (state.sessions.remove_idle(), state.parked.remove_late(self.longest))
         };
         idle.iter().for_each(|session| session.over.cancel());
         drop(late);
@@ -91,8 +91,8 @@ impl Memory {
     /// Ends all sessions and gives up all parked calls.
     pub(super) fn clear(&self) {
         let (sessions, parked) = {
-            let mut kept = self.kept.lock();
-            (kept.sessions.remove_all(), kept.parked.remove_all())
+            let mut state = self.state.lock();
+            (state.sessions.remove_all(), state.parked.remove_all())
         };
         sessions.iter().for_each(|session| session.over.cancel());
         drop(parked);

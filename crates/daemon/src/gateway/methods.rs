@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::mpsc, time::timeout};
 use toolrack_host::{
-    Abilities, Call, CallError, Catalog, CatalogTool, Era, OnProgress, Over, Principal, Relay, ServerName,
+    Abilities, Call, CallError, Catalog, CatalogTool, ClientTransport, Era, OnProgress, Principal, Relay, ServerName,
     SubscribeError, TraceContext, Way,
 };
 
@@ -41,7 +41,7 @@ pub(super) struct Caller {
     pub(super) view: Arc<View>,
     /// Set for clients of the older era, and for all over stdio.
     pub(super) session: Option<Arc<Session>>,
-    pub(super) over: Over,
+    pub(super) over: ClientTransport,
 }
 
 impl Caller {
@@ -91,7 +91,7 @@ pub(super) fn client_name(name: &str) -> Arc<str> {
 
 /// A request of a client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct ClientRequest<'a> {
     pub(super) method: &'a str,
     pub(super) params: &'a str,
     /// The message that `params` are a part of.
@@ -167,33 +167,33 @@ fn read<'a, T: Deserialize<'a>>(params: &'a str) -> Result<T, Refusal> {
 
 impl Gateway {
     /// Handles a request. Dropping the future, or its result, cancels the request.
-    pub(super) async fn handle(&self, caller: &Caller, wanted: Wanted<'_>) -> Result<Reply, Refusal> {
+    pub(super) async fn handle(&self, caller: &Caller, request: ClientRequest<'_>) -> Result<Reply, Refusal> {
         let now = |result: Result<Bytes, Refusal>| result.map(Reply::Now);
-        match (wanted.method, caller.era) {
-            ("tools/call", _) => self.begin(caller, wanted, "tools/call").await,
-            ("resources/read", _) => self.begin(caller, wanted, "resources/read").await,
-            ("prompts/get", _) => self.begin(caller, wanted, "prompts/get").await,
+        match (request.method, caller.era) {
+            ("tools/call", _) => self.begin(caller, request, "tools/call").await,
+            ("resources/read", _) => self.begin(caller, request, "resources/read").await,
+            ("prompts/get", _) => self.begin(caller, request, "prompts/get").await,
             ("tools/list", _) => {
                 self.0.ready().await;
-                now(self.list_tools(caller, wanted.params).await)
+                now(self.list_tools(caller, request.params).await)
             }
-            ("resources/list", _) => now(self.list(caller, wanted.params, "resources").await),
-            ("resources/templates/list", _) => now(self.list(caller, wanted.params, "resourceTemplates").await),
-            ("prompts/list", _) => now(self.list(caller, wanted.params, "prompts").await),
-            ("completion/complete", _) => now(self.complete(caller, wanted.params).await),
+            ("resources/list", _) => now(self.list(caller, request.params, "resources").await),
+            ("resources/templates/list", _) => now(self.list(caller, request.params, "resourceTemplates").await),
+            ("prompts/list", _) => now(self.list(caller, request.params, "prompts").await),
+            ("completion/complete", _) => now(self.complete(caller, request.params).await),
             ("server/discover", Era::Modern) => now(Ok(self.discovered())),
             ("subscriptions/listen", Era::Modern) => {
                 #[derive(Deserialize)]
                 struct Listen {
                     notifications: Filter,
                 }
-                let filter = read::<Listen>(wanted.params)?.notifications;
+                let filter = read::<Listen>(request.params)?.notifications;
                 Ok(Reply::Listen(Box::new(self.listening(caller, filter).await)))
             }
-            ("resources/subscribe", Era::Legacy) => now(self.subscribe(caller, wanted.params).await),
-            ("resources/unsubscribe", Era::Legacy) => now(unsubscribe(caller, wanted.params)),
+            ("resources/subscribe", Era::Legacy) => now(self.subscribe(caller, request.params).await),
+            ("resources/unsubscribe", Era::Legacy) => now(unsubscribe(caller, request.params)),
             ("ping", Era::Legacy) => now(Ok(Bytes::from_static(b"{}"))),
-            ("logging/setLevel", Era::Legacy) => now(set_level(caller, wanted.params)),
+            ("logging/setLevel", Era::Legacy) => now(set_level(caller, request.params)),
             (method, _) => Err(Refusal::unknown_method(method)),
         }
     }
@@ -292,11 +292,11 @@ impl Gateway {
     }
 
     /// Begins a call, or resumes the parked one for which the client has answers.
-    async fn begin(&self, caller: &Caller, wanted: Wanted<'_>, method: &'static str) -> Result<Reply, Refusal> {
-        let again: Again<'_> = read(wanted.params)?;
+    async fn begin(&self, caller: &Caller, request: ClientRequest<'_>, method: &'static str) -> Result<Reply, Refusal> {
+        let again: Again<'_> = read(request.params)?;
         let origin = Origin {
             method,
-            params: wanted.body.slice_ref(wanted.params.as_bytes()),
+            params: request.body.slice_ref(request.params.as_bytes()),
             view: caller.view.clone(),
             principal: caller.principal.clone(),
         };
@@ -320,9 +320,9 @@ impl Gateway {
                 waiting.call
             }
             _ => match method {
-                "tools/call" => self.call_tool(caller, wanted.params, progress_token.is_some(), trace).await?,
-                "resources/read" => self.read_resource(caller, wanted.params, trace).await?,
-                _ => self.get_prompt(caller, wanted.params, trace).await?,
+                "tools/call" => self.call_tool(caller, request.params, progress_token.is_some(), trace).await?,
+                "resources/read" => self.read_resource(caller, request.params, trace).await?,
+                _ => self.get_prompt(caller, request.params, trace).await?,
             },
         };
         let cacheable = method == "resources/read";

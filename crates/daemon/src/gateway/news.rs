@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_too_slow_is_told_that_everything_has_changed() {
+    async fn a_client_that_is_too_slow_learns_that_everything_has_changed() {
         let room = NewsSender::default();
         let mut slow = room.subscribe();
         for _ in 0..2 * BEHIND {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_comes_back_whatever_others_have_asked_for_meanwhile() {
+    async fn a_client_finds_its_parked_call_whatever_other_clients_have_requested_meanwhile() {
         let views = Views::new(&GatewayOptions::default());
         let view = |query: &str| views.of(Some(query)).unwrap();
         let (parked, (mut one, ..)) = (memory(), waiting());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_waits_is_led_back_to_its_own_caller_alone() {
+    async fn a_parked_call_is_resumed_by_its_own_caller_only() {
         let person = |subject| Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
         let (parked, (mut of_ann, ..)) = (memory(), waiting());
         of_ann.origin.principal = person("ann");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_no_client_comes_back_for_is_given_up() {
+    async fn a_parked_call_is_given_up_when_no_client_resumes_it_in_time() {
         let parked = memory();
         let (one, given_up, _answer) = waiting();
         let state = state_of(&parked.park(one).unwrap());

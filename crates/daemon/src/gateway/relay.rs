@@ -67,9 +67,9 @@ impl Asker for Relayed {
             }
             match &self.other {
                 Some(other) if other.abilities().confirm => other.confirm(question).await,
-                _ => Confirmed::No {
-                    why: Some("the client cannot be asked, and no other person can be asked".to_owned()),
-                },
+                _ => {
+                    Confirmed::No { why: Some("the client cannot be asked, and no other user can be asked".to_owned()) }
+                }
             }
         })
     }

@@ -41,7 +41,7 @@ type Reply = oneshot::Sender<Result<Value, String>>;
 #[derive(Clone, Debug)]
 pub(super) struct Agreed {
     pub(super) abilities: Abilities,
-    /// What it calls itself.
+    /// The client's name for itself.
     pub(super) name: Option<Arc<str>>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Agreed {
 pub(super) struct Session {
     pub(super) id: String,
     mark: Arc<str>,
-    /// Who began it; it is of no use to others.
+    /// The principal that began it; no other one can use it.
     pub(super) principal: Principal,
     pub(super) view: Arc<View>,
     pub(super) agreed: OnceLock<Agreed>,

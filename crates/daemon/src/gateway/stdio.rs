@@ -9,14 +9,14 @@ use tokio::{
     sync::mpsc,
     time::timeout,
 };
-use toolrack_host::{Era, Over, Principal};
+use toolrack_host::{ClientTransport, Era, Principal};
 
 use super::{
     Gateway,
     exchange::{Opened, Out},
     http::{answer, modern, noticed},
     message::{self, Id, Incoming},
-    methods::{Caller, Wanted},
+    methods::{Caller, ClientRequest},
     news::{self, News},
     refusal::Refusal,
     session::Session,
@@ -172,10 +172,10 @@ impl Connection<'_> {
         let Ok(Incoming::Request { method, params, .. }) = message::read(body) else {
             return Err(Refusal::invalid_request("not a request"));
         };
-        let wanted = Wanted { method: &method, params: params.map_or("{}", |params| params.get()), body };
-        let caller = match modern(wanted.params) {
+        let request = ClientRequest { method: &method, params: params.map_or("{}", |params| params.get()), body };
+        let caller = match modern(request.params) {
             Some(abilities) => self.caller(Era::Modern, abilities?),
-            None if method == "initialize" => return self.gateway.greet(&self.session, wanted.params),
+            None if method == "initialize" => return self.gateway.greet(&self.session, request.params),
             None if method == "server/discover" => return Err(Refusal::malformed_meta("_meta lacks the version")),
             None => match self.session.agreed.get() {
                 Some(agreed) => self.caller(Era::Legacy, agreed.abilities),
@@ -183,7 +183,7 @@ impl Connection<'_> {
                 None => return Err(Refusal::invalid_request("begin with initialize, or send _meta with each request")),
             },
         };
-        let mut exchange = match self.gateway.open(&caller, id, wanted).await? {
+        let mut exchange = match self.gateway.open(&caller, id, request).await? {
             Opened::Answered(result) => return Ok(result),
             Opened::Exchange(exchange) => exchange,
         };
@@ -197,7 +197,14 @@ impl Connection<'_> {
 
     fn caller(&self, era: Era, abilities: toolrack_host::Abilities) -> Caller {
         let (view, session) = (self.session.view.clone(), Some(self.session.clone()));
-        Caller { principal: self.session.principal.clone(), era, abilities, view, session, over: Over::Stdio }
+        Caller {
+            principal: self.session.principal.clone(),
+            era,
+            abilities,
+            view,
+            session,
+            over: ClientTransport::Stdio,
+        }
     }
 }
 

@@ -34,7 +34,7 @@ type PageKey = (Era, Option<String>);
 struct Pages {
     /// Of the catalog.
     version: u64,
-    /// Each in the first place that was free.
+    /// Each page is in the first free place.
     rendered: Box<[OnceLock<(PageKey, Bytes)>]>,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Views {
     presets: BTreeMap<String, Selection>,
     default_view: Arc<View>,
     /// The most recently requested views.
-    kept: ArcSwap<Vec<Arc<View>>>,
+    views: ArcSwap<Vec<Arc<View>>>,
 }
 
 impl Views {
@@ -113,7 +113,7 @@ impl Views {
             base: options.selection.clone(),
             presets: options.presets.clone(),
             default_view: View::new(Wish::new(), vec![options.selection.clone()]),
-            kept: ArcSwap::default(),
+            views: ArcSwap::default(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Views {
         if wish.is_empty() {
             return Ok(self.default_view());
         }
-        if let Some(view) = self.kept.load().iter().find(|known| known.wish == wish) {
+        if let Some(view) = self.views.load().iter().find(|known| known.wish == wish) {
             return Ok(view.clone());
         }
         let mut selections = vec![self.base.clone()];
@@ -141,7 +141,7 @@ impl Views {
             selections.push(self.selection(key, value)?);
         }
         let view = View::new(wish, selections);
-        self.kept.rcu(|kept| {
+        self.views.rcu(|kept| {
             let newest = &kept[kept.len().saturating_sub(KEPT - 1)..];
             newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
         });
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn a_query_that_cannot_be_understood_is_refused() {
         for query in ["preset=none", "tools=", "tools=%5B", "servers=a/b", "tools=/x"] {
             assert!(views().of(Some(query)).is_err(), "{query}");
         }
@@ -207,6 +207,6 @@ mod tests {
         for number in 0..200 {
             views.of(Some(&format!("tools=t{number}"))).unwrap();
         }
-        assert_eq!(views.kept.load().len(), KEPT);
+        assert_eq!(views.views.load().len(), KEPT);
     }
 }

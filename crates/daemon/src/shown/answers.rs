@@ -16,7 +16,7 @@ pub struct Shown {
     definition: String,
     /// `tool`, or `server` when it was given for all that the server had.
     given_for: String,
-    /// How the call came in that was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
+    /// The way in of the call that the user was asked about: `cli`, `daemon`, `gateway`, `agent`, `program`.
     way: String,
     /// In RFC 3339.
     at: Option<String>,
@@ -36,9 +36,9 @@ impl From<StandingAnswer> for Shown {
     }
 }
 
-/// What was done.
+/// The outcome.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Forgotten {
-    /// How many answers stand no more.
+    /// How many answers were taken back.
     pub forgotten: usize,
 }

@@ -1,4 +1,4 @@
-//! Conversations that are kept.
+//! Stored conversations.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Serialize, ToSchema)]
 pub struct About {
     id: String,
-    /// The shortest beginning of the id that no other has.
+    /// The shortest prefix of the id that no other conversation shares.
     prefix: String,
     title: String,
     model: Option<String>,
@@ -17,7 +17,7 @@ pub struct About {
     created_at: String,
     updated_at: String,
     messages: u64,
-    /// A turn was interrupted, and can be taken up again.
+    /// Whether a turn was interrupted and can be continued.
     open_turn: bool,
     /// Tokens and dollars: `input_tokens`, `output_tokens`, `cached_read_tokens`, `cache_write_tokens`, `reasoning_tokens`,
     /// `cost_usd`.

@@ -1,4 +1,4 @@
-//! Running work by the names that callers gave it.
+//! Work under way, by the names that callers gave it.
 
 use std::collections::HashMap;
 

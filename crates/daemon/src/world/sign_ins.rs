@@ -43,7 +43,7 @@ pub struct NoSignIn {
     pub hint: Option<String>,
 }
 
-/// How far it is.
+/// The state of a sign-in.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct SigningIn {
     /// `waiting` for the browser, `done`, or `failed`.
@@ -77,7 +77,7 @@ struct Sign {
 }
 
 impl Begun {
-    /// Takes the place of the sign-in before; returns what gives that up.
+    /// Replaces the earlier sign-in; returns the sender that cancels that.
     fn begin(
         &mut self,
         server: &str,
@@ -89,7 +89,7 @@ impl Begun {
         self.0.insert(server.to_owned(), sign).map(|before| before.given_up)
     }
 
-    /// Hands an address on to the sign-in that waits for it.
+    /// Passes an address on to the sign-in that waits for it.
     fn paste(&mut self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
         let sign = self.0.get_mut(server).filter(|sign| sign.now.state == "waiting" && !sign.given_up.is_cancelled());
         let sign = sign.filter(|sign| sign.pastes.is_some()).ok_or(PasteRefused::NotAwaited)?;
@@ -108,12 +108,12 @@ impl Begun {
 }
 
 impl World {
-    /// How far the last sign-in to this server is.
+    /// The state of the last sign-in to this server.
     pub(crate) fn signing_in(&self, server: &str) -> Option<SigningIn> {
         self.under_way.sign_ins(|begun| begun.0.get(server).map(|sign| sign.now.clone()))
     }
 
-    /// Takes the address that a browser elsewhere ended up at.
+    /// Takes the address at which a browser on another machine ended up.
     pub(crate) fn came_back(&self, server: &str, pasted: &str) -> Result<(), PasteRefused> {
         self.under_way.sign_ins(|begun| begun.paste(server, pasted))
     }

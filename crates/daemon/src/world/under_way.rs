@@ -1,5 +1,5 @@
-//! What is under way in a world: calls and turns by the names that callers gave them, so that they can be cancelled, and
-//! sign-ins by their servers.
+//! The work under way in a world: calls and turns by the names that callers gave them, so that callers can cancel them,
+//! and sign-ins by their servers.
 
 use std::sync::Arc;
 

@@ -73,7 +73,7 @@ async fn an_address_that_is_pasted_ends_a_sign_in_once_if_it_answers_the_page_th
 }
 
 #[tokio::test]
-async fn a_sign_in_that_begins_gives_up_the_one_before() {
+async fn a_new_sign_in_cancels_the_one_before() {
     let (ends, mut ended) = mpsc::unbounded_channel();
     let up = up(move |SignInPage { shows, pasted }| {
         let ends = ends.clone();

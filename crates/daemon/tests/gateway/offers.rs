@@ -125,7 +125,7 @@ async fn what_no_server_has_is_not_found_in_the_words_of_each_era() {
 }
 
 #[tokio::test]
-async fn who_asks_while_the_servers_start_is_answered_when_they_have() {
+async fn a_request_during_the_start_of_servers_is_answered_once_they_have_started() {
     for (method, params, found) in [
         ("tools/list", json!({}), "mcp__fake__echo"),
         ("tools/call", json!({"name": "mcp__fake__echo", "arguments": {"text": "here"}}), "here"),

@@ -213,7 +213,7 @@ async fn sixty_four_calls_at_once_find_their_answers() {
 }
 
 #[tokio::test]
-async fn tools_that_come_are_heard_of_without_asking() {
+async fn clients_are_notified_of_new_tools() {
     let world = World::new("--era both").await;
     for (number, (way, spec)) in world.ways().into_iter().enumerate() {
         let host = client(spec, None).await;
@@ -321,7 +321,7 @@ impl Witness for Callers {
 }
 
 #[tokio::test]
-async fn who_calls_is_told_by_what_the_client_calls_itself() {
+async fn a_caller_has_the_name_that_its_client_gave_itself() {
     let callers = Arc::<Callers>::default();
     let host = Host::builder().witness(Arc::<Callers>::clone(&callers)).build();
     let world = World::around(host, [("fake", fake(""))], GatewayOptions::default()).await;

@@ -17,7 +17,7 @@ fn elicit() -> Value {
 }
 
 #[tokio::test]
-async fn a_round_asks_and_the_next_goes_on_with_the_same_call() {
+async fn a_call_asks_in_one_round_and_continues_in_the_next() {
     let effects = SideEffects::new();
     // Behind it, a server of the older era: its call waits, and must not be made again.
     let world = World::new(&format!("--log {} --log-all", effects.path_str())).await;

@@ -63,7 +63,7 @@ async fn clients_of_both_eras_hear_of_what_they_subscribed_to_at_servers_of_both
 }
 
 #[tokio::test]
-async fn a_resource_that_two_servers_have_is_heard_of_under_the_name_that_was_asked_for() {
+async fn a_resource_of_two_servers_is_reported_under_the_name_that_the_client_used() {
     let world = World::with([("one", fake("")), ("two", fake(""))], GatewayOptions::default()).await;
     let host = client(world.over_stdio(Protocol::Legacy), None).await;
     let full = "toolrack://two/fake://note";

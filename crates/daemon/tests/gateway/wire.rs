@@ -8,7 +8,7 @@ use toolrack_daemon::gateway::{GatewayOptions, StdioError};
 use crate::world::{Raw, World, fake, json_of, modern, request};
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_with_words() {
+async fn a_malformed_message_is_refused_with_an_explanation() {
     let world = World::new("").await;
     let raw = Raw::new(&world);
     for (body, status, code) in [

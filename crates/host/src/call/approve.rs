@@ -103,9 +103,9 @@ async fn fits(tool: &CatalogTool, arguments: Map<String, Value>) -> Result<(), S
             return None;
         }
         match Validator::compile(&schema).ok()?.validate(&arguments) {
-            Err(Unfit::Mismatch { misfits }) => {
-                let misfits: Vec<_> = misfits.iter().map(ToString::to_string).collect();
-                Some(text::for_line(&text::clip(&misfits.join("; "), MAX_PROBLEM)).into_owned())
+            Err(Unfit::Mismatch { mismatches }) => {
+                let mismatches: Vec<_> = mismatches.iter().map(ToString::to_string).collect();
+                Some(text::for_line(&text::clip(&mismatches.join("; "), MAX_PROBLEM)).into_owned())
             }
             _ => None,
         }

@@ -65,7 +65,7 @@ pub enum CallError {
     /// The arguments do not match the tool's input schema, and nothing was sent
     /// ([`ValidateArgs::Strict`](crate::spec::ValidateArgs::Strict)).
     #[error("the call of {server}/{tool} was not made: the arguments do not match its input schema: {problem}")]
-    Misfit {
+    ArgumentMismatch {
         /// The server.
         server: ServerName,
         /// The tool, safe to print.
@@ -193,7 +193,7 @@ impl CallError {
             Self::Denied { .. } => CallErrorKind::Denied,
             Self::OverQuota { .. } => CallErrorKind::OverQuota,
             Self::Remote { .. } => CallErrorKind::Refused,
-            Self::Misfit { .. } => CallErrorKind::BadArguments,
+            Self::ArgumentMismatch { .. } => CallErrorKind::BadArguments,
             Self::NotReady { state: State::PendingTrust, .. } | Self::Quarantined { .. } => CallErrorKind::NotTrusted,
             Self::NotReady { state: State::Disabled, .. } => CallErrorKind::Config,
             Self::NotReady { state: State::NeedsAuth { .. }, .. } => CallErrorKind::NeedsAuth,
@@ -233,7 +233,7 @@ impl CallError {
             Self::NotReady { state: State::Disabled, .. } => "SERVER_DISABLED",
             Self::NotReady { error, .. } => error.as_deref().map_or("SERVER_NOT_CONNECTED", LinkError::code),
             Self::Remote { .. } => "RPC_ERROR",
-            Self::Misfit { .. } => "BAD_ARGUMENTS",
+            Self::ArgumentMismatch { .. } => "BAD_ARGUMENTS",
             Self::Link { error, .. } => error.code(),
         }
     }

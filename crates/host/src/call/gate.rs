@@ -153,7 +153,7 @@ impl Gate for AllowAll {
 /// The decision for a call that no rule covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Otherwise {
+pub enum DefaultEffect {
     /// The call runs.
     Allow,
     /// The user decides, unless the user has [typed](crate::Way::Cli) the call. The default.

@@ -15,7 +15,7 @@ impl CallError {
             Self::Unknown(_)
             | Self::UnknownServer { .. }
             | Self::Remote { .. }
-            | Self::Misfit { .. }
+            | Self::ArgumentMismatch { .. }
             | Self::OverQuota { .. }
             | Self::ShutDown => None,
             Self::Denied { unasked, .. } => {

@@ -11,7 +11,7 @@ use crate::{
     mcp::Tool,
     spec::Invisible,
     unseen,
-    validate::{Misfits, Unfit, Validator, plainly_fits},
+    validate::{Mismatches, Unfit, Validator, plainly_fits},
 };
 
 /// A tool as listed on this connection.
@@ -134,7 +134,7 @@ fn check(learnable: &Learnable, schema: &RawValue, value: &Value) -> Result<(), 
     let compile = || Validator::compile(schema).map_err(|problem| problem.to_string());
     let validator = validator.get_or_init(compile).as_ref().map_err(unchecked)?;
     validator.validate(value).map_err(|unfit| match unfit {
-        Unfit::Mismatch { misfits } => CheckFailure::Broken(Misfits(&misfits).to_string()),
+        Unfit::Mismatch { mismatches } => CheckFailure::Broken(Mismatches(&mismatches).to_string()),
         Unfit::TooExpensive => unchecked(&unfit.to_string()),
     })
 }

@@ -66,7 +66,7 @@ fn fits(glob: &str, name: &str) -> bool {
 }
 
 /// The verdict of the rules, as the documentation describes it.
-fn model(rules: &[Plain], (otherwise, allow_read_only): (Otherwise, bool), call: &PlainCall) -> Effect {
+fn model(rules: &[Plain], (otherwise, allow_read_only): (DefaultEffect, bool), call: &PlainCall) -> Effect {
     let speaking: Vec<_> = rules.iter().filter(|rule| rule.covers(call)).collect();
     if speaking.iter().any(|rule| rule.effect == Effect::Deny) {
         return Effect::Deny;
@@ -77,10 +77,10 @@ fn model(rules: &[Plain], (otherwise, allow_read_only): (Otherwise, bool), call:
     }
     match otherwise {
         _ if allow_read_only && call.read_only == Some(true) => Effect::Allow,
-        Otherwise::Allow => Effect::Allow,
-        Otherwise::Confirm if call.way == Way::Cli => Effect::Allow,
-        Otherwise::Confirm => Effect::Confirm,
-        Otherwise::Deny => Effect::Deny,
+        DefaultEffect::Allow => Effect::Allow,
+        DefaultEffect::Confirm if call.way == Way::Cli => Effect::Allow,
+        DefaultEffect::Confirm => Effect::Confirm,
+        DefaultEffect::Deny => Effect::Deny,
     }
 }
 
@@ -121,11 +121,11 @@ fn call() -> impl Strategy<Value = PlainCall> {
         .prop_map(|(server, tool, path, way, read_only)| PlainCall { server, tool, path, way, read_only })
 }
 
-fn rest() -> impl Strategy<Value = (Otherwise, bool)> {
-    (prop::sample::select(vec![Otherwise::Allow, Otherwise::Confirm, Otherwise::Deny]), any::<bool>())
+fn rest() -> impl Strategy<Value = (DefaultEffect, bool)> {
+    (prop::sample::select(vec![DefaultEffect::Allow, DefaultEffect::Confirm, DefaultEffect::Deny]), any::<bool>())
 }
 
-fn policy(rules: &[Plain], (otherwise, allow_read_only): (Otherwise, bool)) -> Policy {
+fn policy(rules: &[Plain], (otherwise, allow_read_only): (DefaultEffect, bool)) -> Policy {
     let policy = Policy::new(otherwise).allow_read_only(allow_read_only);
     rules.iter().fold(policy, |policy, rule| policy.rule(rule.rule()))
 }
@@ -221,7 +221,7 @@ fn judged(policy: &Policy, caller: &Caller, annotations: &Annotations) -> Effect
 fn clients_are_known_by_the_way_and_by_the_name_they_give_themselves() {
     let rule = |client: &str| {
         let rule = Rule::new(Effect::Deny, "*".parse().unwrap()).clients(&[client.to_owned()]).unwrap();
-        Policy::new(Otherwise::Allow).rule(rule)
+        Policy::new(DefaultEffect::Allow).rule(rule)
     };
     let is_denied =
         |client: &str, caller: Caller| judged(&rule(client), &caller, &Annotations::default()) == Effect::Deny;
@@ -237,8 +237,8 @@ fn clients_are_known_by_the_way_and_by_the_name_they_give_themselves() {
 fn rules_for_an_agent_or_tenant_are_for_no_other() {
     let of = |name: &str| vec![name.to_owned()];
     let rule = || Rule::new(Effect::Deny, "*".parse().unwrap());
-    let agent = Policy::new(Otherwise::Allow).rule(rule().agents(&of("review*")).unwrap());
-    let tenant = Policy::new(Otherwise::Allow).rule(rule().tenants(&of("acme")).unwrap());
+    let agent = Policy::new(DefaultEffect::Allow).rule(rule().agents(&of("review*")).unwrap());
+    let tenant = Policy::new(DefaultEffect::Allow).rule(rule().tenants(&of("acme")).unwrap());
     let by = |policy: &Policy, caller: &Caller| judged(policy, caller, &Annotations::default());
     let local = |policy: Policy| by(&policy, &Caller::default());
     assert_eq!(local(agent.clone()), Effect::Allow);
@@ -260,7 +260,7 @@ fn a_rule_knows_people_by_group_role_and_subject_and_never_by_the_name_they_show
     let is_denied = |who: &str, principal: Principal| {
         let rule = Rule::new(Effect::Deny, "*".parse().unwrap()).who(&[who.to_owned()]).unwrap();
         let caller = Caller::of(principal, Way::Gateway).client("group:ops");
-        judged(&Policy::new(Otherwise::Allow).rule(rule), &caller, &Annotations::default()) == Effect::Deny
+        judged(&Policy::new(DefaultEffect::Allow).rule(rule), &caller, &Annotations::default()) == Effect::Deny
     };
     for who in ["group:eng", "group:on-*", "role:user", "person:u-17", "person:u-*"] {
         assert!(is_denied(who, ann()), "{who}");
@@ -278,8 +278,9 @@ fn a_rule_knows_people_by_group_role_and_subject_and_never_by_the_name_they_show
 
 #[test]
 fn a_server_that_claims_nothing_is_taken_at_the_defaults_of_mcp() {
-    let hinted =
-        |hints: Hints| Policy::new(Otherwise::Allow).rule(Rule::new(Effect::Deny, "*".parse().unwrap()).hints(hints));
+    let hinted = |hints: Hints| {
+        Policy::new(DefaultEffect::Allow).rule(Rule::new(Effect::Deny, "*".parse().unwrap()).hints(hints))
+    };
     let is_denied =
         |hints: Hints, claims: &Annotations| judged(&hinted(hints), &Caller::default(), claims) == Effect::Deny;
     let (silent, yes, no) = (Annotations::default(), Some(true), Some(false));
@@ -296,7 +297,7 @@ fn what_cannot_be_read_lets_nothing_run() {
     let caller = Caller::local(Way::Cli);
     let broken = Policy::broken("toolrack.toml:3 has errors");
     assert_eq!(judged(&broken, &caller, &Annotations::default()), Effect::Deny);
-    let project = Policy::new(Otherwise::Allow).stricter(&broken, Otherwise::Allow);
+    let project = Policy::new(DefaultEffect::Allow).stricter(&broken, DefaultEffect::Allow);
     assert_eq!(judged(&project, &caller, &Annotations::default()), Effect::Deny);
     assert!(!broken.is_empty() && !project.is_empty() && Policy::default().is_empty());
 }
@@ -306,7 +307,7 @@ fn what_was_said_is_taken_back_and_what_stands_in_a_file_is_not() {
     let wipe: Pattern = "wipe".parse().unwrap();
     let origin = Origin { path: "/home/ada/toolrack.toml".into(), line: 3 };
     let written = Rule::new(Effect::Deny, wipe.clone()).written_in(origin);
-    let mut policy = Policy::new(Otherwise::Allow).deny(wipe.clone()).rule(written);
+    let mut policy = Policy::new(DefaultEffect::Allow).deny(wipe.clone()).rule(written);
     policy.take_back(Effect::Deny, &wipe);
     let left: Vec<_> = policy.rules().map(ToString::to_string).collect();
     assert_eq!(left, ["deny `wipe` (toolrack.toml:3)"]);
@@ -386,10 +387,10 @@ fn a_rule_is_understood_in_every_spelling() {
     for written in ["fake/big", "fake.big", "mcp__fake__big", "mcp_fake__big", "fake_big", "mcp__fake", "mcp__fake__*"]
     {
         let pattern: Pattern = written.parse().unwrap();
-        let denies = Policy::new(Otherwise::Allow).deny(pattern.clone());
+        let denies = Policy::new(DefaultEffect::Allow).deny(pattern.clone());
         assert_eq!(judged_pair(&denies, "fake", "big"), Effect::Deny, "{written}");
         assert_eq!(judged_pair(&denies, "other", "big"), Effect::Allow, "{written}");
-        let allows = Policy::new(Otherwise::Deny).allow(pattern.clone());
+        let allows = Policy::new(DefaultEffect::Deny).allow(pattern.clone());
         assert_eq!(judged_pair(&allows, "fake", "big"), Effect::Allow, "{written}");
         assert_eq!(judged_pair(&allows, "other", "big"), Effect::Deny, "{written}");
         assert_eq!(denies.rules().count(), 1, "{written}: it is one rule, however it is read");
@@ -402,7 +403,7 @@ fn a_rule_is_understood_in_every_spelling() {
 #[test]
 fn another_spelling_is_as_specific_as_the_pair() {
     let policy =
-        Policy::new(Otherwise::Deny).allow("mcp__fake__*".parse().unwrap()).confirm("fake/wipe*".parse().unwrap());
+        Policy::new(DefaultEffect::Deny).allow("mcp__fake__*".parse().unwrap()).confirm("fake/wipe*".parse().unwrap());
     assert_eq!(judged_pair(&policy, "fake", "wipe_all"), Effect::Confirm);
     assert_eq!(judged_pair(&policy, "fake", "read"), Effect::Allow);
 }

@@ -157,7 +157,7 @@ mod tests {
             "required": ["path"],
         });
         assert!(plainly_fits(&schema, &json!({ "path": ".", "head": 3, "kinds": ["file"] })));
-        for misfit in [
+        for mismatch in [
             json!({}),
             json!({ "path": 1 }),
             json!({ "path": "" }),
@@ -169,7 +169,7 @@ mod tests {
             json!({ "path": ".", "other": 1 }),
             json!([]),
         ] {
-            assert!(!plainly_fits(&schema, &misfit), "{misfit}");
+            assert!(!plainly_fits(&schema, &mismatch), "{mismatch}");
         }
     }
 

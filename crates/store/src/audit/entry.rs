@@ -33,11 +33,11 @@ pub struct Entry {
     /// `mcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
-    /// The tenant of the principal that acted. This and the next three are not there for the person of a machine that
-    /// has only one.
+    /// The tenant of the principal that acted. This and the next three are absent for the user of a machine with a
+    /// single user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Who vouches for the subject.
+    /// The issuer that vouches for the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
     /// The principal that acted, as the issuer knows it.

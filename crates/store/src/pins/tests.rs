@@ -34,7 +34,7 @@ async fn is_as_before(store: &Store, of: &PinnedServer, list: u8) -> bool {
 }
 
 #[tokio::test]
-async fn what_was_seen_first_is_pinned_and_the_same_list_is_known_at_a_glance() {
+async fn the_first_definition_is_pinned_and_the_same_list_is_recognised_by_its_hash() {
     let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
     assert_eq!(pins(&store, &of, 1).await, (0, vec![]));
@@ -48,7 +48,7 @@ async fn what_was_seen_first_is_pinned_and_the_same_list_is_known_at_a_glance() 
 }
 
 #[tokio::test]
-async fn a_release_is_of_one_definition_and_no_list_is_known_at_a_glance_after_it() {
+async fn a_release_is_of_one_definition_and_every_list_is_compared_in_full_after_it() {
     let (_folder, store) = new_store().await;
     let of = server("/a/mcp.json");
     store.saw(&of, Seen { list: [1; 32], generation: 0, new: new(&[("a", 1)]), mismatches: vec![] }).await;

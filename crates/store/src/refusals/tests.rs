@@ -13,7 +13,7 @@ async fn kinds(store: &Store) -> Vec<(String, Option<String>, Option<String>)> {
 }
 
 #[tokio::test]
-async fn a_refusal_is_of_one_content_of_one_entry_of_one_project_and_the_last_one_counts() {
+async fn a_refusal_covers_one_content_of_one_entry_of_one_project_and_the_last_one_applies() {
     let (_folder, store) = new_store().await;
     for (project, name, hash) in [("/b", "x", "1"), ("/a", "y", "1"), ("/a", "x", "1"), ("/a", "x", "2")] {
         store.refuse(&refusal(project, name, hash), &Caller::local(Way::Cli)).await.unwrap();
@@ -51,7 +51,7 @@ async fn an_approval_takes_a_refusal_back_and_both_are_in_the_log() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_project_whose_path_is_no_text_is_named_and_nothing_of_it_is_kept() {
+async fn a_project_whose_path_is_not_utf_8_is_named_and_nothing_is_stored() {
     use std::os::unix::ffi::OsStrExt as _;
 
     let (_folder, store) = new_store().await;

@@ -129,7 +129,7 @@ async fn an_open_turn_is_kept_with_the_messages_of_its_step() {
 }
 
 #[tokio::test]
-async fn who_adds_to_a_session_that_went_on_meanwhile_is_told() {
+async fn adding_to_a_session_that_has_grown_meanwhile_fails() {
     let (_folder, store) = new_store().await;
     let session = begin(&store, "").await;
     let other = Store::open(store.path()).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_new_message_brings_a_session_to_the_top_and_a_new_title_does_not() {
 }
 
 #[tokio::test]
-async fn a_session_is_found_by_what_tells_it_from_all_others() {
+async fn a_session_is_found_by_any_prefix_that_no_other_shares() {
     let (_folder, store) = new_store().await;
     let ids = [
         "0190aaaa-1111-7000-8000-000000000001",

@@ -1,5 +1,5 @@
-//! What the front door of a team remembers: the clients that registered there, what people allowed them, and what it
-//! refused.
+//! The data of a team's front door: the clients that registered there, the grants of users to them, and the requests
+//! that it refused.
 
 use chrono::{TimeDelta, Utc};
 use sqlx::{Sqlite, Transaction};
@@ -14,46 +14,46 @@ use crate::{
     rows::from_row,
 };
 
-/// How long a registered client stays that no person has used.
+/// How long a registered client stays if no user has used it.
 const UNUSED_CLIENT: TimeDelta = TimeDelta::hours(24);
-/// How long one stays after its last use: longer than any grant.
+/// How long a client stays after its last use: longer than any grant.
 const USED_CLIENT: TimeDelta = TimeDelta::days(90);
-/// The most clients that no person has used. The oldest makes room for a new one.
+/// The most clients that no user has used. The oldest makes room for a new one.
 const MAX_UNUSED_CLIENTS: i64 = 2_000;
 /// The most clients. The one that was not used for the longest time makes room for a new one.
 const MAX_CLIENTS: i64 = 20_000;
 /// How long a code can be exchanged.
 const CODE: TimeDelta = TimeDelta::seconds(60);
-/// How long a code that was not exchanged is remembered, so that a late one is known to be late.
+/// How long the store remembers a code that was not exchanged, so that the error for a late one says that it is late.
 const LATE_CODE: TimeDelta = TimeDelta::minutes(10);
 /// How long a grant stays without a renewal.
 const IDLE_GRANT: TimeDelta = TimeDelta::days(14);
-/// How long a grant stays at most. Then the person is asked again.
+/// How long a grant stays at most. Then the user is asked again.
 const GRANT: TimeDelta = TimeDelta::days(60);
 /// The most grants of one member. The oldest makes room for a new one.
 const MAX_GRANTS: i64 = 200;
 
-/// A client that registered itself (RFC 7591). All of it is what the client says of itself.
+/// A client that registered itself (RFC 7591). All data are the client's own claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredClient {
-    /// Names it.
+    /// Its id.
     pub id: String,
-    /// What it calls itself.
+    /// Its name for itself.
     pub name: String,
-    /// Where it may have people sent back to.
+    /// The addresses to which it may have users redirected.
     pub redirect_uris: Vec<String>,
 }
 
-/// What a person allowed a client, with the code that the client exchanges for tokens.
+/// A new grant of a user to a client, with the code that the client exchanges for tokens.
 #[derive(Clone, Debug)]
 pub struct NewGrant<'a> {
-    /// The person.
+    /// The user.
     pub owner: TokenOwner<'a>,
     /// The client's id.
     pub client: &'a str,
-    /// What it calls itself.
+    /// The client's name for itself.
     pub client_name: &'a str,
-    /// Where the code goes.
+    /// The address to which the code goes.
     pub redirect_uri: &'a str,
     /// The challenge of PKCE, by S256.
     pub challenge: &'a str,
@@ -65,19 +65,19 @@ pub struct NewGrant<'a> {
     pub code: TokenHash,
 }
 
-/// What a person allowed a client.
+/// A grant of a user to a client.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Grant {
-    /// Names it, and is the family of its access tokens. Opens nothing.
+    /// Its id, which is also the family of its access tokens. It gives no access.
     pub family: String,
-    /// The person.
+    /// The user.
     pub member: Principal,
     /// The client's id.
     pub client: String,
-    /// What it calls itself. Untrusted.
+    /// The client's name for itself. Untrusted.
     pub client_name: String,
-    /// Where the code went.
+    /// The address to which the code went.
     pub redirect_uri: String,
     /// The challenge of PKCE.
     pub challenge: String,
@@ -85,7 +85,7 @@ pub struct Grant {
     pub resource: String,
     /// The scope of its tokens.
     pub scope: String,
-    /// When the person allowed it, in seconds since 1970.
+    /// When the user gave it, in seconds since 1970.
     pub made_at: i64,
     /// When the client last got a token.
     pub renewed_at: Option<i64>,
@@ -93,27 +93,27 @@ pub struct Grant {
     pub ends_at: i64,
 }
 
-/// What a code is worth.
+/// The outcome of using a code.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Code {
-    /// It counts, this once.
+    /// The code is valid, this one time.
     Good(Box<Grant>),
-    /// It counted before: a copy of it may be in the wrong hands.
+    /// The code was used before: a copy of it may be in the wrong hands.
     Used(Box<Grant>),
-    /// It is unknown, or too old.
+    /// The code is unknown, or too old.
     Unknown,
 }
 
-/// What a refresh token is worth.
+/// The outcome of using a refresh token.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Refresh {
-    /// It counts, and another one takes its place.
+    /// The token is valid, and another one replaces it.
     Good(Box<Grant>),
-    /// It counted before: a copy of it may be in the wrong hands.
+    /// The token was used before: a copy of it may be in the wrong hands.
     Used(Box<Grant>),
-    /// It is unknown, or its grant has ended.
+    /// The token is unknown, or its grant has ended.
     Unknown,
 }
 
@@ -171,8 +171,8 @@ fn after(time: TimeDelta) -> i64 {
 }
 
 impl TeamStore {
-    /// Keeps a client that registered itself. It ends after 24 hours, unless a person allows it something. Of those
-    /// that no person has used, the newest 2,000 are kept; of all, 20,000.
+    /// Stores a client that registered itself. It ends after 24 hours, unless a user gives it a grant. The store keeps
+    /// the newest 2,000 of the clients that no user has used, and 20,000 of all.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -210,8 +210,8 @@ impl TeamStore {
         }))
     }
 
-    /// Keeps what a person allowed, and records that in the [audit log](crate::audit), in one transaction. Its code
-    /// counts for 60 seconds. Returns whether there is such a member. The oldest beyond 200 grants of one member end.
+    /// Stores a grant, and records it in the [audit log](crate::audit), in one transaction. Its code is valid for 60
+    /// seconds. Returns whether there is such a member. The oldest grants beyond 200 of one member end.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -228,7 +228,7 @@ impl TeamStore {
         Ok(true)
     }
 
-    /// Takes the code with this hash: it counts only once, whatever the caller does with it then.
+    /// Takes the code with this hash: it is valid only once, whatever the caller does with it then.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -270,7 +270,7 @@ impl TeamStore {
         Ok(set.rows_affected() > 0)
     }
 
-    /// The grant of a refresh token, if that is the one that counts; [`Refresh::Used`] if it was once.
+    /// The grant of a refresh token, if the token is the current one; [`Refresh::Used`] if it was an earlier one.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -285,8 +285,8 @@ impl TeamStore {
         Ok(if is_current { Refresh::Good(Box::new(grant)) } else { Refresh::Used(Box::new(grant)) })
     }
 
-    /// Puts the refresh token `new` into the place of `old`, of the same grant. Returns whether `old` was the one that
-    /// counted: of two callers with the same token, one gets `false`.
+    /// Replaces the refresh token `old` by `new`, of the same grant. Returns whether `old` was the current one: of two
+    /// callers with the same token, one gets `false`.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
@@ -331,7 +331,7 @@ impl TeamStore {
         Ok(true)
     }
 
-    /// The grants that count: of one member, or of all, the newest first.
+    /// The valid grants of one member, or of all, the newest first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.

@@ -6,12 +6,12 @@ use chrono::SecondsFormat;
 use serde_json::Value;
 use toolrack_host::text;
 
-use super::{Said, tool_of};
+use super::{TranscriptMessage, tool_of};
 use crate::Session;
 
 /// Writes the whole document, with the session's title as given.
 #[must_use]
-pub fn document(session: &Session, said: &[Said]) -> String {
+pub fn document(session: &Session, said: &[TranscriptMessage]) -> String {
     let title = session.title.trim();
     let title = if title.is_empty() { "(without a title)".into() } else { text::for_line(title) };
     let mut page = format!("# {}\n\n", code(&title));
@@ -61,7 +61,7 @@ fn label(part: &Value) -> String {
     format!("[{}{media_type}, {bytes} bytes]", text::for_line(part["type"].as_str().unwrap_or("content")))
 }
 
-fn heading(said: &Said) -> &'static str {
+fn heading(said: &TranscriptMessage) -> &'static str {
     match said.role {
         "system" => "System",
         "user" => "User",
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_is_said_ends_the_code_it_stands_in() {
+    fn no_text_of_a_message_ends_its_code_block() {
         for said in ["plain", "```\n# out\n", "````text\n```\n`````\nx", "~~~\nout", "`", "", "a\r\n```\rb\u{1b}[2J"] {
             let block = fenced("text", said);
             let lines: Vec<_> = block.trim_start_matches('\n').lines().collect();

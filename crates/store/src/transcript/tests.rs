@@ -19,12 +19,12 @@ fn stored(role: Role, content: &str, body: Option<Value>) -> StoredMessage {
     }
 }
 
-fn said(message: StoredMessage) -> Said {
-    Said::new(message, &str::to_owned)
+fn said(message: StoredMessage) -> TranscriptMessage {
+    TranscriptMessage::new(message, &str::to_owned)
 }
 
 #[test]
-fn what_the_agent_wrote_counts_before_the_columns_that_every_program_knows() {
+fn the_body_that_the_agent_wrote_takes_precedence_over_the_columns() {
     let body = json!({
         "content": "of the body", "tool_calls": [{"id": "c1", "name": "fs/read", "input": {"path": "a"}}],
         "parts": [{"type": "text", "text": "part"}],
@@ -33,7 +33,7 @@ fn what_the_agent_wrote_counts_before_the_columns_that_every_program_knows() {
     message.tool_calls = Some(r#"[{"id":"other","name":"x"}]"#.to_owned());
     let shown = said(message.clone());
     assert_eq!((shown.content.as_str(), shown.position, shown.role), ("of the body", 7, "assistant"));
-    let call = Called { id: "c1".to_owned(), name: "fs/read".to_owned(), input: json!({"path": "a"}) };
+    let call = TranscriptCall { id: "c1".to_owned(), name: "fs/read".to_owned(), input: json!({"path": "a"}) };
     assert_eq!((shown.tool_calls, shown.parts.len()), (vec![call], 1));
     assert_eq!(shown.timestamp, "2027-01-15T08:00:00.001Z");
 
@@ -62,7 +62,7 @@ fn calls_are_read_in_the_forms_of_several_programs() {
         let mut message = stored(Role::Assistant, "", None);
         message.tool_calls = Some(json!([written]).to_string());
         let calls = said(message).tool_calls;
-        let expected = Called { id: id.to_owned(), name: name.to_owned(), input };
+        let expected = TranscriptCall { id: id.to_owned(), name: name.to_owned(), input };
         assert_eq!(calls, [expected], "{written}");
     }
 }
@@ -107,13 +107,13 @@ fn secrets_are_hidden_in_all_that_is_shown_of_a_message() {
         "tool_calls": [{"id": "c", "name": format!("use_{secret}"), "input": {"deep": [{secret: secret}], "n": 7}}],
         "parts": [{"type": "text", "text": secret}, {"type": "resource", "resource": {"uri": format!("x://{secret}")}}],
     });
-    let shown = Said::new(stored(Role::Assistant, "", Some(body)), &|text| text.replace(secret, "***"));
+    let shown = TranscriptMessage::new(stored(Role::Assistant, "", Some(body)), &|text| text.replace(secret, "***"));
     let text = serde_json::to_string(&shown).unwrap();
     assert!(!text.contains(secret) && text.matches("***").count() == 6, "{text}");
     assert_eq!(shown.tool_calls[0].input["n"], 7);
     // Of a message that no agent of ours wrote, too.
     let mut foreign = stored(Role::Tool, secret, None);
     foreign.tool_calls = Some(json!([{"name": "x", "arguments": json!({"key": secret}).to_string()}]).to_string());
-    let text = serde_json::to_string(&Said::new(foreign, &|text| text.replace(secret, "***"))).unwrap();
+    let text = serde_json::to_string(&TranscriptMessage::new(foreign, &|text| text.replace(secret, "***"))).unwrap();
     assert!(!text.contains(secret), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What the kernel would answer: the filters are run here on calls, without a process that is held by them for good.
+//! Runs the filters on calls, as the kernel would, without restricting this process.
 
 use libc::{
     AF_ALG, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_UNIX, AF_VSOCK, CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET,
@@ -24,13 +24,13 @@ enum Answer {
 }
 
 /// A call as the kernel shows it to a filter (`struct seccomp_data`).
-struct Asked {
+struct FilteredCall {
     call: u32,
     arch: u32,
     arguments: [u64; 6],
 }
 
-impl Asked {
+impl FilteredCall {
     /// The four bytes at `offset`.
     fn word(&self, offset: u32) -> u32 {
         match offset {
@@ -47,7 +47,7 @@ impl Asked {
 }
 
 /// Runs one filter: the few instructions of the kernel's machine that filters consist of.
-fn run(program: &[sock_filter], asked: &Asked) -> u32 {
+fn run(program: &[sock_filter], asked: &FilteredCall) -> u32 {
     let (mut value, mut at) = (0_u32, 0);
     loop {
         let sock_filter { code, jt, jf, k } = program[at];
@@ -67,7 +67,7 @@ fn run(program: &[sock_filter], asked: &Asked) -> u32 {
 }
 
 /// The answer of all filters: of several, the kernel takes the strictest, and of these the one that was put on last.
-fn answer(calls: Calls, asked: &Asked) -> Answer {
+fn answer(calls: Calls, asked: &FilteredCall) -> Answer {
     let programs = programs(calls).unwrap();
     let answers = programs.iter().rev().map(|program| run(program, asked));
     // As the kernel compares them: with a sign.
@@ -86,7 +86,7 @@ fn ask(calls: Calls, call: c_long, arguments: &[i64]) -> Answer {
     for (place, argument) in all.iter_mut().zip(arguments) {
         *place = argument.cast_unsigned();
     }
-    answer(calls, &Asked { call: u32::try_from(call).unwrap(), arch: ARCH, arguments: all })
+    answer(calls, &FilteredCall { call: u32::try_from(call).unwrap(), arch: ARCH, arguments: all })
 }
 
 /// Every set of permissions.
@@ -183,7 +183,7 @@ fn what_every_program_needs_is_left_to_it() {
 fn calls_of_another_architecture_end_the_program() {
     for arch in [0x4000_0003, 0x4000_0028, 0, u32::MAX] {
         for call in [libc::SYS_read, libc::SYS_ptrace] {
-            let asked = Asked { call: u32::try_from(call).unwrap(), arch, arguments: [0; 6] };
+            let asked = FilteredCall { call: u32::try_from(call).unwrap(), arch, arguments: [0; 6] };
             assert_eq!(answer(ALL, &asked), Answer::Killed, "{arch:#x}");
         }
     }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use url::{Url, form_urlencoded};
 
 use super::{
-    ASSERTION, Asked, Shared, Wrong,
+    ASSERTION, RecordedRequest, Shared, Wrong,
     grants::{Agreement, Refreshed, To, Tokens, verifies},
     merged,
     proofs::{About, NoProof},
@@ -71,7 +71,7 @@ async fn note(Of(server): Of<Server>, request: Request, next: Next) -> Response 
     let authorization = authorization.map(str::to_owned);
     let proof = head.headers.get("dpop").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let what = format!("{} {}", head.method, head.uri.path());
-    server.state.lock().asked.push(Asked { what, parameters, authorization, proof });
+    server.state.lock().asked.push(RecordedRequest { what, parameters, authorization, proof });
     next.run(Request::from_parts(head, body.into())).await
 }
 

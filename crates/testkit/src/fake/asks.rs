@@ -12,24 +12,24 @@ use super::wire::{META_CAPABILITIES, Refusal, code};
 
 /// The outcome of a question.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum QuestionOutcome {
     /// The client's answer; an error of a legacy client is `{"refused": error}`.
     Answered(Value),
     /// Modern: the result to send instead of an answer.
-    Needed(Value),
+    InputRequired(Value),
 }
 
 /// The key of the only question at a time.
 const KEY: &str = "the_answer";
 
 /// Asks for the form that has a field of each type.
-pub(crate) async fn form(server: &Server, request: &Request) -> Result<Asked, Refusal> {
+pub(crate) async fn form(server: &Server, request: &Request) -> Result<QuestionOutcome, Refusal> {
     let params = json!({"mode": "form", "message": "Who are you?", "requestedSchema": offers::form()});
     ask(server, request, "elicitation/create", params).await
 }
 
 /// Sends the question that the arguments of `elicit` describe.
-pub(crate) async fn elicit(server: &Server, request: &Request) -> Result<Asked, Refusal> {
+pub(crate) async fn elicit(server: &Server, request: &Request) -> Result<QuestionOutcome, Refusal> {
     match request.params["arguments"]["mode"].as_str() {
         Some("url") => {
             let url = "https://example.com/sign-in?state=abc";
@@ -46,7 +46,7 @@ pub(crate) async fn elicit(server: &Server, request: &Request) -> Result<Asked, 
 }
 
 /// Asks the client's model.
-pub(crate) async fn sample(server: &Server, request: &Request) -> Result<Asked, Refusal> {
+pub(crate) async fn sample(server: &Server, request: &Request) -> Result<QuestionOutcome, Refusal> {
     let prompt = request.params["arguments"]["prompt"].as_str().unwrap_or("What is the capital of France?");
     let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
     let params = json!({"messages": [message], "maxTokens": 100});
@@ -54,11 +54,11 @@ pub(crate) async fn sample(server: &Server, request: &Request) -> Result<Asked, 
 }
 
 /// Asks for the client's roots.
-pub(crate) async fn roots(server: &Server, request: &Request) -> Result<Asked, Refusal> {
+pub(crate) async fn roots(server: &Server, request: &Request) -> Result<QuestionOutcome, Refusal> {
     ask(server, request, "roots/list", json!({})).await
 }
 
-async fn ask(server: &Server, request: &Request, method: &str, params: Value) -> Result<Asked, Refusal> {
+async fn ask(server: &Server, request: &Request, method: &str, params: Value) -> Result<QuestionOutcome, Refusal> {
     let capability = match method {
         "elicitation/create" => "elicitation",
         "sampling/createMessage" => "sampling",
@@ -76,9 +76,9 @@ async fn ask_legacy(
     capability: &str,
     method: &str,
     params: &Value,
-) -> Result<Asked, Refusal> {
+) -> Result<QuestionOutcome, Refusal> {
     if request.peer.capabilities.get().is_none_or(|declared| declared.get(capability).is_none()) {
-        return Ok(Asked::Answered(json!({"refused": format!("the client did not declare {capability}")})));
+        return Ok(QuestionOutcome::Answered(json!({"refused": format!("the client did not declare {capability}")})));
     }
     let mut last = Value::Null;
     for _round in 0..rounds(request) {
@@ -87,10 +87,10 @@ async fn ask_legacy(
             Err(error) => json!({"refused": error}),
         };
     }
-    Ok(Asked::Answered(last))
+    Ok(QuestionOutcome::Answered(last))
 }
 
-fn ask_modern(request: &Request, capability: &str, method: &str, params: &Value) -> Result<Asked, Refusal> {
+fn ask_modern(request: &Request, capability: &str, method: &str, params: &Value) -> Result<QuestionOutcome, Refusal> {
     if request.params["_meta"][META_CAPABILITIES].get(capability).is_none() {
         let message = format!("Server requires the {capability} capability for this request");
         let data = json!({"requiredCapabilities": {capability: {}}});
@@ -103,16 +103,16 @@ fn ask_modern(request: &Request, capability: &str, method: &str, params: &Value)
         && round >= rounds(request)
         && !endless
     {
-        return Ok(Asked::Answered(answer.clone()));
+        return Ok(QuestionOutcome::Answered(answer.clone()));
     }
     let asked = json!({KEY: {"method": method, "params": params}});
-    Ok(Asked::Needed(input_required(Some(asked), round + u64::from(answer.is_some() || round == 0))))
+    Ok(QuestionOutcome::InputRequired(input_required(Some(asked), round + u64::from(answer.is_some() || round == 0))))
 }
 
 /// Refuses the first call with links to visit (2025-11-25, -32042); the next one goes through.
-fn url_by_error(server: &Server) -> Result<Asked, Refusal> {
+fn url_by_error(server: &Server) -> Result<QuestionOutcome, Refusal> {
     if server.visited.swap(true, Ordering::Relaxed) {
-        return Ok(Asked::Answered(json!({"visited": true})));
+        return Ok(QuestionOutcome::Answered(json!({"visited": true})));
     }
     let link =
         json!({"mode": "url", "elicitationId": "e-2", "url": "https://example.com/visit", "message": "Please visit."});
@@ -121,12 +121,12 @@ fn url_by_error(server: &Server) -> Result<Asked, Refusal> {
 }
 
 /// Requests another try with the same state, and asks no question.
-fn state_only(request: &Request) -> Result<Asked, Refusal> {
+fn state_only(request: &Request) -> Result<QuestionOutcome, Refusal> {
     let round = round_of(request)?;
     if round >= rounds(request) && !request.struck.by(Fault::EndlessInput) {
-        return Ok(Asked::Answered(json!({"rounds": round})));
+        return Ok(QuestionOutcome::Answered(json!({"rounds": round})));
     }
-    Ok(Asked::Needed(input_required(None, round + 1)))
+    Ok(QuestionOutcome::InputRequired(input_required(None, round + 1)))
 }
 
 fn rounds(request: &Request) -> u64 {

@@ -19,7 +19,7 @@ pub enum Arg {
 
 /// Which requests a fault strikes unless `--fault-on` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strikes {
+pub enum FaultTarget {
     /// No single requests: the fault shapes the process, the session or what the server offers.
     Standing,
     /// Requests of this method.
@@ -38,19 +38,19 @@ pub struct Row {
     /// Its argument.
     pub arg: Arg,
     /// The requests that it strikes by default.
-    pub strikes: Strikes,
+    pub target: FaultTarget,
     /// What it does, for the printed table.
     pub says: &'static str,
 }
 
-const CALL: Strikes = Strikes::Method("tools/call");
-const DISCOVER: Strikes = Strikes::Method("server/discover");
-const LIST: Strikes = Strikes::Method("tools/list");
-const STANDING: Strikes = Strikes::Standing;
-const EVERY: Strikes = Strikes::Every;
+const CALL: FaultTarget = FaultTarget::Method("tools/call");
+const DISCOVER: FaultTarget = FaultTarget::Method("server/discover");
+const LIST: FaultTarget = FaultTarget::Method("tools/list");
+const STANDING: FaultTarget = FaultTarget::Standing;
+const EVERY: FaultTarget = FaultTarget::Every;
 
 macro_rules! faults {
-    ($($variant:ident, $name:literal, $arg:expr, $strikes:expr, $says:literal;)*) => {
+    ($($variant:ident, $name:literal, $arg:expr, $target:expr, $says:literal;)*) => {
         /// Something that the fake server does wrong; the rows of [`FAULTS`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault {
@@ -59,7 +59,7 @@ macro_rules! faults {
 
         /// Every fault, in the order of a connection's life.
         pub const FAULTS: &[Row] = &[
-            $(Row { fault: Fault::$variant, name: $name, arg: $arg, strikes: $strikes, says: $says },)*
+            $(Row { fault: Fault::$variant, name: $name, arg: $arg, target: $target, says: $says },)*
         ];
     };
 }
@@ -297,11 +297,11 @@ impl Faults {
     #[must_use]
     pub fn strike(&self, method: &str, seen: u64) -> Struck {
         let in_turn = seen >= self.after && seen - self.after < self.times;
-        let aimed = |fault: Fault| match (&self.on, fault.row().strikes) {
-            (_, Strikes::Standing) => false,
+        let aimed = |fault: Fault| match (&self.on, fault.row().target) {
+            (_, FaultTarget::Standing) => false,
             (Some(on), _) => on == "*" || on == method,
-            (None, Strikes::Method(own)) => own == method,
-            (None, Strikes::Every) => true,
+            (None, FaultTarget::Method(own)) => own == method,
+            (None, FaultTarget::Every) => true,
         };
         let faults = if in_turn {
             self.chosen.iter().map(|(fault, _)| *fault).filter(|fault| aimed(*fault)).collect()
@@ -342,10 +342,10 @@ fn line(row: &Row) -> String {
         Arg::Text("") => "=TEXT".to_owned(),
         Arg::Text(default) => format!("[={default}]"),
     };
-    let strikes = match row.strikes {
-        Strikes::Standing => "-",
-        Strikes::Method(method) => method,
-        Strikes::Every => "*",
+    let strikes = match row.target {
+        FaultTarget::Standing => "-",
+        FaultTarget::Method(method) => method,
+        FaultTarget::Every => "*",
     };
     format!("{:<36} {:<16} {}\n", format!("{}{arg}", row.name), strikes, row.says)
 }

@@ -26,7 +26,7 @@ mod sessions;
 mod stumbles;
 
 pub(super) use events::event;
-pub(super) use exchange::{Asked, Exchange};
+pub(super) use exchange::{Exchange, HttpRequest};
 pub(super) use stumbles::instead_of_mcp;
 
 use sessions::{Session, Sessions};
@@ -113,7 +113,7 @@ impl Endpoint {
         }
     }
 
-    async fn post(&self, exchange: &mut Exchange, asked: Asked) -> io::Result<After> {
+    async fn post(&self, exchange: &mut Exchange, asked: HttpRequest) -> io::Result<After> {
         let accept = asked.header("accept").unwrap_or_default();
         if !(accept.contains("application/json") && accept.contains("text/event-stream")) {
             return say(exchange, 406, "accept both application/json and text/event-stream").await;
@@ -140,7 +140,7 @@ impl Endpoint {
     async fn request(
         &self,
         exchange: &mut Exchange,
-        asked: Asked,
+        asked: HttpRequest,
         message: (serde_json::Value, String, serde_json::Value),
     ) -> io::Result<After> {
         let session = self.open.lock().sessions.of(&asked);
@@ -208,7 +208,7 @@ impl Endpoint {
     }
 
     /// The stream of a legacy session, or the rest of a stream that was cut.
-    async fn get(&self, exchange: &mut Exchange, asked: &Asked) -> io::Result<After> {
+    async fn get(&self, exchange: &mut Exchange, asked: &HttpRequest) -> io::Result<After> {
         let resumed = asked.header("last-event-id");
         self.server.log.seen(json!({"http": "GET", "last_event_id": resumed}));
         if self.server.options.eras == Eras::Modern {
@@ -270,7 +270,7 @@ impl Endpoint {
         Ok(outcome.unwrap_or(After::Close))
     }
 
-    async fn delete(&self, exchange: &mut Exchange, asked: &Asked) -> io::Result<After> {
+    async fn delete(&self, exchange: &mut Exchange, asked: &HttpRequest) -> io::Result<After> {
         self.server.log.seen(json!({"http": "DELETE"}));
         let closed = self.open.lock().sessions.close(asked);
         match closed {

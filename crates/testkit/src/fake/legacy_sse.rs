@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::faults::Fault;
-use super::http::{After, Asked, Exchange, accepted, bind, event, instead_of_mcp, say};
+use super::http::{After, Exchange, HttpRequest, accepted, bind, event, instead_of_mcp, say};
 use super::process::Death;
 use super::server::{Peer, Server};
 use super::wire::{self, Frame, Incoming, Outbox};
@@ -61,7 +61,7 @@ impl Endpoint {
         outcome.map(|()| After::Close)
     }
 
-    async fn post(&self, exchange: &mut Exchange, asked: &Asked) -> io::Result<After> {
+    async fn post(&self, exchange: &mut Exchange, asked: &HttpRequest) -> io::Result<After> {
         let id = asked.query.strip_prefix("session=").unwrap_or_default();
         let Some((peer, out)) = self.server.listening(id) else {
             return say(exchange, 404, "no such session").await;

@@ -201,8 +201,10 @@ pub(crate) async fn read_resource(server: &Arc<Server>, request: &Request) -> Re
         "fake://note" => json!({"uri": uri, "mimeType": "text/plain", "text": "a note"}),
         "fake://blob" => json!({"uri": uri, "mimeType": "application/octet-stream", "blob": "AAEC"}),
         "fake://asked" => match asks::form(server, request).await? {
-            asks::Asked::Answered(answer) => json!({"uri": uri, "mimeType": "text/plain", "text": answer.to_string()}),
-            asks::Asked::Needed(result) => return Ok(result),
+            asks::QuestionOutcome::Answered(answer) => {
+                json!({"uri": uri, "mimeType": "text/plain", "text": answer.to_string()})
+            }
+            asks::QuestionOutcome::InputRequired(result) => return Ok(result),
         },
         other => match other.strip_prefix("fake://note/") {
             Some(name) => json!({"uri": uri, "mimeType": "text/plain", "text": format!("a note about {name}")}),
@@ -222,8 +224,8 @@ pub(crate) async fn get_prompt(server: &Arc<Server>, request: &Request) -> Reply
     let text = match request.params["name"].as_str().unwrap_or_default() {
         "greet" => format!("Say hello to {}.", request.params["arguments"]["name"].as_str().unwrap_or("nobody")),
         "asked" => match asks::form(server, request).await? {
-            asks::Asked::Answered(answer) => answer.to_string(),
-            asks::Asked::Needed(result) => return Ok(result),
+            asks::QuestionOutcome::Answered(answer) => answer.to_string(),
+            asks::QuestionOutcome::InputRequired(result) => return Ok(result),
         },
         other => return Err(Refusal::new(code::INVALID_PARAMS, format!("Unknown prompt: {other}"))),
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::asks::{self, Asked};
+use super::asks::{self, QuestionOutcome};
 use super::eras::{Reply, silence};
 use super::faults::Fault;
 use super::offers::{self, ESCAPES};
@@ -184,13 +184,15 @@ pub(crate) async fn notify(request: &Request, count: u64) {
 }
 
 /// The outcome of a tool that asks. It has run only when it was answered.
-fn asked(server: &Server, name: &str, args: &Value, asked: Asked) -> Reply {
+fn asked(server: &Server, name: &str, args: &Value, asked: QuestionOutcome) -> Reply {
     match asked {
-        Asked::Answered(answer) if answer.get("refused").is_some() => Ok(failed(answer["refused"].to_string())),
-        Asked::Answered(answer) => {
+        QuestionOutcome::Answered(answer) if answer.get("refused").is_some() => {
+            Ok(failed(answer["refused"].to_string()))
+        }
+        QuestionOutcome::Answered(answer) => {
             server.log.effect(name, args);
             Ok(text(answer.to_string()))
         }
-        Asked::Needed(result) => Ok(result),
+        QuestionOutcome::InputRequired(result) => Ok(result),
     }
 }

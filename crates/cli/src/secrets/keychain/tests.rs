@@ -32,7 +32,7 @@ fn asked(folder: &TempDir) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_key_is_kept_given_back_once_asked_for_and_removed_and_is_on_no_command_line() {
+async fn a_key_is_stored_read_once_and_removed_and_is_on_no_command_line() {
     let (folder, keychain) = behind(KEEPING);
     let id = Uuid::now_v7();
     assert_eq!(keychain.key(id).await, Err(KeychainError::Missing));
@@ -57,7 +57,7 @@ async fn its_program_gets_nothing_of_the_environment_but_what_leads_to_the_keych
 }
 
 #[tokio::test]
-async fn a_locked_keychain_a_mute_one_and_one_that_lies_are_told_apart() {
+async fn a_locked_keychain_a_silent_one_and_a_wrong_one_have_errors_of_their_own() {
     let id = Uuid::now_v7();
     let (_locked, keychain) = behind("[ $1 != search ] || echo '[/1]'; [ $1 = search ]");
     assert_eq!(keychain.key(id).await, Err(KeychainError::Locked));
@@ -75,7 +75,7 @@ async fn a_locked_keychain_a_mute_one_and_one_that_lies_are_told_apart() {
 }
 
 #[tokio::test]
-async fn one_that_never_answers_is_given_up() {
+async fn a_keychain_that_never_answers_is_given_up() {
     let (_folder, mut keychain) = behind("exec sleep 600");
     keychain.patience = Duration::from_millis(300);
     let asked = Instant::now();
@@ -84,7 +84,7 @@ async fn one_that_never_answers_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_failure_is_the_answer_to_all_who_ask_just_then() {
+async fn a_failure_is_shared_by_all_tasks_that_ask_at_that_time() {
     let (folder, keychain) = behind("echo 'no service' >&2; exit 1");
     let id = Uuid::now_v7();
     let many = futures::future::join_all((0..5).map(|_| keychain.key(id))).await;

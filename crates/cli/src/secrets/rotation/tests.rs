@@ -63,7 +63,7 @@ async fn wherever_it_is_stopped_everything_opens_and_it_can_be_done_again() {
     for steps in 0..3 {
         let folder = tempfile::tempdir().unwrap();
         let (stopped, path, old) = filled(folder.path()).await;
-        let held = turn(&path).await.unwrap();
+        let held = lock(&path).await.unwrap();
         let vault = stopped.existing().await.unwrap().unwrap();
         let key = stopped.keep_next(&path, &held).await.unwrap();
         if steps > 0 {
@@ -72,10 +72,10 @@ async fn wherever_it_is_stopped_everything_opens_and_it_can_be_done_again() {
         if steps > 1 {
             stopped.promote(&path, &held).await.unwrap();
         }
-        // While it still runs, and has its turn.
+        // While it still runs, and holds the lock.
         is_open(folder.path()).await;
-        assert_eq!(fs::read_to_string(&path).unwrap() == old, steps < 2, "it is in another process's turn");
-        assert!(file::turn(&path).unwrap().is_none());
+        assert_eq!(fs::read_to_string(&path).unwrap() == old, steps < 2, "it is in the process that holds the lock");
+        assert!(file::lock(&path).unwrap().is_none());
         drop(held);
         is_open(folder.path()).await;
         assert_eq!(fs::read_to_string(&path).unwrap() == old, steps < 1, "it was not finished");
@@ -92,7 +92,7 @@ async fn wherever_it_is_stopped_everything_opens_and_it_can_be_done_again() {
 async fn a_key_that_is_moved_while_another_waits_beside_it_is_the_one_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let (stopped, path, _) = filled(folder.path()).await;
-    let held = turn(&path).await.unwrap();
+    let held = lock(&path).await.unwrap();
     let vault = stopped.existing().await.unwrap().unwrap();
     let key = stopped.keep_next(&path, &held).await.unwrap();
     let _ = vault.change_key(key).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_process_that_holds_the_old_key_reads_the_new_one_and_loses_no_token()
 }
 
 #[tokio::test]
-async fn the_key_of_the_variable_is_changed_for_one_that_is_given() {
+async fn the_key_of_the_variable_is_replaced_by_one_that_is_given() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = ("0f".repeat(32), "correct horse battery");
     let running = stored(folder.path(), Some(&old)).await;
@@ -166,7 +166,7 @@ async fn the_key_of_the_variable_is_changed_for_one_that_is_given() {
 }
 
 #[tokio::test]
-async fn of_many_that_change_the_key_at_once_all_do_it_in_turns() {
+async fn processes_that_change_the_key_at_once_take_turns() {
     let folder = tempfile::tempdir().unwrap();
     let _ = filled(folder.path()).await;
     let many = (0..6).map(async |_| stored(folder.path(), None).await.rotate(None).await.unwrap());

@@ -45,7 +45,7 @@ struct Addition {
     place: Place,
     options: Options,
     test: bool,
-    /// What the entry names and does not hold.
+    /// The secrets that the entry names and does not contain.
     sealed: Sealed,
 }
 
@@ -110,7 +110,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
         let (path, server, entry) = (place.path.clone(), name.clone(), entry.clone());
         edits::run(name.as_str(), move || edit::add(&path, server.as_str(), &entry, options))
     };
-    // What cannot be added leaves no secret behind.
+    // An entry that cannot be added leaves no secret behind.
     let shown = match edit(Options { dry_run: true, ..options }).await {
         Err(taken) if taken.code == "EXISTS" && world.screen.interactive() && !world.screen.json() => {
             options.replace = true;
@@ -177,7 +177,7 @@ fn new_name(name: &str) -> Result<ServerName, Failure> {
     Err(if better.is_empty() { failure } else { failure.hint(format!("call it `{better}`")) })
 }
 
-/// A command that was given as one word is split as a shell would, unless a program is called so; an address is none.
+/// Splits a command in one word as a shell would, unless a program has that name. An address is not a command.
 fn in_words(target: Target, world: &World) -> Result<Target, Failure> {
     let Target::Command { command, arguments } = &target else { return Ok(target) };
     let shown = text::for_line(command);
@@ -244,7 +244,7 @@ async fn ask_for_values(options: &mut AddOptions, world: &World) -> Result<Vec<S
     let mut asked = Vec::new();
     for (name, value) in options.env.iter_mut().filter(|(_, value)| value.is_none()) {
         if !world.screen.interactive() && std::io::stdin().is_terminal() {
-            return Err(Failure::usage(format!("`-e {name}` has no value, and no person can be asked for it"))
+            return Err(Failure::usage(format!("`-e {name}` has no value, and no user can be asked for it"))
                 .hint(format!("write -e {name}='${{{name}}}' to take it from the environment each time")));
         }
         *value = Some(input::secret(name, world.screen.interactive()).await?);

@@ -213,7 +213,7 @@ async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Ad
         let (name, path, entry) = (choice.name.clone(), place.path.clone(), entry.clone());
         edits::run(&choice.name, move || edit::add(&path, &name, &entry, Options { replace: false, dry_run }))
     };
-    // What cannot be added leaves no secret behind.
+    // An entry that cannot be added leaves no secret behind.
     let mut edited = edit(true).await.map_err(|failure| match failure.code {
         "EXISTS" => failure.hint(format!("give it another name: --server {}=NEW", choice.offer.name)),
         _ => failure,

@@ -55,7 +55,7 @@ pub(crate) async fn run(args: TestArgs, world: &World) -> Result<Exit, Failure> 
     failures.into_iter().next().map_or(Ok(Exit::Ok), Err)
 }
 
-/// Connects, and notes when each server had come as far as it comes.
+/// Connects, and measures until each server is connected or has failed.
 async fn connect(
     desired: Desired,
     world: &World,

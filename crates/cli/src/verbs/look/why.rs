@@ -8,7 +8,7 @@ use crate::{
     render::{Look, Tone, columns, paint},
     verbs::{
         look::test::render::steps,
-        reach::{self, Meant},
+        reach::{self, Target},
     },
     wire::World,
 };
@@ -25,13 +25,13 @@ pub(crate) struct WhyArgs {
 
 pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let meant = Meant::by(&args.selector, &loaded)?;
+    let target = Target::parse(&args.selector, &loaded)?;
     let mut desired = loaded.desired;
-    desired.retain(|name, _| meant.may_be(name));
+    desired.retain(|name, _| target.may_be(name));
     let host = world.connect(desired).await?;
-    let why = match &meant {
-        Meant::Of { server, tool } => host.why_of(server, tool, &args.selector),
-        Meant::Name(_) => host.why(&args.selector),
+    let why = match &target {
+        Target::Tool { server, tool } => host.why_of(server, tool, &args.selector),
+        Target::ModelName(_) => host.why(&args.selector),
     };
     if world.screen.json() {
         world.screen.document(&why).await?;
@@ -40,7 +40,7 @@ pub(crate) async fn run(args: WhyArgs, world: &World) -> Result<Exit, Failure> {
         world.screen.page(page).await?;
     }
     // The server that was asked about cannot be used: that is how the command ends, as it does for a call.
-    let status = host.status().into_iter().find(|status| !why.present && Some(&status.name) == meant.server());
+    let status = host.status().into_iter().find(|status| !why.present && Some(&status.name) == target.server());
     if let Some(failure) = status.and_then(|status| reach::unusable(&host, &status)) {
         return Err(failure);
     }

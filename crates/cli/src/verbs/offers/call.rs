@@ -15,7 +15,7 @@ use toolrack_host::{
     Call, CallError, Caller, CatalogTool, Host, LinkError, ServerName, ToolOutcome, Unknown, Way, spec::Setting, text,
 };
 
-use super::given;
+use super::deliver;
 use crate::{
     args::{OnceArgs, duration},
     arguments::{self, BadArguments},
@@ -24,7 +24,7 @@ use crate::{
     screen::Screen,
     verbs::{
         input,
-        reach::{self, Meant},
+        reach::{self, Target},
     },
     wire::World,
 };
@@ -141,16 +141,16 @@ fn shows_tool(server: &ServerName, tool: &str, world: &World) -> String {
 /// When there is no such tool, or its server cannot be used.
 pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Result<(Host, CatalogTool), Failure> {
     let meant = match world.once() {
-        Some(_) => Meant::of_once(selector)?,
-        None => Meant::by(selector, loaded)?,
+        Some(_) => Target::of_once(selector)?,
+        None => Target::parse(selector, loaded)?,
     };
     let mut desired = loaded.desired.clone();
     desired.retain(|name, _| meant.may_be(name));
     let host = world.connect(desired).await?;
     let catalog = host.catalog();
     let found = match &meant {
-        Meant::Of { server, tool } => catalog.tool_of(server, tool),
-        Meant::Name(_) => {
+        Target::Tool { server, tool } => catalog.tool_of(server, tool),
+        Target::ModelName(_) => {
             let other = || catalog.by_usual_name(selector).or_else(|| catalog.in_quarantine(selector));
             catalog.select(selector).ok().or_else(other)
         }
@@ -160,7 +160,7 @@ pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
         None => {
             let failure = missing(&host, &catalog.unknown(selector), &meant);
             Err(match (world.once(), &failure.hint) {
-                // A server that is used once has no name to go on with.
+                // A server for one command has no name that the next command could use.
                 (Some(once), Some(hint)) if hint.starts_with("`toolrack tools") => {
                     failure.hint(format!("`{}` shows its tools", once.line("tools")))
                 }
@@ -175,8 +175,8 @@ fn is_silence(error: &CallError) -> bool {
     matches!(error, CallError::Link { error: LinkError::TimedOut { setting: Setting::CallTimeout, .. }, .. })
 }
 
-/// Why `selector` means no tool. A server that is not there has no tools: that is the better reason.
-fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
+/// Why `selector` names no tool. If its server cannot be used, that is the better reason.
+fn missing(host: &Host, unknown: &Unknown, meant: &Target) -> Failure {
     let named = meant.server();
     for server in host.status() {
         if Some(&server.name) == named
@@ -187,7 +187,7 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
     }
     let selector = unknown.selector.as_str();
     let tool = match meant {
-        Meant::Of { tool, .. } if !tool.is_empty() => tool,
+        Target::Tool { tool, .. } if !tool.is_empty() => tool,
         _ => selector,
     };
     if let Some(failure) = set_aside(host, selector, meant) {
@@ -212,14 +212,14 @@ fn missing(host: &Host, unknown: &Unknown, meant: &Meant) -> Failure {
 }
 
 /// The failure for a tool that its server lists and that the host has set aside, because it cannot be used.
-fn set_aside(host: &Host, selector: &str, meant: &Meant) -> Option<Failure> {
+fn set_aside(host: &Host, selector: &str, meant: &Target) -> Option<Failure> {
     host.status().into_iter().find_map(|status| {
         let server = &status.name;
         let as_models_see_it = format!("mcp__{server}__");
         let tool = match meant {
-            Meant::Of { server: named, tool } if named == server => tool,
-            Meant::Of { .. } => return None,
-            Meant::Name(_) => selector.strip_prefix(&as_models_see_it).unwrap_or(selector),
+            Target::Tool { server: named, tool } if named == server => tool,
+            Target::Tool { .. } => return None,
+            Target::ModelName(_) => selector.strip_prefix(&as_models_see_it).unwrap_or(selector),
         };
         let tool = text::for_line(tool);
         let start = format!("the tool {tool} cannot be used: ");
@@ -269,8 +269,8 @@ async fn show(outcome: ToolOutcome, output: Option<&Path>, world: &World) -> Res
         // The error text of a tool does not belong in the output file.
         let output = output.filter(|_| !outcome.is_error);
         let plain = (!outcome.is_error).then(|| render::plain(&outcome));
-        let pages = given::Pages { shown: render::page(&outcome), plain };
-        given::give(&render::raw(&outcome), pages, output, &world.screen).await?;
+        let pages = deliver::Pages { shown: render::page(&outcome), plain };
+        deliver::deliver(&render::raw(&outcome), pages, output, &world.screen).await?;
         for warning in &outcome.warnings {
             world.screen.warning(warning);
         }

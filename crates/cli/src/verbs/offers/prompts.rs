@@ -10,7 +10,7 @@ use crate::{
     arguments,
     error::{Exit, Failure},
     notebook::OfferList,
-    verbs::reach::{self, Meant},
+    verbs::reach::{self, Target},
     wire::World,
 };
 use render::{FilledDocument, Offer};
@@ -63,8 +63,8 @@ pub(crate) async fn get(args: PromptArgs, world: &World) -> Result<Exit, Failure
         _ if world.once().is_some() => Some(reach::of_once(&args.selector)),
         // For a server that does not exist, the connection reports it.
         Some((server, prompt)) => Some((server.to_owned(), prompt.to_owned())),
-        None => match Meant::by(&args.selector, &loaded)? {
-            Meant::Of { server, tool } if !tool.is_empty() => Some((server.to_string(), tool)),
+        None => match Target::parse(&args.selector, &loaded)? {
+            Target::Tool { server, tool } if !tool.is_empty() => Some((server.to_string(), tool)),
             _ => None,
         },
     };

@@ -8,7 +8,7 @@ use clap::Args;
 use tokio::sync::broadcast;
 use toolrack_host::{Event, Host, ServerName, State, SubscribeError, Subscriptions};
 
-use super::{call, given};
+use super::{call, deliver};
 use crate::{
     args::{OffersArgs, OnceArgs},
     error::{Exit, Failure},
@@ -95,8 +95,8 @@ async fn print(args: &ReadArgs, host: &Host, server: &ServerName, world: &World)
         // The next version begins a line.
         plain.push('\n');
     }
-    let pages = given::Pages { shown: render::read_page(&contents), plain: Some(plain) };
-    given::give(&pieces, pages, args.output.as_deref(), &world.screen).await
+    let pages = deliver::Pages { shown: render::read_page(&contents), plain: Some(plain) };
+    deliver::deliver(&pieces, pages, args.output.as_deref(), &world.screen).await
 }
 
 /// Prints the resource, and again after each change. The subscription comes first, so that no change is missed.

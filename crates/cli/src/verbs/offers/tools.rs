@@ -95,7 +95,7 @@ pub(crate) async fn run(args: ToolsArgs, world: &World) -> Result<Exit, Failure>
             world.screen.note(&unshown);
         }
         if !world.can_ask() {
-            world.screen.detail("no person can be asked: servers may offer fewer tools than at a terminal");
+            world.screen.detail("no user can be asked: servers may offer fewer tools than at a terminal");
         }
         if let Some(none) = none.filter(|_| args.search.is_some() || complaints.is_empty()) {
             world.screen.note(&none);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolrack_config::{Entry, Loaded, Scope};
 use toolrack_daemon::shown::answers::{Forgotten, Shown};
-use toolrack_host::{Caller, CatalogTool, GateRequest, Otherwise, Policy, ServerName, Way, mcp::Annotations};
+use toolrack_host::{Caller, CatalogTool, DefaultEffect, GateRequest, Policy, ServerName, Way, mcp::Annotations};
 use toolrack_store::StandingAnswer;
 
 use crate::{
@@ -26,7 +26,7 @@ use render::{Judged, RuleLine, Tested};
 #[derive(Debug, Serialize)]
 struct Listed {
     rules: Vec<RuleLine>,
-    otherwise: Otherwise,
+    otherwise: DefaultEffect,
     allow_read_only: bool,
 }
 
@@ -155,7 +155,7 @@ async fn answers(world: &World) -> Result<Exit, Failure> {
         return Ok(Exit::Ok);
     }
     if answers.is_empty() {
-        world.screen.note("no tool always runs");
+        world.screen.note("there are no standing answers");
     }
     world.screen.page(render::answers(&answers)).await?;
     Ok(Exit::Ok)

@@ -45,11 +45,11 @@ struct Key {
     source: Source,
     /// The place, for people.
     place: String,
-    /// Whether it was moved, or made, by this command.
+    /// Whether this command moved or made it.
     moved: bool,
     /// How many secrets and tokens this command sealed with a new key.
     resealed: Option<usize>,
-    /// When another key took the place of one last.
+    /// When the key was last replaced.
     changed_at: Option<String>,
 }
 
@@ -109,7 +109,7 @@ async fn value_of(name: &str, world: &World) -> Result<String, Failure> {
         return input::secret(name, true).await;
     }
     if std::io::stdin().is_terminal() {
-        return Err(Failure::usage("no person can be asked for the value").hint("give it on stdin"));
+        return Err(Failure::usage("no user can be asked for the value").hint("give it on stdin"));
     }
     let mut value = input::read("a secret", "-".to_owned(), &world.screen).await?;
     let end = value.strip_suffix('\n').map(|rest| rest.strip_suffix('\r').unwrap_or(rest).len());
@@ -207,7 +207,7 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// How much was sealed anew.
+/// How much was sealed with the new key.
 fn things(count: usize) -> String {
     match count {
         1 => "1 secret or token is".to_owned(),

@@ -28,7 +28,7 @@ const PROGRAM: &str = "toolrack";
 /// Where a daemon serves clients unless it is told otherwise.
 const USUAL: &str = "http://127.0.0.1:7717/mcp";
 
-/// How often a change is worked out anew because the other program has written its file meanwhile, where no user has
+/// How often a change is computed again because the other program has written its file meanwhile, where no user has
 /// seen the first one.
 const ATTEMPTS: usize = 3;
 
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: ConnectArgs, world: &World) -> Result<Exit, Failur
     conclude(&done, &change, world).await
 }
 
-/// The same again with how it went.
+/// Writes the change; returns it with the outcome.
 async fn write(change: Change) -> Result<(Change, Result<(), ConnectError>), Failure> {
     tokio::task::spawn_blocking(move || {
         let written = change.write();

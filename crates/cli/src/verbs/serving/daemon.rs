@@ -259,7 +259,7 @@ async fn status(world: &World) -> Result<Exit, Failure> {
     } else {
         world.screen.page(page(&status)).await?;
         if !status.answers {
-            world.screen.warning("it does not say how it is: it hangs, or is of another version");
+            world.screen.warning("it does not report its status: it hangs, or is of another version");
         }
     }
     Ok(Exit::Ok)
@@ -306,7 +306,7 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
     let Some(record) = running(world) else {
         return Ok(Stopped::default());
     };
-    // Where births are not known, only a process that answers is surely a daemon.
+    // Where the system does not tell start times, only a process that answers is surely a daemon.
     if record.birth.is_none() && lending::about(world.places.data()).await.is_none() {
         let message = format!("process {} does not answer, and may be another one by now", record.pid);
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
@@ -377,6 +377,6 @@ async fn follow(args: &DaemonLogsArgs, world: &World) -> Result<Exit, Failure> {
 }
 
 async fn show(lines: &[&str], world: &World) -> Result<(), Failure> {
-    // An empty page is none; one of an empty line is.
+    // An empty page prints nothing; a page with one empty line prints that line.
     world.screen.page(lines.iter().map(|line| text::for_line(line) + "\n").collect()).await
 }

@@ -101,7 +101,8 @@ async fn alone(
         Some(scripts) => {
             desired.insert(scripts.discovery.clone(), host.discovery(&scripts.discovery, selection.clone()));
             host.apply(desired.clone()).await;
-            // Last, because it tells the model what all the others have; what comes later is told later.
+            // Last, because it describes the tools of all other servers to the model. It announces later servers when
+            // they come.
             let _ = timeout(START, host.settled()).await;
             scripts.added(desired, selection, &host).await
         }

@@ -29,7 +29,7 @@ use crate::{
     credentials::OfMachine,
     door::{Door, Doorkeeper, Key},
     error::{Exit, Failure, with_causes},
-    keep::LogKeeper,
+    log_keeper::LogKeeper,
     models::{Chosen, ModelContext, Wishes},
     rules::LiveRules,
     secrets::Stored,

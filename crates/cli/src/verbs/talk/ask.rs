@@ -15,8 +15,8 @@ use toolrack_store::journal::{Journal, Opened};
 use super::sessions;
 use crate::{
     args::{OnceArgs, PolicyArgs, RulesArgs, TalkArgs},
+    artifacts::ArtifactServer,
     error::{Exit, Failure, with_causes},
-    kept::Kept,
     live::{Live, Shown},
     mention::Sources,
     models::{Chosen, Wishes},
@@ -49,11 +49,11 @@ pub(crate) struct AskArgs {
     #[arg(short, long, value_name = "SESSION", visible_alias = "resume", visible_short_alias = 'r')]
     pub(crate) session: Option<String>,
 
-    /// Keep nothing of this conversation
+    /// Store nothing of this conversation
     #[arg(long, conflicts_with = "session")]
     pub(crate) no_save: bool,
 
-    /// What the model is told first
+    /// The system prompt for the model
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
@@ -133,7 +133,7 @@ async fn prompt(words: &[String], screen: &Screen) -> Result<Option<Prompt>, Fai
     Ok((!typed.is_empty() || piped.is_some()).then_some(Prompt { typed, piped }))
 }
 
-/// The turn that answers `message`, or goes on with one that was interrupted.
+/// The turn that answers `message`, or continues one that was interrupted.
 fn turn(opened: Opened, message: Option<Message>, limits: Limits) -> Turn {
     let Opened { messages, open } = opened;
     let resumed = open.map(|state| Turn::resume(messages.clone(), state, limits));
@@ -156,7 +156,7 @@ pub(crate) struct Tools {
     discovery: ServerName,
     rules: Arc<LiveRules>,
     /// The server through which the model reads results that were too long for it.
-    kept: ServerName,
+    artifacts_server: ServerName,
     /// The server through which the model calls tools in scripts, where that is wanted.
     code: Option<ServerName>,
     /// Hides from models what servers must not repeat.
@@ -185,25 +185,25 @@ impl Tools {
     /// Connects to the servers whose tools may be used. One that fails is only reported.
     async fn connect(policy: &PolicyArgs, loaded: &Loaded, world: &World) -> Result<Self, Failure> {
         let mut desired = reach::only(loaded, &policy.server)?;
-        let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let (discovery, artifacts_server) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
         let selection = match &*policy.tool {
             [] => Selection::all(),
-            only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&kept))),
+            only => Selection::all().only(only.iter().cloned().chain(every_tool_of(&artifacts_server))),
         };
         let settings = &loaded.settings;
         let (role, renews_tools) = (settings.role, settings.tools.refresh == Refresh::Turn);
         let wants_code = role == Role::Worker && (policy.code || settings.model.code == Some(true));
         let interpreter = wants_code.then(code::interpreter).transpose()?;
         let code = interpreter.is_some().then(|| name_beside(&desired, "code")).transpose()?;
-        let ours: Vec<_> = [&discovery, &kept].into_iter().chain(&code).collect();
+        let ours: Vec<_> = [&discovery, &artifacts_server].into_iter().chain(&code).collect();
         warn_of_idle(&policy.rules, loaded, &ours, &world.screen);
         let rules = Arc::new(LiveRules::new(rules(&policy.rules, loaded, &ours)));
         world.guard(Arc::<LiveRules>::clone(&rules));
         // It is there from the beginning, so that it can be used once the number of tools is known.
         desired.insert(discovery.clone(), world.host().discovery(&discovery, selection.clone()));
         let artifacts = world.artifacts();
-        let server = native("artifacts", move || Kept::new(artifacts.clone()));
-        desired.insert(kept.clone(), ServerSpec::native(server));
+        let server = native("artifacts", move || ArtifactServer::new(artifacts.clone()));
+        desired.insert(artifacts_server.clone(), ServerSpec::native(server));
         let mut host = world.connect(desired.clone()).await?;
         if let (Some(name), Some(interpreter)) = (&code, interpreter) {
             // Last, because it tells the model what all the others have. It holds tools and finds them itself.
@@ -215,20 +215,30 @@ impl Tools {
             world.screen.warning(&failure.message);
         }
         warn_of_unmatched(policy, &host, &world.screen);
-        Ok(Self { host, selection, discovery, kept, rules, code, conceal: world.conceal(), role, renews_tools })
+        Ok(Self {
+            host,
+            selection,
+            discovery,
+            artifacts_server,
+            rules,
+            code,
+            conceal: world.conceal(),
+            role,
+            renews_tools,
+        })
     }
 
     /// No tools at all: no server is started.
     async fn none(world: &World) -> Result<Self, Failure> {
         let desired = Desired::new();
-        let (discovery, kept) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
+        let (discovery, artifacts_server) = (name_beside(&desired, "toolrack")?, name_beside(&desired, "artifacts")?);
         let host = world.connect(desired).await?;
         let (selection, rules) = (Selection::all(), Arc::new(LiveRules::new(Policy::default())));
         Ok(Self {
             host,
             selection,
             discovery,
-            kept,
+            artifacts_server,
             rules,
             code: None,
             conceal: world.conceal(),
@@ -257,7 +267,7 @@ impl Tools {
         Ok(composed.message)
     }
 
-    /// Hides what no model may see.
+    /// Hides secrets from the model.
     pub(crate) fn conceal(&self) -> &Conceal {
         &self.conceal
     }
@@ -279,12 +289,12 @@ impl Tools {
 
     /// Whether a server is there for the model alone.
     pub(crate) fn is_own(&self, server: &ServerName) -> bool {
-        [&self.discovery, &self.kept].into_iter().chain(&self.code).any(|own| own == server)
+        [&self.discovery, &self.artifacts_server].into_iter().chain(&self.code).any(|own| own == server)
     }
 
     /// The tools of the user's servers that may be used.
     pub(crate) fn theirs(&self) -> Selection {
-        self.every().without_servers([self.kept.clone()])
+        self.every().without_servers([self.artifacts_server.clone()])
     }
 
     /// All tools that may be used.
@@ -323,14 +333,15 @@ impl Tools {
         let servers = self.host.status().iter().filter(is_connected).count().saturating_sub(own);
         let words = format!("{}, {}", count(servers, "server"), count(tools.saturating_sub(1), "tool"));
         if let Some(code) = self.code {
-            let shown = Selection::all().of_servers([code, self.discovery, self.kept]);
+            let shown = Selection::all().of_servers([code, self.discovery, self.artifacts_server]);
             return (shown, format!("{words}, called by scripts"));
         }
         match catalog.offer(&budget, &every) {
             Offer::All => (every, words),
-            Offer::Discovery => {
-                (Selection::all().of_servers([self.discovery, self.kept]), format!("{words}, found by searching"))
-            }
+            Offer::Discovery => (
+                Selection::all().of_servers([self.discovery, self.artifacts_server]),
+                format!("{words}, found by searching"),
+            ),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `toolrack chat`
 
+mod actions;
 mod commands;
-mod does;
 mod editor;
 mod known;
 mod news;
@@ -32,7 +32,7 @@ use crate::{
     stop::Stop,
     wire::World,
 };
-use does::After;
+use actions::After;
 use known::{Known, Learning};
 use news::News;
 use typed::{Input, Typed};
@@ -58,7 +58,7 @@ pub(crate) struct ChatArgs {
     #[arg(short, long, value_name = "SESSION", visible_alias = "session", visible_short_alias = 's')]
     pub(crate) resume: Option<String>,
 
-    /// What the model is told first
+    /// The system prompt for the model
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
 
@@ -216,9 +216,9 @@ impl Chat<'_> {
         }
     }
 
-    /// Does what was typed, or says what it has to be read for, unless the person has had enough of it.
+    /// Does what the user typed, or reports its failure, unless the user interrupts it with Ctrl-C.
     async fn handle(&mut self, typed: &str, now: &mut Conversation) -> Result<After, Failure> {
-        // Its own, because what is done needs the rest of the conversation.
+        // A receiver of its own, because the command borrows the rest of the conversation.
         let mut interrupts = Stop::new()?;
         let done = tokio::select! {
             biased;

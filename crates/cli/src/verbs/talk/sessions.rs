@@ -9,7 +9,7 @@ use toolrack_config::closest;
 use toolrack_store::{
     Session, SessionQuery, StoreError,
     journal::{Journal, Opened},
-    transcript::Said,
+    transcript::TranscriptMessage,
 };
 
 use crate::{
@@ -170,10 +170,10 @@ async fn conceal(world: &World) -> impl Fn(&str) -> String + use<> {
 }
 
 /// The messages of `session` from the position `from` on, without the secrets that are known.
-async fn transcript(session: &Session, from: u64, world: &World) -> Result<(Titled, Vec<Said>), Failure> {
+async fn transcript(session: &Session, from: u64, world: &World) -> Result<(Titled, Vec<TranscriptMessage>), Failure> {
     let messages = world.store()?.messages(session.id, from, usize::MAX).await.map_err(|error| failed(&error))?;
     let conceal = conceal(world).await;
-    let messages = messages.into_iter().map(|message| Said::new(message, &conceal)).collect();
+    let messages = messages.into_iter().map(|message| TranscriptMessage::new(message, &conceal)).collect();
     Ok((Titled::new(session.clone(), &conceal), messages))
 }
 

@@ -1,4 +1,5 @@
-//! The configurations of the command line that stand in no file: JSON that is typed or piped, and the server of one time.
+//! The configurations of the command line that stand in no file: JSON that is typed or piped, and the server for one
+//! command.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! From the words of a verb to the server that it is to use this one time.
+//! Finds in the words of a verb the server that it is to use for this one command.
 
 use std::ffi::OsString;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Cli {
-    /// Takes the server of this one time out of the verb's words, so that the verb sees the words that it has for a
+    /// Takes the server for this one command out of the verb's words, so that the verb sees the words that it has for a
     /// configured one.
     ///
     /// # Errors

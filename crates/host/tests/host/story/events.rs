@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
-use toolrack_host::{CallEnd, Era, Event, Host, Otherwise, Policy, ServerSpec, mcp::Progress};
+use toolrack_host::{CallEnd, DefaultEffect, Era, Event, Host, Policy, ServerSpec, mcp::Progress};
 
 use crate::{
     scripted::{Reaction, Scripted, progress, text_result, tool},
@@ -238,7 +238,7 @@ async fn a_flood_of_progress_washes_nothing_away() {
 async fn the_name_of_a_tool_cannot_act_on_a_terminal() {
     let evil = "wipe\u{1b}[2J\u{202e}";
     let server = Scripted::plain().with_tools([tool(evil), tool(evil)]);
-    let rules = Policy::new(Otherwise::Deny);
+    let rules = Policy::new(DefaultEffect::Deny);
     let host = Host::builder().gate(Arc::new(rules)).build();
     let mut events = host.events();
     settle(&host, world([("server", server.spec())])).await;

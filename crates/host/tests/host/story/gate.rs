@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::json;
 use toolrack_host::{
-    Abilities, AnswerQuery, Answers, CallError, CallErrorKind, DefinitionHash, Event, Gate, GateRequest, Host,
-    NewAnswer, NoAsker, Otherwise, Pattern, Policy, SharedAsker, Verdict,
+    Abilities, AnswerQuery, Answers, CallError, CallErrorKind, DefaultEffect, DefinitionHash, Event, Gate, GateRequest,
+    Host, NewAnswer, NoAsker, Pattern, Policy, SharedAsker, Verdict,
     ask::{Confirmed, Keep},
     policy::{ArgumentRule, Effect, Rule},
 };
@@ -19,7 +19,7 @@ use crate::{
 
 fn rules(allow: &[&str], confirm: &[&str], deny: &[&str]) -> Arc<Policy> {
     let read = |written: &[&str]| written.iter().map(|pattern| pattern.parse().unwrap()).collect::<Vec<Pattern>>();
-    let policy = Policy::new(Otherwise::Deny).allow_read_only(true);
+    let policy = Policy::new(DefaultEffect::Deny).allow_read_only(true);
     let policy = read(allow).into_iter().fold(policy, Policy::allow);
     let policy = read(confirm).into_iter().fold(policy, Policy::confirm);
     Arc::new(read(deny).into_iter().fold(policy, Policy::deny))
@@ -132,7 +132,7 @@ async fn a_claim_to_change_nothing_is_believed_only_where_rules_say_so() {
     let host = gated(rules(&[], &[], &[]), Arc::new(NoAsker), &server).await;
     call(&host, "fs/peek", json!({})).await.unwrap();
     call(&host, "fs/read", json!({})).await.unwrap_err();
-    let doubting = Policy::new(Otherwise::Deny);
+    let doubting = Policy::new(DefaultEffect::Deny);
     let host = gated(Arc::new(doubting), Arc::new(NoAsker), &server).await;
     call(&host, "fs/peek", json!({})).await.unwrap_err();
     assert_eq!(server.count_of("tools/call"), 1);

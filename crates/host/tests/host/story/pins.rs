@@ -13,7 +13,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 use tokio::sync::Notify;
 use toolrack_host::{
-    Abilities, Asker, CallError, CallErrorKind, Event, Host, Memory, Otherwise, PinMode, Pins, Policy, ServerName,
+    Abilities, Asker, CallError, CallErrorKind, DefaultEffect, Event, Host, Memory, PinMode, Pins, Policy, ServerName,
     ServerSpec, Start,
     ask::{Confirm, Confirmed},
     pins::{Cause, Pin, PinMismatch, PinnedServer, PinsUnreadable, Seen, StoredPins},
@@ -259,7 +259,7 @@ impl Asker for Slow {
 async fn an_approval_is_of_the_tool_that_was_shown_and_of_no_other() {
     let server = Scripted::plain().with_tools([tool("write"), tool("read")]);
     let slow = Arc::<Slow>::default();
-    let rules = Policy::new(Otherwise::Confirm);
+    let rules = Policy::new(DefaultEffect::Confirm);
     let host = Host::builder().asker(Arc::<Slow>::clone(&slow)).gate(Arc::new(rules)).build();
     settle(&host, world([("fs", server.spec())])).await;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use toolrack_host::{
-    CallEnd, Called, Caller, Decision, Fact, Host, Otherwise, Policy, SharedAsker, Way, Witness, ask::Confirmed,
+    CallEnd, Called, Caller, Decision, DefaultEffect, Fact, Host, Policy, SharedAsker, Way, Witness, ask::Confirmed,
 };
 
 use crate::{
@@ -35,7 +35,7 @@ impl Book {
 
 async fn witnessed(server: &Scripted, asker: SharedAsker) -> (Host, Arc<Book>) {
     let read = |written: &str| written.parse().unwrap();
-    let rules = Policy::new(Otherwise::Deny).allow(read("fs/read")).confirm(read("fs/ask")).deny(read("fs/wipe"));
+    let rules = Policy::new(DefaultEffect::Deny).allow(read("fs/read")).confirm(read("fs/ask")).deny(read("fs/wipe"));
     let book = Arc::<Book>::default();
     let host = Host::builder().gate(Arc::new(rules)).asker(asker).witness(Arc::<Book>::clone(&book)).build();
     settle(&host, world([("fs", server.spec())])).await;

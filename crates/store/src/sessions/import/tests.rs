@@ -257,7 +257,7 @@ async fn what_holds_no_sessions_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn columns_that_are_missing_or_kept_otherwise_are_made_up_for() {
+async fn missing_columns_and_other_formats_are_read_as_well_as_possible() {
     let mut old = Old::new(&[
         "CREATE TABLE sessions (id BLOB PRIMARY KEY, model TEXT)",
         "CREATE TABLE messages (id BLOB, session_id BLOB, role TEXT, content TEXT, timestamp)",

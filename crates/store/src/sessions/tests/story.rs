@@ -8,7 +8,7 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Event {
     Begin,
-    /// Adds so many messages, to what the handle takes for the end: so far off the end of the session.
+    /// Adds so many messages at the position that the handle takes for the end, which is so far from the real end.
     Add {
         messages: usize,
         off: i64,

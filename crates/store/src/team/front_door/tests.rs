@@ -59,7 +59,7 @@ fn access(grant: &Grant) -> NewToken {
 }
 
 #[tokio::test]
-async fn a_code_counts_once_and_not_late() {
+async fn a_code_is_valid_once_and_only_for_a_minute() {
     let (_folder, store) = store().await;
     store.begin_grant(&grant("code"), &by()).await.unwrap();
     let Code::Good(first) = store.take_code(hash("code")).await.unwrap() else { panic!("it counts") };
@@ -74,7 +74,7 @@ async fn a_code_counts_once_and_not_late() {
 }
 
 #[tokio::test]
-async fn of_two_uses_of_one_refresh_token_one_counts_and_the_other_is_known_as_reuse() {
+async fn of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as_reuse() {
     let (_folder, store) = store().await;
     let family = exchanged(&store).await.family;
     assert!(!store.first_refresh(&family, refresh("r-0")).await.unwrap(), "a grant gets one first token");

@@ -10,7 +10,7 @@ const MAX_BODY: usize = 256 * 1024 * 1024;
 
 /// What a client asked.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct HttpRequest {
     pub(crate) method: String,
     /// The path without its query.
     pub(crate) path: String,
@@ -20,7 +20,7 @@ pub(crate) struct Asked {
     pub(crate) body: Vec<u8>,
 }
 
-impl Asked {
+impl HttpRequest {
     /// The value of the first header field of this name, given in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)
@@ -48,7 +48,7 @@ impl Exchange {
     }
 
     /// The next request; `None` when the client closed.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<Asked>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<HttpRequest>> {
         let Some(first) = self.line().await? else { return Ok(None) };
         let mut words = first.split(' ');
         let (Some(method), Some(target)) = (words.next(), words.next()) else {
@@ -61,7 +61,13 @@ impl Exchange {
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
         let body = self.body(&headers).await?;
-        Ok(Some(Asked { method: method.to_owned(), path: path.to_owned(), query: query.to_owned(), headers, body }))
+        Ok(Some(HttpRequest {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers,
+            body,
+        }))
     }
 
     async fn line(&mut self) -> io::Result<Option<String>> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::super::faults::{Fault, Faults};
 use super::super::server::Peer;
-use super::exchange::{Asked, Exchange};
+use super::exchange::{Exchange, HttpRequest};
 use super::{After, no_valid_session, refuse, say};
 
 const HEADER: &str = "mcp-session-id";
@@ -85,17 +85,17 @@ impl Sessions {
     }
 
     /// The open session that a request names.
-    pub(super) fn of(&self, asked: &Asked) -> Option<Arc<Session>> {
+    pub(super) fn of(&self, asked: &HttpRequest) -> Option<Arc<Session>> {
         self.open.get(asked.header(HEADER)?).cloned()
     }
 
     /// Closes the session that a request names; whether there was one.
-    pub(super) fn close(&mut self, asked: &Asked) -> bool {
+    pub(super) fn close(&mut self, asked: &HttpRequest) -> bool {
         asked.header(HEADER).is_some_and(|id| self.open.remove(id).is_some())
     }
 
     /// Why this request cannot be served; it counts as one of the session's.
-    pub(super) fn trouble(&mut self, asked: &Asked, session: Option<&Session>) -> Option<Trouble> {
+    pub(super) fn trouble(&mut self, asked: &HttpRequest, session: Option<&Session>) -> Option<Trouble> {
         let unknown = Trouble::Unknown { told_as_400: self.told_as_400 };
         let Some(session) = session else {
             let named = asked.header(HEADER).is_some();

@@ -82,7 +82,7 @@ pub(crate) struct AddOptions {
     #[arg(long)]
     pub(crate) no_test: bool,
 
-    /// Put it in the place of a server of the same name
+    /// Replace a server of the same name
     #[arg(long)]
     pub(crate) replace: bool,
 
@@ -111,7 +111,7 @@ pub(crate) struct AddJsonArgs {
     #[command(flatten)]
     pub(crate) write: Write,
 
-    /// Put it in the place of a server of the same name
+    /// Replace a server of the same name
     #[arg(long)]
     pub(crate) replace: bool,
 

@@ -67,7 +67,7 @@ pub(crate) struct OnlyAudit {
   toolrack audit verify --json | jq -r .end > /elsewhere/audit-end
   toolrack audit verify --end \"$(cat /elsewhere/audit-end)\"")]
 pub(crate) struct VerifyAuditArgs {
-    /// An end that this command printed earlier: finds a log that was written anew, too
+    /// An end that this command printed earlier: also finds a log that was replaced as a whole
     #[arg(long, value_name = "END")]
     pub(crate) end: Option<ChainEnd>,
 }

@@ -6,7 +6,7 @@ use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
 use toolrack_daemon::shown::answers::Shown;
 use toolrack_host::{
-    GateRequest, Otherwise, Verdict,
+    DefaultEffect, GateRequest, Verdict,
     mcp::Annotations,
     policy::{Effect, Explained, Matched, Part, Rule},
     text,
@@ -42,7 +42,7 @@ impl From<&Rule> for RuleLine {
 struct MatchedLine {
     #[serde(flatten)]
     rule: RuleLine,
-    /// It can only forbid and ask: it comes from a project.
+    /// It comes from a project, so it can only forbid and ask.
     only_stricter: bool,
     /// `decides`, `beaten` or `silent`.
     fate: &'static str,
@@ -203,13 +203,13 @@ fn rule(line: &RuleLine) -> Vec<Cell> {
 }
 
 /// Every rule, and what happens to calls that match none.
-pub(crate) fn listed(rules: &[RuleLine], otherwise: Otherwise, allow_read_only: bool) -> String {
+pub(crate) fn listed(rules: &[RuleLine], otherwise: DefaultEffect, allow_read_only: bool) -> String {
     let rows: Vec<_> = rules.iter().map(rule).collect();
     let mut lines = columns(&rows);
     let rest = match otherwise {
-        Otherwise::Allow => "runs",
-        Otherwise::Confirm => "is asked about, and what is typed runs",
-        Otherwise::Deny => "does not run",
+        DefaultEffect::Allow => "runs",
+        DefaultEffect::Confirm => "is asked about, and what is typed runs",
+        DefaultEffect::Deny => "does not run",
     };
     let reads = if allow_read_only { ", but for tools that say that they only read, which run" } else { "" };
     lines.push(paint(Tone::Faint, &format!("everything else {rest}{reads}")));

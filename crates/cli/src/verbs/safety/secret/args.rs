@@ -57,7 +57,7 @@ pub(crate) struct RemoveSecretArgs {
   toolrack secret key --rotate
   toolrack secret key --rotate < new.key
 
-The key is TOOLRACK_SECRET_KEY when that is set. Otherwise it was made with the first secret: in the
+The key is TOOLRACK_SECRET_KEY when that is set. DefaultEffect it was made with the first secret: in the
 system's keychain (`secret-tool` on Linux, macOS's own) where that took it, and else in the file
 secret.key beside the database. It stays there until it is moved: a keychain that is locked is an
 error, never a reason for a new key.

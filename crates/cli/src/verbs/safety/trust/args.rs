@@ -69,7 +69,7 @@ out, such as \\u{200b}.")]
 pub(crate) struct TrustDiffArgs {
     /// Only these servers or tools; all in quarantine here when none is named
     #[arg(value_name = "SERVER[/TOOL]")]
-    pub(crate) of: Vec<String>,
+    pub(crate) targets: Vec<String>,
 
     /// Fail when something is in quarantine
     #[arg(long)]
@@ -83,11 +83,11 @@ pub(crate) struct TrustDiffArgs {
   toolrack trust approve github --yes
 
 What is approved is the definition that is shown: if the tool changes meanwhile, it stays in
-quarantine. You are asked first; where no person can be asked, --yes or --hash approves.")]
+quarantine. You are asked first; where no user can be asked, --yes or --hash approves.")]
 pub(crate) struct TrustApproveArgs {
     /// Which servers or tools
     #[arg(value_name = "SERVER[/TOOL]", required = true)]
-    pub(crate) of: Vec<String>,
+    pub(crate) targets: Vec<String>,
 
     /// Only if this is its definition: `hash` of `trust diff --json`
     #[arg(long, value_name = "HASH")]

@@ -44,7 +44,7 @@ pub(crate) struct Pending<'a> {
     /// What has changed since then.
     changes: Vec<Change>,
     #[serde(skip)]
-    of: &'a Entry,
+    configured: &'a Entry,
     #[serde(skip)]
     approved: Option<DateTime<Utc>>,
 }
@@ -70,13 +70,13 @@ impl<'a> Pending<'a> {
             depends_on: entry.depends_on.as_deref(),
             approved_at: approved.map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)),
             changes: changes.unwrap_or_default(),
-            of: entry,
+            configured: entry,
             approved,
         }
     }
 
     pub(crate) fn entry(&self) -> &'a Entry {
-        self.of
+        self.configured
     }
 }
 
@@ -90,7 +90,7 @@ fn block(pending: &Pending<'_>, look: Look) -> Vec<String> {
     let sign = paint(Tone::Waiting, look.sign(Sign::Paused));
     let name = paint(Tone::Strong, &text::for_line(pending.name));
     let off = if pending.enabled { "" } else { ", disabled" };
-    let from = paint(Tone::Faint, &format!("{}{off}", place(pending.of)));
+    let from = paint(Tone::Faint, &format!("{}{off}", place(pending.configured)));
     let mut lines = vec![format!("{sign} {name}  {from}")];
     lines.extend(details(pending.entry));
     if let (Some(word), Some(folder)) = (pending.depends_on, &pending.project) {

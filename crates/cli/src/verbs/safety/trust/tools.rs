@@ -18,7 +18,7 @@ use crate::{
 
 pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let quarantined_tools = wanted(&loaded, &args.of, world).await?;
+    let quarantined_tools = wanted(&loaded, &args.targets, world).await?;
     let shown: Vec<_> = quarantined_tools.iter().map(Shown::of).collect();
     if world.screen.json() {
         world.screen.document(&quarantine::Document { quarantined: &shown }).await?;
@@ -37,7 +37,7 @@ pub(super) async fn diff(args: TrustDiffArgs, world: &World) -> Result<Exit, Fai
 
 pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
-    let mut quarantined_tools = wanted(&loaded, &args.of, world).await?;
+    let mut quarantined_tools = wanted(&loaded, &args.targets, world).await?;
     if let Some(hash) = &args.hash {
         let hash = DefinitionHash::parse(hash).ok_or_else(|| {
             Failure::usage("--hash is no hash").hint("give `hash` of `toolrack trust diff --json`, 64 digits")

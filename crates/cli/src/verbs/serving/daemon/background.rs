@@ -119,7 +119,7 @@ pub(super) fn as_serve(verb: &str, words: &[OsString]) -> Vec<OsString> {
 /// The failure that a daemon wrote before it ended.
 fn not_started(exit: Exit, output: &str) -> Failure {
     let last = |label: &str| output.lines().rev().find_map(|line| line.strip_prefix(label));
-    let why = last("error: ").unwrap_or("it ended without a word");
+    let why = last("error: ").unwrap_or("it ended without an error message");
     let failure = Failure::new(exit, "NOT_STARTED", format!("the daemon did not start: {why}"));
     failure.hint(last("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
 }

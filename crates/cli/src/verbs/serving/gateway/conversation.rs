@@ -125,7 +125,7 @@ impl Conversation {
         answers
     }
 
-    /// The line that begins the conversation anew with the next backend, and the id of its response, which comes before
+    /// The line that restarts the conversation with the next backend, and the id of its response, which comes before
     /// anything else is sent.
     pub(super) fn beginning(&mut self) -> Option<(Vec<u8>, String)> {
         let request = self.initialize.clone()?;
@@ -143,8 +143,8 @@ impl Conversation {
         lines
     }
 
-    /// What the client is told once the next backend is there: there may be other tools, resources and prompts now. A
-    /// client of the era without `initialize` has lost its subscriptions, and asks again.
+    /// The messages to the client once the next backend is there: there may be other tools, resources and prompts now.
+    /// A client of the era without `initialize` has lost its subscriptions, and asks again.
     pub(super) fn news(&self) -> Vec<Vec<u8>> {
         let has_begun = self.initialize.is_some() && self.initialized.is_some();
         let lists = ["tools", "resources", "prompts"].iter().filter(|_| has_begun);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_behind_knows_what_the_last_one_did_and_the_client_hears_none_of_it() {
+    fn the_next_backend_knows_what_the_last_one_did_and_the_client_notices_nothing() {
         let mut conversation = begun();
         let subscribe = |id: u32, method: &str, uri: &str| {
             line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "uri": uri } }))
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_a_beginning_is_told_nothing_that_it_did_not_ask_for() {
+    fn a_client_that_did_not_initialize_gets_no_message_that_it_did_not_ask_for() {
         let mut conversation = Conversation::default();
         conversation
             .asked(&line(&json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": { "_meta": {} } })));

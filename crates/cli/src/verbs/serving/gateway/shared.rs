@@ -102,7 +102,7 @@ pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Fai
         drop(behind);
         let lost = front.conversation.borrow_mut().lost();
         front.tell(&lost).await.map_err(|error| client_lost(&error))?;
-        world.screen.warning("the toolrack daemon has ended: the next one is waited for");
+        world.screen.warning("the toolrack daemon has ended: waiting for the next one");
         behind = front.next(&policy, world).await?;
         let news = front.conversation.borrow_mut().news();
         front.tell(&news).await.map_err(|error| client_lost(&error))?;
@@ -130,7 +130,7 @@ impl Front {
             if let Some(stream) = running(world).await {
                 let mut daemon = Behind::daemon(stream);
                 if self.begin(&mut daemon).await {
-                    world.screen.note("another toolrack daemon goes on");
+                    world.screen.note("another toolrack daemon continues");
                     return Ok(daemon);
                 }
             }
@@ -153,7 +153,7 @@ impl Front {
         matches!(timeout(BEGINNING, self.taken_up(&mut behind.answers, &mut behind.asks)).await, Ok(Ok(())))
     }
 
-    /// Begins the conversation anew with the next backend, which then has the state that the client expects.
+    /// Restarts the conversation with the next backend, which then has the state that the client expects.
     async fn taken_up(
         &mut self,
         answers: &mut (impl AsyncBufRead + Unpin),

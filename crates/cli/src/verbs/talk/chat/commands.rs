@@ -3,7 +3,7 @@
 use toolrack_config::closest;
 use toolrack_host::{Pattern, ServerName, text};
 
-use super::prompt::Meant;
+use super::prompt::PromptRequest;
 use crate::error::{Exit, Failure};
 
 /// A command, as `/help` shows it.
@@ -22,14 +22,14 @@ const fn known(name: &'static str, argument: &'static str, about: &'static str) 
 /// Every command, in the order of `/help`.
 pub(super) const COMMANDS: &[Known] = &[
     known("help", "", "Show the commands"),
-    known("mcp", "", "Show how the servers are"),
+    known("mcp", "", "Show the states of the servers"),
     known("tools", "[SEARCH]", "Show the tools, or those that fit"),
     known("resources", "", "Show the resources of the servers"),
     known("prompts", "", "Show the prompts of the servers"),
     known("allow", "GLOB", "Run tools that match without asking, until this ends"),
     known("deny", "GLOB", "Never run tools that match, until this ends"),
     known("model", "[MODEL]", "Show which model answers, or take another one"),
-    known("system", "[TEXT]", "Show what the model is told first, or tell it something else"),
+    known("system", "[TEXT]", "Show the system prompt, or change it"),
     known("sessions", "", "Show the conversations that are kept"),
     known("resume", "SESSION", "Go on with another conversation"),
     known("new", "", "Begin another conversation"),
@@ -59,12 +59,12 @@ pub(super) enum Command {
     Clear,
     Quit,
     /// `/server:prompt`.
-    Prompt(Meant),
+    Prompt(PromptRequest),
 }
 
 /// How `/help` shows a prompt, and a resource in what is said.
 pub(super) const BESIDE: &[Known] = &[
-    known("SERVER:PROMPT", "[NAME=VALUE …]", "Say what a server has prepared; /prompts shows what there is"),
+    known("SERVER:PROMPT", "[NAME=VALUE …]", "Use a prompt of a server; /prompts lists them"),
     Known {
         name: "@SERVER:URI",
         argument: "",
@@ -95,7 +95,7 @@ fn prompt(text: &str, servers: &[ServerName]) -> Option<Result<Command, Failure>
     let known = servers.iter().filter(|server| of_server(server).is_some());
     if let Some(server) = known.max_by_key(|server| server.as_str().len()) {
         let rest = of_server(server).unwrap_or_default();
-        return Some(Meant::parse(server.as_str(), rest).map(Command::Prompt));
+        return Some(PromptRequest::parse(server.as_str(), rest).map(Command::Prompt));
     }
     let (server, rest) = text.split_whitespace().next()?.split_once(':')?;
     // Anything else with a colon in it is no name.

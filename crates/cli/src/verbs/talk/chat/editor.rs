@@ -40,13 +40,13 @@ const NEWS: usize = 64;
 const MENU: &str = "completions";
 
 /// A task that waits for what is typed.
-type Asked = oneshot::Sender<io::Result<Typed>>;
+type Request = oneshot::Sender<io::Result<Typed>>;
 
 /// Edits one text per request.
 #[derive(Debug)]
 pub(super) struct Editor {
     /// Taken when the editor ends.
-    wanted: Option<mpsc::Sender<Asked>>,
+    requests: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     leave: Arc<AtomicBool>,
     above: SyncSender<String>,
@@ -68,7 +68,7 @@ impl Editor {
         let (is_coloured, unicode) = (world.screen.is_coloured(), world.screen.look().unicode);
         let printer = ExternalPrinter::new(NEWS);
         let above = printer.sender();
-        let (wanted, requests) = mpsc::channel();
+        let (to_thread, requests) = mpsc::channel();
         let signal = Arc::clone(&leave);
         let thread = thread::Builder::new().name("editor".to_owned()).spawn(move || {
             let editor = reedline(history.ok(), is_coloured, Offer { known })
@@ -76,7 +76,7 @@ impl Editor {
                 .with_external_printer(printer);
             serve(&requests, editor, &Marks { unicode });
         });
-        Ok(Self { wanted: Some(wanted), thread: Some(thread.map_err(refused)?), leave, above })
+        Ok(Self { requests: Some(to_thread), thread: Some(thread.map_err(refused)?), leave, above })
     }
 
     /// Shows a line above what is edited, a moment later.
@@ -89,7 +89,7 @@ impl Editor {
     /// When the terminal cannot be read.
     pub(super) async fn next(&self) -> Result<Typed, Failure> {
         let (answer, typed) = oneshot::channel();
-        let sent = self.wanted.as_ref().is_some_and(|wanted| wanted.send(answer).is_ok());
+        let sent = self.requests.as_ref().is_some_and(|requests| requests.send(answer).is_ok());
         match typed.await {
             Ok(typed) if sent => typed.map_err(|error| {
                 Failure::new(Exit::Other, "TERMINAL", format!("the terminal cannot be read: {}", in_words(&error)))
@@ -103,14 +103,14 @@ impl Drop for Editor {
     /// Waits until the terminal is as it was before; the editor checks a few times a second whether it is to leave.
     fn drop(&mut self) {
         self.leave.store(true, Ordering::Relaxed);
-        drop(self.wanted.take());
+        drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn serve(requests: &mpsc::Receiver<Asked>, mut editor: Reedline, marks: &Marks) {
+fn serve(requests: &mpsc::Receiver<Request>, mut editor: Reedline, marks: &Marks) {
     while let Ok(request) = requests.recv() {
         let typed = match editor.read_line(marks) {
             Ok(Signal::Success(text)) => {
@@ -159,7 +159,7 @@ fn history(file: &Path) -> Result<FileBackedHistory, (PathBuf, io::Error)> {
     history.map_err(|error| (file.to_owned(), io::Error::other(error)))
 }
 
-/// A text that ends with a backslash goes on.
+/// A text that ends with a backslash continues on the next line.
 struct Backslash;
 
 impl Validator for Backslash {
@@ -179,7 +179,7 @@ impl Highlighter for Plain {
     }
 }
 
-/// What stands before the lines.
+/// The prompt in front of the lines.
 struct Marks {
     unicode: bool,
 }

@@ -70,8 +70,9 @@ impl News {
             }
             State::Reconnecting { attempt, attempts, in_ms, error } => {
                 let seconds = in_ms.div_ceil(1000);
-                let words =
-                    format!("`{server}` is gone, and is tried again in {seconds} s ({attempt}/{attempts}): {error}");
+                let words = format!(
+                    "`{server}` is disconnected; the next attempt is in {seconds} s ({attempt}/{attempts}): {error}"
+                );
                 (Sign::Again, Tone::Waiting, words)
             }
             State::NeedsAuth { how } => (Sign::Key, Tone::Waiting, format!("`{server}` wants a sign-in: {how}")),

@@ -21,15 +21,15 @@ use crate::{
 /// Bytes of what a server says of an argument, in the question for it.
 const ABOUT: usize = 200;
 
-/// The prompt that is meant, and its arguments.
+/// A prompt that the user typed, and its arguments.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Meant {
+pub(super) struct PromptRequest {
     pub(super) server: String,
     pub(super) prompt: String,
     pub(super) arguments: BTreeMap<String, String>,
 }
 
-impl Meant {
+impl PromptRequest {
     /// Parses what stands behind the server: the name of the prompt, and `name=value` for each argument, with the
     /// quotes of a shell.
     ///
@@ -51,8 +51,8 @@ impl Chat<'_> {
     ///
     /// # Errors
     /// When there is no such prompt, an argument is missing or too many, or the server refuses.
-    pub(super) async fn prompt(&self, meant: Meant) -> Result<Vec<Message>, Failure> {
-        let Meant { server, prompt: name, mut arguments } = meant;
+    pub(super) async fn prompt(&self, meant: PromptRequest) -> Result<Vec<Message>, Failure> {
+        let PromptRequest { server, prompt: name, mut arguments } = meant;
         let host = &self.agent.host;
         let known = host.prompts(&server).await.map_err(|error| Failure::of_call(&error))?;
         let prompt = find(&server, &name, &known)?;
@@ -182,13 +182,13 @@ mod tests {
 
     #[test]
     fn a_prompt_is_typed_as_in_a_shell() {
-        let meant = Meant::parse("docs", "summary style='short and dry' about=x=y").unwrap();
+        let meant = PromptRequest::parse("docs", "summary style='short and dry' about=x=y").unwrap();
         assert_eq!((&*meant.server, &*meant.prompt), ("docs", "summary"));
         let arguments: Vec<_> = meant.arguments.iter().map(|(name, value)| (&**name, &**value)).collect();
         assert_eq!(arguments, [("about", "x=y"), ("style", "short and dry")]);
-        assert_eq!(Meant::parse("docs", "'two words'").unwrap().prompt, "two words");
+        assert_eq!(PromptRequest::parse("docs", "'two words'").unwrap().prompt, "two words");
         for wrong in ["", " summary", "summary style", "summary style='x", "summary a=1 a=2"] {
-            assert!(Meant::parse("docs", wrong).is_err(), "{wrong}");
+            assert!(PromptRequest::parse("docs", wrong).is_err(), "{wrong}");
         }
     }
 

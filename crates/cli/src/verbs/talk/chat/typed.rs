@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{editor::Editor, known::Known};
 use crate::{asker::Terminal, error::Failure, screen::Screen, wire::World};
 
-/// At the end of a line, this goes on in the next.
+/// At the end of a line, this continues the text on the next line.
 const GOES_ON: char = '\\';
 
 /// What was typed.
@@ -82,7 +82,7 @@ async fn lines(terminal: &Terminal) -> Typed {
     }
 }
 
-/// Whether `text` goes on in another line.
+/// Whether `text` continues on another line.
 pub(super) fn goes_on(text: &str) -> bool {
     text.ends_with(GOES_ON)
 }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backslash_at_the_end_goes_on_and_is_not_said() {
+    fn a_backslash_at_the_end_continues_the_line_and_is_not_sent() {
         assert!(goes_on("one\\") && !goes_on("one\\ ") && !goes_on("one"));
         assert_eq!(joined("one\\\ntwo\\three\nfour"), "one\ntwo\\three\nfour");
     }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
   toolrack sessions show last
   toolrack sessions export last -o session.md")]
 pub(crate) enum SessionsVerb {
-    /// Show the conversations that are kept, the one that was used last first
+    /// Show the stored conversations, the one that was used last first
     List(ListSessionsArgs),
     /// Show what happened in a conversation
     Show(ShowSessionArgs),
@@ -21,7 +21,7 @@ pub(crate) enum SessionsVerb {
     Rename(RenameSessionArgs),
     /// Delete conversations with all their messages
     Delete(DeleteSessionsArgs),
-    /// Take over the conversations that Synapse has kept
+    /// Import the conversations that Synapse has stored
     Import(ImportSessionsArgs),
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct ShowSessionArgs {
     #[arg(value_name = "SESSION", default_value = "last")]
     pub(crate) session: String,
 
-    /// Only so many messages, the last ones
+    /// Only this many messages, the last ones
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub(crate) limit: Option<usize>,
 
@@ -79,7 +79,7 @@ pub(crate) struct ExportSessionArgs {
     #[arg(short, long, value_name = "FORMAT", default_value = "md")]
     pub(crate) format: Format,
 
-    /// Write it to this file, in the place of what is there
+    /// Write it to this file, and replace what is there
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -90,7 +90,7 @@ pub(crate) enum Format {
     // Markdown, for people.
     #[value(alias = "markdown")]
     Md,
-    // Everything that is kept.
+    // Everything that is stored.
     Json,
 }
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Local, Utc};
 use serde::Serialize;
 use toolrack_daemon::shown::sessions::About;
 use toolrack_host::text;
-use toolrack_store::{Imported, Session, SessionTotals, Spent, transcript::Said};
+use toolrack_store::{Imported, Session, SessionTotals, Spent, transcript::TranscriptMessage};
 
 use crate::render::{Cell, Look, Tone, columns, count, one_line, paint};
 
@@ -21,7 +21,7 @@ pub(crate) struct List {
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     pub(crate) session: &'a Titled,
-    pub(crate) messages: &'a [Said],
+    pub(crate) messages: &'a [TranscriptMessage],
 }
 
 /// A session whose title is safe to show to a user who may see the session.
@@ -112,7 +112,7 @@ pub(crate) fn list(list: &List, look: Look) -> String {
     lines.join("\n")
 }
 
-/// What an import brought.
+/// The outcome of an import.
 pub(crate) fn imported(imported: Imported) -> String {
     let Imported { sessions, messages: number, known, .. } = imported;
     let sessions = usize::try_from(sessions).unwrap_or(usize::MAX);
@@ -138,7 +138,7 @@ fn spent(spent: Spent) -> Vec<String> {
     facts
 }
 
-/// `$0.0123`; what is next to nothing is said to be.
+/// `$0.0123`; a very small amount is shown as such.
 fn money(billionths: u64) -> String {
     match billionths {
         0 => "$0".to_owned(),
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_has_as_many_digits_as_say_something() {
+    fn money_has_as_many_digits_as_are_useful() {
         let shown = [0, 1, 99_999, 100_000, 12_300_000, 9_999_999_999, 10_000_000_000, u64::MAX].map(money).join(" | ");
         assert_eq!(
             shown,

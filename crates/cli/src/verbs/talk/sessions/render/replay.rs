@@ -4,7 +4,7 @@ use serde_json::Value;
 use toolrack_host::text;
 use toolrack_store::{
     Role,
-    transcript::{Called, Said, tool_of},
+    transcript::{TranscriptCall, TranscriptMessage, tool_of},
 };
 
 use super::{Titled, local};
@@ -19,7 +19,7 @@ const CHARACTERS: usize = 800;
 
 /// The conversation from its title to its last message. Unless `full`, long results are folded, and the arguments of a
 /// call are one line.
-pub(crate) fn page(about: &Titled, entry: &[Said], full: bool, look: Look) -> String {
+pub(crate) fn page(about: &Titled, entry: &[TranscriptMessage], full: bool, look: Look) -> String {
     let facts = about.facts().join(&format!(" {} ", look.dot()));
     let mut parts = vec![format!(
         "{}  {}\n{}",
@@ -38,7 +38,7 @@ pub(crate) fn page(about: &Titled, entry: &[Said], full: bool, look: Look) -> St
     parts.join("\n\n")
 }
 
-fn message(all: &[Said], index: usize, full: bool, look: Look) -> String {
+fn message(all: &[TranscriptMessage], index: usize, full: bool, look: Look) -> String {
     let entry = &all[index];
     let mut lines = vec![heading(entry, tool_of(all, index))];
     let content = text::for_terminal(&entry.content);
@@ -53,7 +53,7 @@ fn message(all: &[Said], index: usize, full: bool, look: Look) -> String {
 }
 
 /// `[TOOL] fs__list failed  12:03:44`
-fn heading(entry: &Said, tool: Option<&str>) -> String {
+fn heading(entry: &TranscriptMessage, tool: Option<&str>) -> String {
     let (label, tone) = match entry.kind {
         Role::System => ("[SYSTEM]", Tone::Faint),
         Role::User => ("[USER]", Tone::Strong),
@@ -100,7 +100,7 @@ fn folded(what: &str, look: Look) -> String {
 }
 
 /// `→ fs__list {"path":"."}`
-fn of_call(call: &Called, full: bool, look: Look) -> Vec<String> {
+fn of_call(call: &TranscriptCall, full: bool, look: Look) -> Vec<String> {
     let arrow = if look.unicode { "→" } else { "->" };
     let name = paint(Tone::Tool, &format!("{arrow} {}", text::for_line(&call.name)));
     let written = match &call.input {

@@ -1,4 +1,4 @@
-//! What the commands of a conversation do.
+//! The actions of the commands that begin with a slash.
 
 use toolrack_agent::Message;
 use toolrack_host::text;
@@ -164,7 +164,7 @@ impl Chat<'_> {
 }
 
 impl Conversation {
-    /// Nothing was said, and what was said before stays where it is kept.
+    /// Begins an empty conversation. The one before stays stored.
     fn begin_anew(&mut self, chat: &Chat<'_>) {
         let store = chat.world.store().ok().cloned();
         *self =

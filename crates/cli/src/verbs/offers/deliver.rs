@@ -36,7 +36,7 @@ pub(crate) struct Pages {
 /// # Errors
 /// When it cannot be written, or more than one piece is no text: one file cannot hold them. The page is shown even
 /// then, because a call that was made is not repeated to see its result.
-pub(crate) async fn give(
+pub(crate) async fn deliver(
     pieces: &[Raw<'_>],
     Pages { shown: page, plain }: Pages,
     output: Option<&Path>,
@@ -84,7 +84,7 @@ fn is_bytes(piece: &Raw<'_>) -> bool {
     matches!(piece, Raw::Bytes(_))
 }
 
-/// What a file gets of them.
+/// The content of the file for these pieces.
 fn content(pieces: &[Raw<'_>]) -> Result<Vec<u8>, Failure> {
     let encoded: Vec<&str> =
         pieces.iter().filter_map(|piece| if let Raw::Bytes(encoded) = piece { Some(*encoded) } else { None }).collect();

@@ -10,17 +10,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolrack_store::ArtifactFolder;
 
-/// Bytes of a piece by default, and at most.
+/// The default and the largest size of a piece, in bytes.
 const USUAL: u32 = 20_000;
 const MOST: u32 = 100_000;
 
 /// The server; one value serves one connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ArtifactServer {
     folder: ArtifactFolder,
 }
 
-impl Kept {
+impl ArtifactServer {
     /// A server of the results in `folder`.
     pub(crate) fn new(folder: ArtifactFolder) -> Self {
         Self { folder }
@@ -45,7 +45,7 @@ fn usual() -> u32 {
 }
 
 #[tool_router]
-impl Kept {
+impl ArtifactServer {
     #[tool(
         description = "Reads a piece of a result that was too long and is kept as an artifact.",
         annotations(title = "Read artifact", read_only_hint = true, open_world_hint = false)
@@ -66,7 +66,7 @@ impl Kept {
 }
 
 #[tool_handler]
-impl ServerHandler for Kept {
+impl ServerHandler for ArtifactServer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }

@@ -1,4 +1,4 @@
-//! Keeps what servers say beside their answers, for `toolrack logs`.
+//! Stores the lines that servers write to stderr and to their log, for `toolrack logs`.
 
 use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use toolrack_store::{LogLine, Store};
 
 use crate::error::with_causes;
 
-/// Lines that are written together.
+/// The most lines of one write.
 const BATCH: usize = 256;
 
 /// How long the end of a command may wait for the last lines.
@@ -25,7 +25,7 @@ pub(crate) struct LogKeeper {
     end: watch::Sender<bool>,
 }
 
-/// The files that servers are configured in, by name. Clones share it.
+/// The files in which servers are configured, by the names of the servers. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources(Arc<ArcSwap<BTreeMap<ServerName, String>>>);
 
@@ -69,7 +69,7 @@ impl LogKeeper {
         Self { sources, writing, end }
     }
 
-    /// Where servers are configured.
+    /// The files in which servers are configured.
     pub(crate) fn sources(&self) -> Sources {
         self.sources.clone()
     }
@@ -118,7 +118,7 @@ impl Writer {
         }
     }
 
-    /// What is kept of `event`.
+    /// The line of the log for `event`; `None` for an event that the log leaves out.
     fn line(&self, event: Event) -> Option<LogLine> {
         let (server, kind, text) = match event {
             Event::McpServerStderr { server, line } => (server, "stderr".to_owned(), line),
