@@ -12,7 +12,7 @@ use std::{error::Error, sync::Arc};
 use rig_agent::AgentBuilder;
 use rig_core::test_utils::{MockCompletionModel, MockTurn};
 use serde_json::json;
-use toolrack_host::{Desired, Host, DefaultEffect, Policy, Provider, Selection, ServerName, ServerSpec, text};
+use toolrack_host::{DefaultEffect, Desired, Host, Policy, Provider, Selection, ServerName, ServerSpec, text};
 use toolrack_rig::{SAFETY, Snapshot};
 use toolrack_testkit::fake_server_path;
 

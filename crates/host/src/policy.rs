@@ -143,7 +143,7 @@ impl Policy {
         self.own.rules.retain(|rule| !is_meant(rule));
     }
 
-    /// Returns whether it decides as the [default](Otherwise) does.
+    /// Returns whether it decides as the [default](DefaultEffect) does.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { own, stricter, broken, agent: _ } = self;

@@ -1,11 +1,6 @@
 //! Quotas of a tenant: how many calls all of its members, and each of them, may make.
 
-use std::{
-    collections::HashMap,
-    num::NonZeroU32,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::HashMap, num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -42,17 +37,19 @@ pub struct MemberLimits {
 }
 
 /// Counts the calls of a tenant's members. All hosts of the tenant share it.
-pub struct TenantQuotas {
+pub struct TenantQuotas(Arc<Inner>);
+
+struct Inner {
     tenant: String,
     limits: Limits,
-    counts: Arc<Mutex<Counts>>,
+    counts: Mutex<Counts>,
 }
 
 impl std::fmt::Debug for TenantQuotas {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TenantQuotas")
-            .field("tenant", &self.tenant)
-            .field("limits", &self.limits)
+            .field("tenant", &self.0.tenant)
+            .field("limits", &self.0.limits)
             .finish_non_exhaustive()
     }
 }
@@ -117,9 +114,11 @@ impl TenantQuotas {
     #[must_use]
     pub fn new(tenant: &str, limits: Limits) -> Self {
         let counts = Counts { all: Meter::new(limits.calls_per_minute), by_member: HashMap::new() };
-        Self { tenant: tenant.to_owned(), limits, counts: Arc::new(Mutex::new(counts)) }
+        Self(Arc::new(Inner { tenant: tenant.to_owned(), limits, counts: Mutex::new(counts) }))
     }
+}
 
+impl Inner {
     fn of_all(&self) -> MemberLimits {
         let Limits { calls_per_minute, calls_at_once, .. } = self.limits;
         MemberLimits { calls_per_minute, calls_at_once }
@@ -129,14 +128,9 @@ impl TenantQuotas {
         let quota = format!("{who} of `{}` may {may} (`{field}{setting}` of the team file)", self.tenant);
         OverQuota { quota, retry_after }
     }
-}
 
-impl Quotas for TenantQuotas {
-    fn count(&self, caller: &Caller) -> Result<Place, OverQuota> {
-        let principal = caller.principal();
-        let member = (principal.issuer().to_owned(), principal.subject().to_owned());
-        let (each, of_all) = (self.limits.each_member, self.of_all());
-        let now = Instant::now();
+    fn count(&self, member: &Member) -> Result<(), OverQuota> {
+        let (each, of_all, now) = (self.limits.each_member, self.of_all(), Instant::now());
         let mut counts = self.counts.lock();
         counts.make_room(each, now);
         counts.all.look(of_all.calls_per_minute, now);
@@ -151,8 +145,16 @@ impl Quotas for TenantQuotas {
         }
         meter.take();
         counts.all.take();
-        drop(counts);
-        Ok(Place::holding(Running { member, counts: Arc::downgrade(&self.counts) }))
+        Ok(())
+    }
+}
+
+impl Quotas for TenantQuotas {
+    fn count(&self, caller: &Caller) -> Result<Place, OverQuota> {
+        let principal = caller.principal();
+        let member = (principal.issuer().to_owned(), principal.subject().to_owned());
+        self.0.count(&member)?;
+        Ok(Place::holding(Running { member, quotas: Arc::clone(&self.0) }))
     }
 }
 
@@ -172,13 +174,12 @@ impl Counts {
 /// A call that runs.
 struct Running {
     member: Member,
-    counts: Weak<Mutex<Counts>>,
+    quotas: Arc<Inner>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Some(counts) = self.counts.upgrade() else { return };
-        let mut counts = counts.lock();
+        let mut counts = self.quotas.counts.lock();
         counts.all.running = counts.all.running.saturating_sub(1);
         if let Some(meter) = counts.by_member.get_mut(&self.member) {
             meter.running = meter.running.saturating_sub(1);
@@ -251,7 +252,7 @@ mod tests {
             assert_eq!(counted(&quotas, &number.to_string(), 1), 1);
             advance(Duration::from_millis(100)).await;
         }
-        assert!(quotas.counts.lock().by_member.len() <= MAX_MEMBERS);
+        assert!(quotas.0.counts.lock().by_member.len() <= MAX_MEMBERS);
         assert!(quotas.count(&caller("held")).is_ok(), "its minute is over");
         assert_eq!(counted(&quotas, &(MAX_MEMBERS - 1).to_string(), 1), 0, "its minute is not");
     }
