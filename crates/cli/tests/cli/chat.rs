@@ -310,7 +310,7 @@ fn what_happens_to_a_server_during_a_turn_is_told_at_once_and_the_live_line_stay
     const LIVE: &str = r"\r\n\rslow/sleep (\([^)]+\) )?ms:=600000\x1b\[K";
     let mut terminal = talk(&rack, &["--allow", "*", "go"]);
     let _running = effects.wait_until(std::time::Duration::from_secs(30), |effects| effects.runs_of("sleep") == 1);
-    terminal.expect("`frail` is gone");
+    terminal.expect("`frail` is disconnected");
     terminal.expect_match(LIVE);
     terminal.expect("`frail` is connected (");
     terminal.expect_match(LIVE);
