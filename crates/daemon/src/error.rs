@@ -64,6 +64,11 @@ impl ApiError {
         self
     }
 
+    /// Says when the caller may try again.
+    pub(crate) fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+
     pub(crate) fn sign_in(mut self, place: Option<&'static str>) -> Self {
         self.error.sign_in = place;
         self

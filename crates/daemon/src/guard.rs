@@ -6,7 +6,7 @@
 mod members;
 mod unauthenticated;
 
-use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
+use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -18,7 +18,7 @@ use futures::StreamExt as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri,
-    header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE},
 };
 use subtle::ConstantTimeEq as _;
 use toolrack_host::Principal;
@@ -36,6 +36,9 @@ const RATE: (u32, u32) = (50_000, 100_000);
 
 /// The separate rate limit of requests without a valid token, so that they cannot use up the first one.
 const RATE_UNAUTHENTICATED: (u32, u32) = (5_000, 10_000);
+
+/// When a client may try again that the guard has no time for.
+const WAIT: Duration = Duration::from_secs(1);
 
 /// The content type of a stream of events.
 const EVENTS: &[u8] = b"text/event-stream";
@@ -115,6 +118,11 @@ pub(crate) struct Guard {
 /// Whether a request to `path` needs a proof; all other paths have no data.
 pub(crate) fn is_protected(path: &str) -> bool {
     PROTECTED.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+/// The member of a team who was proved to send `request`; `None` for the user of the daemon's machine.
+pub(crate) fn member_of(request: &Request) -> Option<Principal> {
+    request.extensions().get::<Principal>().filter(|principal| !principal.is_local()).cloned()
 }
 
 /// Whether `path` is the MCP endpoint, for which OAuth clients get their tokens.
@@ -259,7 +267,7 @@ fn limiter((each_second, at_once): (u32, u32)) -> DefaultDirectRateLimiter {
 }
 
 fn too_many(message: &str) -> ApiError {
-    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message).hint("wait a second")
+    ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message).hint("wait a second").retry_after(WAIT)
 }
 
 /// Lets a request through, or answers it.
@@ -311,14 +319,8 @@ async fn while_it_stands(
 /// is.
 fn refused(refusal: ApiError, challenge: HeaderValue) -> Response {
     let mut response = refusal.into_response();
-    match response.status() {
-        StatusCode::UNAUTHORIZED => {
-            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-        }
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        _ => {}
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
     response
 }

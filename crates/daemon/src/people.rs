@@ -15,6 +15,7 @@ use toolrack_host::Principal;
 use crate::{
     credentials::WorldOf,
     error::ApiError,
+    guard,
     world::World,
     worlds::{Common, Worlds},
 };
@@ -82,8 +83,7 @@ fn is_below(path: &str, places: &[&str]) -> bool {
 
 /// Hands the request of a member on to their own world, if it is for that.
 pub(crate) async fn of_their_own(State(people): State<Arc<People>>, request: Request, next: Next) -> Response {
-    let member = request.extensions().get::<Principal>().filter(|member| !member.is_local()).cloned();
-    match member {
+    match guard::member_of(&request) {
         Some(member) if people.is_theirs(request.method(), request.uri().path()) => {
             people.answer(&member, request).await
         }

@@ -9,7 +9,6 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use toolrack_host::Principal;
 
 use crate::{
     error::ApiError,
@@ -33,8 +32,7 @@ impl Tenants {
 /// Hands the request of a member on to the world of its tenant. What has no data of a tenant, such as the files of the
 /// dashboard, is the same for all.
 pub(crate) async fn of_member(State(tenants): State<Arc<Tenants>>, request: Request, next: Next) -> Response {
-    let principal = request.extensions().get::<Principal>().filter(|principal| !principal.is_local()).cloned();
-    match principal {
+    match guard::member_of(&request) {
         Some(principal) if guard::is_protected(request.uri().path()) => {
             let tenant = principal.tenant();
             if !tenants.ids.contains(tenant) {

@@ -38,11 +38,10 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
     {
         return next.run(request).await;
     }
-    let (back, returned) = oneshot::channel();
+    let (back, mut returned) = oneshot::channel();
     let request =
         request.map(|body| Body::from_stream(Lent { stream: Some(body.into_data_stream()), back: Some(back) }));
     let mut response = next.run(request).await;
-    let mut returned = returned;
     if let Ok(rest) = returned.try_recv()
         && !timeout(PATIENCE, ends(rest)).await.unwrap_or(false)
     {

@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
 use toolrack_store::{Purpose, audit::DoorRefusal};
 use toolrack_team::{Authority, FrontDoor, Standing, Unavailable};
 
-use super::{bearer, is_endpoint, is_protected, too_many};
+use super::{WAIT, bearer, is_endpoint, is_protected, too_many};
 use crate::error::ApiError;
 
 /// The members of a team, and what proves them.
@@ -97,5 +97,7 @@ fn cross_site() -> ApiError {
 }
 
 fn unavailable(error: &Unavailable) -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_CHECKED", error.to_string()).hint("try again in a second")
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_CHECKED", error.to_string())
+        .hint("try again in a second")
+        .retry_after(WAIT)
 }
