@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { effect, signal } from "./html.js";
-import { isOpen, isSignedIn, token } from "./token.js";
+import { isOpen, isSignedIn, refused, token } from "./token.js";
 
 /** Null as long as it is not known. */
 export const me = signal(/** @type {Api.Me | null} */ (null));
@@ -23,6 +23,7 @@ export async function findSession() {
   try {
     me.value = await get("/api/v1/me");
     isSignedIn.value = true;
+    refused.value = false;
   } catch {
     // Without an answer, the page asks who it is.
   } finally {
@@ -43,6 +44,10 @@ export function startMe() {
     const over = new AbortController();
     ask(over.signal);
     return () => over.abort();
+  });
+  // A request is also refused when the rights of its person changed while it was under way: the session goes on then.
+  effect(() => {
+    if (refused.value) findSession();
   });
 }
 

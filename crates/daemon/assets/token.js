@@ -72,7 +72,7 @@ export function dropToken(given) {
 
 /** Forgets the session, which the daemon does not take any more. */
 export function dropSession() {
-  refused.value = isSignedIn.peek();
+  if (isSignedIn.peek()) refused.value = true;
   isSignedIn.value = false;
 }
 

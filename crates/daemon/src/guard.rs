@@ -214,10 +214,20 @@ impl Guard {
                 Some(members) => members.hint(),
                 None => "send `Authorization: Bearer TOKEN` with the token that `toolrack up` printed".to_owned(),
             };
-            ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is missing or wrong")
-                .hint(hint)
-                .sign_in(self.members.as_ref().and_then(Members::sign_in))
+            self.unauthorized("the token is missing or wrong").hint(hint)
         })
+    }
+
+    /// The token has ended while a request was under way.
+    fn ended(&self) -> ApiError {
+        self.unauthorized("the token has ended, or the rights of its member changed")
+            .hint("send the request again; sign in if it is refused")
+    }
+
+    /// A refusal that also says where a person signs in.
+    fn unauthorized(&self, message: &str) -> ApiError {
+        ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message)
+            .sign_in(self.members.as_ref().and_then(Members::sign_in))
     }
 
     /// The `WWW-Authenticate` of a refusal at `path`.
@@ -245,12 +255,6 @@ impl Guard {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
-}
-
-/// The token has ended while a request was under way.
-fn ended() -> ApiError {
-    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token has ended, or the rights of its member changed")
-        .hint("send the request again; sign in if it is refused")
 }
 
 fn has_several_values(headers: &HeaderMap, name: &HeaderName) -> bool {
@@ -288,22 +292,22 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     }
     match proved {
         Some(Proved::Member(standing)) => {
-            let challenge = guard.challenge(request.uri().path(), request.headers());
-            while_it_stands(standing, challenge, next.run(request)).await
+            let refusal = (guard.ended(), guard.challenge(request.uri().path(), request.headers()));
+            while_it_stands(standing, refusal, next.run(request)).await
         }
         _ => next.run(request).await,
     }
 }
 
-/// The answer to a request of a member; an error as soon as its token has ended. A stream of events ends with it.
+/// The answer to a request of a member, or `refusal` as soon as its token has ended. A stream of events ends with it.
 async fn while_it_stands(
     standing: Standing,
-    challenge: HeaderValue,
+    (refusal, challenge): (ApiError, HeaderValue),
     answer: impl Future<Output = Response>,
 ) -> Response {
     let response = tokio::select! {
         response = answer => response,
-        () = standing.ended() => return refused(ended(), challenge),
+        () = standing.ended() => return refused(refusal, challenge),
     };
     let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
     if !is_stream {

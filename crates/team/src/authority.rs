@@ -212,15 +212,20 @@ impl Authority {
             return Ok(());
         }
         let in_use = self.known.lock().begin(version);
+        let mut all_read = Ok(());
         for (hash, standing) in in_use {
             let Proof::Kept(before) = &standing.0.proof else { continue };
-            let token = self.store.team_token(hash).await?;
-            if token.as_ref() != Some(before) {
-                self.known.lock().by_hash.remove(&hash);
-                standing.0.ended.cancel();
+            match self.store.team_token(hash).await {
+                Ok(Some(token)) if token == *before => {}
+                Ok(_) => self.known.lock().end(&hash, &standing),
+                Err(error) => all_read = Err(error),
             }
         }
-        Ok(())
+        if all_read.is_err() {
+            // What could not be read may have ended: the next round reads all of it again.
+            self.known.lock().version = None;
+        }
+        all_read
     }
 }
 
@@ -231,6 +236,12 @@ impl KnownTokens {
         self.version = Some(version);
         self.forget_unused();
         self.by_hash.iter().map(|(hash, standing)| (*hash, standing.clone())).collect()
+    }
+
+    /// Ends `standing`, which no longer holds.
+    fn end(&mut self, hash: &TokenHash, standing: &Standing) {
+        self.by_hash.remove(hash);
+        standing.0.ended.cancel();
     }
 
     fn forget_unused(&mut self) {

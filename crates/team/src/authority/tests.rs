@@ -1,3 +1,4 @@
+use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
 use tokio::time::timeout;
 use toolrack_host::{
@@ -20,7 +21,7 @@ fn by() -> Caller {
 }
 
 struct Team {
-    _folder: TempDir,
+    folder: TempDir,
     store: TeamStore,
     authority: Arc<Authority>,
     watching: tokio::task::JoinSet<()>,
@@ -34,7 +35,7 @@ impl Team {
         let authority = Arc::new(Authority::new(store.clone()));
         let mut watching = tokio::task::JoinSet::new();
         watching.spawn(Arc::clone(&authority).watch(CancellationToken::new()));
-        Self { _folder: folder, store, authority, watching }
+        Self { folder, store, authority, watching }
     }
 
     async fn token(&self, ends_at: Option<DateTime<Utc>>) -> (Secret, String) {
@@ -49,6 +50,14 @@ impl Team {
         };
         let id = self.store.keep_token(ANN, &new, &by()).await.unwrap().unwrap();
         (secret, id)
+    }
+
+    /// Makes the row of a token unreadable.
+    async fn damage(&self, id: &str) {
+        let options = SqliteConnectOptions::new().filename(self.folder.path().join("toolrack.db"));
+        let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+        let query = sqlx::query("UPDATE team_tokens SET label = CAST(x'ff' AS TEXT) WHERE id = ?").bind(id);
+        query.execute(&mut connection).await.unwrap();
     }
 
     async fn prove(&self, secret: &Secret) -> Option<Standing> {
@@ -81,6 +90,22 @@ async fn another_role_ends_what_stands_and_counts_for_the_next_request() {
     team.store.put_member(&ann(Role::Viewer), &by()).await.unwrap();
     within_a_second(&standing).await;
     assert_eq!(team.prove(&secret).await.unwrap().member().role(), Role::Viewer);
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_read_keeps_no_other_from_ending() {
+    let team = Team::new().await;
+    let tokens = [team.token(None).await, team.token(None).await, team.token(None).await];
+    let mut standings = Vec::new();
+    for (secret, _) in &tokens {
+        standings.push(team.prove(secret).await.unwrap());
+    }
+    let [(_, unreadable), revoked @ ..] = &tokens;
+    team.damage(unreadable).await;
+    for (_, id) in revoked {
+        assert_eq!(team.store.revoke_tokens(Tokens::Id(id), &by()).await.unwrap(), 1);
+        within_a_second(&standings.remove(1)).await;
+    }
 }
 
 #[tokio::test]

@@ -86,6 +86,52 @@ test("a_removed_person_is_out_within_a_second", async () => {
   await page.context().close();
 });
 
+/** What a browser sends for its session. @param {any} page */
+const cookieOf = async (page) => `toolrack=${(await sessionOf(page)).value}`;
+
+/** Reads a stream of events up to one. @param {Response} response @param {string} name */
+async function upTo(response, name) {
+  let text = "";
+  for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {
+    text += piece;
+    if (text.includes(`event: ${name}\n`)) return;
+  }
+  assert.fail(`the stream ended before ${name}: ${text}`);
+}
+
+test("a_call_of_a_removed_person_ends_and_its_answer_says_where_to_sign_in", async () => {
+  const page = await team.signedIn(visitor, "yan@acme.example");
+  const operator = await team.signedIn(visitor, "olga@acme.example");
+  const [cookie, seeing] = [await cookieOf(page), await cookieOf(operator)];
+  const events = await fetch(`${team.origin}/api/v1/events`, { headers: { cookie: seeing } });
+  const body = JSON.stringify({ tool: "acme-shop/slow", arguments: { pause: 5_000 }, id: "1", approved: true });
+  const headers = { cookie, origin: team.origin, "content-type": "application/json" };
+  const called = fetch(`${team.origin}/api/v1/calls`, { method: "POST", headers, body });
+  await upTo(events, "tool_started");
+  team.run("team", "remove", "yan@acme.example", "--issuer", team.issuer);
+  const answer = await called;
+  assert.equal(answer.status, 401);
+  assert.equal((await answer.json()).error.sign_in, "/sign-in");
+  await page.getByTestId("sign-in-link").waitFor();
+  for (const open of [page, operator]) await open.context().close();
+});
+
+test("a_page_whose_request_was_refused_stays_open_if_its_session_still_counts", async () => {
+  const page = await team.signedIn(visitor, "ann@acme.example");
+  const refusal = { error: { code: "UNAUTHORIZED", message: "the rights of its member changed", sign_in: "/sign-in" } };
+  let refused = 0;
+  const refuse = (/** @type {any} */ route) => {
+    refused += 1;
+    return route.fulfill({ status: 401, json: refusal });
+  };
+  await page.route("**/api/v1/tools*", refuse, { times: 1 });
+  await page.getByTestId("nav-tools").click();
+  await page.getByText("echo").first().waitFor();
+  assert.equal(refused, 1);
+  assert.equal(await page.getByTestId("sign-in-link").count(), 0);
+  await page.context().close();
+});
+
 test("a_cookie_changes_nothing_from_another_page_and_opens_no_mcp_endpoint", async () => {
   const page = await team.signedIn(visitor, "olga@acme.example");
   const cookie = await sessionOf(page);
