@@ -86,7 +86,7 @@ pub use needs::{given_in, secrets_in, share_of};
 pub use places::{NoHome, Places, project_root};
 pub use problem::{Problem, Severity, Snippet};
 pub use redact::{redact, show};
-pub use settings::{Audit, KeepSessions, Refresh, Role, ServeSettings, Settings, ToolSettings};
+pub use settings::{Audit, KeepSessions, Refresh, Role, ServeSettings, Settings, ToolProfiles, ToolSettings};
 pub use suggest::{abbreviated, closest};
 pub use watch::{Watch, WatchError};
 

@@ -22,7 +22,7 @@ pub(crate) use entry::{
 };
 pub(crate) use sets::usual;
 pub(crate) use settings::{
-    AGENT, AUDIT, DEFAULTS, EGRESS, MODEL, POLICY, PRICE, RULE, SERVE, SESSIONS, TOOLRACK, TOOLS,
+    AGENT, AUDIT, DEFAULTS, EGRESS, MODEL, POLICY, PRICE, PROFILE, RULE, SERVE, SESSIONS, SHOW, TOOLRACK, TOOLS,
 };
 
 /// The unit suffixes of a time's name. Without one, it is in seconds.

@@ -3,6 +3,7 @@
 mod audit;
 mod egress;
 mod policy;
+mod profiles;
 mod serve;
 mod tools;
 
@@ -21,6 +22,7 @@ use crate::{
 
 pub use audit::Audit;
 pub(crate) use policy::{FileOwner, Section};
+pub use profiles::ToolProfiles;
 pub use serve::ServeSettings;
 pub use tools::{Refresh, ToolSettings};
 
@@ -44,6 +46,8 @@ pub struct Settings {
     pub model: ModelChoice,
     /// The calls that run, that need approval, and that never run (`[policy]`, of every `toolrack.toml` that counts).
     pub policy: Policy,
+    /// The selections of tools with an endpoint of their own (`[[profiles]]`).
+    pub profiles: ToolProfiles,
     /// The settings of tools for models (`[tools]`), overlaid with the settings of the chosen agent (`[agents.tools]`).
     pub tools: ToolSettings,
     /// Whether the chosen agent carries out tasks itself (`role` in `[[agents]]`).
@@ -133,6 +137,11 @@ impl Settings {
         if let Some(serve) = root.get("serve") {
             let (serve, wrong) = ServeSettings::read(document, &serve.node);
             settings.serve = serve;
+            problems.extend(wrong);
+        }
+        if let Some(profiles) = root.get("profiles") {
+            let (profiles, wrong) = profiles::read(document, &profiles.node);
+            settings.profiles = profiles;
             problems.extend(wrong);
         }
         if let Some(policy) = root.get("policy") {

@@ -14,6 +14,7 @@ mod me;
 mod models;
 mod my_credentials;
 mod overview;
+mod profiles;
 mod questions;
 mod servers;
 mod sessions;
@@ -162,6 +163,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(Open, routes!(health::health))
         .with(Open, routes!(health::ready))
         .with(Scrape, routes!(health::metrics))
+        .with(See, routes!(profiles::list))
         .with(Operate, routes!(agents::list))
         .with(Install, routes!(agents::token))
         .with(Operate, routes!(agents::stop))

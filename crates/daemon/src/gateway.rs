@@ -55,6 +55,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_host::Host;
 
+pub use crate::profiles::Profiles;
+
 pub use self::{
     any_client::AnyClient,
     options::{Bounds, GatewayOptions},
@@ -174,8 +176,7 @@ impl Gateway {
     /// Returns a router that serves Streamable HTTP of both eras at `/`: nest it at `/mcp`.
     ///
     /// The query selects what a client sees: `?tools=github/*,read_*` (only these tools), `?servers=github,fs` (only
-    /// these servers), `?preset=NAME` (a selection of [`GatewayOptions::presets`]); together they narrow down. The
-    /// router checks `Origin` and `Host`; authentication is for a layer in front.
+    /// these servers), `?profile=NAME` (one of [`GatewayOptions::profiles`]); together they narrow down. The router checks `Origin` and `Host`; authentication is for a layer in front.
     pub fn router(&self) -> axum::Router {
         http::router(self.clone())
     }

@@ -22,7 +22,7 @@ use http::{
 };
 use subtle::ConstantTimeEq as _;
 use toolrack_host::Principal;
-use toolrack_team::{FrontDoor, NoRandom, Standing, random_text};
+use toolrack_team::{Endpoint, FrontDoor, NoRandom, Standing, random_text};
 
 pub(crate) use self::{
     members::Members,
@@ -44,7 +44,7 @@ const WAIT: Duration = Duration::from_secs(1);
 const EVENTS: &[u8] = b"text/event-stream";
 
 /// The path prefixes that need a token.
-const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics"];
+const PROTECTED: &[&str] = &["/agents", "/api", "/mcp", "/metrics", "/p"];
 
 /// The secret that opens the daemon: 256 random bits in hex, made anew for each launch.
 #[derive(Clone)]
@@ -123,11 +123,6 @@ pub(crate) fn is_protected(path: &str) -> bool {
 /// The member of a team who was proved to send `request`; `None` for the user of the daemon's machine.
 pub(crate) fn member_of(request: &Request) -> Option<Principal> {
     request.extensions().get::<Principal>().filter(|principal| !principal.is_local()).cloned()
-}
-
-/// Whether `path` is the MCP endpoint, for which OAuth clients get their tokens.
-fn is_endpoint(path: &str) -> bool {
-    path == "/mcp"
 }
 
 impl Guard {
@@ -232,8 +227,8 @@ impl Guard {
 
     /// The `WWW-Authenticate` of a refusal at `path`.
     fn challenge(&self, path: &str, headers: &HeaderMap) -> HeaderValue {
-        let at_door = self.members.as_ref().filter(|_| is_endpoint(path));
-        let text = at_door.map(|members| members.challenge(headers.contains_key(AUTHORIZATION)));
+        let at_door = self.members.as_ref().zip(Endpoint::at(path));
+        let text = at_door.map(|(members, endpoint)| members.challenge(endpoint, headers.contains_key(AUTHORIZATION)));
         let usual = HeaderValue::from_static("Bearer realm=\"toolrack\"");
         text.and_then(|text| HeaderValue::from_str(&text).ok()).unwrap_or(usual)
     }

@@ -24,8 +24,9 @@ use crate::{
 const MAX_WORLDS: usize = 1_000;
 
 /// Where a member sees and uses their own servers beside those of the tenant. Everything else is the tenant's.
-const THEIRS: [&str; 9] = [
+const THEIRS: [&str; 10] = [
     "/mcp",
+    "/p",
     "/api/agents/mcp",
     "/api/v1/servers",
     "/api/v1/tools",

@@ -32,7 +32,7 @@ use url::Url;
 
 use crate::{
     agents::Agents,
-    api, dashboard,
+    api, dashboard, endpoint,
     gateway::{Gateway, GatewayOptions},
     guard,
     guard::{Guard, Members, Token},
@@ -249,7 +249,7 @@ impl Daemon {
         let router = api::router(Arc::clone(&world), Arc::downgrade(&agents))
             .merge(agents.router())
             .merge(dashboard::router())
-            .nest("/mcp", for_callers(&gateway));
+            .merge(endpoints(&gateway));
         let mut router = once_applied(router, &world).layer(DefaultBodyLimit::max(MAX_BODY));
         if let Some(Team { tenants, authority, door, for_tenants }) = team {
             let tenants = tenants_of(&site, tenants, for_tenants, &world, &tasks);
@@ -351,10 +351,12 @@ fn once_applied(router: Router, world: &Arc<World>) -> Router {
     }))
 }
 
-/// The MCP endpoint, for those who may call tools.
-fn for_callers(gateway: &Gateway) -> Router {
+/// The MCP endpoints, for those who may call tools: one with all tools, and one for each profile.
+fn endpoints(gateway: &Gateway) -> Router {
     let needs = |request: Request, next: Next| routes::require(Right::Use, request, next);
-    gateway.router().layer(middleware::from_fn(needs))
+    let all = gateway.router().layer(middleware::from_fn(needs));
+    let of_profile = all.clone().layer(middleware::from_fn(endpoint::with_profile));
+    Router::new().nest(endpoint::ALL, all).nest(endpoint::OF_PROFILE, of_profile)
 }
 
 /// Where a daemon is, for the worlds in it.
@@ -374,7 +376,7 @@ fn services(site: &Arc<Site>) -> Serve {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
         let agents = within.for_agents.map(|make| agents_of(&site, world, make, tasks));
         let of_agents = agents.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        let mut router = api::router(Arc::clone(world), of_agents).nest("/mcp", for_callers(&gateway));
+        let mut router = api::router(Arc::clone(world), of_agents).merge(endpoints(&gateway));
         if let Some(agents) = agents {
             router = router.merge(agents.router());
         }
@@ -489,6 +491,7 @@ fn gateway_options(world: &Arc<World>, site: &Site) -> GatewayOptions {
         asker: Some(Arc::new(world.questions.clone())),
         agent: world.questions.agent().map(Arc::from),
         secrets: Some(Arc::clone(&world.secrets)),
+        profiles: world.profiles.clone(),
         missing: Missing::of_member(world, site.of_team.as_ref()),
         unproven: None,
         hosts: site.hosts.iter().map(name).chain([site.address.ip().to_string()]).collect(),

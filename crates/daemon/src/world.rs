@@ -37,6 +37,7 @@ use self::{
 use crate::{
     credentials::{CredentialsOf, WorldOf},
     event_log::EventLog,
+    profiles::Profiles,
     questions::Questions,
 };
 
@@ -145,6 +146,8 @@ pub(crate) struct World {
     applied: watch::Sender<bool>,
     /// Tells of values that the person gives and takes back.
     given: watch::Sender<()>,
+    /// What groups of clients see.
+    pub(crate) profiles: Profiles,
     /// The servers that the user has stopped although they are configured to run.
     held: ArcSwap<BTreeSet<String>>,
     orders: mpsc::Sender<Order>,
@@ -217,6 +220,7 @@ impl World {
             rejected: ArcSwap::default(),
             applied: watch::Sender::new(false),
             given: watch::Sender::new(()),
+            profiles: Profiles::default(),
             held: ArcSwap::default(),
             orders,
         });

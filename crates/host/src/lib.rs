@@ -95,7 +95,8 @@ pub use call::{
 pub use canonical::{Canonical, CanonicalMap};
 pub use catalog::{
     BadNameStyle, BlockKind, Budget, Catalog, CatalogTool, Change, Cleaned, Dashes, Hit, NameCap, NameStyle, Naming,
-    Offer, Provider, Selection, ToolBlock, ToolDefinition, Unknown, UnknownWire, Wire, clean, signature,
+    Offer, Provider, Selection, ShownAs, ToolBlock, ToolDefinition, ToolProfile, Unknown, UnknownWire, Wire, clean,
+    signature,
 };
 pub use definition::DefinitionHash;
 pub use egress::Egress;

@@ -83,6 +83,8 @@ pub struct NewToken {
     pub client: Option<String>,
     /// The family of tokens that end together.
     pub family: Option<String>,
+    /// The profile whose MCP endpoint it opens, and nothing else.
+    pub profile: Option<String>,
     /// When it ends.
     pub ends_at: Option<DateTime<Utc>>,
 }
@@ -103,6 +105,8 @@ pub struct TeamToken {
     pub client: Option<String>,
     /// Names the tokens that end together.
     pub family: Option<String>,
+    /// The profile whose MCP endpoint it opens, and nothing else.
+    pub profile: Option<String>,
     /// When it was made.
     pub made_at: DateTime<Utc>,
     /// When it ends.
@@ -154,12 +158,13 @@ struct TokenRow {
     label: String,
     client: Option<String>,
     family: Option<String>,
+    profile: Option<String>,
     made_at: i64,
     ends_at: Option<i64>,
     member: MemberRow,
 }
 
-from_row!(TokenRow { id, purpose, label, client, family, made_at, ends_at } flatten member);
+from_row!(TokenRow { id, purpose, label, client, family, profile, made_at, ends_at } flatten member);
 
 impl MemberRow {
     /// The principal. An unknown kind or role comes from a newer version and gets the fewest rights.
@@ -184,6 +189,7 @@ impl TokenRow {
             label: self.label,
             client: self.client,
             family: self.family,
+            profile: self.profile,
             made_at: time(self.made_at)?,
             ends_at: match self.ends_at {
                 Some(at) => Some(time(at)?),
@@ -212,8 +218,11 @@ impl Tokens<'_> {
 }
 
 /// The tables of a team, each script after the one before.
-const SCRIPTS: [&str; 2] =
-    [include_str!("../team_migrations/0001_members.sql"), include_str!("../team_migrations/0002_front_door.sql")];
+const SCRIPTS: [&str; 3] = [
+    include_str!("../team_migrations/0001_members.sql"),
+    include_str!("../team_migrations/0002_front_door.sql"),
+    include_str!("../team_migrations/0003_profiles.sql"),
+];
 
 /// The store of an installation that serves a team. Clones share it.
 ///
@@ -365,8 +374,8 @@ impl TeamStore {
             .await
             .map_err(self.error(doing))?;
         sqlx::query(
-            "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, made_at, ends_at) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, client, family, profile, made_at, \
+             ends_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(&token.hash.0[..])
         .bind(&id)
@@ -376,6 +385,7 @@ impl TeamStore {
         .bind(&token.label)
         .bind(&token.client)
         .bind(&token.family)
+        .bind(&token.profile)
         .bind(now())
         .bind(token.ends_at.map(|at| at.timestamp()))
         .execute(&mut *transaction)
@@ -393,7 +403,7 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn team_tokens(&self, which: Tokens<'_>) -> Result<Vec<TeamToken>, StoreError> {
         let mut query = QueryBuilder::new(
-            "SELECT t.id, t.purpose, t.label, t.client, t.family, t.made_at, t.ends_at, m.issuer, m.subject, m.kind, \
+            "SELECT t.id, t.purpose, t.label, t.client, t.family, t.profile, t.made_at, t.ends_at, m.issuer, m.subject, m.kind, \
              m.tenant, m.name, m.groups, m.role FROM team_tokens t JOIN team_members m \
              ON m.issuer = t.issuer AND m.subject = t.subject WHERE ",
         );

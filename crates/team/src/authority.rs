@@ -10,6 +10,7 @@ use toolrack_host::Principal;
 use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash};
 
 use crate::{
+    endpoint::Endpoint,
     fetch::Unreachable,
     issuers::{Issuers, Vouched},
     tokens::looks_like_one,
@@ -79,6 +80,26 @@ impl Standing {
         match &self.0.proof {
             Proof::Kept(token) => token.purpose,
             Proof::Signed(_) => Purpose::Access,
+        }
+    }
+
+    /// Whether the token opens `path` at all. A personal token opens everything, unless it is for one profile; the token
+    /// of an OAuth client opens the MCP endpoint that it was given for; the cookie of a browser opens no MCP endpoint.
+    #[must_use]
+    pub fn opens(&self, path: &str) -> bool {
+        match (self.purpose(), self.profile()) {
+            (Purpose::Personal, None) => true,
+            (Purpose::Browser, _) => Endpoint::at(path).is_none(),
+            (_, profile) => Endpoint::at(path) == Some(Endpoint::of(profile)),
+        }
+    }
+
+    /// The profile whose MCP endpoint the token opens, and nothing else.
+    #[must_use]
+    pub fn profile(&self) -> Option<&str> {
+        match &self.0.proof {
+            Proof::Kept(token) => token.profile.as_deref(),
+            Proof::Signed(_) => None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The authorization server: OAuth 2.1 for public clients, with the one resource `/mcp`.
+//! The authorization server: OAuth 2.1 for public clients, with the MCP endpoints of the team as resources.
 //!
 //! ```text
 //!   authorize ──► consent ──► request            the person is asked; what is asked for

@@ -13,7 +13,9 @@ use zeroize::Zeroizing;
 use crate::{
     browser::{Cookies, cookie, is_from_here},
     clients::Clients,
+    endpoint::Endpoint,
     file::TeamFile,
+    parameters::Parameters,
     provider::Provider,
     refusals::Refusals,
     signed::bare,
@@ -38,7 +40,7 @@ pub enum BadFrontDoor {
 /// The front door of a team: signs people in with its OpenID Connect provider, and gives OAuth clients tokens with
 /// which they act in the name of a person who agreed.
 ///
-/// It is an OAuth 2.1 authorization server for one resource, the team's `/mcp`, and for public clients alone. Its tokens
+/// It is an OAuth 2.1 authorization server for the team's [`Endpoint`]s, and for public clients alone. Its tokens
 /// are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) says for whom they stand.
 ///
 /// Every refusal of bad input is a row `refused_at_the_door` of the audit log, within [bounds](Refusals).
@@ -146,15 +148,15 @@ impl FrontDoor {
         own.into_iter().chain(self.team.issuers.iter().map(|trusted| bare(&trusted.issuer))).collect()
     }
 
-    /// The value of `WWW-Authenticate` for a request to the MCP endpoint without a token that counts (RFC 9728, 5.1;
+    /// The value of `WWW-Authenticate` for a request to an MCP endpoint without a token that counts (RFC 9728, 5.1;
     /// RFC 6750, 3). `is_wrong` says whether there was one.
     #[must_use]
-    pub fn challenge(&self, is_wrong: bool) -> String {
+    pub fn challenge(&self, endpoint: Endpoint<'_>, is_wrong: bool) -> String {
         let error = if is_wrong { "error=\"invalid_token\", " } else { "" };
         if self.authorization_servers().is_empty() {
             return format!("Bearer {error}realm=\"toolrack\"");
         }
-        let metadata = self.place(".well-known/oauth-protected-resource/mcp");
+        let metadata = self.place(&format!(".well-known/oauth-protected-resource{endpoint}"));
         format!("Bearer {error}resource_metadata=\"{metadata}\", scope=\"{SCOPE}\"")
     }
 
@@ -169,9 +171,27 @@ impl FrontDoor {
         self.team.url.as_str().trim_end_matches('/')
     }
 
-    /// The resource that the tokens open (RFC 8707).
-    pub(crate) fn resource(&self) -> String {
-        self.place("mcp")
+    /// The address of an endpoint, for which tokens are given (RFC 8707).
+    pub(crate) fn resource(&self, endpoint: Endpoint<'_>) -> String {
+        format!("{}{endpoint}", self.issuer())
+    }
+
+    /// The endpoint with this address.
+    pub(crate) fn endpoint_of<'r>(&self, resource: &'r str) -> Option<Endpoint<'r>> {
+        Endpoint::at(resource.strip_prefix(self.issuer())?)
+    }
+
+    /// The endpoint that a client names, in `parameters`, as its resource. A client that names none means `/mcp`.
+    ///
+    /// # Errors
+    /// When it names several, or one that is not of this team (RFC 8707, 2.2).
+    pub(crate) fn endpoint_in<'p>(&self, parameters: &'p Parameters) -> Result<Endpoint<'p>, &'static str> {
+        let mut named = parameters.all("resource").map(|resource| self.endpoint_of(resource));
+        match named.next() {
+            None => Ok(Endpoint::All),
+            Some(Some(endpoint)) if named.all(|other| other == Some(endpoint)) => Ok(endpoint),
+            Some(_) => Err("the parameter resource names no MCP endpoint of this server, or several"),
+        }
     }
 
     /// An address of the team.

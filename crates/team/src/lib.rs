@@ -40,6 +40,7 @@ mod browser;
 mod claims;
 mod clients;
 mod door;
+mod endpoint;
 mod fetch;
 mod file;
 mod issuers;
@@ -58,6 +59,7 @@ mod tokens;
 
 pub use authority::{Authority, Standing, Unavailable};
 pub use door::{BadFrontDoor, FrontDoor};
+pub use endpoint::Endpoint;
 pub use fetch::Unreachable;
 pub use file::{BadTeamFile, SignInProvider, TeamFile, Tenant, TrustedIssuer};
 pub use issuers::{Issuers, Vouched};

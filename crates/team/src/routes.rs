@@ -20,7 +20,8 @@ const MAX_BODY: usize = 32 * 1024;
 impl FrontDoor {
     /// Answers at the addresses of the front door, all at the root of the team's address:
     ///
-    /// - `/.well-known/oauth-protected-resource`, the same with `/mcp` behind it (RFC 9728), and
+    /// - `/.well-known/oauth-protected-resource`, the same with the path of an [`Endpoint`](crate::Endpoint) behind it (RFC
+    ///   9728), and
     ///   `/.well-known/oauth-authorization-server` (RFC 8414),
     /// - `/oauth/register` (RFC 7591), `/oauth/authorize` and `/oauth/token` (OAuth 2.1), `/oauth/revoke` (RFC 7009),
     /// - `/sign-in`, `/sign-in/back` and `/sign-out` (OpenID Connect).
@@ -33,7 +34,7 @@ impl FrontDoor {
             let resource = || get(metadata::resource).options(metadata::preflight);
             router = router
                 .route("/.well-known/oauth-protected-resource", resource())
-                .route("/.well-known/oauth-protected-resource/mcp", resource());
+                .route("/.well-known/oauth-protected-resource/{*endpoint}", resource());
         }
         if self.signs_in() {
             router = router.merge(of_provider());

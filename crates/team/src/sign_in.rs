@@ -175,6 +175,7 @@ async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Resu
         label: text::for_line(&text::clip(browser, MAX_LABEL)).into_owned(),
         client: None,
         family: None,
+        profile: None,
         ends_at: Utc::now().checked_add_signed(SESSION),
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };

@@ -123,6 +123,8 @@ fn crates_from_outside_stay_in_the_rooms_that_own_them() {
     let owners = |name: &str| OWNED.iter().find(|(owned, _)| *owned == name).map(|(_, owners)| *owners);
     let wrong: Vec<_> = arrows()
         .into_iter()
+        // A test may reach behind a room, such as to damage a file.
+        .filter(|arrow| !arrow.only_for_tests)
         .filter(|arrow| owners(&arrow.to).is_some_and(|owners| !owners.contains(&arrow.from.as_str())))
         .map(|arrow| format!("{} -> {} (only {:?} may)", arrow.from, arrow.to, owners(&arrow.to).unwrap_or_default()))
         .collect();

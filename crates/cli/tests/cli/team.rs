@@ -95,7 +95,12 @@ impl Team {
 
     /// The text of a call over the MCP endpoint.
     pub(crate) fn call(&self, token: &str, tool: &str, arguments: &str) -> String {
-        let url = format!("http://{}/mcp", self.daemon.address);
+        self.call_at("/mcp", token, tool, arguments)
+    }
+
+    /// The same over the endpoint at `path`.
+    fn call_at(&self, path: &str, token: &str, tool: &str, arguments: &str) -> String {
+        let url = format!("http://{}{path}", self.daemon.address);
         let gateway = json!({ "url": url, "headers": { "Authorization": format!("Bearer {token}") } });
         let config = mcp_json(&[("gateway", gateway)]);
         let tool = format!("gateway/{tool}");
@@ -177,6 +182,42 @@ fn a_revoked_token_ends_streams_and_opens_nothing_within_a_second() {
     assert_eq!(team.status("GET", "/api/v1/servers", &ann), 401);
     let again = team.rack.run(&["team", "revoke", &id]).ends_with(2);
     assert!(again.stderr.contains("no token with the id"), "{again}");
+}
+
+#[test]
+fn a_token_for_a_profile_opens_its_endpoint_alone() {
+    let team = Team::start();
+    let home = team.rack.home.root().join("team/tenants/acme");
+    let profile = "[[profiles]]\nname = \"few\"\ntools = \"acme/echo\"\n\
+        [[profiles.show]]\ntool = \"acme/echo\"\nname = \"say\"\n[[profiles]]\nname = \"other\"\n";
+    fs::write(home.join("toolrack.toml"), profile).unwrap();
+    let made = team.rack.run(&["team", "token", "bot", "--service", "--tenant", "acme", "--profile", "few", "--json"]);
+    let made = made.ends_with(0).json();
+    assert_eq!(made["profile"], "few");
+    let token = made["token"].as_str().unwrap();
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",
+        "capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
+    assert_eq!(team.ask("POST", "/p/few/mcp", token, list).0, 200);
+    for path in ["/mcp", "/p/other/mcp", "/p/f%65w/mcp", "/p/few/mcp/", "/p/few/mcp/x", "/api/v1/tools", "/api/v1/me"] {
+        let (status, body) = team.ask("POST", path, token, list);
+        assert_eq!(status, 403, "{path}: {body}");
+        assert!(body.contains("opens the MCP endpoint `/p/few/mcp` alone"), "{path}: {body}");
+    }
+    // What else the query names, the client sees no more than its profile has.
+    for query in ["?profile=other", "?profile=few", "?tools=*"] {
+        let (_, body) = team.ask("POST", &format!("/p/few/mcp{query}"), token, list);
+        assert!(query == "?tools=*" || body.contains("a request has one profile"), "{query}: {body}");
+    }
+    let said = team.call_at("/p/few/mcp", token, "say", r#"{"text":"hello there"}"#);
+    assert!(said.contains("hello there"), "{said}");
+    let hidden = team.call_at("/p/few/mcp", token, "mcp__env__env", "{}");
+    assert!(hidden.contains("no tool"), "{hidden}");
+    // A personal token without a profile opens all of them.
+    let (ann, _) = team.token("ann", "acme", "user");
+    assert!(team.call_at("/p/other/mcp", &ann, "mcp__acme__echo", r#"{"text":"again"}"#).contains("again"));
+    let (_, profiles) = team.ask("GET", "/api/v1/profiles", &ann, "");
+    let profiles: Value = serde_json::from_str(&profiles).unwrap();
+    assert_eq!(profiles["profiles"][0], json!({ "name": "few", "mcp": "/p/few/mcp", "tools": ["say"] }));
 }
 
 #[test]

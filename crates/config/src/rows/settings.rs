@@ -46,6 +46,8 @@ pub(crate) const TOOLRACK: &Table = &Table {
         Row::new("egress", Either(&[Words(PROFILES), Object(EGRESS)]), "Where requests may go: a profile, or a table."),
         Row::new("serve", Object(SERVE), "Bounds of the connections that `toolrack serve` takes."),
         Row::new("policy", Object(POLICY), "Which calls run, which a person decides about, and which never run."),
+        Row::new("profiles", Tables(PROFILE), "Selections of tools with an MCP endpoint of their own.")
+            .otherwise("none"),
         Row::new("defaults", Object(DEFAULTS), "The servers of all agents."),
         Row::new("agents", Tables(AGENT), "Agents with servers and settings of their own."),
         Row::new("mcp_servers", Entries, "Servers as Codex writes them, by their names."),
@@ -73,6 +75,28 @@ pub(crate) const AGENT: &Table = &Table {
             .otherwise("none"),
         Row::new("model", Object(MODEL), "As `[model]`, for this agent.").otherwise("`[model]`"),
         Row::new("tools", Object(TOOLS), "As `[tools]`, for this agent.").otherwise("`[tools]`"),
+    ],
+};
+
+pub(crate) const PROFILE: &Table = &Table {
+    title: "profiles",
+    is_closed: true,
+    rows: &[
+        Row::new("name", Text, "The name in its address, `/p/NAME/mcp`, of letters, digits, `-` and `_`.").required(),
+        Row::new("tools", GLOBS, "The tools that it has.").otherwise("all"),
+        Row::new("without", GLOBS, "Tools among them that it does not have.").otherwise("none"),
+        Row::new("show", Tables(SHOW), "Tools that models see under another name or description.").otherwise("none"),
+    ],
+};
+
+pub(crate) const SHOW: &Table = &Table {
+    title: "profiles.show",
+    is_closed: true,
+    rows: &[
+        Row::new("tool", Text, "The tool, as `server/tool`.").required(),
+        Row::new("name", Text, "Its name for models, of 1 to 64 letters, digits, `-` and `_`.")
+            .otherwise("that of the tool"),
+        Row::new("description", Text, "Its description for models.").otherwise("that of the server"),
     ],
 };
 

@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::*;
-use crate::rows::{MODEL, POLICY, RULE, samples::sample};
+use crate::rows::{MODEL, POLICY, PROFILE, RULE, SHOW, samples::sample};
 
 fn read(text: &str) -> (Settings, Vec<Problem>) {
     let wanted = ReadContext { agent: Some("a"), ..ReadContext::default() };
@@ -21,6 +21,8 @@ const TABLES: &[(&Table, &str)] = &[
     (SERVE, "[serve]\n"),
     (POLICY, "[policy]\n"),
     (RULE, "[[policy.rules]]\n"),
+    (PROFILE, "[[profiles]]\nname = \"a\"\n"),
+    (SHOW, "[[profiles]]\nname = \"a\"\n[[profiles.show]]\ntool = \"sample/tool\"\n"),
     (AGENT, "[[agents]]\nid = \"a\"\n"),
 ];
 
@@ -52,7 +54,9 @@ fn each_setting_is_read_and_changes_what_counts() {
     for (table, head) in TABLES {
         // A rule needs a pattern.
         let rule = if table.title == "policy.rules" { "confirm = \"x/*\"\n" } else { "" };
-        for row in table.rows.iter().filter(|row| row.key != "id") {
+        // The head has what a table needs.
+        let own = head.rsplit("[[").next().unwrap_or_default();
+        for row in table.rows.iter().filter(|row| !own.contains(&format!("\n{} = ", row.key))) {
             let Some(sample) = sample(row) else { continue };
             let is_effect = ["allow", "confirm", "deny"].contains(&row.key);
             let rest = if is_effect { "" } else { rule };

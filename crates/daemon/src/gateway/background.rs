@@ -23,6 +23,7 @@ const SWEEP: Duration = Duration::from_secs(15);
 /// Runs until the gateway is shut down or dropped.
 pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
     let Some(mut events) = gateway.upgrade().map(|gateway| gateway.host.events()) else { return };
+    let Some(mut profiles) = gateway.upgrade().map(|gateway| gateway.options.profiles.watch()) else { return };
     let mut sweep = interval(SWEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut version = 0;
@@ -30,6 +31,11 @@ pub(super) async fn run(gateway: Weak<Inner>, stop: CancellationToken) {
         let event = tokio::select! {
             () = stop.cancelled() => return,
             event = events.recv() => Some(event),
+            Ok(()) = profiles.changed() => {
+                let Some(gateway) = gateway.upgrade() else { return };
+                List::ALL.into_iter().for_each(|list| gateway.news.tell(News::Changed(list, None)));
+                continue;
+            }
             _ = sweep.tick() => None,
         };
         let Some(gateway) = gateway.upgrade() else { return };

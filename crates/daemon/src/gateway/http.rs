@@ -30,6 +30,7 @@ use super::{
     refusal::Refusal,
     relay,
     session::{Agreed, Running, Session},
+    view::profile_in,
     words::LEGACY,
 };
 
@@ -219,7 +220,7 @@ impl Post<'_> {
 
     /// The session that the request names; an unknown one is refused, so that the client initializes again.
     fn session(&self) -> Result<Option<Arc<Session>>, Refusal> {
-        session(self.gateway, &self.principal, self.headers)
+        session(self.gateway, &self.principal, self.query, self.headers)
     }
 }
 
@@ -232,15 +233,22 @@ fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Re
     })
 }
 
-/// Returns the session that a request names, if it belongs to this principal. The session of another principal is
-/// reported as unknown.
-fn session(gateway: &Gateway, principal: &Principal, headers: &HeaderMap) -> Result<Option<Arc<Session>>, Refusal> {
+/// Returns the session that a request names, if it belongs to this principal and to this profile. Another one is reported
+/// as unknown: a token for one profile must not lead into a session that sees more.
+fn session(
+    gateway: &Gateway,
+    principal: &Principal,
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<Option<Arc<Session>>, Refusal> {
     let Some(id) = text(headers, SESSION)? else { return Ok(None) };
     let unknown = || {
         Refusal::invalid_request("there is no such session: it has ended, begin anew with initialize")
             .status(StatusCode::NOT_FOUND)
     };
+    let profile = profile_in(query);
     let known = gateway.0.memory.session(id, principal);
+    let known = known.filter(|session| session.view.profile() == profile.as_deref());
     known.map(Some).ok_or_else(unknown)
 }
 
@@ -302,7 +310,7 @@ async fn listened(State(gateway): State<Gateway>, request: Request) -> Response 
         guard(headers, &gateway.0.options.hosts)?;
         let legacy = |refusal| Refused { id: None, era: Era::Legacy, refusal };
         let principal = principal(&gateway, request.extensions())?;
-        let Some(session) = session(&gateway, &principal, headers).map_err(legacy)? else {
+        let Some(session) = session(&gateway, &principal, request.uri().query(), headers).map_err(legacy)? else {
             return Err(no_session());
         };
         if !accepts(headers, "text", "event-stream") {
@@ -322,7 +330,9 @@ async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
     let end = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;
         let principal = principal(&gateway, request.extensions())?;
-        let Some(session) = session(&gateway, &principal, headers)? else { return Err(no_session()) };
+        let Some(session) = session(&gateway, &principal, request.uri().query(), headers)? else {
+            return Err(no_session());
+        };
         gateway.0.memory.end(&session.id);
         Ok(empty(StatusCode::OK))
     };

@@ -331,8 +331,7 @@ impl Gateway {
 
     /// The tool that a client calls by this name.
     pub(super) fn tool<'c>(&self, catalog: &'c Catalog, view: &View, name: &str) -> Result<&'c CatalogTool, Refusal> {
-        // A tool in quarantine is not listed. A client that knows it from before gets the reason why it is not called.
-        let tool = catalog.get(name).or_else(|| catalog.in_quarantine(name)).filter(|tool| view.has(tool));
+        let tool = view.look().find(catalog, name);
         tool.ok_or_else(|| Refusal::invalid_params(format!("Unknown tool: {}", words(name))))
     }
 
@@ -355,8 +354,9 @@ impl Gateway {
         let Params { name, arguments, meta } = read(params)?;
         let who = caller.who(&self.0, &meta);
         let mut catalog = self.0.host.catalog();
-        if catalog.get(&name).is_none() {
-            self.0.awaits(&name).await;
+        if self.tool(&catalog, &caller.view, &name).is_err() {
+            let selector = caller.view.look().selector(&name);
+            self.0.awaits(selector.as_deref().unwrap_or(&name)).await;
             catalog = self.0.host.catalog();
         }
         let called = ToBeCalled { name, arguments, who, reports, trace };

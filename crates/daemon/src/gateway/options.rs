@@ -1,12 +1,12 @@
 //! Options of a gateway.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use toolrack_config::Interpolate;
 use toolrack_host::{Principal, Selection, SharedAsker};
 
-use crate::missing::Missing;
+use crate::{missing::Missing, profiles::Profiles};
 
 /// The options of a [`Gateway`](super::Gateway). Each has a default.
 #[derive(Clone, Debug)]
@@ -20,8 +20,10 @@ pub struct GatewayOptions {
     pub instructions: Option<String>,
     /// What any client may see at all. Default: everything.
     pub selection: Selection,
-    /// Selections that a client can ask for by name, with `?preset=NAME`.
-    pub presets: BTreeMap<String, Selection>,
+    /// Profiles that a client can ask for by name, with `?profile=NAME`. Default: none.
+    pub profiles: Profiles,
+    /// The profile of a client that asks for none, such as one over stdio. Default: none, so that it sees everything.
+    pub profile: Option<Arc<str>>,
     /// Answers questions that a client cannot answer, above all approvals. Default: none.
     pub asker: Option<SharedAsker>,
     /// The agent whose world the gateway serves; questions name it. Default: none.
@@ -47,7 +49,8 @@ impl Default for GatewayOptions {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instructions: None,
             selection: Selection::all(),
-            presets: BTreeMap::new(),
+            profiles: Profiles::default(),
+            profile: None,
             asker: None,
             agent: None,
             secrets: None,

@@ -8,7 +8,11 @@ use toolrack_host::{
     mcp::{Annotations, ResourceContents},
 };
 
-use super::{cursor, message::json, view::View};
+use super::{
+    cursor,
+    message::json,
+    view::{Look, View},
+};
 
 /// A tool with the name that a client calls it by.
 #[derive(Serialize)]
@@ -31,13 +35,13 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(tool: &'a CatalogTool, era: Era) -> Self {
+    fn of(tool: &'a CatalogTool, look: &'a Look<'_>, era: Era) -> Self {
         let described = tool.tool();
         let output = described.output_schema.as_deref();
         Self {
-            name: &tool.name,
+            name: look.name_of(tool),
             title: described.title.as_deref(),
-            description: described.description.as_deref(),
+            description: look.description_of(tool),
             input_schema: &described.input_schema,
             // Before 2026-07-28 it must describe an object; clients drop a whole list for one that does not.
             output_schema: output.filter(|schema| era == Era::Modern || is_of_object(schema)),
@@ -72,10 +76,10 @@ pub(super) fn list(
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<String>,
     }
-    view.page(catalog.version(), (era, after), |after| {
-        let tools = catalog.tools().filter(|tool| view.has(tool)).map(|tool| (tool.name.as_str(), tool));
+    view.page(catalog.version(), (era, after), |look, after| {
+        let tools = catalog.tools().filter(|tool| look.has(tool)).map(|tool| (tool.name.as_str(), tool));
         let (tools, next) = cursor::page(tools, after, size);
-        let tools = tools.into_iter().map(|tool| Shown::of(tool, era)).collect();
+        let tools = tools.into_iter().map(|tool| Shown::of(tool, look, era)).collect();
         complete(json(&Listed { tools, next_cursor: next }).into())
     })
 }

@@ -1,20 +1,21 @@
 //! What one client sees: selections that narrow each other down.
 
 use std::{
-    collections::BTreeMap,
     iter::repeat_with,
     sync::{Arc, OnceLock},
 };
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use toolrack_host::{CatalogTool, Era, Pattern, Selection, ServerName};
+use http::StatusCode;
+use toolrack_host::{Catalog, CatalogTool, Era, Pattern, Selection, ServerName, ToolProfile};
 use url::form_urlencoded;
 
 use super::{
     options::GatewayOptions,
     refusal::{Refusal, words},
 };
+use crate::profiles::{Followed, Profiles};
 
 /// Views that are remembered, and with them the lists made for them.
 const KEPT: usize = 64;
@@ -34,13 +35,19 @@ type PageKey = (Era, Option<String>);
 struct Pages {
     /// Of the catalog.
     version: u64,
+    profile: Option<Arc<ToolProfile>>,
     /// Each page is in the first free place.
     rendered: Box<[OnceLock<(PageKey, Bytes)>]>,
 }
 
 impl Pages {
-    fn of(version: u64) -> Self {
-        Self { version, rendered: repeat_with(OnceLock::new).take(KEPT_PAGES).collect() }
+    fn of(version: u64, profile: Option<Arc<ToolProfile>>) -> Self {
+        Self { version, profile, rendered: repeat_with(OnceLock::new).take(KEPT_PAGES).collect() }
+    }
+
+    /// Whether the pages are those of the catalog of this `version`, seen through `profile`.
+    fn are(&self, version: u64, profile: Option<&Arc<ToolProfile>>) -> bool {
+        self.version == version && self.profile.as_ref().map(Arc::as_ptr) == profile.map(Arc::as_ptr)
     }
 
     fn page(&self, key: PageKey, render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
@@ -59,12 +66,13 @@ impl Pages {
 pub(super) struct View {
     wish: Wish,
     selections: Vec<Selection>,
+    profile: Option<Followed>,
     pages: ArcSwap<Pages>,
 }
 
 impl View {
-    fn new(wish: Wish, selections: Vec<Selection>) -> Arc<Self> {
-        Arc::new(Self { wish, selections, pages: ArcSwap::from_pointee(Pages::of(0)) })
+    fn new(wish: Wish, selections: Vec<Selection>, profile: Option<Followed>) -> Arc<Self> {
+        Arc::new(Self { wish, selections, profile, pages: ArcSwap::from_pointee(Pages::of(0, None)) })
     }
 
     /// Returns whether `other` was requested with the same text. Views are dropped from the cache, so the same one can
@@ -73,27 +81,82 @@ impl View {
         self.wish == other.wish
     }
 
-    pub(super) fn has(&self, tool: &CatalogTool) -> bool {
-        self.selections.iter().all(|selection| selection.has(tool))
+    /// The name of its profile.
+    pub(super) fn profile(&self) -> Option<&str> {
+        self.profile.as_ref().map(|profile| &*profile.name)
+    }
+
+    /// What the view shows at the moment.
+    pub(super) fn look(&self) -> Look<'_> {
+        Look { selections: &self.selections, profile: self.profile.as_ref().map(Followed::now) }
     }
 
     /// The page of the catalog of this `version` that `era` and the key `after` lead to. `render` makes it, once:
     /// clients that list at the same moment wait for each other.
-    pub(super) fn page(&self, version: u64, key: PageKey, render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
+    pub(super) fn page(&self, version: u64, key: PageKey, render: impl Fn(&Look<'_>, Option<&str>) -> Bytes) -> Bytes {
+        let look = self.look();
+        let render = |after: Option<&str>| render(&look, after);
+        let are = |pages: &Pages| pages.are(version, look.profile.as_ref());
         let kept = self.pages.load_full();
-        if kept.version == version {
+        if are(&kept) {
             return kept.page(key, render);
         }
-        let fresh = Arc::new(Pages::of(version));
+        let fresh = Arc::new(Pages::of(version, look.profile.clone()));
         let before = self.pages.compare_and_swap(&kept, Arc::clone(&fresh));
         // Another client may have brought the same version in this moment.
-        let pages = if before.version == version { &before } else { &fresh };
+        let pages = if are(&before) { &before } else { &fresh };
         pages.page(key, render)
     }
 
     /// Whether the view can show anything of this server.
     pub(super) fn may_have(&self, server: &ServerName) -> bool {
+        self.look().may_have(server)
+    }
+}
+
+/// What a view shows at one moment.
+#[derive(Debug)]
+pub(super) struct Look<'v> {
+    selections: &'v [Selection],
+    profile: Option<Arc<ToolProfile>>,
+}
+
+impl Look<'_> {
+    pub(super) fn has(&self, tool: &CatalogTool) -> bool {
+        self.selections.iter().all(|selection| selection.has(tool))
+            && self.profile.as_ref().is_none_or(|profile| profile.has(tool))
+    }
+
+    fn may_have(&self, server: &ServerName) -> bool {
         self.selections.iter().all(|selection| selection.may_have(server))
+            && self.profile.as_ref().is_none_or(|profile| profile.may_have(server))
+    }
+
+    /// The name by which a client calls this tool.
+    pub(super) fn name_of<'a>(&'a self, tool: &'a CatalogTool) -> &'a str {
+        self.profile.as_ref().map_or(&tool.name, |profile| profile.name_of(tool))
+    }
+
+    pub(super) fn description_of<'a>(&'a self, tool: &'a CatalogTool) -> Option<&'a str> {
+        match &self.profile {
+            Some(profile) => profile.description_of(tool),
+            None => tool.tool().description.as_deref(),
+        }
+    }
+
+    /// The tool that a client calls by `name`. One in quarantine is not listed; a client that knows it from before gets
+    /// the reason why it is not called.
+    pub(super) fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
+        let found = match &self.profile {
+            Some(profile) => profile.find(catalog, name),
+            None => catalog.get(name).or_else(|| catalog.in_quarantine(name)),
+        };
+        found.filter(|tool| self.has(tool))
+    }
+
+    /// What selects the tool that a client calls by `name`.
+    pub(super) fn selector(&self, name: &str) -> Option<String> {
+        self.profile.as_ref()?.selector(name)
     }
 }
 
@@ -101,7 +164,7 @@ impl View {
 #[derive(Debug)]
 pub(super) struct Views {
     base: Selection,
-    presets: BTreeMap<String, Selection>,
+    profiles: Profiles,
     default_view: Arc<View>,
     /// The most recently requested views.
     views: ArcSwap<Vec<Arc<View>>>,
@@ -109,10 +172,12 @@ pub(super) struct Views {
 
 impl Views {
     pub(super) fn new(options: &GatewayOptions) -> Self {
+        let profiles = options.profiles.clone();
+        let profile = options.profile.clone().map(|name| Followed { name, profiles: profiles.clone() });
         Self {
             base: options.selection.clone(),
-            presets: options.presets.clone(),
-            default_view: View::new(Wish::new(), vec![options.selection.clone()]),
+            profiles,
+            default_view: View::new(Wish::new(), vec![options.selection.clone()], profile),
             views: ArcSwap::default(),
         }
     }
@@ -124,23 +189,27 @@ impl Views {
 
     /// What the query of a URL selects; the same query is the same view.
     pub(super) fn of(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
-        let wish: Wish = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
-            .filter_map(|(key, value)| {
-                let key = ["tools", "servers", "preset"].into_iter().find(|known| *known == key)?;
-                Some((key, value.into_owned()))
-            })
-            .collect();
+        let wish = wish(query);
         if wish.is_empty() {
             return Ok(self.default_view());
         }
         if let Some(view) = self.views.load().iter().find(|known| known.wish == wish) {
-            return Ok(view.clone());
+            return match &view.profile {
+                Some(profile) if profile.profiles.get(&profile.name).is_none() => Err(self.no_profile(&profile.name)),
+                _ => Ok(view.clone()),
+            };
         }
-        let mut selections = vec![self.base.clone()];
+        let (mut selections, mut profile) = (vec![self.base.clone()], None);
         for (key, value) in &wish {
-            selections.push(self.selection(key, value)?);
+            match *key {
+                "profile" if profile.is_some() => {
+                    return Err(Refusal::invalid_request("a request has one profile".to_owned()));
+                }
+                "profile" => profile = Some(self.profile(value)?),
+                key => selections.push(selection(key, value)?),
+            }
         }
-        let view = View::new(wish, selections);
+        let view = View::new(wish, selections, profile);
         self.views.rcu(|kept| {
             let newest = &kept[kept.len().saturating_sub(KEPT - 1)..];
             newest.iter().chain([&view]).cloned().collect::<Vec<_>>()
@@ -148,40 +217,62 @@ impl Views {
         Ok(view)
     }
 
-    fn selection(&self, key: &str, value: &str) -> Result<Selection, Refusal> {
-        let words_of = |value: &str| -> Vec<String> {
-            value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect()
-        };
-        let all = words_of(value);
-        if all.is_empty() || all.len() > MOST_WORDS {
-            return Err(Refusal::invalid_request(format!("?{key}= takes between 1 and {MOST_WORDS} words")));
-        }
-        match key {
-            "preset" => self.presets.get(value).cloned().ok_or_else(|| {
-                let known: Vec<_> = self.presets.keys().map(String::as_str).collect();
-                let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-                Refusal::invalid_request(format!("no preset is called {}; known: {known}", words(value)))
-            }),
-            "servers" => {
-                let names = all.into_iter().map(ServerName::new).collect::<Result<Vec<_>, _>>();
-                Ok(Selection::all().of_servers(names.map_err(|bad| Refusal::invalid_request(bad.to_string()))?))
-            }
-            _ => {
-                let patterns = all.iter().map(|word| word.parse()).collect::<Result<Vec<Pattern>, _>>();
-                Ok(Selection::all().only(patterns.map_err(|bad| Refusal::invalid_request(bad.to_string()))?))
-            }
-        }
+    fn profile(&self, name: &str) -> Result<Followed, Refusal> {
+        self.profiles.get(name).ok_or_else(|| self.no_profile(name))?;
+        Ok(Followed { name: Arc::from(name), profiles: self.profiles.clone() })
     }
+
+    fn no_profile(&self, name: &str) -> Refusal {
+        let known = self.profiles.names();
+        let known = if known.is_empty() { "there are none".to_owned() } else { format!("known: {}", known.join(", ")) };
+        Refusal::invalid_request(format!("no profile is called {}; {known}", words(name))).status(StatusCode::NOT_FOUND)
+    }
+}
+
+/// What the query of a URL wishes.
+fn wish(query: Option<&str>) -> Wish {
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .filter_map(|(key, value)| {
+            let key = ["tools", "servers", "profile"].into_iter().find(|known| *known == key)?;
+            Some((key, value.into_owned()))
+        })
+        .collect()
+}
+
+/// The profile that the query of a URL names.
+pub(super) fn profile_in(query: Option<&str>) -> Option<String> {
+    wish(query).into_iter().find(|(key, _)| *key == "profile").map(|(_, name)| name)
+}
+
+/// What `tools` or `servers` in a query selects.
+fn selection(key: &str, value: &str) -> Result<Selection, Refusal> {
+    let all: Vec<_> = value.split(',').map(str::trim).filter(|word| !word.is_empty()).map(ToOwned::to_owned).collect();
+    if all.is_empty() || all.len() > MOST_WORDS {
+        return Err(Refusal::invalid_request(format!("?{key}= takes between 1 and {MOST_WORDS} words")));
+    }
+    let selected = match key {
+        "servers" => {
+            let names = all.into_iter().map(ServerName::new).collect::<Result<Vec<_>, _>>();
+            names.map(|names| Selection::all().of_servers(names)).map_err(|bad| bad.to_string())
+        }
+        _ => {
+            let patterns = all.iter().map(|word| word.parse()).collect::<Result<Vec<Pattern>, _>>();
+            patterns.map(|patterns| Selection::all().only(patterns)).map_err(|bad| bad.to_string())
+        }
+    };
+    selected.map_err(Refusal::invalid_request)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn views() -> Views {
-        let mut options = GatewayOptions::default();
-        options.presets.insert("read".into(), Selection::all().only(["read_*".parse().unwrap()]));
-        Views::new(&options)
+        let read = ToolProfile::new(Selection::all().only(["read_*".parse().unwrap()]));
+        let profiles = Profiles::from(BTreeMap::from([("read".into(), read)]));
+        Views::new(&GatewayOptions { profiles, ..GatewayOptions::default() })
     }
 
     #[test]
@@ -195,10 +286,18 @@ mod tests {
 
     #[test]
     fn a_query_that_cannot_be_understood_is_refused() {
-        for query in ["preset=none", "tools=", "tools=%5B", "servers=a/b", "tools=/x"] {
+        for query in ["profile=none", "profile=read&profile=read", "tools=", "tools=%5B", "servers=a/b", "tools=/x"] {
             assert!(views().of(Some(query)).is_err(), "{query}");
         }
-        assert!(views().of(Some("preset=read&servers=fs")).is_ok());
+        assert!(views().of(Some("profile=read&servers=fs")).is_ok());
+    }
+
+    #[test]
+    fn a_profile_that_is_gone_is_refused_also_where_its_view_is_remembered() {
+        let views = views();
+        views.of(Some("profile=read")).unwrap();
+        views.profiles.set([].into());
+        assert!(views.of(Some("profile=read")).is_err());
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
 use toolrack_store::{Purpose, audit::DoorRefusal};
-use toolrack_team::{Authority, FrontDoor, Standing, Unavailable};
+use toolrack_team::{Authority, Endpoint, FrontDoor, Standing, Unavailable};
 
-use super::{WAIT, bearer, is_endpoint, is_protected, too_many};
+use super::{WAIT, bearer, is_protected, too_many};
 use crate::error::ApiError;
 
 /// The members of a team, and what proves them.
@@ -49,23 +49,22 @@ impl Members {
             return Ok(None);
         };
         match (standing.purpose(), has_token) {
-            (Purpose::Personal, true) => Ok(Some(standing)),
-            (Purpose::Access, true) if is_endpoint(path) => Ok(Some(standing)),
-            (Purpose::Access, true) => Err(wrong_audience()),
+            (Purpose::Personal | Purpose::Access, true) if standing.opens(path) => Ok(Some(standing)),
+            (Purpose::Personal | Purpose::Access, true) => Err(wrong_audience(Endpoint::of(standing.profile()))),
             // Another site can make a browser send a request with the cookie, and could so call tools.
             (Purpose::Browser, false) if !method.is_safe() && !self.door.is_of_own_page(headers) => {
                 self.refuse("cross_site", "a page of another site sent a request with the cookie of a member").await;
                 Err(cross_site())
             }
-            (Purpose::Browser, false) if !is_endpoint(path) => Ok(Some(standing)),
+            (Purpose::Browser, false) if standing.opens(path) => Ok(Some(standing)),
             // The secret of a cookie is no token, and a token no cookie.
             _ => Ok(None),
         }
     }
 
     /// What a client without a right token reads in `WWW-Authenticate`; `is_wrong` says whether it sent one.
-    pub(super) fn challenge(&self, is_wrong: bool) -> String {
-        self.door.challenge(is_wrong)
+    pub(super) fn challenge(&self, endpoint: Endpoint<'_>, is_wrong: bool) -> String {
+        self.door.challenge(endpoint, is_wrong)
     }
 
     /// Where a person signs in.
@@ -86,9 +85,10 @@ impl Members {
     }
 }
 
-fn wrong_audience() -> ApiError {
-    let message = "this token was given to an MCP client, and opens the MCP endpoint `/mcp` alone";
-    ApiError::new(StatusCode::FORBIDDEN, "WRONG_AUDIENCE", message).hint("make a personal token for other programs")
+fn wrong_audience(endpoint: Endpoint<'_>) -> ApiError {
+    let message = format!("this token opens the MCP endpoint `{endpoint}` alone");
+    ApiError::new(StatusCode::FORBIDDEN, "WRONG_AUDIENCE", message)
+        .hint("sign the client in at this address, or make a personal token for other programs")
 }
 
 fn cross_site() -> ApiError {

@@ -95,6 +95,7 @@ impl Keeper {
     /// Makes the host run what should run.
     async fn apply(&self) {
         (self.before_applying)(&self.world.loaded());
+        self.world.profiles.set(self.world.loaded().settings.profiles.clone());
         self.world.host.apply(self.world.desired()).await;
         self.world.applied.send_replace(true);
     }

@@ -7,6 +7,7 @@ mod needs_node;
 mod needs_python;
 mod offers;
 mod pages;
+mod profiles;
 mod questions;
 mod relayed;
 mod rounds;

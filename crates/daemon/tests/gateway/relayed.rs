@@ -1,14 +1,18 @@
 //! Toolrack's own host as the client, in both eras, over HTTP and stdio: host, gateway, host, server.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolrack_config::{Environment, Interpolate, Unset};
-use toolrack_daemon::gateway::GatewayOptions;
+use toolrack_daemon::gateway::{GatewayOptions, Profiles};
 use toolrack_host::{
-    Call, Content, Fact, Host, OnProgress, Relay, TraceContext, Way, Witness, mcp::Progress, spec::Protocol,
+    Call, Content, Fact, Host, OnProgress, Relay, Selection, ToolProfile, TraceContext, Way, Witness, mcp::Progress,
+    spec::Protocol,
 };
 use toolrack_testkit::SideEffects;
 
@@ -260,15 +264,20 @@ fn names(host: &Host) -> Vec<String> {
     host.catalog().tools().map(|tool| tool.tool().name.clone()).collect()
 }
 
+/// One profile, `few`, with the tools `echo` and `add`.
+fn few() -> Profiles {
+    let only = Selection::all().only(["echo".parse().unwrap(), "add".parse().unwrap()]);
+    BTreeMap::from([("few".into(), ToolProfile::new(only))]).into()
+}
+
 #[tokio::test]
 async fn a_client_sees_and_calls_only_what_it_asked_to_see() {
     let mut options = GatewayOptions::default();
-    let read = toolrack_host::Selection::all().only(["echo".parse().unwrap(), "add".parse().unwrap()]);
-    options.presets.insert("few".into(), read);
+    options.profiles = few();
     let world = World::with([("fake", fake("")), ("other", fake(""))], options).await;
     for (query, expected) in [
         ("tools=fake/echo,fake/a*", vec!["mcp__fake__add", "mcp__fake__echo"]),
-        ("preset=few&servers=other", vec!["mcp__other__add", "mcp__other__echo"]),
+        ("profile=few&servers=other", vec!["mcp__other__add", "mcp__other__echo"]),
     ] {
         for protocol in [Protocol::Modern, Protocol::Legacy] {
             let spec = toolrack_host::ServerSpec {
@@ -283,7 +292,7 @@ async fn a_client_sees_and_calls_only_what_it_asked_to_see() {
     let raw = Raw::new(&world).at("tools=fake/echo");
     let hidden = json_of(raw.modern(1, "tools/call", json!({"name": "mcp__fake__write"})).await).await;
     assert_eq!(hidden["error"]["code"], -32602, "{hidden}");
-    let unknown = json_of(Raw::new(&world).at("preset=none").modern(1, "tools/list", json!({})).await).await;
+    let unknown = json_of(Raw::new(&world).at("profile=none").modern(1, "tools/list", json!({})).await).await;
     assert!(unknown["error"]["message"].as_str().unwrap().contains("few"), "{unknown}");
     world.end().await;
 }

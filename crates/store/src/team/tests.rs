@@ -23,6 +23,7 @@ fn new(token: &str) -> NewToken {
         label: "my laptop".to_owned(),
         client: None,
         family: None,
+        profile: None,
         ends_at: None,
     }
 }

@@ -46,6 +46,7 @@ impl Team {
             label: String::new(),
             client: None,
             family: None,
+            profile: None,
             ends_at,
         };
         let id = self.store.keep_token(ANN, &new, &by()).await.unwrap().unwrap();

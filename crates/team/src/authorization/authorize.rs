@@ -90,7 +90,7 @@ async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(Con
         None => reply_to(&door.clients, &parameters, true).await?,
     };
     let Some(to) = to else { return Err(wrong("invalid_client", "there is no such client")) };
-    match asked(to, &parameters, &door.resource()) {
+    match asked(door, to, &parameters) {
         Ok(asked) => Ok((asked, person)),
         Err(client_error) => Err(Stop::ClientError(client_error, person.member)),
     }
@@ -128,7 +128,7 @@ async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> R
         client_name: &client.name,
         redirect_uri: &asked.to.redirect_uri,
         challenge: &asked.challenge,
-        resource: &door.resource(),
+        resource: &asked.resource,
         scope: &asked.scope,
         code: TokenHash::of(&code),
     };

@@ -12,6 +12,7 @@ use super::request::ConsentRequest;
 use crate::{
     clients::{Target, target},
     door::{FrontDoor, SignedIn},
+    endpoint::Endpoint,
     page::page,
     provider::Provider,
 };
@@ -69,7 +70,7 @@ pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, f
             dt { "Team" } dd { (door.issuer()) }
             dt { "Answer goes to" } dd { (answer_to) }
             @if let Some(host) = client.published_by() { dt { "Described by" } dd { (host) } }
-            dt { "It may" } dd { "call every tool that you may call, until you end this (" (asked.scope) ")" }
+            dt { "It may" } dd { (tools(door, asked)) ", until you end this (" (asked.scope) ")" }
         }
         p { (warning) " The client chose its name itself. Allow this only if you began it just now." }
         form method="post" action="/oauth/authorize" {
@@ -87,6 +88,14 @@ pub(super) fn ask(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn, f
         }
     };
     page(StatusCode::OK, "Allow this client?", &body, &forms(door, &asked.to.redirect_uri))
+}
+
+/// The tools that the client may call, for people.
+fn tools(door: &FrontDoor, asked: &ConsentRequest) -> String {
+    match door.endpoint_of(&asked.resource).and_then(Endpoint::profile) {
+        Some(profile) => format!("call the tools of the profile “{profile}” that you may call"),
+        None => "call every tool that you may call".to_owned(),
+    }
 }
 
 /// Where the answer goes, for people, and what that means.

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{
-    HeaderName, HeaderValue, StatusCode,
+    HeaderName, HeaderValue, StatusCode, Uri,
     header::{
         ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
         ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS,
@@ -16,13 +16,20 @@ use http::{
 };
 use serde_json::json;
 
-use crate::door::{FrontDoor, SCOPE};
+use crate::{
+    door::{FrontDoor, SCOPE},
+    endpoint::Endpoint,
+};
 
-/// `GET /.well-known/oauth-protected-resource` and `…/mcp`.
-pub(crate) async fn resource(State(door): State<Arc<FrontDoor>>) -> Response {
+/// `GET /.well-known/oauth-protected-resource`, and the same with the path of an MCP endpoint behind it.
+pub(crate) async fn resource(State(door): State<Arc<FrontDoor>>, uri: Uri) -> Response {
+    let path = uri.path().strip_prefix("/.well-known/oauth-protected-resource").filter(|path| !path.is_empty());
+    let Some(endpoint) = path.map_or(Some(Endpoint::All), Endpoint::at) else {
+        return for_clients(StatusCode::NOT_FOUND.into_response());
+    };
     for_clients(
         Json(json!({
-            "resource": door.resource(),
+            "resource": door.resource(endpoint),
             "authorization_servers": door.authorization_servers(),
             "scopes_supported": [SCOPE],
             "bearer_methods_supported": ["header"],

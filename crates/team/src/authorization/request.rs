@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     clients::{Client, Clients, NoClient},
-    door::SCOPE,
+    door::{FrontDoor, SCOPE},
     parameters::Parameters,
 };
 
@@ -27,6 +27,8 @@ pub(super) struct ConsentRequest {
     pub(super) to: ReplyTo,
     pub(super) scope: String,
     pub(super) challenge: String,
+    /// The address of the MCP endpoint that its tokens open.
+    pub(super) resource: String,
 }
 
 /// An error that a page shows to the person, because the client has not proved that it may have an answer.
@@ -88,15 +90,19 @@ pub(super) async fn reply_to(
     Ok(Some(ReplyTo { client, redirect_uri, state }))
 }
 
-/// What the client asks for. Only codes with PKCE by S256 are given, for this resource.
-pub(super) fn asked(to: ReplyTo, parameters: &Parameters, resource: &str) -> Result<ConsentRequest, ClientError> {
-    match check(parameters, resource) {
-        Ok((scope, challenge)) => Ok(ConsentRequest { to, scope, challenge }),
+/// What the client asks for. Only codes with PKCE by S256 are given.
+pub(super) fn asked(door: &FrontDoor, to: ReplyTo, parameters: &Parameters) -> Result<ConsentRequest, ClientError> {
+    let checked = check(parameters).and_then(|(scope, challenge)| {
+        let endpoint = door.endpoint_in(parameters).map_err(|why| ("invalid_target", why))?;
+        Ok((scope, challenge, door.resource(endpoint)))
+    });
+    match checked {
+        Ok((scope, challenge, resource)) => Ok(ConsentRequest { to, scope, challenge, resource }),
         Err((code, why)) => Err(ClientError { to, code, why }),
     }
 }
 
-fn check(parameters: &Parameters, resource: &str) -> Result<(String, String), (&'static str, &'static str)> {
+fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'static str)> {
     if parameters.repeated().is_some() {
         return Err(("invalid_request", "a parameter is there twice"));
     }
@@ -123,9 +129,6 @@ fn check(parameters: &Parameters, resource: &str) -> Result<(String, String), (&
     let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if challenge.len() != CHALLENGE || !challenge.bytes().all(is_base64url) {
         return Err(("invalid_request", "the parameter code_challenge is not that of S256"));
-    }
-    if parameters.all("resource").any(|asked| asked != resource) {
-        return Err(("invalid_target", "the parameter resource names another resource than this server's /mcp"));
     }
     Ok((scope(parameters.get("scope"))?, challenge.to_owned()))
 }

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     door::{FrontDoor, by},
+    endpoint::Endpoint,
     parameters::Parameters,
     random::RefreshToken,
     tokens::Secret,
@@ -82,20 +83,22 @@ pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, 
 async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let (code, redirect_uri) = (required(form, "code")?, required(form, "redirect_uri")?);
     let verifier = required(form, "code_verifier")?;
-    check_resource(door, form)?;
+    let endpoint = endpoint_in(door, form)?;
     let wrong = match door.store.take_code(TokenHash::of(code)).await? {
-        Code::Good(grant) => match mismatch(&grant, client, redirect_uri, verifier) {
-            None => {
-                let refresh = RefreshToken::first()?;
-                let tokens = access(door, &grant, &refresh).await?;
-                let is_first = door.store.first_refresh(&grant.family, refresh.hash()).await?;
-                if is_first {
-                    return Ok(tokens);
+        Code::Good(grant) => {
+            match mismatch(&grant, client, redirect_uri, verifier).or_else(|| other_endpoint(door, &grant, endpoint)) {
+                None => {
+                    let refresh = RefreshToken::first()?;
+                    let tokens = access(door, &grant, &refresh).await?;
+                    let is_first = door.store.first_refresh(&grant.family, refresh.hash()).await?;
+                    if is_first {
+                        return Ok(tokens);
+                    }
+                    (grant, "the grant ended meanwhile")
                 }
-                (grant, "the grant ended meanwhile")
+                Some(why) => (grant, why),
             }
-            Some(why) => (grant, why),
-        },
+        }
         Code::Used(grant) => (grant, "the code was used before: all tokens that came of it are revoked"),
         _ => return Err(Failure::new("invalid_grant", "there is no such code, or it is older than 60 seconds")),
     };
@@ -125,7 +128,7 @@ fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> 
 async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
     let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
-    check_resource(door, form)?;
+    let endpoint = endpoint_in(door, form)?;
     scope(form.get("scope")).map_err(|(code, why)| Failure::new(code, why))?;
     let grant = match door.store.find_refresh(old.hash()).await? {
         Refresh::Good(grant) if grant.client == client => grant,
@@ -133,6 +136,9 @@ async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result
         Refresh::Used(grant) => return end(door, &grant, REUSED).await,
         _ => return Err(unknown()),
     };
+    if let Some(why) = other_endpoint(door, &grant, endpoint) {
+        return Err(Failure::new("invalid_target", why).of_member(&grant.member));
+    }
     if door.team.tenant(grant.member.tenant()).is_none() {
         return end(door, &grant, "the tenant of this member is no longer one of the team").await;
     }
@@ -162,17 +168,25 @@ async fn end(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Fai
     Err(Failure::new("invalid_grant", why).of_member(&grant.member))
 }
 
-/// The only resource is this team's (RFC 8707, 2.2). A client that names none means it.
-fn check_resource(door: &FrontDoor, form: &Parameters) -> Result<(), Failure> {
-    let resource = door.resource();
-    if form.all("resource").all(|asked| asked == resource) {
-        return Ok(());
-    }
-    Err(Failure::new("invalid_target", "the parameter resource names another resource than this server's /mcp"))
+/// The MCP endpoint that the client names; `None` when it names none, and so means that of its grant (RFC 8707, 2.2).
+fn endpoint_in<'f>(door: &FrontDoor, form: &'f Parameters) -> Result<Option<Endpoint<'f>>, Failure> {
+    let is_named = form.all("resource").next().is_some();
+    let endpoint = door.endpoint_in(form).map_err(|why| Failure::new("invalid_target", why))?;
+    Ok(is_named.then_some(endpoint))
+}
+
+/// Why tokens of `grant` cannot be given for the endpoint that the client names.
+fn other_endpoint(door: &FrontDoor, grant: &Grant, named: Option<Endpoint<'_>>) -> Option<&'static str> {
+    let is_other = named.is_some_and(|named| door.endpoint_of(&grant.resource) != Some(named));
+    is_other.then_some("the person allowed another MCP endpoint than the one that the parameter resource names")
 }
 
 /// Makes an access token, and the answer with it.
 async fn access(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Result<Response, Failure> {
+    // The team may have moved to another address since.
+    let endpoint = door.endpoint_of(&grant.resource).ok_or_else(|| {
+        Failure::new("invalid_grant", "the person allowed an MCP endpoint that this server no longer has")
+    })?;
     let secret = Secret::new(Purpose::Access)?;
     let token = NewToken {
         hash: secret.hash(),
@@ -180,6 +194,7 @@ async fn access(door: &FrontDoor, grant: &Grant, refresh: &RefreshToken) -> Resu
         label: grant.client_name.clone(),
         client: Some(grant.client.clone()),
         family: Some(grant.family.clone()),
+        profile: endpoint.profile().map(ToOwned::to_owned),
         ends_at: Utc::now().checked_add_signed(ACCESS_TIME),
     };
     let owner = TokenOwner { issuer: grant.member.issuer(), subject: grant.member.subject() };

@@ -1,11 +1,13 @@
 //! What clients ask for, and what is refused before a person is asked.
 
 use serde_json::{Value, json};
+use toolrack_store::TokenHash;
+use toolrack_team::Endpoint;
 use url::Url;
 
 use crate::{
     browser::{Browser, parameter},
-    stage::{BACK, Stage},
+    stage::{BACK, Stage, pair},
 };
 
 #[tokio::test]
@@ -19,7 +21,7 @@ async fn a_client_finds_its_way_from_the_resource_to_the_tokens() {
         assert_eq!(answer.json()["resource"], stage.resource());
         assert_eq!(answer.json()["authorization_servers"], json!([origin]));
     }
-    let challenge = stage.door.challenge(true);
+    let challenge = stage.door.challenge(Endpoint::All, true);
     assert!(challenge.contains(&format!("resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\"")));
     assert!(challenge.starts_with("Bearer error=\"invalid_token\""));
 
@@ -31,6 +33,60 @@ async fn a_client_finds_its_way_from_the_resource_to_the_tokens() {
         let place: Url = server[endpoint].as_str().unwrap().parse().unwrap();
         assert_eq!(place.origin(), stage.url.origin(), "{endpoint}");
         assert_ne!(client.get(&place).await.status, 404, "{endpoint}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_a_profile_gets_tokens_that_open_its_endpoint_alone() {
+    let stage = Stage::new().await;
+    let origin = stage.url.as_str().trim_end_matches('/');
+    let resource = format!("{origin}/p/review/mcp");
+    let metadata = Browser::new().get(&stage.at("/.well-known/oauth-protected-resource/p/review/mcp")).await.json();
+    assert_eq!(metadata["resource"], resource);
+    let challenge = stage.door.challenge(Endpoint::Profile("review"), false);
+    assert!(
+        challenge.contains(&format!("\"{origin}/.well-known/oauth-protected-resource/p/review/mcp\"")),
+        "{challenge}"
+    );
+    for path in ["/x", "/p/a/b/mcp", "/p/review", "/mcp/"] {
+        let answer = Browser::new().get(&stage.at(&format!("/.well-known/oauth-protected-resource{path}"))).await;
+        assert_eq!(answer.status, 404, "{path}");
+    }
+
+    let client = stage.client().await;
+    let mut ann = stage.ann().await;
+    let page = ann.get(&stage.authorize(&client, &[("resource", &resource)])).await;
+    assert!(page.body.contains("the tools of the profile “review”"), "{}", page.body);
+    let code = parameter(&stage.allow(&mut ann, &page).await.location().unwrap(), "code").unwrap();
+    let answer = stage.exchange(&client, &code, &[("resource", &resource)]).await;
+    let (access, refresh) = pair(&answer);
+    let opens = async |access: &str| stage.store.team_token(TokenHash::of(access)).await.unwrap().unwrap().profile;
+    assert_eq!(opens(&access).await.as_deref(), Some("review"));
+    // Renewed without naming it, the token is for the same endpoint; no renewal leads to another one.
+    let wider = stage.refresh(&client, &refresh, &[("resource", &stage.resource())]).await;
+    assert_eq!((wider.status.as_u16(), &*wider.error()), (400, "invalid_target"));
+    let renewed = pair(&stage.refresh(&client, &refresh, &[]).await);
+    assert_eq!(opens(&renewed.0).await.as_deref(), Some("review"));
+}
+
+#[tokio::test]
+async fn a_code_for_one_endpoint_gives_no_token_for_another() {
+    let stage = Stage::new().await;
+    let origin = stage.url.as_str().trim_end_matches('/');
+    let client = stage.client().await;
+    let mut ann = stage.ann().await;
+    let review = format!("{origin}/p/review/mcp");
+    let page = ann.get(&stage.authorize(&client, &[("resource", &review)])).await;
+    let code = parameter(&stage.allow(&mut ann, &page).await.location().unwrap(), "code").unwrap();
+    let answer = stage.exchange(&client, &code, &[]).await;
+    assert_eq!((answer.status.as_u16(), &*answer.error()), (400, "invalid_grant"));
+    // Two resources, and one that is no endpoint, are refused before anyone is asked.
+    let [two, none] = [format!("{origin}/p/other/mcp"), format!("{origin}/p/a%2Fb/mcp")];
+    let mut both = stage.authorize(&client, &[("resource", &review)]);
+    both.query_pairs_mut().append_pair("resource", &two);
+    for url in [both, stage.authorize(&client, &[("resource", &none)])] {
+        let refused = ann.get(&url).await.location().unwrap();
+        assert_eq!(parameter(&refused, "error").as_deref(), Some("invalid_target"), "{url}");
     }
 }
 

@@ -103,6 +103,7 @@ impl Stage {
             label: "a browser".to_owned(),
             client: None,
             family: None,
+            profile: None,
             ends_at: None,
         };
         let owner = TokenOwner { issuer: "https://login.example", subject };

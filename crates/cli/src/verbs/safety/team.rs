@@ -11,7 +11,7 @@ use toolrack_host::{
     text,
 };
 use toolrack_store::{NewToken, Purpose, TeamStore, TokenOwner, Tokens};
-use toolrack_team::Secret;
+use toolrack_team::{Endpoint, Secret};
 
 use crate::{
     database,
@@ -71,6 +71,7 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
         label: args.label.clone(),
         client: None,
         family: None,
+        profile: args.profile.clone(),
         ends_at: Some(ends_at),
     };
     let owner = TokenOwner { issuer: member.issuer(), subject: member.subject() };
@@ -78,12 +79,16 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
     let id = id.ok_or_else(|| Failure::new(Exit::Other, "NO_MEMBER", "the member was removed meanwhile"))?;
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
     if world.screen.json() {
-        let made = Made { token: secret.reveal(), id, member: Member::of(&member), ends_at };
+        let profile = args.profile.as_deref();
+        let made = Made { token: secret.reveal(), id, member: Member::of(&member), profile, ends_at };
         world.screen.document(&made).await?;
         return Ok(Exit::Ok);
     }
     world.screen.verbatim(secret.reveal().to_owned()).await?;
     world.screen.note(&format!("for {member} ({}), until {ends_at}; it is not shown again", member.role().word()));
+    if let Some(profile) = &args.profile {
+        world.screen.note(&format!("it opens {} and nothing else", Endpoint::Profile(profile)));
+    }
     world.screen.note(&format!("`toolrack team revoke {id}` ends it"));
     Ok(Exit::Ok)
 }

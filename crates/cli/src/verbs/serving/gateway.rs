@@ -11,7 +11,7 @@ use tokio::{
     net::UnixStream,
     time::timeout,
 };
-use toolrack_config::Role;
+use toolrack_config::{Loaded, Role};
 use toolrack_daemon::gateway::{AnyClient, Gateway, GatewayOptions};
 use toolrack_host::{Desired, Host, Interpreter, Selection, ServerName};
 
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// `gateway`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(
     after_help = "For the configuration of another MCP client, which then has every tool, under the rules given here. While
 `toolrack up` runs, its servers are shared, and its rules count. With --code a client has `run_code`, for scripts that call
@@ -38,11 +38,16 @@ tools, and tools that search for tools, instead of every tool.
 Examples:
   claude mcp add toolrack -- toolrack gateway
   toolrack gateway --server github --yes-read-only
+  toolrack gateway --profile review
   toolrack gateway --code --allow 'fs/read_*'"
 )]
 pub(crate) struct GatewayArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+
+    /// Show the tools of this profile of toolrack.toml, as it shows them; with servers of its own
+    #[arg(long, value_name = "PROFILE", conflicts_with = "code")]
+    pub(crate) profile: Option<String>,
 
     /// Do not share the servers of a running daemon
     #[arg(long)]
@@ -56,11 +61,11 @@ const START: Duration = Duration::from_secs(5);
 const GREETING: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: GatewayArgs, world: &World) -> Result<Exit, Failure> {
-    let is_plain = args.policy == PolicyArgs::default() && !args.alone;
+    let is_plain = args.policy == PolicyArgs::default() && args.profile.is_none() && !args.alone;
     if is_plain && let Some(daemon) = running(world).await {
         return Box::pin(share(daemon, world)).await;
     }
-    alone(&args.policy, world, (stdin(), stdout())).await
+    alone(&args, world, (stdin(), stdout())).await
 }
 
 /// A connection to the daemon of the same user, if one runs.
@@ -72,11 +77,14 @@ async fn running(world: &World) -> Option<UnixStream> {
 
 /// Runs the servers itself, for as long as its client is connected.
 async fn alone(
-    policy: &PolicyArgs,
+    GatewayArgs { policy, profile, .. }: &GatewayArgs,
     world: &World,
     (reader, writer): (impl AsyncRead + Send + Unpin, impl AsyncWrite + Send + Unpin),
 ) -> Result<Exit, Failure> {
     let loaded = world.load().await?;
+    if let Some(name) = profile {
+        known_profile(name, &loaded)?;
+    }
     let mut desired = reach::only(&loaded, &policy.server)?;
     let selection = match &*policy.tool {
         [] => Selection::all(),
@@ -93,6 +101,8 @@ async fn alone(
     let host = world.host();
     world.log_keeper()(&desired);
     let mut options = GatewayOptions::default();
+    options.profiles.set(loaded.settings.profiles.clone());
+    options.profile = profile.as_deref().map(Arc::from);
     options.selection = match scripts {
         None => {
             host.apply(desired).await;
@@ -112,6 +122,19 @@ async fn alone(
     gateway.shutdown().await;
     served.map_err(|error| Failure::new(Exit::Other, "CLIENT_LOST", with_causes(&error)))?;
     Ok(Exit::Ok)
+}
+
+/// Refuses a profile that is not configured.
+fn known_profile(name: &str, loaded: &Loaded) -> Result<(), Failure> {
+    let profiles = &loaded.settings.profiles;
+    if profiles.contains_key(name) {
+        return Ok(());
+    }
+    let failure = Failure::usage(format!("no profile is called `{name}`"));
+    Err(match profiles.keys().map(|known| &**known).collect::<Vec<_>>()[..] {
+        [] => failure.hint("write `[[profiles]]` in toolrack.toml"),
+        ref known => failure.hint(format!("known: {}", known.join(", "))),
+    })
 }
 
 /// What a client is offered instead of the tools of all servers: searching them, and calling them in scripts.

@@ -54,6 +54,7 @@ fn access(grant: &Grant) -> NewToken {
         label: grant.client_name.clone(),
         client: Some(grant.client.clone()),
         family: Some(grant.family.clone()),
+        profile: None,
         ends_at: Utc::now().checked_add_signed(TimeDelta::hours(1)),
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use toolrack_host::principal::Role;
+use toolrack_team::Endpoint;
 
 use crate::args::seconds;
 
@@ -38,6 +39,7 @@ pub(crate) enum TeamVerb {
   toolrack team token ann --tenant acme
   toolrack team token ann --role operator --group eng --label laptop
   toolrack team token nightly --service --tenant acme --lasts 30d
+  toolrack team token review-bot --service --tenant acme --profile review
 
 It makes the member, if the team has none of this name, and changes a member that it has as the options say. The token is
 shown once; only its hash is kept.")]
@@ -60,6 +62,9 @@ pub(crate) struct TokenArgs {
     /// What the token is for, in your words
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) label: String,
+    /// It opens the MCP endpoint of this profile of the tenant, and nothing else
+    #[arg(long, value_name = "PROFILE", value_parser = profile)]
+    pub(crate) profile: Option<String>,
     /// How long it opens anything: up to 3650d
     #[arg(long, value_name = "TIME", default_value = "90d", value_parser = lasting)]
     pub(crate) lasts: Duration,
@@ -129,6 +134,13 @@ pub(crate) struct RemoveMemberArgs {
     /// The provider that vouches for it, for a member that signed in
     #[arg(long, value_name = "URL", default_value = super::ISSUER)]
     pub(crate) issuer: String,
+}
+
+/// The name of a profile.
+fn profile(word: &str) -> Result<String, String> {
+    let path = Endpoint::Profile(word).to_string();
+    let is_one = Endpoint::at(&path) == Some(Endpoint::Profile(word));
+    is_one.then(|| word.to_owned()).ok_or_else(|| "a profile is named with letters, digits, `-` and `_`".to_owned())
 }
 
 /// A time of up to ten years.

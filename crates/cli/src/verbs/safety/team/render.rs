@@ -14,6 +14,8 @@ pub(crate) struct Made<'a> {
     pub(crate) token: &'a str,
     pub(crate) id: String,
     pub(crate) member: Member,
+    /// The profile whose MCP endpoint it opens, and nothing else.
+    pub(crate) profile: Option<&'a str>,
     pub(crate) ends_at: String,
 }
 
@@ -49,6 +51,7 @@ pub(crate) struct Token {
     purpose: &'static str,
     label: String,
     client: Option<String>,
+    profile: Option<String>,
     made_at: String,
     ends_at: Option<String>,
 }
@@ -76,6 +79,7 @@ impl Token {
             purpose: token.purpose.word(),
             label: token.label.clone(),
             client: token.client.clone(),
+            profile: token.profile.clone(),
             made_at: time(token.made_at),
             ends_at: token.ends_at.map(time),
         }

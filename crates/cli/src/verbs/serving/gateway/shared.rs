@@ -12,12 +12,11 @@ use tokio::{
 };
 
 use super::{
-    alone,
+    GatewayArgs, alone,
     conversation::{Conversation, answers},
     running,
 };
 use crate::{
-    args::PolicyArgs,
     error::{Exit, Failure, with_causes},
     wire::World,
 };
@@ -56,11 +55,11 @@ impl<'a> Behind<'a> {
         Self { answers: BufReader::new(Box::pin(answers)), asks: Box::pin(asks), work }
     }
 
-    fn this_process(policy: &'a PolicyArgs, world: &'a World) -> Self {
+    fn this_process(args: &'a GatewayArgs, world: &'a World) -> Self {
         let (here, there) = tokio::io::duplex(PIPE);
         let (answers, asks) = tokio::io::split(here);
         let (reader, writer) = tokio::io::split(there);
-        let work = Box::pin(alone(policy, world, (reader, writer)));
+        let work = Box::pin(alone(args, world, (reader, writer)));
         Self { answers: BufReader::new(Box::pin(answers)), asks: Box::pin(asks), work }
     }
 }
@@ -89,7 +88,7 @@ enum Ended {
 /// # Errors
 /// When the client cannot be read from or written to, or when this process cannot do the work either.
 pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Failure> {
-    let policy = PolicyArgs::default();
+    let args = GatewayArgs::default();
     let conversation = RefCell::default();
     let mut front = Front { typed: BufReader::new(stdin()), begun: Vec::new(), shown: stdout(), conversation };
     let mut behind = Behind::daemon(daemon);
@@ -103,7 +102,7 @@ pub(super) async fn share(daemon: UnixStream, world: &World) -> Result<Exit, Fai
         let lost = front.conversation.borrow_mut().lost();
         front.tell(&lost).await.map_err(|error| client_lost(&error))?;
         world.screen.warning("the toolrack daemon has ended: waiting for the next one");
-        behind = front.next(&policy, world).await?;
+        behind = front.next(&args, world).await?;
         let news = front.conversation.borrow_mut().news();
         front.tell(&news).await.map_err(|error| client_lost(&error))?;
     }
@@ -124,7 +123,7 @@ impl Front {
     }
 
     /// Returns the next daemon that continues the conversation, or this process if none does in time.
-    async fn next<'a>(&mut self, policy: &'a PolicyArgs, world: &'a World) -> Result<Behind<'a>, Failure> {
+    async fn next<'a>(&mut self, args: &'a GatewayArgs, world: &'a World) -> Result<Behind<'a>, Failure> {
         let end = Instant::now() + NEXT;
         while Instant::now() < end {
             if let Some(stream) = running(world).await {
@@ -137,7 +136,7 @@ impl Front {
             sleep(LOOK).await;
         }
         world.screen.note("no toolrack daemon is up: the servers are started here");
-        let mut here = Behind::this_process(policy, world);
+        let mut here = Behind::this_process(args, world);
         let Behind { answers, asks, work } = &mut here;
         let begun = tokio::select! {
             begun = timeout(BEGINNING, self.taken_up(answers, asks)) => begun,

@@ -1,0 +1,254 @@
+//! `[[profiles]]`: selections of tools with an MCP endpoint of their own.
+
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+use toolrack_host::{Pattern, Selection, ServerName, ShownAs, ToolProfile};
+
+use crate::{
+    document::Document,
+    node::{Node, Value},
+    problem::Problem,
+    rows::{PROFILE, SHOW, Table},
+    suggest::misspelt,
+};
+
+/// The most profiles of one file, and the most tools of one profile that are shown in another way.
+const MAX: usize = 256;
+
+/// The most bytes of a description.
+const DESCRIPTION: usize = 8 * 1024;
+
+/// The longest name of a tool that every model takes.
+const NAME: usize = 64;
+
+/// ToolProfiles by their names.
+pub type ToolProfiles = BTreeMap<Arc<str>, Arc<ToolProfile>>;
+
+/// Reads `profiles`. A profile with an error has no tools, so that no client sees more than its operator meant.
+pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Problem>) {
+    let mut reader = Reader { document, problems: Vec::new() };
+    let mut profiles = ToolProfiles::new();
+    for profile in reader.tables("profiles", node) {
+        let errors = reader.problems.len();
+        let Some(name) = reader.name(profile) else { continue };
+        if profiles.contains_key(&*name) {
+            reader.wrong("profiles.name", format!("two profiles have the name `{name}`"), &profile.at);
+        }
+        let mut read = reader.profile(profile);
+        if reader.problems.len() > errors {
+            read = ToolProfile::new(Selection::none());
+        }
+        profiles.insert(name, Arc::new(read));
+    }
+    (profiles, reader.problems)
+}
+
+/// Whether `name` has 1 to 64 letters, digits, `-` and `_`.
+fn is_name(name: &str) -> bool {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=NAME).contains(&name.len()) && name.bytes().all(is_usual)
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn wrong(&mut self, field: &str, message: String, at: &Range<usize>) {
+        let problem = Problem::error(message).field(field).hint("until then, the profile has no tools");
+        self.problems.push(self.document.locate(problem, at.clone()));
+    }
+
+    fn must(&mut self, field: &str, must: &str, node: &Node) {
+        self.wrong(field, format!("`{field}` must be {must}"), &node.at);
+    }
+
+    /// A list of tables, as far as it is one.
+    fn tables<'n>(&mut self, field: &str, node: &'n Node) -> &'n [Node] {
+        match &node.value {
+            Value::List(tables) if tables.len() <= MAX => tables,
+            Value::List(_) => {
+                self.must(field, &format!("a list of at most {MAX} tables"), node);
+                &[]
+            }
+            _ => {
+                self.must(field, &format!("a list of tables: write `[[{field}]]` above each"), node);
+                &[]
+            }
+        }
+    }
+
+    /// Reports members that `table` does not have, and that `node` is no table.
+    fn known(&mut self, node: &Node, table: &Table) {
+        let Some(members) = node.members() else { return self.must(table.title, "a table", node) };
+        for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
+            let field = format!("{}.{}", table.title, member.name);
+            let message = match misspelt(&member.name, table.keys()) {
+                Some(near) => format!("`{field}` is not a known key: did you mean `{near}`?"),
+                None => format!("`{field}` is not a known key"),
+            };
+            self.wrong(&field, message, &member.name_at);
+        }
+    }
+
+    fn name(&mut self, profile: &Node) -> Option<Arc<str>> {
+        let must = "1 to 64 letters, digits, `-` and `_`";
+        match profile.get("name") {
+            None => self.must("profiles.name", "there", profile),
+            Some(member) => match member.node.as_text().filter(|name| is_name(name)) {
+                Some(name) => return Some(Arc::from(name)),
+                None => self.must("profiles.name", must, &member.node),
+            },
+        }
+        None
+    }
+
+    fn profile(&mut self, node: &Node) -> ToolProfile {
+        self.known(node, PROFILE);
+        let mut selection = Selection::all();
+        if let Some(tools) = self.patterns(node, "tools") {
+            selection = match &*tools {
+                [] => Selection::none(),
+                _ => selection.only(tools),
+            };
+        }
+        selection = selection.without(self.patterns(node, "without").unwrap_or_default());
+        let shown = node.get("show").map(|member| self.tables("profiles.show", &member.node));
+        let mut names = BTreeMap::new();
+        let mut profile = ToolProfile::new(selection);
+        for tool in shown.unwrap_or_default() {
+            let Some(((server, tool), shown)) = self.shown(tool, &mut names) else { continue };
+            profile = profile.showing(server, tool, shown);
+        }
+        profile
+    }
+
+    /// A tool that is shown in another way. `names` has the names so far.
+    fn shown(
+        &mut self,
+        node: &Node,
+        names: &mut BTreeMap<String, Range<usize>>,
+    ) -> Option<((ServerName, String), ShownAs)> {
+        self.known(node, SHOW);
+        let pair = node.text("tool").and_then(|tool| tool.split_once('/'));
+        let pair = pair.and_then(|(server, tool)| Some((ServerName::new(server).ok()?, tool.to_owned())));
+        let pair = pair.filter(|(_, tool)| !tool.is_empty() && !tool.contains('*'));
+        if pair.is_none() {
+            self.must("profiles.show.tool", "one tool, as `server/tool`", node);
+        }
+        let mut shown = ShownAs::default();
+        if let Some(member) = node.get("name") {
+            shown.name = member.node.as_text().filter(|name| is_name(name)).map(ToOwned::to_owned);
+            match &shown.name {
+                None => self.must("profiles.show.name", "1 to 64 letters, digits, `-` and `_`", &member.node),
+                Some(name) if names.insert(name.clone(), member.node.at.clone()).is_some() => {
+                    let message = format!("two tools of the profile are shown as `{name}`");
+                    self.wrong("profiles.show.name", message, &member.node.at);
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(member) = node.get("description") {
+            shown.description = member.node.as_text().filter(|text| text.len() <= DESCRIPTION).map(ToOwned::to_owned);
+            if shown.description.is_none() {
+                let must = format!("a text of at most {DESCRIPTION} bytes");
+                self.must("profiles.show.description", &must, &member.node);
+            }
+        }
+        pair.map(|pair| (pair, shown))
+    }
+
+    /// A pattern, or a list of them; `None` when there is none.
+    fn patterns(&mut self, node: &Node, key: &str) -> Option<Vec<Pattern>> {
+        let (member, field) = (node.get(key)?, format!("profiles.{key}"));
+        let written = match &member.node.value {
+            Value::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(&member.node),
+        };
+        let mut patterns = Vec::with_capacity(written.len());
+        for item in written {
+            match item.as_text().map(str::parse::<Pattern>) {
+                Some(Ok(pattern)) => patterns.push(pattern),
+                Some(Err(error)) => self.wrong(&field, error.to_string(), &item.at),
+                None => self.must(&field, "the name of a tool such as `server/read_*`, or several", item),
+            }
+        }
+        Some(patterns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{ReadContext, Settings};
+
+    fn read(text: &str) -> (ToolProfiles, Vec<Problem>) {
+        let document = Document::new(Some("toolrack.toml".into()), text);
+        let (settings, problems) = Settings::read(&document, ReadContext::default());
+        (settings.profiles, problems)
+    }
+
+    #[test]
+    fn a_profile_has_a_selection_and_tools_that_are_shown_in_another_way() {
+        let (profiles, problems) = read(
+            "[[profiles]]\nname = \"review\"\ntools = [\"github/*\", \"fs/read_*\"]\nwithout = \"github/delete_*\"\n\
+             [[profiles.show]]\ntool = \"github/create_issue\"\nname = \"file_bug\"\ndescription = \"Files a bug.\"\n\
+             [[profiles]]\nname = \"all\"\n",
+        );
+        assert_eq!(problems, []);
+        let pattern = |text: &str| text.parse::<Pattern>().unwrap();
+        let selection = Selection::all().only([pattern("github/*"), pattern("fs/read_*")]);
+        let shown = ShownAs { name: Some("file_bug".to_owned()), description: Some("Files a bug.".to_owned()) };
+        let review = ToolProfile::new(selection.without([pattern("github/delete_*")])).showing(
+            ServerName::new("github").unwrap(),
+            "create_issue",
+            shown,
+        );
+        let all = ToolProfile::new(Selection::all());
+        assert_eq!(profiles, ToolProfiles::from([("review".into(), review.into()), ("all".into(), all.into())]));
+    }
+
+    #[test]
+    fn a_profile_with_an_error_has_no_tools() {
+        let nothing = ToolProfile::new(Selection::none());
+        for (wrong, field, line) in [
+            ("tool = \"github/*\"", "profiles.tool", 3),
+            ("tools = 1", "profiles.tools", 3),
+            ("tools = [\"a/b/\\u0000\", 1]", "profiles.tools", 3),
+            ("show = 1", "profiles.show", 3),
+            ("show = [1]", "profiles.show", 3),
+            ("[[profiles.show]]\nname = \"a\"", "profiles.show.tool", 4),
+            ("[[profiles.show]]\ntool = \"a/*\"", "profiles.show.tool", 4),
+            ("[[profiles.show]]\ntool = \"a/b\"\nname = \"a b\"", "profiles.show.name", 5),
+            ("[[profiles.show]]\ntool = \"a/b\"\ndescription = 1", "profiles.show.description", 5),
+            (
+                "[[profiles.show]]\ntool = \"a/b\"\nname = \"x\"\n[[profiles.show]]\ntool = \"a/c\"\nname = \"x\"",
+                "profiles.show.name",
+                8,
+            ),
+        ] {
+            let (profiles, problems) = read(&format!("[[profiles]]\nname = \"review\"\n{wrong}\n"));
+            assert_eq!(*profiles["review"], nothing, "{wrong}");
+            let is_it = |problem: &&Problem| problem.field.as_deref() == Some(field);
+            let problem = problems.iter().find(is_it).unwrap_or_else(|| panic!("{wrong}: {problems:?}"));
+            assert!(problem.is_error() && problem.line.is_some_and(|at| at <= line), "{wrong}: {problem:?}");
+        }
+        let (profiles, problems) = read("[[profiles]]\nname = \"a\"\n[[profiles]]\nname = \"a\"\n");
+        assert_eq!((&*profiles["a"], problems.len()), (&nothing, 1));
+    }
+
+    #[test]
+    fn a_profile_needs_a_name_that_fits_into_an_address() {
+        for text in ["[[profiles]]\ntools = \"a/*\"", "[[profiles]]\nname = \"a/b\"", "profiles = 1"] {
+            let (profiles, problems) = read(text);
+            assert!(profiles.is_empty() && problems.len() == 1 && problems[0].is_error(), "{text}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_of_tools_is_no_tool() {
+        let (profiles, problems) = read("[[profiles]]\nname = \"none\"\ntools = []\n");
+        assert_eq!((problems, &*profiles["none"]), (Vec::new(), &ToolProfile::new(Selection::none())));
+    }
+}

@@ -1,0 +1,52 @@
+//! Where MCP clients connect: at `/mcp`, and at `/p/NAME/mcp` for a profile.
+
+use std::collections::HashMap;
+
+use axum::{
+    extract::{Path, Request},
+    http::Uri,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use url::form_urlencoded;
+
+use crate::error::ApiError;
+
+/// The endpoint with all tools, for the router.
+pub(crate) const ALL: &str = "/mcp";
+
+/// The endpoint of a profile, for the router.
+pub(crate) const OF_PROFILE: &str = "/p/{profile}/mcp";
+
+/// Names the profile of the path where the gateway looks for it: in the query.
+pub(crate) async fn with_profile(
+    Path(parts): Path<HashMap<String, String>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let name = parts.get("profile").map(String::as_str).unwrap_or_default();
+    match inside(name, request.uri().query()) {
+        Some(inside) => *request.uri_mut() = inside,
+        None => return ApiError::not_found("there is no such profile").into_response(),
+    }
+    next.run(request).await
+}
+
+/// The address of the profile `name` for the gateway.
+fn inside(name: &str, query: Option<&str>) -> Option<Uri> {
+    let named = form_urlencoded::Serializer::new(String::new()).append_pair("profile", name).finish();
+    let rest = query.map(|rest| format!("&{rest}")).unwrap_or_default();
+    format!("/?{named}{rest}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gateway_finds_the_profile_of_the_path_before_what_the_query_says() {
+        assert_eq!(inside("review", None).unwrap(), "/?profile=review");
+        assert_eq!(inside("review", Some("tools=a/b")).unwrap(), "/?profile=review&tools=a/b");
+        assert_eq!(inside("a&profile=b", None).unwrap(), "/?profile=a%26profile%3Db");
+    }
+}

@@ -1,0 +1,60 @@
+//! The profiles of a gateway, which can change while it serves them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::sync::watch;
+use toolrack_config::ToolProfiles;
+use toolrack_host::{Selection, ToolProfile};
+
+/// The profiles of a gateway by their names. Cheap to clone; all clones have the same profiles.
+#[derive(Clone, Debug, Default)]
+pub struct Profiles(Arc<watch::Sender<ToolProfiles>>);
+
+impl Profiles {
+    /// Replaces the profiles. Clients see the tools of the new ones with their next request, and learn that their tools
+    /// changed. A client of a profile that is gone sees no tools.
+    pub fn set(&self, profiles: ToolProfiles) {
+        self.0.send_if_modified(|before| {
+            let is_other = *before != profiles;
+            *before = profiles;
+            is_other
+        });
+    }
+
+    /// Returns the profile of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<ToolProfile>> {
+        self.0.borrow().get(name).cloned()
+    }
+
+    /// The names of all profiles, in order.
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        self.0.borrow().keys().cloned().collect()
+    }
+
+    /// Notices each change from now on.
+    pub(crate) fn watch(&self) -> watch::Receiver<ToolProfiles> {
+        self.0.subscribe()
+    }
+}
+
+/// The profile of a view, as it is at the moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Followed {
+    pub(crate) name: Arc<str>,
+    pub(crate) profiles: Profiles,
+}
+
+impl Followed {
+    /// The profile; one without tools if it is gone.
+    pub(crate) fn now(&self) -> Arc<ToolProfile> {
+        self.profiles.get(&self.name).unwrap_or_else(|| Arc::new(ToolProfile::new(Selection::none())))
+    }
+}
+
+impl From<BTreeMap<Arc<str>, ToolProfile>> for Profiles {
+    fn from(profiles: BTreeMap<Arc<str>, ToolProfile>) -> Self {
+        let all = profiles.into_iter().map(|(name, profile)| (name, Arc::new(profile))).collect();
+        Self(Arc::new(watch::Sender::new(all)))
+    }
+}

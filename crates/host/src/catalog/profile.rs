@@ -1,0 +1,163 @@
+//! What one group of clients sees of a catalog.
+
+use std::collections::BTreeMap;
+
+use super::{Catalog, CatalogTool, Selection};
+use crate::spec::ServerName;
+
+/// A selection of tools, some of which models see under another name or with another description.
+///
+/// Only what a model sees changes: rules, pins and the audit log know each tool by its server's name for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolProfile {
+    selection: Selection,
+    shown: BTreeMap<(ServerName, String), ShownAs>,
+}
+
+/// How models see a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownAs {
+    /// Its name; the one in the catalog by default.
+    pub name: Option<String>,
+    /// Its description; the server's by default.
+    pub description: Option<String>,
+}
+
+impl ToolProfile {
+    /// Creates a profile that has the tools of `selection`, as the catalog names and describes them.
+    #[must_use]
+    pub fn new(selection: Selection) -> Self {
+        Self { selection, shown: BTreeMap::new() }
+    }
+
+    /// Shows the tool that `server` calls `tool` in another way.
+    ///
+    /// Of two tools with the same name, models see the one that has it from here.
+    #[must_use]
+    pub fn showing(mut self, server: ServerName, tool: impl Into<String>, shown: ShownAs) -> Self {
+        self.shown.insert((server, tool.into()), shown);
+        self
+    }
+
+    /// Returns whether models see this tool.
+    #[must_use]
+    pub fn has(&self, tool: &CatalogTool) -> bool {
+        self.selection.has(tool) && (self.new_name(tool).is_some() || self.renamed(&tool.name).is_none())
+    }
+
+    /// Returns whether models may see something of this server.
+    #[must_use]
+    pub fn may_have(&self, server: &ServerName) -> bool {
+        self.selection.may_have(server)
+    }
+
+    /// The name under which models see this tool.
+    #[must_use]
+    pub fn name_of<'a>(&'a self, tool: &'a CatalogTool) -> &'a str {
+        self.new_name(tool).unwrap_or(&tool.name)
+    }
+
+    /// The description with which models see this tool.
+    #[must_use]
+    pub fn description_of<'a>(&'a self, tool: &'a CatalogTool) -> Option<&'a str> {
+        let own = self.shown_as(tool).and_then(|shown| shown.description.as_deref());
+        own.or(tool.tool().description.as_deref())
+    }
+
+    /// The tool that models see under `name`, also if it is in quarantine.
+    #[must_use]
+    pub fn find<'c>(&self, catalog: &'c Catalog, name: &str) -> Option<&'c CatalogTool> {
+        let found = match self.renamed(name) {
+            Some((server, tool)) => catalog.tool_of(server, tool),
+            None => catalog.get(name).or_else(|| catalog.in_quarantine(name)),
+        };
+        found.filter(|tool| self.has(tool) && (self.name_of(tool) == name || self.new_name(tool).is_none()))
+    }
+
+    /// What selects the tool that models see under `name`, where that is not the name in the catalog.
+    #[must_use]
+    pub fn selector(&self, name: &str) -> Option<String> {
+        self.renamed(name).map(|(server, tool)| format!("{server}/{tool}"))
+    }
+
+    fn shown_as(&self, tool: &CatalogTool) -> Option<&ShownAs> {
+        if self.shown.is_empty() {
+            return None;
+        }
+        self.shown.get(&(tool.server.clone(), tool.tool().name.clone()))
+    }
+
+    fn new_name(&self, tool: &CatalogTool) -> Option<&str> {
+        self.shown_as(tool).and_then(|shown| shown.name.as_deref())
+    }
+
+    fn renamed(&self, name: &str) -> Option<(&ServerName, &str)> {
+        let mut all = self.shown.iter();
+        all.find(|(_, shown)| shown.name.as_deref() == Some(name)).map(|((server, tool), _)| (server, tool.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::catalog::tests::{catalog, set, tool};
+
+    fn two_servers() -> Catalog {
+        let tools = Arc::new(set(&["list", "read"].map(|name| tool(name, "Does it.", &[]))));
+        catalog(1, &["fs", "git"].map(|server| (server, Arc::clone(&tools))))
+    }
+
+    fn showing(tool: &str, name: &str) -> ToolProfile {
+        let shown = ShownAs { name: Some(name.to_owned()), description: Some("Finds files.".to_owned()) };
+        let selection = Selection::all().only(["fs/*".parse().unwrap(), "git/list".parse().unwrap()]);
+        ToolProfile::new(selection).showing(ServerName::new("fs").unwrap(), tool, shown)
+    }
+
+    /// What models see: names and descriptions.
+    fn seen(profile: &ToolProfile, catalog: &Catalog) -> Vec<(String, String)> {
+        let tools = catalog.tools().filter(|tool| profile.has(tool));
+        let text = |tool| profile.description_of(tool).unwrap_or_default().to_owned();
+        tools.map(|tool| (profile.name_of(tool).to_owned(), text(tool))).collect()
+    }
+
+    fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_tool_has_the_name_and_the_description_that_the_profile_gives_it() {
+        let (profile, catalog) = (showing("list", "find_files"), two_servers());
+        let usual = "Does it.";
+        assert_eq!(
+            seen(&profile, &catalog),
+            pairs(&[("find_files", "Finds files."), ("mcp__fs__read", usual), ("mcp__git__list", usual)])
+        );
+        let found = profile.find(&catalog, "find_files").unwrap();
+        assert_eq!((found.server.as_str(), &*found.tool().name), ("fs", "list"));
+        assert_eq!(profile.selector("find_files").as_deref(), Some("fs/list"));
+        // By its name in the catalog it is not there, and what the selection does not have is not there at all.
+        assert!(profile.find(&catalog, "mcp__fs__list").is_none());
+        assert!(profile.find(&catalog, "mcp__git__read").is_none());
+        assert!(profile.find(&catalog, "mcp__git__list").is_some());
+    }
+
+    #[test]
+    fn the_tool_that_is_given_a_name_has_it_before_any_other() {
+        let (profile, catalog) = (showing("list", "mcp__git__list"), two_servers());
+        assert_eq!(
+            seen(&profile, &catalog),
+            pairs(&[("mcp__git__list", "Finds files."), ("mcp__fs__read", "Does it.")])
+        );
+        assert_eq!(profile.find(&catalog, "mcp__git__list").unwrap().server.as_str(), "fs");
+    }
+
+    #[test]
+    fn a_tool_outside_of_the_selection_is_not_there_under_a_new_name() {
+        let shown = ShownAs { name: Some("delete".to_owned()), description: None };
+        let profile = ToolProfile::new(Selection::none()).showing(ServerName::new("fs").unwrap(), "list", shown);
+        assert!(profile.find(&two_servers(), "delete").is_none());
+        assert_eq!(seen(&profile, &two_servers()), []);
+    }
+}
