@@ -61,7 +61,8 @@ async function runs(program, words) {
   const home = join(team.folder, "clients", String(Math.random()).slice(2));
   mkdirSync(home, { recursive: true });
   const path = `${join(team.folder, "bin")}${delimiter}${process.env.PATH}`;
-  const env = { HOME: home, PATH: path, BROWSER: `${join(team.folder, "bin/xdg-open")} %s`, PYTHONDONTWRITEBYTECODE: "1" };
+  const browser = join(team.folder, "bin/xdg-open");
+  const env = { HOME: home, PATH: path, BROWSER: `${browser} %s`, PYTHONDONTWRITEBYTECODE: "1", MCP_AUTO_OPEN_ENABLED: "true" };
   const asked = new Promise((found) => (opened = found));
   const child = spawn(program, words, { cwd: home, env, stdio: ["ignore", "pipe", "pipe"] });
   let [out, err] = ["", ""];
@@ -70,6 +71,11 @@ async function runs(program, words) {
     err += piece;
     // Without a terminal, Toolrack opens no browser, and says the address.
     const page = /Sign in here: (\S+)\n/.exec(err)?.[1];
+    if (page) opened(page);
+  });
+  // So does the suite of MCP.
+  child.stdout.on("data", () => {
+    const page = /complete the authentication process\.?\s+(http\S+)\s/.exec(out)?.[1];
     if (page) opened(page);
   });
   const ended = new Promise((end) => child.on("exit", end));
@@ -124,6 +130,15 @@ const ALL = [
     },
   ],
   [
+    "the_inspector",
+    () => {
+      const modules = installed("TOOLRACK_TEST_CLIENTS", ".cache/bench/peers/node_modules");
+      const program = join(modules, "@modelcontextprotocol/inspector/clients/cli/build/index.js");
+      const words = ["--method", "tools/call", "--tool-name", TOOL, "--tool-arg", "text=from a client"];
+      return [installed("TOOLRACK_TEST_NODE24", ".cache/bench/peers/node_modules/.bin/node"), [program, url(), ...words]];
+    },
+  ],
+  [
     "fastmcp",
     () => {
       const python = join(installed("TOOLRACK_TEST_PYTHON_FRAMEWORKS", ".cache/frameworks/venv"), "bin/python");
@@ -165,6 +180,35 @@ for (const [name, command] of ALL) {
     assert.match(await runs(...command()), /from a client/);
   });
 }
+
+/** The addresses of a client that an operator registers. @param {number} port of its callback */
+async function registered(port) {
+  const client = { client_name: "The suite", redirect_uris: [`http://127.0.0.1:${port}/callback`] };
+  const headers = { "content-type": "application/json" };
+  const answer = await fetch(`${team.origin}/oauth/register`, { method: "POST", headers, body: JSON.stringify(client) });
+  assert.equal(answer.status, 201);
+  return (await answer.json()).client_id;
+}
+
+/** A port on which nothing listens. @returns {Promise<number>} */
+async function freePort() {
+  const server = createServer();
+  await new Promise((listens) => server.listen(0, "127.0.0.1", () => listens(undefined)));
+  const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
+  await new Promise((closed) => server.close(closed));
+  return port;
+}
+
+test("the_official_suite_takes_it_for_an_authorization_server", async () => {
+  const port = await freePort();
+  const modules = installed("TOOLRACK_TEST_NODE_MODULES", ".cache/npm/node_modules");
+  const node = installed("TOOLRACK_TEST_NODE22", ".cache/npm/node_modules/.bin/node");
+  const words = ["--url", team.origin, "--client-id", await registered(port), "--resource", url(), "--port", String(port)];
+  const program = join(modules, "@modelcontextprotocol/conformance/dist/index.js");
+  const out = await runs(node, [program, "authorization", ...words]);
+  for (const scenario of ["authorization-server-metadata-endpoint", "authorization-code-grant"]) assert.match(out, new RegExp(scenario));
+  assert.doesNotMatch(out, /FAILURE|SKIPPED|WARNING/);
+});
 
 test("toolrack_signs_in_to_the_gateway_of_a_team_as_to_any_server", async () => {
   const home = join(team.folder, "another-home");
