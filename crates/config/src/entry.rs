@@ -16,7 +16,7 @@ mod transport;
 use std::{collections::HashSet, ops::Range};
 
 use toolrack_host::{
-    ServerName, ServerSpec,
+    ServerName, ServerSpec, Who,
     spec::{Protocol, Share},
 };
 
@@ -159,9 +159,28 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     bounds::retry(fields, &mut spec.retry);
     bounds::start(fields, &mut spec);
     spec.tools = tools::filter(fields, name_at);
+    spec.members = members(fields);
     check_share(fields, &spec, name_at);
     leftovers(fields, kind);
     Some(spec)
+}
+
+/// Reads the members of a team who have the server. One that cannot be read makes the entry unusable: without it, more
+/// members would have the server than the operator meant.
+fn members(fields: &mut Fields<'_, '_, '_>) -> Vec<Who> {
+    let Some(field) = fields.take("for") else { return Vec::new() };
+    let mut members = Vec::new();
+    let items = fields.texts(field);
+    if items.is_empty() {
+        fields.report().error(&field.node.at, "for", "`for` must name at least one, such as `group:eng`");
+    }
+    for item in items {
+        match Who::read(&item.value) {
+            Ok(who) => members.push(who),
+            Err(bad) => fields.report().error(item.at, "for", bad.to_string()),
+        }
+    }
+    members
 }
 
 /// Refuses to share among members what each of them gives values for.

@@ -32,16 +32,17 @@ pub struct Given {
 }
 
 /// Whose servers a world runs, of those that are configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum WorldOf {
     /// The one person of a machine: all servers.
     #[default]
     Machine,
     /// A tenant: the servers that its members share.
     Tenant,
-    /// The member of a tenant with this [key](toolrack_host::Principal::key): the servers that each member has for
-    /// itself.
-    Person(String),
+    /// An agent of a tenant: the servers that all its members share.
+    AgentOfTenant,
+    /// This member of a tenant: the servers that each member has for itself, if they are for this one.
+    Person(Principal),
 }
 
 impl WorldOf {
@@ -50,7 +51,17 @@ impl WorldOf {
         match self {
             Self::Machine => true,
             Self::Tenant => share_of(spec) == Share::Tenant,
-            Self::Person(_) => share_of(spec) == Share::User,
+            // Any member can use the agent.
+            Self::AgentOfTenant => share_of(spec) == Share::Tenant && spec.members.is_empty(),
+            Self::Person(member) => share_of(spec) == Share::User && spec.is_for(member),
+        }
+    }
+
+    /// Whether a server with this spec can be used here: it is started here, or lent.
+    pub(crate) fn has(&self, spec: &ServerSpec) -> bool {
+        match self {
+            Self::Person(member) => spec.is_for(member),
+            _ => self.runs(spec),
         }
     }
 }

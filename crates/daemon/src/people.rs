@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use tokio_util::task::TaskTracker;
-use toolrack_host::Principal;
+use toolrack_host::{Principal, ServerSpec};
 
 use crate::{
     credentials::WorldOf,
@@ -48,12 +48,13 @@ impl People {
         Arc::new(Self { tenant, worlds: Worlds::new(common) })
     }
 
-    /// Whether the request is for the member's own world: the tenant has servers for each member, and the request is
-    /// not about what all share.
+    /// Whether the request is for the member's own world: the tenant has servers that not all members share, and the
+    /// request is not about what all share.
     fn is_theirs(&self, method: &Method, path: &str) -> bool {
         let loaded = self.tenant.loaded();
-        let is_own = |spec| !self.tenant.of.runs(spec);
-        if !loaded.desired.values().any(is_own) || !is_below(path, &THEIRS) {
+        let is_own = |spec: &ServerSpec| !self.tenant.of.runs(spec);
+        let is_of_some = |spec: &ServerSpec| is_own(spec) || !spec.members.is_empty();
+        if !loaded.desired.values().any(is_of_some) || !is_below(path, &THEIRS) {
             return false;
         }
         // What all share is started and stopped where it runs.
@@ -66,7 +67,10 @@ impl People {
 
     /// Has the world of `member` answer.
     async fn answer(&self, member: &Principal, request: Request) -> Response {
-        let key = member.key();
+        let key = key_of(member);
+        // With another role or other groups, the member may have other servers.
+        let of_member = format!("{} ", member.key());
+        self.worlds.stop_where(|id| id.starts_with(&of_member) && id != key);
         if self.worlds.count() >= MAX_WORLDS && !self.worlds.is_running(&key) {
             let message = format!("{MAX_WORLDS} members of the tenant use servers of their own already");
             return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)
@@ -75,6 +79,12 @@ impl People {
         }
         self.worlds.answer(&key, request).await
     }
+}
+
+/// Names the world of a member with this role and these groups.
+fn key_of(member: &Principal) -> String {
+    let groups: Vec<_> = member.groups().collect();
+    format!("{} {} {}", member.key(), member.role().word(), groups.join(","))
 }
 
 /// Whether `path` is one of `places`, or below one.

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_agent::{Limits, Model};
 use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
-use toolrack_host::{Desired, Host, ServerName};
+use toolrack_host::{Desired, Host, Principal, ServerName};
 use toolrack_store::{Approval, Store, StoreError};
 
 pub use self::{
@@ -252,6 +252,17 @@ impl World {
     /// The configuration that runs.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         self.loaded.load_full()
+    }
+
+    /// Returns whether the entry of this name is one of this world: a member of a tenant has their own servers and those
+    /// that are lent to them. A name without an entry is one of every world.
+    pub(crate) fn has(&self, server: &str) -> bool {
+        self.loaded.load().desired.get(server).is_none_or(|spec| self.of.has(spec))
+    }
+
+    /// Returns whether the server of this name is for `principal`.
+    pub(crate) fn is_for(&self, server: &str, principal: &Principal) -> bool {
+        self.loaded.load().desired.get(server).is_none_or(|spec| spec.is_for(principal))
     }
 
     /// Returns the problems of the running configuration, and the reason why the current files are rejected.

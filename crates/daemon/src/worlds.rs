@@ -34,8 +34,9 @@ use crate::{
     world::{Parts, World},
 };
 
-/// Makes the parts of a world, by its id.
-pub type MakeWorld = Box<dyn Fn(String) -> BoxFuture<'static, Result<WorldParts, NoWorld>> + Send + Sync>;
+/// Makes the parts of a world, by its id and, if a member of a team sent the first request to it, for that member.
+pub type MakeWorld =
+    Box<dyn Fn(String, Option<Principal>) -> BoxFuture<'static, Result<WorldParts, NoWorld>> + Send + Sync>;
 
 /// The parts of a world.
 pub struct WorldParts {
@@ -43,7 +44,7 @@ pub struct WorldParts {
     pub parts: Parts,
     /// Makes the worlds of the agents that its configuration names; an agent's world has no further agents.
     pub for_agents: Option<MakeWorld>,
-    /// Makes the worlds of the members of a tenant, by the [keys](toolrack_host::Principal::key) of the members.
+    /// Makes the worlds of the members of a tenant.
     pub for_people: Option<MakeWorld>,
     /// Done once that world has ended.
     pub then: BoxFuture<'static, ()>,
@@ -202,9 +203,15 @@ impl Worlds {
         }
     }
 
+    /// Ends the worlds whose id `is_one`.
+    pub(crate) fn stop_where(&self, is_one: impl Fn(&str) -> bool) {
+        let running = self.running.lock();
+        running.iter().filter(|(id, _)| is_one(id)).for_each(|(_, world)| world.stop.cancel());
+    }
+
     /// Has the world `id` answer `request`; it begins if it does not run.
     pub(crate) async fn answer(self: &Arc<Self>, id: &str, request: Request) -> Response {
-        let in_use = self.enter(id);
+        let in_use = self.enter(id, request.extensions().get());
         let router = match in_use.0.router().await {
             Ok(router) => router,
             Err(refused) => return refused.into_response(),
@@ -224,7 +231,7 @@ impl Worlds {
     }
 
     /// The world `id`, which begins if it does not run.
-    fn enter(self: &Arc<Self>, id: &str) -> InUse {
+    fn enter(self: &Arc<Self>, id: &str, by: Option<&Principal>) -> InUse {
         let mut running = self.running.lock();
         let world = match running.entry(id.to_owned()) {
             Entry::Occupied(world) => Arc::clone(world.get()),
@@ -232,7 +239,8 @@ impl Worlds {
                 let stop = self.common.ending.child_token();
                 let world = OnDemand { users: watch::Sender::new(0), stop, phase: watch::Sender::new(Phase::Starting) };
                 let world = place.insert(Arc::new(world));
-                self.common.tasks.spawn(Arc::clone(self).live(id.to_owned(), Arc::clone(world)));
+                let by = by.filter(|by| !by.is_local()).cloned();
+                self.common.tasks.spawn(Arc::clone(self).live(id.to_owned(), by, Arc::clone(world)));
                 Arc::clone(world)
             }
         };
@@ -241,8 +249,8 @@ impl Worlds {
     }
 
     /// A world, from its beginning to its end.
-    async fn live(self: Arc<Self>, id: String, running: Arc<OnDemand>) {
-        let made = match (self.common.make)(id.clone()).await {
+    async fn live(self: Arc<Self>, id: String, by: Option<Principal>, running: Arc<OnDemand>) {
+        let made = match (self.common.make)(id.clone(), by).await {
             Ok(made) => made,
             Err(why) => {
                 self.running.lock().remove(&id);

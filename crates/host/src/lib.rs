@@ -83,6 +83,7 @@ pub mod text;
 mod trace;
 mod unseen;
 mod validate;
+mod who;
 mod witness;
 
 pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
@@ -133,6 +134,7 @@ pub use text::Conceal;
 pub use toolrack_supervisor::Confinement;
 pub use trace::{TraceContext, Tracer};
 pub use validate::{Mismatch, MismatchKind, SchemaProblem, Unfit, Validator, plainly_fits};
+pub use who::{BadWho, Who};
 pub use witness::{Called, Caller, ClientTransport, Decision, Evidence, Fact, Way, Witness};
 
 // Compiles the examples of the page that registries show.

@@ -14,7 +14,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{glob::ToolFilter, native::Native};
+use crate::{glob::ToolFilter, native::Native, principal::Principal, who::Who};
 
 mod bounds;
 mod checks;
@@ -136,6 +136,9 @@ pub struct ServerSpec {
     /// How far the server is shared between the people of a team. Default `None`: as its placeholders need it. A host
     /// pays no attention to it.
     pub share: Option<Share>,
+    /// The members of a team who have it: those for whom one of the conditions is true. Default: all. A host pays no
+    /// attention to it, except to what it [lends](crate::HostBuilder::lender).
+    pub members: Vec<Who>,
 }
 
 /// How far a server is shared.
@@ -205,7 +208,14 @@ impl ServerSpec {
             validate_args: None,
             invisible: None,
             share: None,
+            members: Vec::new(),
         }
+    }
+
+    /// Returns whether `principal` has the server. The person of a machine has every server.
+    #[must_use]
+    pub fn is_for(&self, principal: &Principal) -> bool {
+        principal.is_local() || self.members.is_empty() || self.members.iter().any(|who| who.fits(principal))
     }
 
     /// Creates a spec for a child process that speaks MCP on its stdin and stdout.

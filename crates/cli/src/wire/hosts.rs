@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use toolrack_auth::SignIn;
 use toolrack_config::{Interpolate, SecretGate};
-use toolrack_host::{Egress, Gate, Host, OnMessage, Quotas, SharedAsker, Tracer, supervisor::Supervisor};
+use toolrack_host::{Egress, Gate, Host, OnMessage, Principal, Quotas, SharedAsker, Tracer, supervisor::Supervisor};
 use toolrack_store::{ArtifactFolder, Store};
 
 use super::tape::Tape;
@@ -41,6 +41,8 @@ pub(crate) struct Hosts {
 pub(super) struct Member {
     /// The host of the tenant, which lends its servers.
     pub(super) lender: Host,
+    /// The member, who has what is for them.
+    pub(super) principal: Principal,
 }
 
 impl fmt::Debug for Hosts {
@@ -70,7 +72,7 @@ impl Hosts {
             builder = builder.quotas(Arc::clone(quotas));
         }
         if let Some(member) = &self.member {
-            builder = builder.lender(member.lender.clone());
+            builder = builder.lender(member.lender.clone(), member.principal.clone());
         }
         if let Some(on_message) = &self.on_message {
             builder = builder.on_message(Arc::clone(on_message));

@@ -4,7 +4,7 @@ use std::{ffi::OsString, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf
 
 use toolrack_auth::SignIn;
 use toolrack_config::{Environment, Interpolate, Unset};
-use toolrack_host::Host;
+use toolrack_host::{Host, Principal};
 use toolrack_store::Store;
 
 use super::{Hosts, World, hosts::Member, sign_in};
@@ -54,12 +54,12 @@ impl World {
 }
 
 impl ForPeople {
-    /// The member with this [key](toolrack_host::Principal::key). Servers of theirs have a home, working folders and a
-    /// sandbox below a folder of theirs.
+    /// A member of the tenant. Servers of theirs have a home, working folders and a sandbox below a folder of theirs.
     ///
     /// # Errors
     /// When that folder cannot be made.
-    pub(crate) fn person(&self, key: &str) -> io::Result<Person> {
+    pub(crate) fn person(&self, member: &Principal) -> io::Result<Person> {
+        let key = &*member.key();
         let home = self.people.join(key);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&home)?;
         let others = self.environment.iter().filter(|(name, _)| *name != "HOME");
@@ -78,7 +78,7 @@ impl ForPeople {
             secrets: Arc::clone(&secrets),
             sign_in: sign_in.clone(),
             audit: Arc::clone(&audit),
-            member: Some(Member { lender: self.lender.clone() }),
+            member: Some(Member { lender: self.lender.clone(), principal: member.clone() }),
             ..self.hosts.clone()
         };
         Ok(Person { environment, secrets, sign_in, hosts, credentials, audit })

@@ -221,6 +221,50 @@ fn a_token_for_a_profile_opens_its_endpoint_alone() {
 }
 
 #[test]
+fn a_server_for_some_members_is_there_for_them_alone_and_as_long_as_they_are_in_the_group() {
+    let team = Team::with(|tenant| {
+        let mut eng = fake(&[]);
+        eng["for"] = json!(["group:eng", "role:operator"]);
+        vec![("eng", eng), (tenant, fake(&[]))]
+    });
+    let member = |name: &str, more: &[&str]| {
+        let words = ["team", "token", name, "--tenant", "acme", "--json"];
+        let made = team.rack.run(&[&words, more].concat()).ends_with(0).json();
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let (ann, bob) = (member("ann", &["--group", "eng"]), member("bob", &["--group", "sales"]));
+    let olga = member("olga", &["--role", "operator"]);
+    let has = |token: &str| {
+        let said = team.call(token, "mcp__eng__echo", r#"{"text":"for engineers"}"#).contains("for engineers");
+        let (status, one) = team.ask("GET", "/api/v1/tools", token, "");
+        assert_eq!(status, 200, "{one}");
+        let places = ["/api/v1/servers", "/api/v1/tools", "/api/v1/overview"];
+        let shown = places.map(|path| team.ask("GET", path, token, "").1.contains("eng\""));
+        let call = json!({ "tool": "eng/echo", "arguments": { "text": "x" }, "id": "1" }).to_string();
+        let (_, body) = team.ask("POST", "/api/v1/calls", token, &call);
+        let agreed = [said, shown[0], shown[1], body.contains("event: result")];
+        assert!(agreed.iter().all(|is| *is == said), "{agreed:?} {body}");
+        said
+    };
+    assert!(has(&ann) && has(&olga) && !has(&bob));
+    // What all share is there for each of them.
+    assert!(team.call(&bob, "mcp__acme__echo", r#"{"text":"for all"}"#).contains("for all"));
+    let (status, gone) = team.ask("GET", "/api/v1/servers/eng", &bob, "");
+    assert_eq!(status, 404, "{gone}");
+    // Another group counts for the same token, within a second.
+    let _ = member("ann", &["--group", "sales"]);
+    let from = Instant::now();
+    while has(&ann) {
+        assert!(from.elapsed() < SOON * 10);
+    }
+    let _ = member("bob", &["--group", "eng"]);
+    let from = Instant::now();
+    while !has(&bob) {
+        assert!(from.elapsed() < SOON * 10);
+    }
+}
+
+#[test]
 fn a_changed_role_counts_within_a_second_for_the_same_token() {
     let team = Team::start();
     let (ann, _) = team.token("ann", "acme", "admin");

@@ -1,8 +1,8 @@
 //! The fields of an entry, in the order in which they are read.
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use toolrack_host::{
-    PinMode,
+    PinMode, Who,
     spec::{
         Container, Engine, Grant, Invisible, Limits, OutputSchema, Protocol, Sandbox, Share, Timeouts, ValidateArgs,
     },
@@ -269,6 +269,17 @@ const USE: &[Row] = &[
         value: |spec| json!(spec.share),
     })
     .otherwise("`user` if a placeholder `${user:NAME}` is in the entry, else `tenant`"),
+    Row::new(
+        "for",
+        Texts,
+        "The members of a team who have the server, one of them: `group:NAME`, `role:NAME`, `person:SUBJECT`, \
+         `service:SUBJECT`. It changes nothing for one person.",
+    )
+    .sets(Other(|spec| match &*spec.members {
+        [] => Json::Null,
+        members => members.iter().map(Who::written).collect(),
+    }))
+    .otherwise("all"),
     Row::new(
         "output_schema",
         Words(&["warn", "reject"]),

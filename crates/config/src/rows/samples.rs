@@ -29,6 +29,7 @@ pub(crate) fn sample(row: &Row) -> Option<Json> {
     }
     match row.key {
         "env_http_headers" => return Some(json!({ "X-Sample": "SAMPLE" })),
+        "for" => return Some(json!(["group:sample"])),
         "mounts" => return Some(json!(["/sample:/sample"])),
         "tmpfs" => return Some(json!(["/sample"])),
         _ => {}

@@ -27,9 +27,10 @@ pub(super) struct Which {
 /// The tools that run without a question because a user has allowed them permanently.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extract(world): State) -> Answer<Standing> {
+pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<Standing> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let answers = store.answers().await?;
+    let mut answers = store.answers().await?;
+    answers.retain(|answer| world.is_for(&answer.server, caller.principal()));
     Ok(Json(Standing { answers: answers.into_iter().map(Shown::from).collect() }))
 }
 

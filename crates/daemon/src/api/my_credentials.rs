@@ -82,7 +82,8 @@ pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<MyCred
         Err(_) => Vec::new(),
     };
     // The secrets of a machine are listed elsewhere.
-    let is_listed = |name: &str, needed: &BTreeMap<_, _>| world.of != WorldOf::Machine || needed.contains_key(name);
+    let is_listed =
+        |name: &str, needed: &BTreeMap<_, _>| !matches!(world.of, WorldOf::Machine) || needed.contains_key(name);
     let mut credentials: Vec<_> = given
         .into_iter()
         .filter(|given| is_listed(&given.name, &needed))
@@ -134,7 +135,7 @@ pub(super) async fn take_back(
 ) -> Result<Response, ApiError> {
     let credentials = own(&world, &caller)?;
     let servers = needed(&world).remove(&name).unwrap_or_default();
-    if world.of == WorldOf::Machine && servers.is_empty() {
+    if matches!(world.of, WorldOf::Machine) && servers.is_empty() {
         return Err(unknown(&name));
     }
     if !credentials.take_back(&name, &caller).await.map_err(failed)? {

@@ -19,7 +19,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{Answer, ApiError, Body, By, Path, Query, State};
 use crate::{
-    credentials::WorldOf,
     shown::{self, Problem},
     world::{Added, Additions, Change, World},
 };
@@ -163,7 +162,7 @@ fn all(world: &World) -> Vec<Server> {
     let loaded = world.loaded();
     let status = world.host.status().into_iter().map(|status| (status.name.to_string(), status));
     let mut status: BTreeMap<_, _> = status.collect();
-    let shown = loaded.entries.iter().filter(|entry| is_here(world, entry));
+    let shown = loaded.entries.iter().filter(|entry| world.has(&entry.name));
     shown.map(|entry| Server::new(entry, status.remove(&entry.name), world)).collect()
 }
 
@@ -172,26 +171,21 @@ pub(super) fn states_of(world: &World) -> Vec<(String, &'static str)> {
     let loaded = world.loaded();
     let states: BTreeMap<_, _> = world.host.states().into_iter().collect();
     let held = world.held_names();
-    let entries = loaded.entries.iter().filter(|entry| is_here(world, entry)).map(|entry| {
+    let entries = loaded.entries.iter().filter(|entry| world.has(&entry.name)).map(|entry| {
         let word = states.get(entry.name.as_str()).map(|word| shown(word, held.contains(&entry.name)));
         (entry.name.clone(), word.unwrap_or(BROKEN))
     });
     entries.collect()
 }
 
-/// Whether the entry is one of this world. A member sees what all share beside their own.
-fn is_here(world: &World, entry: &Entry) -> bool {
-    let loaded = world.loaded();
-    world.of != WorldOf::Tenant || loaded.desired.get(entry.name.as_str()).is_none_or(|spec| world.of.runs(spec))
-}
-
-fn entry<'a>(loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {
-    loaded.entry(name).ok_or_else(|| ApiError::no_server(name))
+/// The entry of this name, if it is one of this world.
+pub(super) fn entry<'a>(world: &World, loaded: &'a Loaded, name: &str) -> Result<&'a Entry, ApiError> {
+    loaded.entry(name).filter(|_| world.has(name)).ok_or_else(|| ApiError::no_server(name))
 }
 
 fn one(world: &World, name: &str) -> Result<Server, ApiError> {
     let loaded = world.loaded();
-    let entry = entry(&loaded, name)?;
+    let entry = entry(world, &loaded, name)?;
     let status = world.host.status().into_iter().find(|status| status.name.as_str() == name);
     Ok(Server::new(entry, status, world))
 }
@@ -447,7 +441,7 @@ pub(super) async fn connect(Extract(world): State, Path(name): Path<String>) -> 
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError)))]
 pub(super) async fn disconnect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
-    entry(&world.loaded(), &name)?;
+    entry(&world, &world.loaded(), &name)?;
     world.hold(&name, true).await?;
     accepted(&world, &name)
 }
@@ -467,7 +461,7 @@ pub(super) async fn reconnect(Extract(world): State, Path(name): Path<String>) -
 /// Refuses to connect a server that must not run: it is disabled, broken, or not trusted.
 pub(super) fn runnable(world: &World, name: &str) -> Result<(), ApiError> {
     let loaded = world.loaded();
-    let entry = entry(&loaded, name)?;
+    let entry = entry(world, &loaded, name)?;
     let (code, message, hint) = if !entry.is_valid {
         ("BROKEN_ENTRY", "its entry cannot be used as it is written", "correct what is reported with the servers")
     } else if entry.trust == toolrack_host::spec::Trust::Pending {
@@ -500,7 +494,7 @@ struct Step {
 #[utoipa::path(post, path = "/api/v1/servers/{name}/test", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Tested), (status = 404, body = ApiError)))]
 pub(super) async fn test(Extract(world): State, Path(name): Path<String>) -> Answer<Tested> {
-    entry(&world.loaded(), &name)?;
+    entry(&world, &world.loaded(), &name)?;
     let why = world.host.why(&name);
     let steps = why.steps.into_iter().map(|step| Step { stage: step.stage, ok: step.ok, what: step.what });
     Ok(Json(Tested { server: name, ok: why.present, steps: steps.collect() }))

@@ -98,7 +98,7 @@ pub(super) async fn list(Extract(world): State, Query(wanted): Query<ToolsQuery>
     if let Some(server) = &wanted.server {
         let name = ServerName::new(server.as_str()).map_err(|_| ApiError::no_server(server))?;
         let runs = || world.host.status().iter().any(|status| status.name == name);
-        if world.loaded().entry(server).is_none() && !runs() {
+        if super::servers::entry(&world, &world.loaded(), server).is_err() && !runs() {
             return Err(ApiError::no_server(server));
         }
         selection = selection.of_servers([name]);

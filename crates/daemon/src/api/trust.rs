@@ -144,7 +144,7 @@ struct Trusted {
 /// The entries and tools that wait for a user's agreement, and the entries that have it.
 #[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
     responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
+pub(super) async fn list(Extract(world): State, By(caller): By) -> Result<Response, ApiError> {
     let loaded = world.loaded();
     let approvals = world.approvals().await?;
     let before = |entry: &Entry| {
@@ -182,7 +182,9 @@ pub(super) async fn list(Extract(world): State) -> Result<Response, ApiError> {
             approved_at: at.map(shown::seconds),
         }
     });
-    let quarantined = quarantined_tools(&world).await?.into_iter().map(QuarantinedTool::new).collect();
+    let mut quarantined = quarantined_tools(&world).await?;
+    quarantined.retain(|stored| world.is_for(stored.of.server.as_str(), caller.principal()));
+    let quarantined = quarantined.into_iter().map(QuarantinedTool::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
     // Values that a trusted server received count as secrets. Its author may have chosen them, so they must hide

@@ -45,7 +45,7 @@ struct Line {
         (status = 507, body = ApiError)))]
 pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(limit): Query<Limit>) -> Answer<Lines> {
     let loaded = world.loaded();
-    let entry = loaded.entry(&name).ok_or_else(|| ApiError::no_server(&name))?;
+    let entry = super::servers::entry(&world, &loaded, &name)?;
     let source = entry.source.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let limit = limit.limit.unwrap_or(200).min(MAX_LINES);
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;

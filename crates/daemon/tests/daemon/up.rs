@@ -211,7 +211,7 @@ impl Up {
         };
         let base = parts(None);
         let host = base.host.clone();
-        let for_agents: MakeWorld = Box::new(move |id| {
+        let for_agents: MakeWorld = Box::new(move |id, _| {
             let parts = parts(Some(id));
             Box::pin(
                 async move { Ok(WorldParts { parts, for_agents: None, for_people: None, then: Box::pin(async {}) }) },

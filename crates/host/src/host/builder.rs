@@ -26,6 +26,7 @@ use crate::{
         process::supervisor::Supervisor,
     },
     pins::Pins,
+    principal::Principal,
     resolve::{Answers, Artifacts, Authorizer, Inheriting, Memory, Resolver},
     server::Surroundings,
     trace::{PassOn, Tracer},
@@ -60,7 +61,7 @@ pub struct HostBuilder {
     on_message: Option<OnMessage>,
     recorder: Option<Arc<Recorder>>,
     recording: Option<SharedRecording>,
-    lender: Option<Host>,
+    lender: Option<(Host, Principal)>,
 }
 
 impl std::fmt::Debug for HostBuilder {
@@ -233,11 +234,12 @@ impl HostBuilder {
         self
     }
 
-    /// Also offers the servers of `lender`, with the gate, asker and witness of this host. They stay those of `lender`: it
+    /// Also offers the servers of `lender` that are [for](crate::ServerSpec::is_for) `principal`, with the gate, asker and
+    /// witness of this host. They stay those of `lender`: it
     /// starts and stops them, and a change in its set is one in this host. A server of this host takes the place of one
     /// of the same name. Default: none.
-    pub fn lender(mut self, lender: Host) -> Self {
-        self.lender = Some(lender);
+    pub fn lender(mut self, lender: Host, principal: Principal) -> Self {
+        self.lender = Some((lender, principal));
         self
     }
 
@@ -297,7 +299,7 @@ impl HostBuilder {
         let naming = Arc::new(ArcSwap::from_pointee(self.naming));
         let changed = around.changed.clone();
         let regrouped = watch::Sender::new(());
-        let lender = self.lender.map(|lender| Lender::of(&lender, tell.clone()));
+        let lender = self.lender.map(|(lender, principal)| Lender::of(&lender, principal, tell.clone()));
         let keeper =
             Keeper::new(around, (servers.clone(), regrouped.clone()), catalog.clone(), naming.clone()).lent_by(lender);
         tasks.spawn(keeper.run(messages));

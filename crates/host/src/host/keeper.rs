@@ -17,6 +17,7 @@ use crate::{
     catalog::{Catalog, Naming, ToolSet},
     event::Event,
     plan::{Action, plan},
+    principal::Principal,
     server::{Server, Surroundings},
     spec::{Desired, ServerName, ServerSpec},
 };
@@ -51,7 +52,7 @@ pub(super) struct ExtraServer {
 
 /// The host whose servers are offered as well.
 pub(super) struct Lender {
-    servers: Arc<ArcSwap<Servers>>,
+    source: LentServers,
     regrouped: watch::Receiver<()>,
     events: broadcast::Receiver<Event>,
     /// Gets the events of the lent servers that concern all who use them.
@@ -59,9 +60,10 @@ pub(super) struct Lender {
 }
 
 impl Lender {
-    pub(super) fn of(host: &Host, tell: broadcast::Sender<Event>) -> Self {
+    pub(super) fn of(host: &Host, principal: Principal, tell: broadcast::Sender<Event>) -> Self {
         let (regrouped, events) = (host.regrouped.subscribe(), host.events.subscribe());
-        Self { servers: host.servers.clone(), regrouped, events, tell }
+        let source = LentServers { all: host.servers.clone(), seen: Arc::default(), principal };
+        Self { source, regrouped, events, tell }
     }
 
     /// Wakes the keeper after each change in the lent servers, until `stop`, or until the lender is gone.
@@ -89,6 +91,33 @@ impl Lender {
     }
 }
 
+/// The servers of a lender that a principal has.
+#[derive(Clone)]
+struct LentServers {
+    all: Arc<ArcSwap<Servers>>,
+    /// All of them, as they were taken last.
+    seen: Arc<Servers>,
+    principal: Principal,
+}
+
+impl LentServers {
+    /// Whether the lender has other servers than were taken last.
+    fn have_changed(&self) -> bool {
+        !Arc::ptr_eq(&self.all.load(), &self.seen)
+    }
+
+    /// Those that the principal has now.
+    fn take(&mut self) -> Arc<Servers> {
+        self.seen = self.all.load_full();
+        if self.seen.values().all(|server| server.spec.is_for(&self.principal)) {
+            return self.seen.clone();
+        }
+        let mut lent = Servers::clone(&self.seen);
+        lent.retain(|_, server| server.spec.is_for(&self.principal));
+        Arc::new(lent)
+    }
+}
+
 pub(super) struct Keeper {
     around: Surroundings,
     /// Those of this host, and the lent ones.
@@ -96,7 +125,7 @@ pub(super) struct Keeper {
     /// Notified of each change in `servers`.
     regrouped: watch::Sender<()>,
     /// The servers of the lender, if there is one.
-    lender: Option<Arc<ArcSwap<Servers>>>,
+    lender: Option<LentServers>,
     /// The lent servers among `servers`, as the lender last had them.
     lent: Arc<Servers>,
     catalog: Arc<ArcSwap<Catalog>>,
@@ -145,7 +174,7 @@ impl Keeper {
     /// Also offers the servers of `lender`.
     pub(super) fn lent_by(mut self, lender: Option<Lender>) -> Self {
         if let Some(lender) = lender {
-            self.lender = Some(lender.servers.clone());
+            self.lender = Some(lender.source.clone());
             let stop = self.end.disarm();
             self.end = stop.clone().drop_guard();
             self.around.tasks.spawn(lender.follow(self.around.changed.clone(), stop));
@@ -267,8 +296,8 @@ impl Keeper {
     /// Sets the servers to `own`, and those that are lent now.
     fn set(&mut self, own: Servers) {
         let mut servers = own;
-        match &self.lender {
-            Some(lender) => self.lent = lender.load_full(),
+        match &mut self.lender {
+            Some(lender) => self.lent = lender.take(),
             None if self.lent.is_empty() => {}
             None => self.lent = Arc::default(),
         }
@@ -281,7 +310,7 @@ impl Keeper {
 
     /// Takes over what has changed in the set of the lender.
     fn borrow(&mut self) {
-        if self.lender.as_ref().is_some_and(|lender| !Arc::ptr_eq(&lender.load(), &self.lent)) {
+        if self.lender.as_ref().is_some_and(LentServers::have_changed) {
             self.set(self.own());
         }
     }

@@ -11,7 +11,10 @@ use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Number, Value};
 
 use self::number::ExpectedNumber;
-use crate::glob::{BadGlob, Glob};
+use crate::{
+    glob::{BadGlob, Glob},
+    who::BadWho,
+};
 
 /// The longest regular expression, in bytes, and its largest compiled size.
 const REGEX_BYTES: usize = 512;
@@ -33,14 +36,9 @@ pub enum BadRule {
         /// The problem, on one line.
         problem: String,
     },
-    /// A condition on the caller has an unknown form.
-    #[error(
-        "`{written}` says nothing of a caller: write `group:NAME`, `role:NAME`, `person:SUBJECT` or `service:SUBJECT`"
-    )]
-    Who {
-        /// The condition, safe to print.
-        written: String,
-    },
+    /// A condition on the caller cannot be read.
+    #[error(transparent)]
+    Who(#[from] BadWho),
     /// The condition does not name an argument.
     #[error("an argument is a name, or a JSON pointer such as `/options/path`")]
     NoArgument,

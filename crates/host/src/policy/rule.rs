@@ -12,8 +12,7 @@ use crate::{
     call::gate::{GateRequest, Verdict},
     glob::{Glob, Pattern, Says},
     mcp::Annotations,
-    principal::{Kind, Principal},
-    text,
+    who::Who,
     witness::{Caller, Way},
 };
 
@@ -135,44 +134,6 @@ struct Text {
 impl Text {
     fn read(written: &str) -> Result<Self, BadRule> {
         Ok(Self { written: written.to_owned(), glob: Glob::read(written, written)? })
-    }
-}
-
-/// A condition on the principal of a call, with its original text.
-#[derive(Clone, Debug)]
-struct Who {
-    written: String,
-    of: Of,
-    glob: Glob,
-}
-
-/// The property of a principal that a [`Who`] checks.
-#[derive(Clone, Copy, Debug)]
-enum Of {
-    Group,
-    Role,
-    Subject(Kind),
-}
-
-impl Who {
-    fn read(written: &str) -> Result<Self, BadRule> {
-        let (of, glob) = written.split_once(':').unwrap_or_default();
-        let of = match of {
-            "group" => Of::Group,
-            "role" => Of::Role,
-            "person" => Of::Subject(Kind::Person),
-            "service" => Of::Subject(Kind::Service),
-            _ => return Err(BadRule::Who { written: text::for_line(&text::clip(written, 100)).into_owned() }),
-        };
-        Ok(Self { written: written.to_owned(), of, glob: Glob::read(glob, written)? })
-    }
-
-    fn fits(&self, principal: &Principal) -> bool {
-        match self.of {
-            Of::Group => principal.groups().any(|group| self.glob.is_match(group)),
-            Of::Role => self.glob.is_match(principal.role().word()),
-            Of::Subject(kind) => principal.kind() == kind && self.glob.is_match(principal.subject()),
-        }
     }
 }
 
@@ -334,7 +295,7 @@ impl Rule {
         let named = [
             list("agent", texts(&self.agent)),
             list("tenant", texts(&self.tenant)),
-            list("who", self.who.iter().map(|who| who.written.clone()).collect()),
+            list("who", self.who.iter().map(|who| who.written().to_owned()).collect()),
             list("client", self.client.iter().map(Client::written).collect()),
             hint("read_only", read_only),
             hint("destructive", destructive),

@@ -241,7 +241,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
     let (store, secrets, typed) = (world.store().ok().cloned(), world.secrets(), typed.clone());
     let vault = Arc::clone(world.stored());
-    Box::new(move |id| {
+    Box::new(move |id, _| {
         let questions = Questions::new(typed.patience);
         // The rules of its files are known before anything of it runs.
         let gate = Arc::new(LiveRules::new(Policy::default()));

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tokio::time::Instant;
 use toolrack_host::{
-    AllowAll, CatalogTool, Dashes, Desired, Era, Event, Host, NameCap, NameStyle, Naming, State, ToolFilter,
-    ask::NoAsker,
+    AllowAll, CatalogTool, Dashes, Desired, Era, Event, Host, NameCap, NameStyle, Naming, Principal, ServerSpec, State,
+    ToolFilter, Who, ask::NoAsker, principal::Kind,
 };
 use toolrack_testkit::FakeHttp;
 
@@ -259,7 +259,7 @@ async fn an_excerpt_is_the_same_servers_and_nothing_of_the_others() {
 #[tokio::test]
 async fn a_host_offers_what_another_lends_it_beside_its_own_and_follows_each_change() {
     let lender = host_of([("shared", fake(&[])), ("mine", fake(&[]))]).await;
-    let host = Host::builder().lender(lender.clone()).build();
+    let host = Host::builder().lender(lender.clone(), Principal::LOCAL).build();
     settle(&host, world([("mine", fake(&[]))])).await;
     assert_eq!(text(&host, "shared/echo", json!({"text": "x"})).await, "x");
     assert_eq!(text(&host, "mine/echo", json!({"text": "y"})).await, "y", "its own server of that name");
@@ -279,9 +279,29 @@ async fn a_host_offers_what_another_lends_it_beside_its_own_and_follows_each_cha
 }
 
 #[tokio::test]
+async fn a_lender_lends_a_principal_only_what_is_for_it() {
+    let of_group = |group: &str| ServerSpec { members: vec![Who::read(group).unwrap()], ..fake(&[]) };
+    let lender = host_of([("all", fake(&[])), ("eng", of_group("group:eng"))]).await;
+    let ann = Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
+    let host = Host::builder().lender(lender.clone(), ann.in_groups(["sales"]).unwrap()).build();
+    settle(&host, Desired::new()).await;
+    catalog_has(&host, "all/echo", true).await;
+    assert!(host.status().iter().all(|server| server.name.as_str() != "eng"));
+    lender.add("sales", of_group("group:sal*")).await.unwrap();
+    catalog_has(&host, "sales/echo", true).await;
+    catalog_has(&host, "eng/echo", false).await;
+    assert!(host.call(to_call("eng/echo", json!({ "text": "x" }))).await.is_err());
+    // A server that becomes another member's is taken away.
+    lender.add("all", of_group("person:bob")).await.unwrap();
+    catalog_has(&host, "all/echo", false).await;
+    host.shutdown().await;
+    lender.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_host_hears_nothing_of_calls_that_others_make_of_a_lent_server() {
     let lender = host_of([("shared", fake(&[]))]).await;
-    let host = Host::builder().lender(lender.clone()).build();
+    let host = Host::builder().lender(lender.clone(), Principal::LOCAL).build();
     settle(&host, Desired::new()).await;
     let mut events = host.events();
     assert_eq!(text(&lender, "shared/echo", json!({"text": "x"})).await, "x");

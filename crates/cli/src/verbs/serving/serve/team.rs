@@ -8,7 +8,7 @@ use toolrack_config::{Environment, Loaded, Request};
 use toolrack_daemon::{
     MakeWorld, NoWorld, Parts, Questions, Team, Vault, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
 };
-use toolrack_host::Policy;
+use toolrack_host::{Policy, Principal};
 use toolrack_store::Store;
 use toolrack_team::{Authority, FrontDoor, Issuers, Limits, TeamFile, Tenant, TenantQuotas};
 
@@ -80,7 +80,7 @@ async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>,
 /// What the worlds of tenants are built from: their own folder, and nothing that `world` has.
 fn for_tenants(tenants: BTreeMap<String, Tenant>, typed: &ForAllWorlds, world: &World) -> MakeWorld {
     let (environment, typed) = (world.environment.clone(), typed.clone());
-    Box::new(move |id| {
+    Box::new(move |id, _| {
         let (tenant, typed) = (tenants.get(&id).cloned(), typed.clone());
         let environment = tenant.as_ref().map(|tenant| environment_of(tenant, &environment));
         Box::pin(async move {
@@ -118,7 +118,7 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     // They read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
     (parts.of, parts.credentials) = (WorldOf::Tenant, OfMember::of_all(Arc::clone(world.stored())));
-    let for_agents = Some(for_agents(&typed, &world, WorldOf::Tenant));
+    let for_agents = Some(for_agents(&typed, &world, WorldOf::AgentOfTenant));
     let for_people = Some(for_people(&typed, &world, &parts));
     Ok(WorldParts { parts, for_agents, for_people, then: Box::pin(async move { world.close().await }) })
 }
@@ -133,16 +133,19 @@ fn for_people(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWor
         questions: of_tenant.questions.clone(),
         vault: Arc::clone(&of_tenant.vault),
     };
-    Box::new(move |key| {
+    Box::new(move |_, member| {
         let (people, typed, model_context) = (Arc::clone(&people), typed.clone(), model_context.clone());
         let of_tenant = of_tenant.clone();
         Box::pin(async move {
-            let person = people.person(&key).map_err(|error| {
+            let Some(member) = member else {
+                return Err(NoWorld { message: "only a member has servers of their own".to_owned(), hint: None });
+            };
+            let person = people.person(&member).map_err(|error| {
                 tracing::error!("the folder of a member cannot be made: {}", in_words(&error));
                 let message = "your own servers cannot be started now".to_owned();
                 NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
             })?;
-            Ok(of_person(person, key, &typed, model_context, of_tenant))
+            Ok(of_person(person, member, &typed, model_context, of_tenant))
         })
     })
 }
@@ -158,7 +161,7 @@ struct OfTenant {
 
 fn of_person(
     person: Person,
-    key: String,
+    member: Principal,
     typed: &ForAllWorlds,
     model_context: ModelContext,
     of_tenant: OfTenant,
@@ -181,7 +184,7 @@ fn of_person(
         questions,
         models: models(typed.model.clone(), model_context),
         sign_ins: sign_ins(sign_in.clone(), secrets),
-        of: WorldOf::Person(key),
+        of: WorldOf::Person(member),
         credentials: credentials.of_this_one(),
         before_applying: Box::new(move |loaded: &Loaded| {
             gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
