@@ -11,6 +11,7 @@ mod browser;
 mod check;
 mod debian;
 mod dist;
+mod drill;
 mod embedder;
 mod engines;
 mod fuzz;
@@ -49,6 +50,8 @@ Usage: cargo xtask <COMMAND>
                                  --accept writes down what has changed
   growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
                                  --soak: calls and reconnects for so long: does memory grow?
+  drill [ARGS]                   1,000 people of 100 tenants use one daemon at once: does anything of one reach another?
+                                 ARGS are those of xtask/drill/drill.mjs, such as --seconds 180
   book                           the guide as a book, in target/book (installs mdBook if need be)
   dist [--programs TRIPLE=FOLDER] [--check | --only-build]
                                  builds in release, and makes all that users install into target/dist/release;
@@ -95,6 +98,10 @@ fn main() -> ExitCode {
         }
         ("growth", rest) => {
             growth::run(&mut report, rest);
+            Ok(())
+        }
+        ("drill", rest) => {
+            drill::run(&mut report, rest);
             Ok(())
         }
         ("book", []) => {

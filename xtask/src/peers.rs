@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::browser;
 use crate::packages::{Npm, Python};
-use crate::report::Report;
+use crate::report::{Report, Stop};
 use crate::run::{output, program, root};
 
 /// The installed peers, or why one is missing.
@@ -38,6 +38,14 @@ pub(crate) fn install(report: &mut Report) -> Peers {
     report.step("what looks at the dashboard, from npm", || dashboard().install());
     browser::install(report);
     Peers::found()
+}
+
+/// A Node that is new enough for our own scripts.
+///
+/// # Errors
+/// Skipped without one.
+pub(crate) fn node22() -> Result<PathBuf, Stop> {
+    npm().node().ok_or_else(|| Stop::Skipped("Node 22 is not there".into()))
 }
 
 /// Returns the packages for the conformance suite, which needs Node 22.

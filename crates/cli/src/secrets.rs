@@ -332,15 +332,19 @@ impl Stored {
                 let opened = self.opened.get_or_try_init(|| async { self.open(key_in(given)?).await });
                 Ok(Some(opened.await?.clone()))
             }
-            Place::File(path) => match file::read(path)? {
-                Some(kept) => match self.key_of(kept, path).await {
+            Place::File(path) => {
+                let kept = match file::read(path)? {
+                    Some(kept) => kept,
+                    None if self.is_empty().await? => return Ok(None),
+                    // Since the file was read, others may have made the key and stored what was found.
+                    None => file::read(path)?.ok_or_else(|| SecretsError::KeyGone(path.clone()))?,
+                };
+                match self.key_of(kept, path).await {
                     Ok(key) => self.open(key).await.map(Some),
                     // A process that ended while it replaced the key may have removed it already.
                     Err(error) => Ok(Some(self.settled(path, None).await?.ok_or(error)?)),
-                },
-                None if self.is_empty().await? => Ok(None),
-                None => Err(SecretsError::KeyGone(path.clone())),
-            },
+                }
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use crate::{
     endpoint::Endpoint,
     fetch::Unreachable,
     issuers::{Issuers, Vouched},
+    refusals::Refusals,
     tokens::looks_like_one,
 };
 
@@ -132,6 +133,7 @@ impl Standing {
 pub struct Authority {
     store: TeamStore,
     issuers: Option<Issuers>,
+    refusals: Option<Arc<Refusals>>,
     known: Mutex<KnownTokens>,
 }
 
@@ -152,13 +154,19 @@ impl Authority {
     /// The members and tokens in `store`. [`Self::watch`] has to run beside it.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
-        Self { store, issuers: None, known: Mutex::default() }
+        Self { store, issuers: None, refusals: None, known: Mutex::default() }
     }
 
     /// Also knows for whom the tokens of `issuers` stand. What an issuer said of a person counts until the token ends.
     #[must_use]
     pub fn trusting(self, issuers: Issuers) -> Self {
         Self { issuers: Some(issuers), ..self }
+    }
+
+    /// Also records each token that stands for no member. Those that an issuer could have signed, [`Issuers`] record.
+    #[must_use]
+    pub fn recording(self, refusals: Arc<Refusals>) -> Self {
+        Self { refusals: Some(refusals), ..self }
     }
 
     /// For whom `token` stands, if that is known without a look into the store and without a check of a signature.
@@ -176,11 +184,15 @@ impl Authority {
         if let Some(standing) = self.known(token) {
             return Ok(Some(standing));
         }
-        match (looks_like_one(token), &self.issuers) {
-            (true, _) => self.kept(TokenHash::of(token)).await,
-            (false, Some(issuers)) => self.signed(issuers, token).await,
-            (false, None) => Ok(None),
+        let kept = match (looks_like_one(token), &self.issuers) {
+            (true, _) => self.kept(TokenHash::of(token)).await?,
+            (false, Some(issuers)) => return self.signed(issuers, token).await,
+            (false, None) => None,
+        };
+        if let (None, Some(refusals)) = (&kept, &self.refusals) {
+            refusals.unknown_token().await;
         }
+        Ok(kept)
     }
 
     /// For whom a token stands whose hash the store may have.

@@ -4,6 +4,7 @@
 //! All that is known of a client is what it says of itself. What a person can trust is the host to which its answers go.
 
 mod redirect_uri;
+mod sealed;
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -16,7 +17,12 @@ use toolrack_store::{RegisteredClient, StoreError, TeamStore};
 use url::Url;
 
 pub(crate) use self::redirect_uri::{Target, check as check_redirect_uri, target};
-use crate::fetch::{Http, Unreachable};
+use self::sealed::Sealer;
+use crate::{
+    door::BadFrontDoor,
+    fetch::{Http, Unreachable},
+    random::NoRandom,
+};
 
 /// The most redirect addresses of one client.
 pub(crate) const MAX_REDIRECT_URIS: usize = 10;
@@ -123,6 +129,7 @@ struct Document {
 pub(crate) struct Clients {
     store: TeamStore,
     http: Http,
+    sealer: Sealer,
     is_local: bool,
     /// The documents of a short time ago, the newest last.
     documents: Mutex<Vec<(Instant, Arc<Client>)>>,
@@ -131,9 +138,10 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Clients of the team at `url`. Documents come from public addresses alone, unless the team is on this machine.
-    pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress) -> reqwest::Result<Self> {
+    pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress) -> Result<Self, BadFrontDoor> {
         Ok(Self {
             store,
+            sealer: Sealer::new()?,
             http: Http::new(egress.named_by(url), MAX_DOCUMENT)?,
             is_local: url.scheme() == "http",
             documents: Mutex::default(),
@@ -147,7 +155,12 @@ impl Clients {
         if self.document_place(id).is_some() {
             return Ok(self.remembered(id));
         }
-        let found = if id.len() > MAX_ID { None } else { self.store.registered_client(id).await? };
+        let sealed = self.sealer.open(id);
+        let found = match sealed {
+            Some(client) => Some(client),
+            None if id.len() > MAX_ID => None,
+            None => self.store.registered_client(id).await?,
+        };
         found.map(|client| Some(Arc::new(client.into()))).ok_or(NoClient::Unknown)
     }
 
@@ -165,6 +178,21 @@ impl Clients {
         documents.drain(..surplus);
         documents.push((Instant::now(), Arc::clone(&client)));
         Ok(client)
+    }
+
+    /// A client for which no place is kept until a person agrees; `None` if it says too much.
+    pub(crate) fn sealed(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
+        self.sealer.seal(name, redirect_uris)
+    }
+
+    /// Keeps `client`, to which a person agrees, if no place is kept for it yet.
+    pub(crate) async fn keep(&self, client: &Client) -> Result<(), StoreError> {
+        match self.sealer.open(&client.id) {
+            Some(sealed) if self.store.registered_client(&client.id).await?.is_none() => {
+                self.store.put_client(&sealed).await
+            }
+            _ => Ok(()),
+        }
     }
 
     fn document_place(&self, id: &str) -> Option<Url> {

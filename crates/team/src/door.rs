@@ -17,12 +17,13 @@ use crate::{
     file::TeamFile,
     parameters::Parameters,
     provider::Provider,
+    random::NoRandom,
     refusals::Refusals,
     signed::bare,
     tokens::looks_like_one,
 };
 
-/// Registrations of clients in a minute, and at once.
+/// Registrations in a minute, and at once, for which the store keeps a place. The id of any other holds what it says.
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
 /// Why there is no front door.
@@ -32,6 +33,9 @@ pub enum BadFrontDoor {
     /// Requests to the provider cannot be made.
     #[error("no request can be made: {0}")]
     Http(#[from] reqwest::Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Random(#[from] NoRandom),
     /// The address of the team has none below it.
     #[error("the address of the team cannot be used: {0}")]
     Url(#[from] url::ParseError),

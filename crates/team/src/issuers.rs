@@ -78,8 +78,7 @@ impl Issuers {
         Ok(Self { team, known, refusals })
     }
 
-    /// Whom `token` stands for. `None` if it proves nothing: what it lacks is a row of the audit log, and no caller learns
-    /// it. A text that is no signed statement at all is `None` without a row.
+    /// Whom `token` stands for. `None` if it proves nothing: why is a row of the audit log, and no caller learns it.
     ///
     /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
     /// team's `/mcp` (or the configured audience) in `aud`, and `iss`, `sub` and `exp`. `exp`, `nbf` and `iat` may be off
@@ -94,7 +93,10 @@ impl Issuers {
     /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is not known whether the token proves
     /// anything. Keys that were fetched within a day go on to count.
     pub async fn verify(&self, token: &str) -> Result<Option<Vouched>, Unreachable> {
-        let Some(claimed) = claimed_issuer(token) else { return Ok(None) };
+        let Some(claimed) = claimed_issuer(token) else {
+            self.refusals.unknown_token().await;
+            return Ok(None);
+        };
         let Some(issuer) = self.known.iter().find(|issuer| is_issuer(&issuer.config.issuer, &claimed)) else {
             self.refuse("unknown_issuer", "no issuer that this team trusts made the token", &claimed).await;
             return Ok(None);
@@ -131,6 +133,9 @@ impl Issuers {
         let ends_at =
             ends_at(&said).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
         let ends_at = ends_at.ok_or_else(|| Unproved::forged("its end is no time"))?;
+        if ends_at <= Utc::now() {
+            return Err(Unproved::forged("it has ended"));
+        }
         Ok(Vouched { principal, ends_at })
     }
 

@@ -5,17 +5,19 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use toolrack_store::{TeamStore, audit::DoorRefusal};
 
-/// Rows for each minute, and at once. A flood cannot fill the log, and the next row says how many have none.
+/// Rows of one kind for each minute, and at once. A flood cannot fill the log, and the next row says how many have none.
 const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
-/// Writes refusals of a team's doors into the audit log: at most 60 at once, and then one in a second.
+/// Writes refusals of a team's doors into the audit log: of each kind at most 60 at once, and then one in a second. A flood of
+/// one kind hides none of another.
 #[derive(Debug)]
 pub struct Refusals {
     store: TeamStore,
-    limit: DefaultDirectRateLimiter,
+    /// By door and code. Both are words of the program, so there are few.
+    limit: DefaultKeyedRateLimiter<(String, String)>,
     untold: AtomicU64,
 }
 
@@ -23,14 +25,20 @@ impl Refusals {
     /// Writes into `store`.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
-        let limit = RateLimiter::direct(Quota::per_minute(ROWS_PER_MINUTE));
+        let limit = RateLimiter::keyed(Quota::per_minute(ROWS_PER_MINUTE));
         Self { store, limit, untold: AtomicU64::new(0) }
+    }
+
+    /// Records a token that no member has and no issuer signed.
+    pub(crate) async fn unknown_token(&self) {
+        let why = "the token is none of this team, has ended or was revoked";
+        self.record(DoorRefusal { door: "daemon", code: "unknown_token", why, ..DoorRefusal::default() }).await;
     }
 
     /// Records a refusal, with the number of those before it that have no row, or counts it. A database that fails is
     /// reported to the program's own log, because the refusal stands in any case.
     pub async fn record(&self, refusal: DoorRefusal<'_>) {
-        if self.limit.check().is_err() {
+        if self.limit.check_key(&(refusal.door.to_owned(), refusal.code.to_owned())).is_err() {
             self.untold.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -60,5 +68,9 @@ mod tests {
         let rows = store.audit(&AuditQuery { limit: 999, ..AuditQuery::default() }).await.unwrap().len();
         // A slow machine may let some more in, one for each second.
         assert!((60..120).contains(&rows), "{rows}");
+        let other = DoorRefusal { door: "token", code: "invalid_client", ..DoorRefusal::default() };
+        refusals.record(other).await;
+        let last = store.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).await.unwrap();
+        assert_eq!(last[0].entry.code.as_deref(), Some("invalid_client"), "a flood hides no refusal of another kind");
     }
 }

@@ -46,6 +46,17 @@ async fn processes_that_make_a_key_at_once_have_the_same_one() {
 }
 
 #[tokio::test]
+async fn a_process_that_looks_while_another_makes_the_key_is_not_told_that_it_is_gone() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (stored(folder.path(), None).await, stored(folder.path(), None).await);
+        let looks = async { while other.get("a").await.unwrap().is_none() {} };
+        let (set, ()) = tokio::join!(one.set("a", "value"), looks);
+        set.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_key_file_that_is_gone_damaged_or_open_to_others_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let stored = stored(folder.path(), None).await;

@@ -185,6 +185,31 @@ mod needs_browser {
             super::tests_of("pages/team");
         }
 
+        #[test]
+        fn no_forged_or_misused_token_opens_the_endpoint_of_a_team() {
+            super::tests_of("pages/team_attacks_tokens");
+        }
+
+        #[test]
+        fn no_attack_on_a_sign_in_or_a_session_of_a_team_succeeds() {
+            super::tests_of("pages/team_attacks_sign_in");
+        }
+
+        #[test]
+        fn no_attack_with_an_oauth_client_of_a_team_succeeds() {
+            super::tests_of("pages/team_attacks_clients");
+        }
+
+        #[test]
+        fn no_request_that_can_be_read_in_two_ways_passes_the_guard_of_a_team() {
+            super::tests_of("pages/team_attacks_requests");
+        }
+
+        #[test]
+        fn no_member_of_a_team_reaches_what_is_another_s() {
+            super::tests_of("pages/team_attacks_members");
+        }
+
         mod needs_clients {
             mod needs_python {
                 mod needs_node_frameworks {

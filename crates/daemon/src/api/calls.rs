@@ -3,7 +3,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::State as Extract,
     http::{HeaderMap, StatusCode, header::ACCEPT},
     response::{
@@ -15,7 +15,7 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use toolrack_host::{Call, ToolOutcome, TraceContext, mcp::Progress, principal::Kind};
+use toolrack_host::{Call, Principal, ToolOutcome, TraceContext, mcp::Progress, principal::Kind};
 use utoipa::ToSchema;
 
 use super::{ApiError, Body, By, Path, State, cancelled, concealed};
@@ -80,7 +80,8 @@ pub(super) async fn call(
     headers: HeaderMap,
     Body(new): Body<NewCall>,
 ) -> Result<Response, ApiError> {
-    let running = world.under_way.begin(Work::Call, new.id.clone())?;
+    let name = new.id.as_ref().map(|id| name_of(caller.principal(), id));
+    let running = world.under_way.begin(Work::Call, name)?;
     let trace = TraceContext::from_fields(|name| headers.get(name)?.to_str().ok());
     if new.approved && caller.principal().kind() != Kind::Person {
         let message = "only a person approves a call, and this token is a service's";
@@ -99,6 +100,11 @@ pub(super) async fn call(
     let (reports, progress) = mpsc::channel(MAX_PROGRESS);
     let call = call.on_progress(Arc::new(move |progress: Progress| drop(reports.try_send(progress))));
     Ok(streamed(world, running, call, progress).into_response())
+}
+
+/// The name of a call among all that run. No other member of the tenant can cancel it, or takes its name.
+fn name_of(principal: &Principal, id: &str) -> String {
+    format!("{} {id}", principal.key())
 }
 
 fn of(new: NewCall) -> Call {
@@ -150,9 +156,13 @@ async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome,
     }
 }
 
-/// Cancels the call that its caller named like this.
+/// Cancels the call that the same caller named like this.
 #[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
-pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
-    cancelled(world.under_way.cancel(Work::Call, &id))
+pub(super) async fn cancel(
+    Extract(world): State,
+    Extension(principal): Extension<Principal>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    cancelled(world.under_way.cancel(Work::Call, &name_of(&principal, &id)))
 }

@@ -44,21 +44,28 @@ impl Members {
             None if !may_look() => return Err(too_many("too many requests")),
             None => self.authority.prove(secret).await.map_err(|error| unavailable(&error))?,
         };
-        let Some(standing) = standing else {
-            self.refuse("unknown_token", "the token is none of this team, has ended or was revoked").await;
-            return Ok(None);
-        };
+        let Some(standing) = standing else { return Ok(None) };
         match (standing.purpose(), has_token) {
             (Purpose::Personal | Purpose::Access, true) if standing.opens(path) => Ok(Some(standing)),
-            (Purpose::Personal | Purpose::Access, true) => Err(wrong_audience(Endpoint::of(standing.profile()))),
+            (Purpose::Personal | Purpose::Access, true) => {
+                let why = "a client sent its token to another address than the one for which it was given";
+                self.refuse("wrong_audience", why, &standing).await;
+                Err(wrong_audience(Endpoint::of(standing.profile())))
+            }
             // Another site can make a browser send a request with the cookie, and could so call tools.
             (Purpose::Browser, false) if !method.is_safe() && !self.door.is_of_own_page(headers) => {
-                self.refuse("cross_site", "a page of another site sent a request with the cookie of a member").await;
+                let why = "a page of another site sent a request with the cookie of a member";
+                self.refuse("cross_site", why, &standing).await;
                 Err(cross_site())
             }
             (Purpose::Browser, false) if standing.opens(path) => Ok(Some(standing)),
-            // The secret of a cookie is no token, and a token no cookie.
-            _ => Ok(None),
+            // Another site can make a browser send this, and it opens nothing there.
+            (Purpose::Browser, false) => Ok(None),
+            // The secret of a cookie is no token, and a token no cookie: one was taken from where it was.
+            _ => {
+                self.refuse("wrong_place", "a cookie was sent as a token, or a token as a cookie", &standing).await;
+                Ok(None)
+            }
         }
     }
 
@@ -80,8 +87,9 @@ impl Members {
         "send `Authorization: Bearer TOKEN` with a token that the operator of the team gave you".to_owned()
     }
 
-    async fn refuse(&self, code: &str, why: &str) {
-        self.door.refusals().record(DoorRefusal { door: "daemon", code, why, ..DoorRefusal::default() }).await;
+    async fn refuse(&self, code: &str, why: &str, standing: &Standing) {
+        let by = Some(standing.member());
+        self.door.refusals().record(DoorRefusal { door: "daemon", code, why, by, ..DoorRefusal::default() }).await;
     }
 }
 

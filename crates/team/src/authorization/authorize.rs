@@ -132,6 +132,7 @@ async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> R
         scope: &asked.scope,
         code: TokenHash::of(&code),
     };
+    door.clients.keep(client).await?;
     if !door.store.begin_grant(&grant, &by(member, Some(&client.name))).await? {
         return Err(Stop::SignIn);
     }

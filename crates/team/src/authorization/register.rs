@@ -1,5 +1,5 @@
 //! Clients register themselves (RFC 7591), within bounds: public clients, a few addresses, and none stays that no person
-//! uses.
+//! uses. However many register, no other is kept out.
 
 use std::sync::Arc;
 
@@ -40,7 +40,6 @@ pub(crate) async fn register(State(door): State<Arc<FrontDoor>>, body: Bytes) ->
 }
 
 async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> {
-    door.registrations.check().map_err(|_| Failure::too_many("too many clients register at once"))?;
     let wrong = |why: &str| Failure::new("invalid_client_metadata", why);
     if body.len() > MAX_BYTES {
         return Err(wrong("the registration is longer than 16 KiB"));
@@ -49,9 +48,7 @@ async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> 
         serde_json::from_slice(body).map_err(|_| wrong("the registration is no JSON with the members of RFC 7591"))?;
     let name = shown_name(asked.client_name.as_deref());
     check(&asked).map_err(|failure| failure.of_client(Some(&name)))?;
-    let client =
-        RegisteredClient { id: random_text::<16>("trc_")?.to_string(), name, redirect_uris: asked.redirect_uris };
-    door.store.put_client(&client).await?;
+    let client = made(door, name, asked.redirect_uris).await?;
     let body = json!({
         "client_id": client.id,
         "client_id_issued_at": chrono::Utc::now().timestamp(),
@@ -63,6 +60,17 @@ async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> 
         "scope": SCOPE,
     });
     Ok((StatusCode::CREATED, Json(body)).into_response())
+}
+
+/// Makes the client. The store keeps it, unless very many register at once.
+async fn made(door: &FrontDoor, name: String, redirect_uris: Vec<String>) -> Result<RegisteredClient, Failure> {
+    if door.registrations.check().is_err() {
+        let too_many = || Failure::too_many("too many clients register at once, and this one says too much of itself");
+        return door.clients.sealed(&name, &redirect_uris)?.ok_or_else(too_many);
+    }
+    let client = RegisteredClient { id: random_text::<16>("trc_")?.to_string(), name, redirect_uris };
+    door.store.put_client(&client).await?;
+    Ok(client)
 }
 
 /// A client that wants to prove itself with a secret gets none: it is told in the answer, as RFC 7591 (3.2.1) allows.

@@ -51,6 +51,10 @@ pub(crate) fn check(uri: &str) -> Result<(), &'static str> {
         return Err("an address for answers has a user");
     }
     match url.scheme() {
+        // Without slashes, a browser reads the rest as a path of the server that sends it there.
+        "https" | "http" if !uri.starts_with("https://") && !uri.starts_with("http://") => {
+            Err("an address for answers begins with neither https:// nor http://")
+        }
         "https" if url.has_host() => Ok(()),
         "http" if is_here(&url) => Ok(()),
         "https" | "http" => Err("an address for answers is neither https nor on the person's own machine"),
@@ -134,6 +138,10 @@ mod tests {
             "https://client.example/a b",
             "https://client.example/\r\nSet-Cookie:x",
             "https://",
+            "https:client.example/back",
+            "https:/client.example/back",
+            "http:127.0.0.1/back",
+            "HTTPS:client.example/back",
             "https://client.example/\"><script>",
             "https://client.exämple/",
             &format!("https://client.example/{}", "a".repeat(1024)),

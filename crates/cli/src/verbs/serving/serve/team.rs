@@ -58,7 +58,7 @@ pub(super) async fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Re
     let no_client = |error: &dyn Error| Failure::new(Exit::Other, "NO_CLIENT", with_causes(error));
     let door = FrontDoor::within(Arc::clone(&file), client_secret, store.clone(), world.egress());
     let door = door.map_err(|error| no_client(&error))?;
-    let mut authority = Authority::new(store);
+    let mut authority = Authority::new(store).recording(Arc::clone(door.refusals()));
     if !file.issuers.is_empty() {
         let issuers = Issuers::new(Arc::clone(&file), world.egress(), Arc::clone(door.refusals()));
         authority = authority.trusting(issuers.map_err(|error| no_client(&error))?);

@@ -1,0 +1,90 @@
+//! Clients that register while very many do: their id is what they said, sealed, and the store keeps nothing of them until a
+//! person agrees. So a flood of registrations fills no table and keeps no client out.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use chrono::{TimeDelta, Utc};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use toolrack_store::RegisteredClient;
+use zeroize::Zeroizing;
+
+use super::MAX_ID;
+use crate::random::{NoRandom, random_text};
+
+/// What such an id begins with.
+const PREFIX: &str = "trs_";
+/// How long a person may take to agree.
+const TIME: TimeDelta = TimeDelta::hours(24);
+
+/// Seals registrations, until the program ends.
+pub(super) struct Sealer {
+    key: Zeroizing<String>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Said {
+    name: String,
+    redirect_uris: Vec<String>,
+    /// Until when it counts, in seconds since 1970.
+    ends: i64,
+    /// So that two clients that say the same are two.
+    number: String,
+}
+
+impl Sealer {
+    pub(super) fn new() -> Result<Self, NoRandom> {
+        Ok(Self { key: random_text::<32>("")? })
+    }
+
+    /// The client with an id; `None` for one that says more than an id can hold.
+    pub(super) fn seal(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
+        let said = Said {
+            name: name.to_owned(),
+            redirect_uris: redirect_uris.to_vec(),
+            ends: (Utc::now() + TIME).timestamp(),
+            number: random_text::<8>("")?.to_string(),
+        };
+        let Ok(text) = serde_json::to_vec(&said) else { return Ok(None) };
+        let text = URL_SAFE_NO_PAD.encode(text);
+        let seal = self.mac(&text).map(|mac| URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()));
+        let id = seal.map(|seal| format!("{PREFIX}{text}.{seal}")).filter(|id| id.len() <= MAX_ID);
+        Ok(id.map(|id| RegisteredClient { id, name: said.name, redirect_uris: said.redirect_uris }))
+    }
+
+    /// The client with this id, if this program sealed it a short time ago.
+    pub(super) fn open(&self, id: &str) -> Option<RegisteredClient> {
+        let (text, seal) = id.strip_prefix(PREFIX)?.split_once('.')?;
+        self.mac(text)?.verify_slice(&URL_SAFE_NO_PAD.decode(seal).ok()?).ok()?;
+        let said: Said = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let client = RegisteredClient { id: id.to_owned(), name: said.name, redirect_uris: said.redirect_uris };
+        (said.ends > Utc::now().timestamp()).then_some(client)
+    }
+
+    fn mac(&self, text: &str) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.key.as_bytes()).ok()?;
+        mac.update(text.as_bytes());
+        Some(mac)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_holds_what_its_client_said_and_no_other_id_does() {
+        let (sealer, other) = (Sealer::new().unwrap(), Sealer::new().unwrap());
+        let uris = ["http://127.0.0.1/back".to_owned()];
+        let client = sealer.seal("a client", &uris).unwrap().unwrap();
+        assert_eq!(sealer.open(&client.id), Some(client.clone()));
+        assert_ne!(sealer.seal("a client", &uris).unwrap().unwrap().id, client.id);
+        let (text, seal) = client.id.split_once('.').unwrap();
+        let forged = format!("{PREFIX}{}.{seal}", URL_SAFE_NO_PAD.encode(r#"{"name":"x","redirect_uris":[]}"#));
+        for id in ["", PREFIX, text, &forged, &format!("{text}."), &format!("{}.", client.id), &client.id[4..]] {
+            assert_eq!(sealer.open(id), None, "{id}");
+        }
+        assert_eq!(other.open(&client.id), None);
+        assert_eq!(sealer.seal("a client", &["x".repeat(MAX_ID)]).unwrap(), None, "it says too much");
+    }
+}
