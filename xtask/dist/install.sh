@@ -106,7 +106,10 @@ main() {
         printf 'Try it: %s/bin/toolrack call builtin/list_directory path=.\n' "$prefix"
         ;;
     esac
-    printf 'To remove it: rm -r %s/bin/toolrack %s/bin/toolrack-supervisor %s/share/doc/toolrack\n' "$prefix" "$prefix" "$prefix"
+    printf 'To remove it, and nothing that is yours:\n  cd "%s" && rm -rf bin/toolrack bin/toolrack-supervisor' "$prefix"
+    printf ' share/%s' doc/toolrack toolrack/completions 'man/man1/toolrack*.1' bash-completion/completions/toolrack \
+        fish/vendor_completions.d/toolrack.fish zsh/site-functions/_toolrack
+    printf '\n'
 }
 
 # The last line, so that a script that arrives in part does nothing.

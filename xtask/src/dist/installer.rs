@@ -117,7 +117,7 @@ mod tests {
     const MACHINES: &str = "/usr/bin:/bin";
 
     #[test]
-    fn a_user_with_an_empty_home_gets_both_programs_and_hears_how_to_remove_them() {
+    fn a_user_with_an_empty_home_gets_both_programs_and_removes_all_that_was_installed_as_the_installer_says() {
         let scene = Scene::new();
         let served = Served::folder(&scene.released.folder, Fault::None).unwrap();
         let outcome = scene.install(&served, Path::new(MACHINES));
@@ -129,8 +129,16 @@ mod tests {
             assert!(Command::new(program).arg("--version").output().unwrap().status.success());
         }
         assert!(scene.home().join(".local/share/man/man1/toolrack.1").is_file());
-        assert!(said.contains("To remove it: rm") && said.contains("Your PATH does not have that folder"), "{said}");
+        assert!(said.contains("Your PATH does not have that folder"), "{said}");
         assert!(!scene.installed().iter().any(|file| file.to_string_lossy().contains(".new.")));
+
+        // What the installed program keeps is beside its files.
+        let kept = scene.home().join(".local/share/toolrack/toolrack.db");
+        fs::write(&kept, "mine").unwrap();
+        let command = said.split_once("To remove it, and nothing that is yours:\n").unwrap().1;
+        let removed = Command::new("/bin/sh").args(["-c", command]).env_clear().env("PATH", MACHINES).status().unwrap();
+        assert!(removed.success(), "{command}");
+        assert_eq!(scene.installed(), [kept]);
     }
 
     #[test]

@@ -311,6 +311,26 @@ fn ctrl_c_cancels_the_call_and_leaves_the_daemon_and_its_server_alone() {
 }
 
 #[test]
+fn a_resource_is_followed_through_the_daemon_until_the_user_interrupts_and_again_after_that() {
+    let (rack, effects, _daemon) = warm(&[], &[]);
+    let before = started(&effects);
+    for _ in 0..2 {
+        let mut command = rack.command(&["read", "fake", "fake://note", "--follow"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut next = || lines.next().unwrap().unwrap();
+        assert_eq!(next(), "a note");
+        for _ in 0..3 {
+            let _ = rack.run(&["call", "fake/touch"]).ends_with(0);
+            assert_eq!(next(), "a note");
+        }
+        kill("INT", child.id());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+    }
+    assert_eq!(started(&effects), before, "each command used the server of the daemon");
+}
+
+#[test]
 fn a_reader_that_stalls_keeps_no_signal_from_being_heard() {
     let (rack, _, _daemon) = warm(&[], &[]);
     for signal in ["INT", "TERM"] {

@@ -13,6 +13,18 @@ fn a_mark_is_read_from_the_limit_that_carries_it() {
 }
 
 #[test]
+fn the_system_and_its_table_say_the_same_about_a_process() {
+    let own = i32::try_from(std::process::id()).unwrap();
+    assert_eq!((asked(own).unwrap(), read(own)), (u64::MAX, None), "unlimited");
+    mark_this();
+    let mark = Mark::of(std::process::id()).unwrap();
+    assert_eq!(Some(asked(own).unwrap()), read(own));
+    assert_eq!(mark_of(own), Some(mark));
+    let no_process = i32::MAX;
+    assert!(asked(no_process).is_err() && mark_of(no_process).is_none());
+}
+
+#[test]
 fn what_is_found_is_killed_also_where_looking_takes_too_long() {
     let mut left = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let id = table::identity(i32::try_from(left.id()).unwrap()).unwrap();

@@ -7,6 +7,7 @@ use toolrack_config::Role;
 
 use crate::{
     args::ServersArgs,
+    builtin,
     error::{Exit, Failure},
     verbs::reach,
     wire::World,
@@ -47,14 +48,16 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
     if world.screen.json() {
         world.screen.document(&Document { servers: &servers }).await?;
     } else {
-        if servers.is_empty() {
+        let page = render::page(&servers, world.screen.look());
+        world.screen.page(page).await?;
+        if named.is_empty() && servers.iter().all(|server| server.name() == builtin::NAME) {
             world.screen.note(match loaded.settings.role {
-                Role::Worker => "no servers are configured; `toolrack add NAME -- COMMAND` adds one",
+                Role::Worker => {
+                    "no servers are configured; `toolrack add NAME -- COMMAND` adds one, `toolrack import` those of other programs"
+                }
                 Role::Channel => "this agent gets no tools: its `role` in toolrack.toml is \"channel\"",
             });
         }
-        let page = render::page(&servers, world.screen.look());
-        world.screen.page(page).await?;
         if servers.iter().any(Server::is_pending) {
             world.screen.note("`toolrack pending` shows what waits for you, `toolrack trust` agrees to it");
         }

@@ -19,6 +19,7 @@ use super::deliver;
 use crate::{
     args::{OnceArgs, duration},
     arguments::{self, BadArguments},
+    builtin,
     error::{Exit, Failure},
     render::{progress, size},
     screen::Screen,
@@ -158,14 +159,17 @@ pub(crate) async fn named(selector: &str, loaded: &Loaded, world: &World) -> Res
     match found {
         Some(found) => Ok((host, found.clone())),
         None => {
-            let failure = missing(&host, &catalog.unknown(selector), &meant);
-            Err(match (world.once(), &failure.hint) {
+            let mut failure = missing(&host, &catalog.unknown(selector), &meant);
+            if let Some(hint) = failure.hint.as_mut().filter(|hint| hint.starts_with("`toolrack tools")) {
                 // A server for one command has no name that the next command could use.
-                (Some(once), Some(hint)) if hint.starts_with("`toolrack tools") => {
-                    failure.hint(format!("`{}` shows its tools", once.line("tools")))
+                if let Some(once) = world.once() {
+                    *hint = format!("`{}` shows its tools", once.line("tools"));
                 }
-                _ => failure,
-            })
+                if !world.can_ask() && meant.server().is_some_and(|server| server.as_str() != builtin::NAME) {
+                    hint.push_str("; at a terminal, or with `--answer`, a server may offer more");
+                }
+            }
+            Err(failure)
         }
     }
 }

@@ -113,6 +113,8 @@ async fn follow(args: &ReadArgs, host: &Host, server: &ServerName, world: &World
     })?;
     loop {
         print(args, host, server, world).await?;
+        // A daemon holds back what a command shows until the command ends, unless it is told that the user waits for it.
+        world.screen.outbox().inspect(|outbox| outbox.open());
         tokio::select! {
             _ = subscriptions.updated() => {}
             failure = lost(host, server, &mut events) => return Err(failure),
