@@ -1,5 +1,5 @@
-// Whose world the page shows: the one of all agents, or that of one agent, which the address names. Another one is another page, so that
-// nothing of the first is left.
+// The world that the page shows: that of all agents, or that of the agent in the address. To change it, the browser loads the page
+// anew, so that nothing of the first world is left.
 
 /** @param {string} search the query of an address with its `?` */
 export const agentIn = (search) => new URLSearchParams(search).get("agent") || null;
@@ -8,13 +8,12 @@ export const agentIn = (search) => new URLSearchParams(search).get("agent") || n
 export const agent = agentIn(globalThis.location?.search ?? "");
 
 /**
- * Where the daemon is at its address: nothing at the root, or a path such as `/tools/rack` where a server in between has it
- * below one.
+ * The path of the daemon at its address: empty at the root, or a path such as `/tools/rack` where a proxy serves it below one.
  * @param {string} pathname of the page
  */
 export const baseIn = (pathname) => pathname.slice(0, Math.max(0, pathname.lastIndexOf("/")));
 
-/** Where the daemon is that this page is of. */
+/** The path of the daemon that serves this page. */
 export const base = baseIn(globalThis.location?.pathname ?? "/");
 
 /** Goes to the world of an agent. @param {string | null} id */
@@ -23,10 +22,10 @@ export function enter(id) {
 }
 
 /**
- * Where the daemon answers for an agent. Who the agents are is asked of the daemon itself.
+ * The path at which the daemon answers for an agent. Only the daemon itself can list the agents.
  * @param {string} path
  * @param {string | null} [of]
- * @param {string} [below] where the daemon is
+ * @param {string} [below] the path of the daemon
  */
 export function pathOf(path, of = agent, below = base) {
   if (of === null || path === AGENTS) return `${below}${path}`;

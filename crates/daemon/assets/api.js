@@ -1,16 +1,16 @@
-// The control API: the one place that fetches.
+// The control API. No other module of the dashboard fetches.
 
 import { base, pathOf } from "./agent.js";
 import { heardTime } from "./clock.js";
-import { parse } from "./exact.js";
+import { parse } from "./exact-json.js";
 import { inPlace } from "./slots.js";
 import { eventsOf } from "./sse.js";
 import { dropSession, dropToken, signInAt, token } from "./token.js";
 
-/** What the daemon said instead of an answer. */
+/** An error that the daemon answered with, or the lack of an answer. */
 export class Refusal extends Error {
   /**
-   * @param {number} status the status of HTTP; 0 when there was no answer at all
+   * @param {number} status the status of HTTP; 0 when there was no answer
    * @param {{code?: string, message?: string, hint?: string | null, server?: string | null, tool?: string | null}} error
    */
   constructor(status, error) {
@@ -32,7 +32,7 @@ export class Refusal extends Error {
  */
 
 /**
- * Asks, and gives back the answer as it is.
+ * Sends a request, and returns the response unread.
  * @param {string} path below the address of the daemon
  * @param {Options} [options]
  * @returns {Promise<Response>}
@@ -57,7 +57,7 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
   throw new Refusal(response.status, error);
 }
 
-/** Nothing proves any more who looks at this page. @param {string | null} given the token that was sent @param {string | null} place */
+/** Forgets the token or the session that the daemon refused. @param {string | null} given the token that was sent @param {string | null} place */
 function unproven(given, place) {
   signInAt.value = place;
   if (given === null) dropSession();
@@ -65,7 +65,7 @@ function unproven(given, place) {
 }
 
 /**
- * A conversation with all that was said in it, page by page.
+ * Fetches a conversation with all of its messages, page by page.
  * @param {string} path of the conversation
  * @param {AbortSignal} [signal]
  * @returns {Promise<{session: Api.Session, messages: Api.Message[]}>}
@@ -81,7 +81,7 @@ export async function transcript(path, signal) {
 }
 
 /**
- * A file of the dashboard itself, as text. It is the same for all users, and needs no token.
+ * Fetches a file of the dashboard itself, as text. It is the same for all users, and needs no token.
  * @param {string} path below `assets/`
  * @param {AbortSignal} [signal]
  * @returns {Promise<string>}
@@ -94,7 +94,7 @@ export async function file(path, signal) {
   throw new Refusal(response.status, { code: "NO_FILE", message: `the daemon has no file ${path}` });
 }
 
-/** Why there is no answer, unless the caller gave it up. @param {unknown} error @param {AbortSignal} [signal] */
+/** The error for a request without an answer, or for one that the caller aborted. @param {unknown} error @param {AbortSignal} [signal] */
 function failed(error, signal) {
   const isLate = signal?.reason instanceof DOMException && signal.reason.name === "TimeoutError";
   if (signal?.aborted && !isLate) return error;
@@ -116,10 +116,10 @@ async function errorIn(response) {
 }
 
 /**
- * Asks for JSON.
+ * Sends a request, and reads the JSON of its answer.
  * @param {string} path
  * @param {Options} [options]
- * @returns {Promise<any>} null when there is nothing in the answer
+ * @returns {Promise<any>} null when the answer is empty
  */
 export async function call(path, options) {
   const response = await ask(path, options);
@@ -171,8 +171,8 @@ async function callNow(request, onProgress, signal) {
 }
 
 /**
- * Asks the model, and follows what comes of it until it is over. Aborting the signal cancels the turn.
- * @param {{session: string | null, text: string, id: string, model?: string, servers?: string[], tools?: string[]}} request an empty text goes on with a turn that was interrupted
+ * Asks the model, and reports the events of the turn until it has ended. Aborting the signal cancels the turn.
+ * @param {{session: string | null, text: string, id: string, model?: string, servers?: string[], tools?: string[]}} request an empty text continues a turn that was interrupted
  * @param {(event: string, data: any) => void} onEvent all events but `error`, which is thrown
  * @param {AbortSignal} signal
  * @returns {Promise<void>}

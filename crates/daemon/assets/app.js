@@ -1,4 +1,4 @@
-// The page: who may see it, its frame, and which part of it is shown.
+// The page as a whole: its frame, the sign-in where one is needed, and the part that the address names.
 
 import { effect, html, render, useEffect, useRef } from "./html.js";
 import { Approvals } from "./pages/approvals.js";
@@ -25,10 +25,10 @@ import { Trouble } from "./parts/problem.js";
 import { Said } from "./parts/say.js";
 import { findSession, isLooking, may, me, signOut, startMe } from "./me.js";
 import { backToPlace, hashOf, place, startRouter } from "./router.js";
-import { findToken, heardToken, isOpen, isSignedIn } from "./token.js";
+import { findToken, adoptToken, isOpen, isSignedIn } from "./token.js";
 import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
 
-/** Where one can go, each with the right that it needs. */
+/** The sections of the dashboard, each with the right that it needs. */
 const SECTIONS = [
   { id: "", label: "Overview", needs: "see" },
   { id: "chat", label: "Chat", needs: "administer" },
@@ -43,10 +43,10 @@ const SECTIONS = [
   { id: "help", label: "Help", needs: "see" },
 ];
 
-/** The places to which the person may go; all, as long as it is not known who it is. */
+/** The sections that the person may open; all of them until the daemon has said who the person is. */
 const sections = () => SECTIONS.filter(({ needs }) => !me.value || may(needs));
 
-/** @param {string} id how many things wait in a section */
+/** @param {string} id of the section whose waiting items are counted */
 function waiting(id) {
   if (id === "approvals") return questions.value.length;
   return id === "trust" ? (trust.value?.pending.length ?? 0) + (trust.value?.quarantined.length ?? 0) : 0;
@@ -56,7 +56,7 @@ function Navigation() {
   const [current = ""] = place.value.path;
   const nav = useRef(/** @type {HTMLElement | null} */ (null));
   const counts = sections().map(({ id }) => waiting(id)).join(" ");
-  // On a narrow screen the sections are a strip, in which the current one may be out of sight; counts make it longer.
+  // On a narrow screen the sections are a strip, and the current one may be outside of its visible part; counts make it longer.
   useEffect(
     () => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }),
     [current, counts],
@@ -89,7 +89,7 @@ function Connection() {
   </p>`;
 }
 
-/** Who is signed in here, and the way out. */
+/** The person who is signed in, and the button that signs them out. */
 function Account() {
   if (!isSignedIn.value || !me.value) return null;
   return html`<p class="account" data-testid="account">
@@ -134,7 +134,7 @@ function Page() {
   }
 }
 
-/** @param {MouseEvent} event The link to the content is no place of the router. */
+/** @param {MouseEvent} event Moves the focus to the content, without the router, for which the link is no place. */
 function skip(event) {
   event.preventDefault();
   document.querySelector("main")?.focus();
@@ -159,7 +159,7 @@ function App() {
   `;
 }
 
-/** The count of what waits stands in the title, where it is seen from another tab. */
+/** Puts the count of waiting items into the title, so that the user sees it from another tab. */
 function titled() {
   const count = questions.value.length;
   const [section = ""] = place.value.path;
@@ -169,8 +169,8 @@ function titled() {
 
 findToken();
 findSession().then(backToPlace);
-addEventListener("storage", heardToken);
-// Before the router looks: a token is no place.
+addEventListener("storage", adoptToken);
+// Before the router reads the address, because a token is no place.
 addEventListener("hashchange", findTokenAgain);
 startRouter();
 startMe();
@@ -178,7 +178,7 @@ startWorld();
 effect(titled);
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));
 
-/** A new address of a new launch, typed over the old one, does not load the page anew. */
+/** When the user types the address of a newer launch over the old one, the browser does not load the page anew. */
 function findTokenAgain() {
   if (location.hash.startsWith("#token=")) findToken();
 }

@@ -1,10 +1,10 @@
-// Who answers in a conversation and with which tools, remembered for each conversation by this browser.
+// The model that answers in a conversation, and its tools. This browser remembers both for each conversation.
 
 /**
  * @typedef {object} Choice
- * @property {string} model `provider/name`; empty for the one that is configured
+ * @property {string} model `provider/name`; empty for the configured one
  * @property {string[] | null} servers null for all
- * @property {string} tools patterns, as they were typed; empty for all
+ * @property {string} tools patterns, as the user typed them; empty for all
  */
 
 /** @type {Choice} */
@@ -12,14 +12,14 @@ export const EVERYTHING = { model: "", servers: null, tools: "" };
 
 const PLACE = "toolrack.chat";
 
-/** Conversations that are remembered; the one that was chosen for first is forgotten first. */
+/** The most conversations that are remembered; the oldest choice is forgotten first. */
 const MOST = 100;
 
-/** The patterns in a text: commas and white space stand between them. @param {string} text */
+/** Returns the patterns in a text, which commas and white space separate. @param {string} text */
 export const patternsIn = (text) => text.split(/[\s,]+/).filter((pattern) => pattern !== "");
 
-/** What a request says of a choice: nothing where all is as it is configured. @param {Choice} choice */
-export function asked({ model, servers, tools }) {
+/** Returns the members of a request that a choice sets: none for what is left as configured. @param {Choice} choice */
+export function requestOf({ model, servers, tools }) {
   const patterns = patternsIn(tools);
   return {
     ...(model.trim() && { model: model.trim() }),
@@ -50,7 +50,7 @@ function entries(storage) {
   }
 }
 
-/** What was chosen for a conversation. @param {string} session @param {Pick<Storage, "getItem">} [storage] */
+/** Returns the choice for a conversation. @param {string} session @param {Pick<Storage, "getItem">} [storage] */
 export function chosenFor(session, storage = localStorage) {
   return entries(storage).find(([id]) => id === session)?.[1] ?? EVERYTHING;
 }
@@ -61,6 +61,6 @@ export function remember(session, choice, storage = localStorage) {
   try {
     storage.setItem(PLACE, JSON.stringify([...others, [session, choice]].slice(-MOST)));
   } catch {
-    // A browser that keeps nothing asks again.
+    // Without storage, the user chooses again next time.
   }
 }

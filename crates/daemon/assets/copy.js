@@ -1,11 +1,10 @@
-// What can be copied to other programs. A value that was hidden never leaves as if it were the value: it becomes a
-// placeholder that the reader fills in. Pure.
+// Text that the user can copy into other programs. A hidden value becomes a placeholder, which the user fills in. Pure.
 
 import { HIDDEN } from "./entry.js";
 
 /** @typedef {"claude" | "vscode" | "codex"} Format */
 
-/** The programs, with the file that the text belongs into. @type {{format: Format, label: string, file: string}[]} */
+/** The programs, each with the file into which the text belongs. @type {{format: Format, label: string, file: string}[]} */
 export const FORMATS = [
   { format: "claude", label: "Claude Code", file: ".mcp.json" },
   { format: "vscode", label: "VS Code", file: ".vscode/mcp.json" },
@@ -30,11 +29,11 @@ export function entryFor(format, name, entry) {
   }
 }
 
-/** What all the programs understand. @type {readonly string[]} */
+/** The fields that all of the programs know. @type {readonly string[]} */
 const COMMON = ["command", "args", "cwd", "env", "url", "headers"];
 
 /**
- * Only what other programs know, and `${NAME}` in the place of what is hidden.
+ * Returns the fields that other programs know, with `${NAME}` in place of hidden values.
  * @param {Api.Entry} entry
  * @returns {Record<string, any>}
  */
@@ -53,7 +52,7 @@ function replaced(key, value) {
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, replaced(name, one)]));
 }
 
-/** A name for a variable of the environment. @param {string} name */
+/** Returns a name for an environment variable. @param {string} name */
 const variable = (name) =>
   name
     .toUpperCase()
@@ -63,7 +62,7 @@ const variable = (name) =>
 /** @param {Record<string, any>} entry */
 const typed = (entry) => ({ type: entry.url ? "http" : "stdio", ...entry });
 
-/** VS Code writes variables of the environment as `${env:NAME}`. @param {any} value @returns {any} */
+/** VS Code writes environment variables as `${env:NAME}`. @param {any} value @returns {any} */
 function environment(value) {
   if (typeof value === "string") return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, "${env:$1}");
   if (Array.isArray(value)) return value.map(environment);
@@ -72,7 +71,7 @@ function environment(value) {
 }
 
 /**
- * Codex fills in no `${NAME}`; it passes variables on by their names.
+ * Codex fills in no `${NAME}`; it passes environment variables on by their names.
  * @param {string} name
  * @param {Record<string, any>} entry
  */
@@ -94,7 +93,7 @@ function codex(name, entry) {
 }
 
 /**
- * Parts a map into what is a variable as a whole and what is written out.
+ * Splits a map into values that are only a variable and all other values.
  * @param {Record<string, string>} map
  * @param {boolean} [renamed] whether a variable may have another name than the key
  */
@@ -129,7 +128,7 @@ function toml(value) {
 }
 
 /**
- * The command line that does the same call.
+ * Returns the command line that makes the same call.
  * @param {string} server
  * @param {string} tool
  * @param {unknown} args
@@ -141,7 +140,7 @@ export function commandFor(server, tool, args) {
   return words.join(" ");
 }
 
-/** A word of a POSIX shell. @param {string} word */
+/** Quotes a word for a POSIX shell. @param {string} word */
 export function quoted(word) {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }

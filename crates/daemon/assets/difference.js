@@ -1,19 +1,19 @@
-// What became of a tool's definition, field by field and line by line. Pure.
+// The difference between two definitions of a tool, field by field and line by line. Pure.
 
 /** @typedef {{kind: "same" | "added" | "removed", text: string}} Line */
 
 /** @typedef {{name: string, status: "same" | "changed", lines: Line[]}} Field */
 
-/** More than this many comparisons are not made: all that was is shown, and then all that is. */
+/** The most comparisons of lines. Beyond them, all old lines are shown as removed, and all new ones as added. */
 const MAX_COMPARISONS = 1_000_000;
 
-/** What people want to see first; then all others by name. */
+/** The fields that come first; the others follow by name. */
 const FIRST = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
 /**
- * The fields of a definition: those that changed, then those that stayed.
+ * Returns the fields of a definition: first those that changed, then the others.
  * @param {Record<string, unknown>} now
- * @param {Record<string, unknown> | null} before null where nothing is known of it
+ * @param {Record<string, unknown> | null} before null if it is not known
  * @returns {Field[]}
  */
 export function fieldsOf(now, before) {
@@ -31,14 +31,14 @@ export function fieldsOf(now, before) {
   return [...of("changed"), ...of("same")];
 }
 
-/** A value as lines for reading; none where there is no value. @param {unknown} value */
+/** Returns a value as lines to read; none if there is no value. @param {unknown} value */
 function written(value) {
   if (value === undefined || value === null) return [];
   return (typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "")).split("\n");
 }
 
 /**
- * The lines of both, in the order of a reader: what went before what came in its place.
+ * Returns the lines of both; removed lines stand before those that replace them.
  * @param {string[]} before
  * @param {string[]} now
  * @returns {Line[]}
@@ -46,7 +46,7 @@ function written(value) {
 export function difference(before, now) {
   const line = (/** @type {Line["kind"]} */ kind) => (/** @type {string} */ text) => ({ kind, text });
   if (before.length * now.length > MAX_COMPARISONS) return [...before.map(line("removed")), ...now.map(line("added"))];
-  // `common[i][j]`: how many lines can stay of those from `before[i]` and `now[j]` on.
+  // `common[i][j]` is the number of common lines from `before[i]` and `now[j]` on.
   const common = Array.from({ length: before.length + 1 }, () => new Uint32Array(now.length + 1));
   for (let i = before.length - 1; i >= 0; i -= 1)
     for (let j = now.length - 1; j >= 0; j -= 1)

@@ -1,26 +1,26 @@
-// What is typed into a form while it is typed, and the value that it stands for. Pure.
+// The text and the choices in a form, and the value that they stand for. Pure.
 
-import { counted, exactNumber, isExact, isExactNumber, parseExact } from "./exact.js";
+import { counted, exactNumber, isExact, isExactNumber, parseExact } from "./exact-json.js";
 import { json } from "./format.js";
 
 /** @typedef {import("./schema.js").Shape} Shape */
 
 /**
- * The state of one field: what was typed is kept as it was typed, also when it is no value (yet).
+ * The state of one field. It keeps text as the user typed it, even while that is no valid value.
  * @typedef {object} Draft
  * @property {string} [text] of a text, a number, or anything as JSON
  * @property {boolean} [on] of a yes or no
  * @property {number} [choice] of an enum or a union; -1 when nothing is chosen
- * @property {Record<string, Draft | null>} [fields] of an object; null for what is left out
- * @property {Record<string, unknown>} [others] of an object: what its schema does not name, carried along
+ * @property {Record<string, Draft | null>} [fields] of an object; null for a field that is left out
+ * @property {Record<string, unknown>} [others] of an object: members that its schema does not name, which are kept
  * @property {Draft[]} [items] of an array
- * @property {Record<number, Draft>} [drafts] of a union, for each part that was shown
+ * @property {Record<number, Draft>} [drafts] of a union, one for each part that was shown
  */
 
 /** @typedef {{path: string, message: string}} Problem */
 
 /**
- * A draft to begin with: the given value, or the schema's default, or nothing yet.
+ * Returns the first draft of a form: the given value, otherwise the schema's default, otherwise empty.
  * @param {Shape} shape
  * @param {unknown} [value]
  * @returns {Draft}
@@ -63,14 +63,14 @@ function object(shape, value) {
   for (const { name, required, shape: part } of shape.fields ?? []) {
     const inner = part();
     const own = Object.hasOwn(given, name) ? given[name] : inner.preset;
-    // A field that may be left out begins as left out, unless it is a line that can simply stay empty.
+    // An optional field is left out at first, unless it is a line of text, which can stay empty.
     fields[name] = required || own !== undefined || isLine(inner) ? draftOf(inner, own) : null;
   }
   const others = Object.fromEntries(Object.entries(given).filter(([name]) => !Object.hasOwn(fields, name)));
   return { fields, others };
 }
 
-/** Whether an empty field of the shape can stand for nothing at all. @param {Shape} shape */
+/** Whether an empty field of the shape means that the field is left out. @param {Shape} shape */
 export const isLine = ({ kind }) =>
   kind === "string" || kind === "number" || kind === "integer" || kind === "enum" || kind === "any";
 
@@ -114,7 +114,7 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 const isSame = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 /**
- * The value that a draft stands for. `undefined` is nothing: a field that is left out.
+ * Returns the value that a draft stands for; `undefined` for a field that is left out.
  * @param {Shape} shape
  * @param {Draft} draft
  * @param {boolean} [required]

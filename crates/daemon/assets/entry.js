@@ -4,10 +4,10 @@ import { json } from "./format.js";
 import { visible } from "./visible.js";
 
 /**
- * What the form holds: lines of text, as they are typed.
+ * The content of the form: lines of text, as the user typed them.
  * @typedef {object} EntryForm
  * @property {"stdio" | "http"} transport
- * @property {string} type what the entry itself calls its transport, if that is not another one
+ * @property {string} type the entry's own word for its transport, if it has the same meaning
  * @property {string} command
  * @property {string} args one on each line, or
  * @property {boolean} isList all of them as a JSON list, where lines cannot hold them
@@ -15,12 +15,12 @@ import { visible } from "./visible.js";
  * @property {Pair[]} env
  * @property {string} url
  * @property {Pair[]} headers
- * @property {string} others what else the entry has, as JSON
+ * @property {string} others all other fields of the entry, as JSON
  */
 
 /** @typedef {{name: string, value: string}} Pair */
 
-/** How the API writes a value that it does not tell. */
+/** What the API writes in place of a hidden value. */
 export const HIDDEN = "***";
 
 /** @returns {EntryForm} */
@@ -38,7 +38,7 @@ export const emptyForm = () => ({
 });
 
 /**
- * The form of an entry. What a field cannot hold exactly as it is goes to the rest, so that nothing is lost or changed.
+ * Returns the form of an entry. A value that its field cannot hold unchanged goes to the other fields, so that nothing is lost.
  * @param {Api.Entry} entry
  * @returns {EntryForm}
  */
@@ -83,7 +83,7 @@ function pairs(map) {
 }
 
 /**
- * The entry of a form.
+ * Returns the entry of a form.
  * @param {EntryForm} form
  * @returns {{entry: Api.Entry} | {problem: string, field: string}}
  */
@@ -103,7 +103,7 @@ function wrongInProgram(form) {
 
 /** @param {EntryForm} form */
 function wrongInAddress({ url }) {
-  // An address may be a placeholder as a whole, so only what is surely none is refused.
+  // An address may be a placeholder, so only a text that is certainly no address is refused.
   if (/^(https?:\/\/|\$\{)/i.test(url.trim())) return null;
   return { problem: "an address is needed that begins with https:// or http://", field: "url" };
 }

@@ -1,18 +1,19 @@
-// The live events of the daemon: one stream for the whole page, begun again when it breaks and when the page is seen again.
+// The live events of the daemon: one stream for the whole page. A broken stream is opened again after a pause, or as soon as the
+// user returns to the page.
 
 import { ask, Refusal } from "./api.js";
-import { parse } from "./exact.js";
+import { parse } from "./exact-json.js";
 import { seated } from "./seat.js";
 import { eventsOf } from "./sse.js";
 
-/** Pauses between tries: they double, with a little chance in them so that pages do not come back all at once. In ms. */
+/** Pauses between attempts: each doubles the one before, with some jitter, so that the pages do not all reconnect at once. In ms. */
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 15_000;
 
 /**
- * How long to wait before a try.
- * @param {number} tries that failed so far, from 1
- * @param {number} chance from 0 to 1
+ * Returns the pause before an attempt.
+ * @param {number} tries the attempts that have failed, from 1
+ * @param {number} chance the jitter, from 0 to 1
  */
 export function pause(tries, chance = Math.random()) {
   const full = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1));
@@ -24,15 +25,15 @@ export function pause(tries, chance = Math.random()) {
 /**
  * @typedef {object} Listener
  * @property {(event: Api.LiveEvent) => void} onEvent
- * @property {(state: State, refusal: Refusal | null) => void} onState with why, when the daemon answers and refuses to be listened to
+ * @property {(state: State, refusal: Refusal | null) => void} onState with the error of a daemon that refuses the stream
  */
 
 /**
- * Listens until the signal is aborted, or the token is refused. Begins with what the daemon still has in its log.
+ * Listens until the signal is aborted or the daemon refuses the token. The first events are those that the daemon's log still has.
  * @param {Listener} listener
  * @param {AbortSignal} signal
- * @param {{last?: string, isOnlyOne?: boolean}} [options] the last event that was seen; whether it listens for other pages, too,
- *   and so needs no seat
+ * @param {{last?: string, isOnlyOne?: boolean}} [options] `last` is the last event that was seen; `isOnlyOne` says that this page listens for all
+ *   pages of the browser, and so needs no seat
  */
 export async function listen({ onEvent, onState }, signal, { last = "0", isOnlyOne = false } = {}) {
   let tries = 0;
@@ -74,9 +75,9 @@ function sleep(ms, signal) {
     };
     const timer = setTimeout(wake, ms);
     signal.addEventListener("abort", wake, { signal: over.signal });
-    // Who comes back to the page does not want to wait for the rest of a pause.
+    // When the user returns to the page, the rest of a pause is skipped;
     addEventListener("focus", wake, { signal: over.signal });
-    // Or looks at another page that hears of it through this one.
+    // likewise when the user returns to another page, for which this one listens.
     addEventListener("toolrack-wake", wake, { signal: over.signal });
   });
 }

@@ -43,7 +43,7 @@ export function bytes(value) {
 }
 
 /**
- * How long ago: `just now`, `5 min ago`; the day, when that was longer than a day ago.
+ * Returns how long ago a time was: `just now`, `5 min ago`; the date, if that is more than a day.
  * @param {string} at RFC 3339
  * @param {number} [now]
  */
@@ -72,7 +72,7 @@ export const moment = (at) => new Date(at).toLocaleString();
 export const json = (value) => visibleJson(JSON.stringify(value, null, 2) ?? "undefined");
 
 /**
- * What a server is called on the page, and its version.
+ * Returns the name and the version of a server, as the page shows them.
  * @param {{name: string, version?: string | null, title?: string | null}} info
  */
 export const software = ({ name, version, title }) => [title || name, version].filter(Boolean).join(" ");

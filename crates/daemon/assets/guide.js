@@ -1,4 +1,4 @@
-// The guide as it is fetched: once, when it is first looked at. A page is read when it is shown or searched.
+// Fetches the guide once, when the user first opens it. A page is parsed when it is shown or searched.
 
 import { file } from "./api.js";
 import { listed, pageOf } from "./help.js";
@@ -6,9 +6,9 @@ import { listed, pageOf } from "./help.js";
 /**
  * @typedef {import("./help.js").Page} Page
  * @typedef {object} Guide
- * @property {() => Page[]} pages all of them, in their order
+ * @property {() => Page[]} pages all pages, in their order
  * @property {(id: string) => Page | null} page
- * @property {(id: string) => (Page | null)[]} around the page before one, and the page after it
+ * @property {(id: string) => (Page | null)[]} around the pages before and after a page
  */
 
 /** @type {Promise<Guide> | null} */

@@ -1,8 +1,8 @@
-// Which part of the guide helps where. A test follows each of them.
+// Which part of the guide explains what. A test follows each link.
 
 import { hashOf } from "./router.js";
 
-/** What is explained: the page, and the heading on it. */
+/** By topic: the page, and the heading on it. */
 export const HELP = {
   approvals: ["policy", "approvals"],
   audit: ["policy", "the-audit-log"],

@@ -1,4 +1,4 @@
-// The guide, as the dashboard shows it: its pages, where their links lead, and what a search finds. Pure.
+// The guide, as the dashboard shows it: its pages, the targets of their links, and its search. Pure.
 
 import { webAddress } from "./links.js";
 import { blocksOf } from "./markdown.js";
@@ -7,15 +7,15 @@ import { hashOf } from "./router.js";
 /**
  * @typedef {import("./markdown.js").Block} Block
  * @typedef {import("./markdown.js").Span} Span
- * @typedef {{id: string, path: string}} Listed a page: what addresses have for it, and its file in the folder of the guide
+ * @typedef {{id: string, path: string}} Listed a page: its id in addresses, and its file in the folder of the guide
  * @typedef {object} Page
- * @property {string} id what its address has for it
+ * @property {string} id its id in addresses
  * @property {string} title
- * @property {string} about how it begins
- * @property {Block[]} blocks without the title
+ * @property {string} about its first words
+ * @property {Block[]} blocks its text, without the title
  * @property {Section[]} sections
- * @typedef {object} Section what stands below one heading
- * @property {string} title of the page, for what stands before the first heading
+ * @typedef {object} Section the text below one heading
+ * @property {string} title the heading; that of the page for the text before the first heading
  * @property {string | null} anchor
  * @property {number} level of the heading; 1 is the title of the page
  * @property {string} text on one line
@@ -25,17 +25,17 @@ import { hashOf } from "./router.js";
  * @property {{text: string, isHit: boolean}[]} excerpt
  */
 
-/** Where the folder of the pages is, and what they link to that is no page, such as schemas and pictures. */
+/** The addresses of the folder with the pages, and of other files that they link to, such as schemas and pictures. */
 const FOLDER = "https://github.com/toolrack/toolrack/blob/main/docs/";
 
-/** How much of a section is shown around what was found, in characters. */
+/** The length of an excerpt around a hit, in characters. */
 const AROUND = 80;
 
-/** More hits help no user. */
+/** The most hits that are shown. */
 const MOST = 40;
 
 /**
- * The pages that the summary lists, in its order.
+ * Returns the pages in the summary, in its order.
  * @param {string} summary
  * @returns {Listed[]}
  */
@@ -46,7 +46,7 @@ export const listed = (summary) =>
   }));
 
 /**
- * Where the links of a page lead: to other pages in the dashboard, to files in the repository, or into the web.
+ * Returns the target of a link: a page in the dashboard, a file in the repository, or an address of the web.
  * @param {Listed} page
  * @param {Listed[]} pages
  * @returns {import("./markdown.js").Leads}
@@ -60,7 +60,7 @@ export const leadsOf = (page, pages) => (written) => {
 };
 
 /**
- * The anchor of a heading, as GitHub and mdBook make it.
+ * Returns the anchor of a heading, as GitHub and mdBook make it.
  * @param {string} title
  */
 export const anchorOf = (title) =>
@@ -70,7 +70,7 @@ export const anchorOf = (title) =>
     .replaceAll(" ", "-");
 
 /**
- * Reads a page of the guide. Each begins with its title.
+ * Parses a page of the guide. Each begins with its title.
  * @param {Listed} page
  * @param {string} text
  * @param {Listed[]} pages
@@ -86,9 +86,9 @@ export function pageOf(page, text, pages) {
   return { id, title, about: beginning ? wordsIn(beginning) : "", blocks, sections: sectionsOf(title, blocks) };
 }
 
-/** The headings of one page, below its title. */
+/** Returns the headings of one page, below its title. */
 class Headings {
-  /** @type {Map<string, number>} how often there was an anchor */
+  /** @type {Map<string, number>} the number of headings with each anchor */
   #seen = new Map();
   #level = 1;
 
@@ -115,7 +115,7 @@ class Headings {
 /** @param {Block} block @returns {Block} */
 function asShown(block) {
   if (block.type !== "code") return block;
-  // What stands behind the comma is for the tests of the guide.
+  // The words behind the comma are for the tests of the guide.
   const language = block.language.split(",", 1)[0];
   return { ...block, language, text: language === "rust" ? withoutHidden(block.text) : block.text };
 }
@@ -169,7 +169,7 @@ function wordsIn(block) {
 }
 
 /**
- * The sections that have every word of a search, those with all of them in a title first.
+ * Returns the sections that contain every word of a search; those with all words in the title come first.
  * @param {Page[]} pages
  * @param {string} search
  * @returns {Hit[]}

@@ -1,4 +1,4 @@
-// What every page is written with: one place names the vendored files.
+// What every page of the dashboard is written with. No other module names the vendored files.
 
 import htm from "./vendor/htm.js";
 import { h } from "./vendor/preact.js";
@@ -8,11 +8,11 @@ export { Fragment, render } from "./vendor/preact.js";
 export { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact-hooks.js";
 export { batch, computed, effect, signal } from "./vendor/preact-signals.js";
 
-/** Attributes that are read or read out. What is typed into a field is none of them: it is the user's value. */
+/** Attributes whose text the user reads or a screen reader reads out. The value of a field is not among them: the user typed it. */
 const READ = ["alt", "aria-label", "label", "placeholder", "title"];
 
 /**
- * A node none of whose text can deceive. It is done here, where all text passes, and not where each is shown.
+ * Makes a node. Deceptive characters are spelled out here, where all text passes, so that no page can forget to.
  * @param {any} type
  * @param {Record<string, unknown> | null} props
  * @param {unknown[]} children
@@ -30,7 +30,7 @@ function readable(child) {
 }
 
 /**
- * A template that makes nodes, never markup: what stands in `${…}` becomes text or an attribute, whatever it contains.
+ * A template that makes nodes and never markup: each `${…}` becomes text or an attribute, whatever it contains.
  * @type {(strings: TemplateStringsArray, ...values: unknown[]) => View}
  */
 export const html = /** @type {any} */ (htm.bind(node));

@@ -1,9 +1,9 @@
-// Addresses and pictures that servers name. Nothing of them is taken but what is listed here.
+// Addresses and pictures from servers. Only the kinds that are listed here are used.
 
-/** The pictures that are shown: none of them can hold a script. */
+/** The types of pictures that are shown: none of them can contain a script. */
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
 
-/** The sounds that are played. */
+/** The types of sounds that are played. */
 const SOUNDS = [
   "audio/mpeg",
   "audio/mp3",
@@ -17,8 +17,8 @@ const SOUNDS = [
 ];
 
 /**
- * The address, if it is one of the web; null for `javascript:`, `data:`, `file:` and whatever else there is.
- * What is shown must be what is opened, so an address that a browser would write differently comes back in the browser's way.
+ * Returns the address, if it is one of the web; null for `javascript:`, `data:`, `file:` and all others. An address that the
+ * browser would write differently is returned in the browser's form, so that the page shows exactly what a click opens.
  * @param {unknown} text
  * @returns {string | null}
  */
@@ -33,7 +33,7 @@ export function webAddress(text) {
 }
 
 /**
- * A `data:` address for a picture or a sound that came as base64; null if its type or its text is not what it should be.
+ * Returns a `data:` address for a picture or a sound in base64; null if the type is not listed or the text is no base64.
  * @param {unknown} mimeType
  * @param {unknown} base64
  * @param {"picture" | "sound"} kind

@@ -1,5 +1,5 @@
-// Markdown, as models and the pages of the guide have it, into a tree of plain values. The library marked reads it; nothing in the tree
-// is markup: the page makes its nodes from it, and HTML stays the text that it was. Pure.
+// Parses the Markdown of models and of the guide into a tree of plain values, with the library marked. Nothing in the tree is
+// markup: the page makes its nodes from it, and HTML stays text. Pure.
 
 import { webAddress } from "./links.js";
 import { Lexer } from "./vendor/marked.js";
@@ -17,18 +17,18 @@ import { Lexer } from "./vendor/marked.js";
  *   | {type: "quote", blocks: Block[]}
  *   | {type: "table", head: Span[][], rows: Span[][][]}
  *   | {type: "rule"}} Block
- * @typedef {{id: string, address: string}} Anchor by which a heading is found, and the address of it
- * @typedef {(written: string) => string | null} Leads where a link of a text leads; null for nowhere
+ * @typedef {{id: string, address: string}} Anchor the id of a heading, and the address that leads to it
+ * @typedef {(written: string) => string | null} Leads returns the target of a link; null for none
  * @typedef {any} Token a token of marked
  */
 
-/** Lists, quotes and marks in each other go so deep; what is deeper is text. */
+/** How deep lists, quotes and marks may nest; deeper ones are shown as text. */
 const DEEPEST = 8;
 
-/** A longer paragraph is text: the time to find its marks grows with the square of its length. */
+/** A longer paragraph is shown as text, because the time to parse its marks grows with the square of its length. */
 const LONGEST = 20_000;
 
-/** marked's reader within bounds: it calls itself for what lies deeper. */
+/** marked's lexer within bounds: it calls itself for each level of nesting. */
 class Bounded extends Lexer {
   #depth = 0;
 
@@ -58,9 +58,9 @@ class Bounded extends Lexer {
 }
 
 /**
- * Reads a text. One that is still being written is read as far as it goes: a fence without an end ends with the text.
+ * Parses a text, which may be incomplete: a fence without an end ends with the text.
  * @param {string} text
- * @param {Leads} [leads] without it, as for all that models write, links lead only into the web
+ * @param {Leads} [leads] without it, as for the text of models, only links to the web are kept
  * @returns {Block[]}
  */
 export const blocksOf = (text, leads = webAddress) => blocks(new Bounded({ gfm: true }).lex(text), leads);
@@ -93,7 +93,7 @@ function block(token, leads) {
     case "checkbox":
       return { type: "paragraph", spans: [{ type: "text", text: token.checked ? "☑" : "☐" }] };
     default:
-      // A paragraph, or HTML, which stays text.
+      // A paragraph, or HTML, which is shown as text.
       return { type: "paragraph", spans: token.tokens ? spans(token.tokens, leads) : [plain(token)] };
   }
 }
@@ -121,7 +121,7 @@ function span(token, leads) {
     case "link":
       return link(token, leads);
     case "image":
-      // The page fetches no picture: it is a link, which a user who wants to see it follows.
+      // The page fetches no pictures. A picture becomes a link, which the user can follow.
       return link({ ...token, tokens: [{ type: "text", text: token.text }] }, leads);
     case "checkbox":
       return [{ type: "text", text: token.checked ? "☑ " : "☐ " }];
@@ -131,7 +131,7 @@ function span(token, leads) {
 }
 
 /**
- * What leads nowhere stays text. A label that is an address itself shows the one that it opens.
+ * Makes a link; text, if it has no target. A label that is itself an address is replaced by the address that the link opens.
  * @param {Token} token
  * @param {Leads} leads
  * @returns {Span[]}

@@ -1,16 +1,16 @@
-// Who looks at this page, as the daemon proved it.
+// The person at this page, as the daemon knows them.
 
 import { get } from "./api.js";
 import { effect, signal } from "./html.js";
 import { isOpen, isSignedIn, refused, token } from "./token.js";
 
-/** Null as long as it is not known. */
+/** The person; null until the daemon has answered. */
 export const me = signal(/** @type {Api.Me | null} */ (null));
 
-/** Why it is not known, when the daemon refuses to say it: it serves no such agent. */
+/** The error when the daemon does not say who the person is, because it serves no such agent. */
 export const unknown = signal(/** @type {unknown} */ (null));
 
-/** Whether the page still looks for a session of this browser. */
+/** Whether the page is still looking for a session of this browser. */
 export const isLooking = signal(false);
 
 /** Whether the person has a right, such as `operate`. @param {string} right */
@@ -25,27 +25,27 @@ export async function findSession() {
     isSignedIn.value = true;
     refused.value = false;
   } catch {
-    // Without an answer, the page asks who it is.
+    // Without an answer, the page shows the sign-in.
   } finally {
     isLooking.value = false;
   }
 }
 
-/** Pauses between tries to ask who it is. In ms. */
+/** Pauses between requests for the person. In ms. */
 const PAUSE = 2_000;
 
-/** Knows who looks at this page, as long as something proves it. */
+/** Keeps `me` up to date while the page has a token or a session. */
 export function startMe() {
   effect(() => {
     const open = isOpen.value;
     if (!open) me.value = null;
-    // Another token may stand for another person.
+    // A new token may belong to another person.
     if (token.value === null) return undefined;
     const over = new AbortController();
     ask(over.signal);
     return () => over.abort();
   });
-  // A request is also refused when the rights of its person changed while it was under way: the session goes on then.
+  // The daemon also refuses a request when the person's rights change during it; their session continues then.
   effect(() => {
     if (refused.value) findSession();
   });

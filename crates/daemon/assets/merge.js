@@ -1,15 +1,15 @@
-// What an event means for what is shown. Pure: the world goes in, the new world comes out.
+// Applies an event to the world that the page shows. Pure: it takes a world, and returns the new one.
 
 /**
  * @typedef {object} World
- * @property {Api.Server[] | null} servers null as long as they are not known
+ * @property {Api.Server[] | null} servers null until they are known
  * @property {Api.Question[]} questions
  * @property {Api.LiveEvent[]} log the last events, oldest first
  */
 
 /** What has to be asked for again after an event. @typedef {"servers" | "questions" | "overview" | "trust" | "config" | "tools"} Part */
 
-/** So many events are remembered for the history of servers. */
+/** The number of events that are kept for the history of servers. */
 export const LOG_LENGTH = 1000;
 
 /** @type {Record<string, Part[]>} */
@@ -23,7 +23,7 @@ const STALE = {
   mcp_tool_quarantined: ["servers", "overview", "trust", "tools"],
   tool_completed: ["overview"],
   tool_denied: ["overview"],
-  // A list that was asked for before the event may come after it, and know nothing of it.
+  // A list that was requested before the event may arrive after it, without its change.
   question_opened: ["questions", "overview"],
   question_closed: ["questions", "overview"],
   config_changed: ["servers", "overview", "trust", "config"],
@@ -32,16 +32,16 @@ const STALE = {
 };
 
 /**
- * Takes an event in.
+ * Applies an event.
  * @param {World} world
  * @param {Api.LiveEvent} event
- * @param {boolean} isOld whether it was in the daemon's log before this page looked: it is history and changes nothing
+ * @param {boolean} isOld whether it happened before this page was opened: it is history and changes nothing
  * @returns {{world: World, stale: Part[]}}
  */
 export function merged(world, event, isOld = false) {
   const known = event.id !== null && world.log.some((old) => old.id === event.id && old.name === event.name);
   if (known) return { world, stale: [] };
-  // After a gap, or of another run of the daemon, what was remembered goes together with nothing that comes.
+  // After a gap, or a restart of the daemon, the kept events do not belong to those that follow.
   const log = event.name === "missed" ? [] : [...world.log, event].slice(-LOG_LENGTH);
   if (isOld) return { world: { ...world, log }, stale: [] };
   const stale = STALE[event.name] ?? [];
@@ -57,14 +57,14 @@ export function merged(world, event, isOld = false) {
  */
 function servers(list, { name, data }) {
   if (!list || name !== "mcp_server_state" || !data.state) return list;
-  // A server that does not run was switched off or disconnected: only the list tells which.
+  // A server that does not run was switched off or disconnected; only a new list says which.
   if (data.state.state === "disabled") return list;
   const { in_ms: wait, ...state } = data.state;
   const next = typeof wait === "number" ? { retry_at: new Date(Date.parse(data.at) + wait).toISOString() } : {};
   return list.map((server) => (server.name === data.server ? { ...server, ...WITHOUT_REASON, ...state, ...next } : server));
 }
 
-/** What belongs to one state must not outlive it. */
+/** Fields that belong to one state, and are removed with it. */
 const WITHOUT_REASON = { error: null, attempt: null, attempts: null, retry_in_ms: null, retry_at: null, how: null };
 
 /**
@@ -79,7 +79,7 @@ function questions(list, { name, data }) {
 }
 
 /**
- * The events that concern one server, newest first, without what stands in its logs.
+ * Returns the events of one server, newest first, without its log lines.
  * @param {Api.LiveEvent[]} log
  * @param {string} server
  */
@@ -90,7 +90,7 @@ export function historyOf(log, server) {
 }
 
 /**
- * The lines that a server wrote since a moment.
+ * Returns the log lines of a server since a time.
  * @param {Api.LiveEvent[]} log
  * @param {string} server
  * @param {string} after RFC 3339

@@ -1,5 +1,5 @@
-// Entries in text that the user copied from a page: a whole file, a part of one, or a single entry; comments and commas too
-// many are taken as the programs that have such files take them. Pure.
+// Finds entries in text that the user pasted: a whole file, a part of one, or a single entry. Comments and trailing commas are
+// accepted, as the programs with such files accept them. Pure.
 
 /** @typedef {{name: string, entry: Api.Entry}} Found */
 
@@ -34,7 +34,7 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 /** @param {unknown} value @returns {value is Record<string, unknown>} */
 const isEntry = (value) => isObject(value) && (typeof value.command === "string" || typeof value.url === "string");
 
-/** @param {string} text @returns {unknown} undefined when it is no JSON */
+/** @param {string} text @returns {unknown} undefined if it is no JSON */
 function parsed(text) {
   try {
     return JSON.parse(text);
@@ -44,7 +44,7 @@ function parsed(text) {
 }
 
 /**
- * JSON without comments and without commas before a closing bracket; strings stay as they are.
+ * Removes comments and trailing commas from JSON, and leaves strings unchanged.
  * @param {string} text
  */
 export function withoutComments(text) {

@@ -1,9 +1,9 @@
-// Exactly what an entry would run or contact, as lines that can be compared with what was agreed to before. Pure.
+// What an entry would run or contact, as lines that can be compared with an earlier agreement. Pure.
 
 import { quoted, visibleJson } from "./visible.js";
 
 /** @typedef {{label: string, value: string, before: string | null | undefined}} Line
- *   `before` is null when the line is new, and undefined when it is as it was or nothing was agreed to yet */
+ *   `before` is null for a new line; undefined for an unchanged one, and if there is no earlier agreement */
 
 /** @type {[string, string][]} */
 const LABELS = [
@@ -20,7 +20,7 @@ const LABELS = [
 /**
  * @param {Api.Entry} config
  * @param {Api.Entry | null | undefined} before
- * @param {string} folder where a program runs that is not told where
+ * @param {string} folder the working folder of a program whose entry names none
  * @returns {Line[]}
  */
 export function linesOf(config, before, folder) {
@@ -41,7 +41,7 @@ export function linesOf(config, before, folder) {
 }
 
 /**
- * A value as it is read: a list with one item on each line, and each where it can be seen where it ends.
+ * Returns a value as text to read: a list has one item on each line, and quotes show where an item ends.
  * @param {unknown} value
  * @returns {string | null}
  */

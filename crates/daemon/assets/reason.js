@@ -1,9 +1,9 @@
 // Why a server is in its state. Pure.
 
 /**
- * Why a server is in its state, in one line; null when there is nothing to say.
+ * Returns why a server is in its state, in one line; null if there is no reason to show.
  * @param {Api.Server} server
- * @param {number} now as the daemon's clock says, in ms since 1970
+ * @param {number} now by the daemon's clock, in ms since 1970
  */
 export function reasonOf(server, now) {
   const { state, error, how, attempt, attempts, retry_at: at } = server;

@@ -1,4 +1,4 @@
-// Where we are: everything is one page, and the fragment of its address says which part of it is shown.
+// The place in the dashboard. The dashboard is one page, and the fragment of its address names the part that is shown.
 
 import { signal } from "./html.js";
 
@@ -9,7 +9,7 @@ import { signal } from "./html.js";
  */
 
 /**
- * Reads a fragment.
+ * Parses a fragment.
  * @param {string} hash with its `#`
  * @returns {Place}
  */
@@ -37,7 +37,7 @@ function decoded(part) {
 /**
  * Writes a fragment.
  * @param {string[]} path
- * @param {Record<string, string | undefined>} [query] what is undefined or empty is left out
+ * @param {Record<string, string | undefined>} [query] undefined and empty values are left out
  */
 export function hashOf(path, query = {}) {
   const search = new URLSearchParams();
@@ -46,17 +46,17 @@ export function hashOf(path, query = {}) {
   return `#/${path.map(encodeURIComponent).join("/")}${text && `?${text}`}`;
 }
 
-/** Where we are now. */
+/** The current place. */
 export const place = signal(placeOf(""));
 
-/** How often the user went from one place to another since the page was loaded. */
+/** How often the user has changed places since the page was loaded. */
 export const moves = signal(0);
 
 const look = () => {
   place.value = placeOf(location.hash);
 };
 
-/** Follows the address. */
+/** Follows changes of the address. */
 export function startRouter() {
   addEventListener("hashchange", () => {
     moves.value += 1;
@@ -66,18 +66,18 @@ export function startRouter() {
 }
 
 /**
- * Goes somewhere.
+ * Goes to a place.
  * @param {string[]} path
  * @param {Record<string, string | undefined>} [query]
  */
 export function go(path, query) {
   location.hash = hashOf(path, query);
-  // The event comes later: until then, a page would be shown with what is left of the place before.
+  // The browser's event comes later; until then, the page would show the old place.
   look();
 }
 
 /**
- * Changes the query of the place without a step in the history: for what is typed into a search.
+ * Changes the query of the place without a step in the browser's history, as the user types into a search.
  * @param {Record<string, string | undefined>} query
  */
 export function refine(query) {
@@ -87,7 +87,7 @@ export function refine(query) {
 }
 
 /**
- * Gives the place its own address without a step in the history: for what got a name after it was begun.
+ * Changes the address of the place without a step in the browser's history, for a page that gets its address later.
  * @param {string[]} path
  */
 export function settle(path) {
@@ -95,15 +95,15 @@ export function settle(path) {
   look();
 }
 
-/** Where a place is kept while the user is at another site, whose way back has no fragment. */
+/** The key of the place that is stored while the user signs in at another site, which returns without a fragment. */
 const KEPT = "toolrack.place";
 
-/** Keeps the place for [backToPlace]. */
+/** Stores the place for [backToPlace]. */
 export function keepPlace() {
   sessionStorage.setItem(KEPT, location.hash);
 }
 
-/** Goes to the place that was kept, if any. */
+/** Goes to the stored place, if there is one. */
 export function backToPlace() {
   const kept = sessionStorage.getItem(KEPT);
   sessionStorage.removeItem(KEPT);

@@ -1,17 +1,17 @@
-// From a JSON Schema to a form: which fields there are. What is typed into them is in draft.js. Pure.
+// Turns a JSON Schema into the fields of a form. Their content is in draft.js. Pure.
 
 /**
- * What a part of a schema asks for. `any` is whatever a form cannot express: it is typed as JSON.
+ * The form of a part of a schema. `any` is a part that no form can express: the user types it as JSON.
  * @typedef {object} Shape
  * @property {"string" | "number" | "integer" | "boolean" | "null" | "enum" | "const" | "object" | "array" | "union" | "any"} kind
- * @property {string} title empty when the schema has none
+ * @property {string} title empty if the schema has none
  * @property {string} description
  * @property {unknown} [preset] the schema's default
  * @property {unknown[]} [options] of an enum; the one value of a const
- * @property {string[]} [labels] of the options, where the schema names them
+ * @property {string[]} [labels] of the options, if the schema names them
  * @property {Field[]} [fields] of an object
- * @property {boolean} [open] whether an object takes more than its fields
- * @property {() => Shape} [item] of an array; asked for when needed, since schemas may contain themselves
+ * @property {boolean} [open] whether an object takes other members, too
+ * @property {() => Shape} [item] of an array; a function, since schemas may contain themselves
  * @property {{label: string, shape: () => Shape}[]} [choices] of a union
  * @property {string} [format] of a string
  * @property {{least?: number, most?: number}} [bounds] of a number, of a text's length, of an array's length
@@ -19,7 +19,7 @@
 
 /** @typedef {{name: string, required: boolean, shape: () => Shape}} Field */
 
-/** References are followed so many times in one step: a schema of nothing but references must end. */
+/** The most references that are followed in one step, so that a schema of nothing but references ends. */
 const MOST_REFERENCES = 32;
 
 /**
@@ -31,14 +31,14 @@ export function shapeOf(schema, root = schema) {
   const found = resolved(schema, root);
   if (!found || typeof found !== "object" || Array.isArray(found)) return { kind: "any", title: "", description: "" };
   const about = { title: text(found.title), description: text(found.description), preset: found.default };
-  return { ...about, ...asked(found, root) };
+  return { ...about, ...kindOf(found, root) };
 }
 
 /** @param {unknown} value */
 const text = (value) => (typeof value === "string" ? value : "");
 
 /**
- * Follows `$ref`, and takes the only part of `allOf` for the whole.
+ * Follows `$ref`, and replaces an `allOf` with one part by that part.
  * @param {any} schema
  * @param {any} root
  */
@@ -78,7 +78,7 @@ function pointedAt(reference, root) {
  * @param {any} root
  * @returns {Pick<Shape, "kind"> & Partial<Shape>}
  */
-function asked(schema, root) {
+function kindOf(schema, root) {
   if (Object.hasOwn(schema, "const")) return { kind: "const", options: [schema.const] };
   if (Array.isArray(schema.enum) && schema.enum.length > 0) {
     const labels = schema.enumNames;
@@ -100,7 +100,7 @@ function guessed(schema) {
 }
 
 /**
- * A choice between constants is an enum whose options have titles; every other one is a union.
+ * Turns a choice between constants into an enum with titles, and every other choice into a union.
  * @param {any} schema
  * @param {any[]} choices
  * @param {any} root
@@ -111,7 +111,7 @@ function union(schema, choices, root) {
     return { kind: /** @type {const} */ ("enum"), options: choices.map((one) => one.const), labels };
   }
   if (choices.length === 1) return { ...shapeOf(choices[0], root) };
-  // What stands beside the choice holds for each of its parts.
+  // Keywords beside the choice apply to each of its parts.
   const { anyOf, oneOf, title, description, default: preset, ...beside } = schema;
   const parts = choices.map((one) =>
     choice(

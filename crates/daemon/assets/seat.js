@@ -1,21 +1,21 @@
-// Who listens where the pages of a browser cannot share a stream. A browser opens six connections to a daemon at most, for all of
-// its tabs together: if each kept one for its stream, the sixth tab would leave none to ask anything with.
+// Limits how many pages listen where the pages of a browser cannot share a stream. A browser opens at most six connections to a
+// daemon, for all of its tabs together: with a stream in each of six tabs, none would be left for requests.
 
 import { taken } from "./slots.js";
 
-/** So many hidden tabs listen all the same, so that the count in a title is true. */
+/** The number of hidden tabs that may listen as well, so that the count in their titles is true. */
 const UNSEEN = 2;
 
 /**
- * A seat: this page may listen until the signal is aborted.
+ * A seat: the permission to listen until the signal is aborted.
  * @typedef {object} Seat
  * @property {AbortSignal} signal
- * @property {() => void} leave gives it back
+ * @property {() => void} leave returns the seat
  */
 
 /**
- * Waits until this page may listen: at once when it is seen, or else when a seat for the unseen is free. It has to leave, and
- * ask anew, when it is hidden or shown.
+ * Waits until this page may listen: a visible page may at once, a hidden one when a seat for hidden pages is free. When the page is
+ * hidden or shown, it must leave its seat and wait for another.
  * @param {AbortSignal} signal
  * @returns {Promise<Seat>}
  */

@@ -1,8 +1,8 @@
-// One stream of events for all pages of a browser, which opens six connections to a daemon at most, for all of them together:
-// if each page kept one for its stream, the sixth would leave none to ask anything with.
+// One stream of events for all pages of a browser. A browser opens at most six connections to a daemon, for all of its pages
+// together: with a stream in each of six pages, none would be left for requests.
 //
-// The page that has the lock listens, and tells the others. The lock of a page that is closed goes to the next one. Only the
-// events are passed on, to pages of this address: each page has the token for itself, as ever.
+// The page that holds a lock listens, and sends the events to the other pages of this address. When it is closed, another page gets
+// the lock. Tokens are never sent: each page has its own.
 
 import { pathOf } from "./agent.js";
 import { Refusal } from "./api.js";
@@ -12,17 +12,17 @@ import { LOG_LENGTH } from "./merge.js";
 /** @typedef {import("./events.js").State} State */
 
 /**
- * How the stream of the page that listens is.
- * @typedef {{state: State, tries: number, refusal: {status: number, code: string, message: string, hint: string | null} | null}} How
+ * The state of the stream of the page that listens.
+ * @typedef {{state: State, tries: number, refusal: {status: number, code: string, message: string, hint: string | null} | null}} StreamStatus
  */
 
 /**
- * What pages tell each other. `hello` asks the one that listens for all since an event, which it answers with `past`; `here` says
- * how its stream is; `wake` asks it to try again at once.
- * @typedef {({kind: "hello", last: string | null} | {kind: "past", to: string, events: Api.LiveEvent[], how: How} | {kind: "here", how: How} | {kind: "event", event: Api.LiveEvent} | {kind: "wake"}) & {from: string}} Said
+ * A message between pages. `hello` asks the page that listens for all events since a certain one, and it answers with `past`; `here`
+ * announces the state of its stream; `wake` asks it to reconnect at once.
+ * @typedef {({kind: "hello", last: string | null} | {kind: "past", to: string, events: Api.LiveEvent[], how: StreamStatus} | {kind: "here", how: StreamStatus} | {kind: "event", event: Api.LiveEvent} | {kind: "wake"}) & {from: string}} PageMessage
  */
 
-/** Whether pages of this browser can agree with each other: only pages of this machine, or of https, can. */
+/** Whether the pages of this browser can share a stream: only pages from this machine or over https can. */
 const canAgree = () => Boolean(globalThis.navigator?.locks && globalThis.BroadcastChannel);
 
 /**
@@ -35,17 +35,17 @@ export function listenTogether(listener, signal) {
   else listen(listener, signal);
 }
 
-/** This page among the others. */
+/** This page, as one of those that share a stream. */
 class Page {
   #me = crypto.randomUUID();
   #name = `toolrack.events ${pathOf("/api/v1/events")}`;
   #channel = new BroadcastChannel(this.#name);
   /** @type {Api.LiveEvent[]} */
   #kept = [];
-  /** @type {How} */
+  /** @type {StreamStatus} */
   #how = { state: "connecting", tries: 0, refusal: null };
   #isLeading = false;
-  /** The page that listens, once it has told what was before. @type {string | null} */
+  /** The page that listens, once it has sent the earlier events. @type {string | null} */
   #leader = null;
   #timer = 0;
 
@@ -57,24 +57,24 @@ class Page {
 
   start() {
     const { signal } = this;
-    this.#channel.addEventListener("message", ({ data }) => this.#heard(data), { signal });
+    this.#channel.addEventListener("message", ({ data }) => this.#receive(data), { signal });
     signal.addEventListener("abort", () => {
       clearTimeout(this.#timer);
       this.#channel.close();
     });
     this.listener.onState("connecting", null);
-    this.#say({ kind: "hello", last: null });
-    const wake = () => this.#isLeading || this.#how.state === "live" || this.#say({ kind: "wake" });
+    this.#send({ kind: "hello", last: null });
+    const wake = () => this.#isLeading || this.#how.state === "live" || this.#send({ kind: "wake" });
     addEventListener("focus", wake, { signal });
     navigator.locks.request(this.#name, { signal }, () => this.#lead()).catch(() => {});
   }
 
-  /** @param {import("./shared.js").Said extends infer S ? S extends {from: string} ? Omit<S, "from"> : never : never} said */
-  #say(said) {
-    if (!this.signal.aborted) this.#channel.postMessage({ ...said, from: this.#me });
+  /** @param {import("./shared.js").PageMessage extends infer S ? S extends {from: string} ? Omit<S, "from"> : never : never} message */
+  #send(message) {
+    if (!this.signal.aborted) this.#channel.postMessage({ ...message, from: this.#me });
   }
 
-  /** Listens, until this page ends or is let in no more. */
+  /** Listens until this page is closed or the daemon refuses its token. */
   async #lead() {
     if (this.signal.aborted) return;
     clearTimeout(this.#timer);
@@ -82,7 +82,7 @@ class Page {
     const last = this.#kept.at(-1)?.id ?? "0";
     const onEvent = (/** @type {Api.LiveEvent} */ event) => {
       this.#take(event);
-      this.#say({ kind: "event", event });
+      this.#send({ kind: "event", event });
     };
     /** @type {import("./events.js").Listener["onState"]} */
     const onState = (state, refusal) => {
@@ -90,7 +90,7 @@ class Page {
       const why = refusal && { status: refusal.status, code: refusal.code, message: refusal.message, hint: refusal.hint };
       this.#how = { state, tries, refusal: why };
       this.listener.onState(state, refusal);
-      this.#say({ kind: "here", how: this.#how });
+      this.#send({ kind: "here", how: this.#how });
     };
     try {
       await listen({ onEvent, onState }, this.signal, { last, isOnlyOne: true });
@@ -106,40 +106,40 @@ class Page {
     this.listener.onEvent(event);
   }
 
-  /** @param {Said} said */
-  #heard(said) {
+  /** @param {PageMessage} message */
+  #receive(message) {
     if (this.#isLeading) {
-      if (said.kind === "hello") this.#tellPast(said);
-      // Who sleeps between two tries wakes up.
-      if (said.kind === "wake") dispatchEvent(new Event("toolrack-wake"));
+      if (message.kind === "hello") this.#tellPast(message);
+      // This page may be in a pause between two attempts: it ends the pause.
+      if (message.kind === "wake") dispatchEvent(new Event("toolrack-wake"));
       return;
     }
-    if (said.kind === "past" && said.to === this.#me) {
-      this.#leader = said.from;
-      for (const event of said.events) this.#take(event);
-      this.#follow(said.how);
+    if (message.kind === "past" && message.to === this.#me) {
+      this.#leader = message.from;
+      for (const event of message.events) this.#take(event);
+      this.#follow(message.how);
     }
-    if (said.kind === "event" && said.from === this.#leader) this.#take(said.event);
-    if (said.kind !== "here") return;
-    if (said.from === this.#leader) this.#follow(said.how);
-    // Another page listens by now: it may have seen more.
-    else this.#say({ kind: "hello", last: this.#kept.at(-1)?.id ?? null });
+    if (message.kind === "event" && message.from === this.#leader) this.#take(message.event);
+    if (message.kind !== "here") return;
+    if (message.from === this.#leader) this.#follow(message.how);
+    // A new page listens, which may have seen more events.
+    else this.#send({ kind: "hello", last: this.#kept.at(-1)?.id ?? null });
   }
 
-  /** @param {Extract<Said, {kind: "hello"}>} said */
+  /** @param {Extract<PageMessage, {kind: "hello"}>} message */
   #tellPast({ from, last }) {
     const seen = last === null ? -1 : this.#kept.findLastIndex(({ id }) => id === last);
-    this.#say({ kind: "past", to: from, events: this.#kept.slice(seen + 1), how: this.#how });
+    this.#send({ kind: "past", to: from, events: this.#kept.slice(seen + 1), how: this.#how });
   }
 
-  /** @param {How} how */
+  /** @param {StreamStatus} how */
   #follow(how) {
     this.#how = how;
     const { refusal } = how;
     this.listener.onState(how.state, refusal && new Refusal(refusal.status, refusal));
     clearTimeout(this.#timer);
-    // The clock of a page that is not seen is slow: one that is seen counts for it.
+    // Browsers slow the timers of hidden pages down, so a visible page measures the pause for the one that listens.
     if (how.state === "lost" && !document.hidden)
-      this.#timer = setTimeout(() => this.#say({ kind: "wake" }), pause(how.tries));
+      this.#timer = setTimeout(() => this.#send({ kind: "wake" }), pause(how.tries));
   }
 }

@@ -1,13 +1,13 @@
-// Places that the pages of a browser share. Only pages of this machine, or of https, can agree with each other.
+// Slots that the pages of a browser share. Only pages from this machine or over https can share them.
 
 import { base } from "./agent.js";
 
 /**
- * Has one of the places of a name until the signal is aborted. Where pages cannot agree, there is none.
+ * Holds one of the slots of a name until the signal is aborted. Where pages cannot share, there are no slots.
  * @param {string} name
- * @param {number} count how many there are
+ * @param {number} count the number of slots
  * @param {AbortSignal} signal
- * @returns {Promise<boolean>} whether there is one; at the latest when the signal is aborted
+ * @returns {Promise<boolean>} whether it got one; resolves at the latest when the signal is aborted
  */
 export function taken(name, count, signal) {
   return new Promise((resolve) => {
@@ -28,15 +28,15 @@ export function taken(name, count, signal) {
   });
 }
 
-/** Requests that may take long, of all pages of a browser together: with the stream of events, two of six are left. */
+/** The most slow requests at once, in all pages of a browser: with the stream of events, two of six connections are left. */
 const LONG = 3;
 
 /**
- * Does what may take long, once there is a place for it.
+ * Runs a slow request once a slot is free.
  * @template T
  * @param {AbortSignal} signal
  * @param {() => Promise<T>} doIt
- * @param {() => void} [onWait] told when other pages have all places
+ * @param {() => void} [onWait] is called when other pages hold all slots
  * @returns {Promise<T>}
  */
 export async function inPlace(signal, doIt, onWait = () => {}) {

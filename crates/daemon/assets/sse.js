@@ -1,4 +1,4 @@
-// Event streams, read from `fetch`: `EventSource` cannot send the header that carries the token.
+// Reads event streams from `fetch`, because `EventSource` cannot send the header with the token.
 
 /**
  * @typedef {object} StreamEvent
@@ -7,10 +7,10 @@
  * @property {string | null} id the last id that the stream gave, which may be of an earlier event
  */
 
-/** More of one line than this is no event of ours: the stream is given up. In characters. */
+/** The longest line. A longer one cannot be the daemon's, and the stream is closed. In characters. */
 const LONGEST_LINE = 16 * 1024 * 1024;
 
-/** Cuts text, in pieces as they arrive, into events (WHATWG HTML, 9.2.6). */
+/** Splits text, which arrives in pieces, into events (WHATWG HTML, 9.2.6). */
 export class EventCutter {
   #rest = "";
   #name = "";
@@ -25,7 +25,7 @@ export class EventCutter {
    */
   push(piece) {
     const text = this.#rest + piece;
-    // A carriage return at the end may be the first half of a line's end.
+    // A carriage return at the end may be the first half of a line break.
     const whole = text.endsWith("\r") ? text.length - 1 : text.length;
     const lines = text.slice(0, whole).split(/\r\n|\r|\n/);
     this.#rest = (lines.pop() ?? "") + text.slice(whole);
@@ -58,7 +58,7 @@ export class EventCutter {
 }
 
 /**
- * The events of an answer, until it ends.
+ * Yields the events of an answer until it ends.
  * @param {Response} response
  * @returns {AsyncGenerator<StreamEvent>}
  */

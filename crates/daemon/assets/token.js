@@ -1,14 +1,15 @@
-// What proves to the daemon who looks at this page. Alone on a machine, that is the token of this launch: it comes in the address's fragment, which no browser sends anywhere, and leaves it at once.
-// In a team it can be the session of a person who signed in: a cookie, which no script sees.
+// How this page authenticates to the daemon. On a user's own machine it has the token of this launch, which comes in the fragment of
+// the address, is never sent anywhere by the browser, and is removed from the address at once. In a team it can be the session of a
+// person who has signed in: a cookie, which no script can read.
 
 import { base } from "./agent.js";
 import { computed, signal } from "./html.js";
 
-/** Two daemons may be below different paths of one address. */
+/** The key of the stored token. Two daemons may be below different paths of one address. */
 const PLACE = `toolrack.token${base}`;
 
 /**
- * Takes a token out of a fragment.
+ * Returns the token in a fragment.
  * @param {string} hash the fragment with its `#`
  * @returns {string | null}
  */
@@ -22,22 +23,22 @@ export function tokenIn(hash) {
   }
 }
 
-/** The token, or null when one has to be asked for. */
+/** The token; null if the page has none. */
 export const token = signal(/** @type {string | null} */ (null));
 
-/** Whether this browser has a session of a person who signed in. */
+/** Whether this browser has the session of a person who has signed in. */
 export const isSignedIn = signal(false);
 
-/** Whether there is something that proves who looks at this page. */
+/** Whether the page has a token or a session. */
 export const isOpen = computed(() => token.value !== null || isSignedIn.value);
 
-/** Whether the daemon refused the last token, because it was started anew since, or the last session, because it ended. */
+/** Whether the daemon refused the last token, because it has been restarted, or the last session, because it has ended. */
 export const refused = signal(false);
 
-/** Where a person signs in, as the daemon said; null where there are only tokens. */
+/** The address where a person signs in; null if the daemon knows only tokens. */
 export const signInAt = signal(/** @type {string | null} */ (null));
 
-/** Looks for a token in the address, then in what this browser keeps. */
+/** Looks for a token in the address, then in the browser's storage. */
 export function findToken() {
   const found = tokenIn(location.hash);
   if (found) {
@@ -56,28 +57,27 @@ export function keepToken(given) {
 }
 
 /**
- * Forgets a token that the daemon does not take. Another tab may have got the one of a newer launch meanwhile: that stays, and
- * is taken here as well.
- * @param {string | null} given the one that was refused
+ * Forgets a token that the daemon refused. If another tab has stored the token of a newer launch meanwhile, this page uses that.
+ * @param {string | null} given the refused token
  */
 export function dropToken(given) {
   const kept = localStorage.getItem(PLACE);
   if (kept === given) localStorage.removeItem(PLACE);
-  // An answer to what was asked before this page got its token says nothing of it.
+  // The refusal may answer a request that was sent with an older token.
   if (token.peek() !== given) return;
   const newer = kept === given ? null : kept;
   refused.value = newer === null;
   token.value = newer;
 }
 
-/** Forgets the session, which the daemon does not take any more. */
+/** Forgets the session, which the daemon no longer accepts. */
 export function dropSession() {
   if (isSignedIn.peek()) refused.value = true;
   isSignedIn.value = false;
 }
 
-/** Takes the token that another tab got. @param {{key: string | null, newValue: string | null}} change of what this browser keeps */
-export function heardToken({ key, newValue }) {
+/** Uses the token that another tab has stored. @param {{key: string | null, newValue: string | null}} change in the browser's storage */
+export function adoptToken({ key, newValue }) {
   if (key !== PLACE || newValue === null) return;
   refused.value = false;
   token.value = newValue;

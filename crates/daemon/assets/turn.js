@@ -1,4 +1,4 @@
-// A turn of a conversation: what was asked, and everything that came of it, piece by piece. Pure.
+// A turn of a conversation: the user's message and the answer to it, piece by piece. Pure.
 
 /**
  * @typedef {{kind: "text", id: string, text: string, whole: boolean}} TextPiece
@@ -11,26 +11,26 @@
 /**
  * @typedef {object} Turn
  * @property {string} id
- * @property {string} text what was asked; empty when an interrupted turn was gone on with
+ * @property {string} text the user's message; empty when an interrupted turn is continued
  * @property {"running" | "over" | "failed"} state
  * @property {Piece[]} pieces
- * @property {Api.TurnEnd | null} end how it ended, with what it cost; null when that is not known
- * @property {unknown} error why it failed
- * @property {string | null} retry why the model is asked once more, while it is waited for
+ * @property {Api.TurnEnd | null} end how it ended, with its cost; null if that is not known
+ * @property {unknown} error the error of a failed turn
+ * @property {string | null} retry why the request to the model is repeated, until the model answers
  */
 
 /** @param {string} id @param {string} text @returns {Turn} */
-export const begun = (id, text) => ({ id, text, state: "running", pieces: [], end: null, error: null, retry: null });
+export const newTurn = (id, text) => ({ id, text, state: "running", pieces: [], end: null, error: null, retry: null });
 
 /**
- * Takes an event of the stream.
+ * Applies an event of the stream.
  * @param {Turn} turn
  * @param {string} event
  * @param {any} data
  * @param {number} now ms
  * @returns {Turn}
  */
-export function told(turn, event, data, now) {
+export function withEvent(turn, event, data, now) {
   return event === "retry"
     ? { ...settled(turn), retry: String(data.why) }
     : taken(turn.retry === null ? turn : { ...turn, retry: null }, event, data, now);
@@ -54,19 +54,19 @@ function taken(turn, event, data, now) {
     case "done":
       return over(turn, data);
     default:
-      // What a newer daemon may add.
+      // A newer daemon may send other events.
       return turn;
   }
 }
 
-/** What could not be finished. @param {Turn} turn @param {unknown} error @returns {Turn} */
-export const broken = (turn, error) => ({ ...stopped(settled(turn)), state: "failed", error });
+/** Returns a turn that has failed. @param {Turn} turn @param {unknown} error @returns {Turn} */
+export const failedTurn = (turn, error) => ({ ...stopped(settled(turn)), state: "failed", error });
 
 /** @param {Turn} turn @param {Piece} piece @returns {Turn} */
 const withPiece = (turn, piece) => ({ ...turn, pieces: [...turn.pieces, piece] });
 
 /**
- * More text of a kind: a part of the last piece, if that is still being written.
+ * Adds text of a kind: to the last piece, if that is not finished.
  * @param {Turn} turn
  * @param {"text" | "thinking"} kind
  * @param {string} text
@@ -79,14 +79,14 @@ function written(turn, kind, text) {
   return withPiece(settled(turn), { kind, id: `${turn.id}/${turn.pieces.length}`, text, whole: false });
 }
 
-/** What was being written is whole. @param {Turn} turn @returns {Turn} */
+/** Finishes the last piece of text. @param {Turn} turn @returns {Turn} */
 function settled(turn) {
   const last = turn.pieces.at(-1);
   if (!last || last.kind === "call" || last.whole) return turn;
   return { ...turn, pieces: [...turn.pieces.slice(0, -1), { ...last, whole: true }] };
 }
 
-/** Calls whose end was not reported are stopped. @param {Turn} turn @returns {Turn} */
+/** Marks the calls whose end was not reported as stopped. @param {Turn} turn @returns {Turn} */
 function stopped(turn) {
   if (!turn.pieces.some(isRunning)) return turn;
   return {
@@ -119,7 +119,7 @@ function ended(turn, { id, is_error: isError, text, duration_ms: duration = null
 
 /** @param {Turn} turn @param {Api.TurnEnd} end @returns {Turn} */
 function over(turn, end) {
-  // A model that does not stream says it all at the end.
+  // The text of a model that does not stream comes with the end.
   const isSaid =
     turn.pieces.at(-1)?.kind === "text" ||
     turn.pieces.some((piece) => piece.kind === "text" && piece.text === end.text);
@@ -151,7 +151,7 @@ function callFrom(id, call, name, given, began) {
 }
 
 /**
- * The server and the tool in a name, as `server/tool` or as models see it.
+ * Returns the server and the tool of a name, which is `server/tool` or the name that models see.
  * @param {string} name
  * @returns {{server: string | null, tool: string}}
  */
@@ -160,12 +160,12 @@ export function calledIn(name) {
   return server ? { server, tool } : { server: null, tool: name };
 }
 
-/** Whether a turn is at something that is seen: if not, it waits for the model. @param {Turn} turn */
+/** Whether a turn waits for the model, without a text or a call that the user could watch. @param {Turn} turn */
 export const isSilent = ({ state, pieces }) =>
   state === "running" && !pieces.some((piece) => isRunning(piece) || (piece.kind !== "call" && !piece.whole));
 
 /**
- * The turns of a conversation that was kept.
+ * Returns the turns of a stored conversation.
  * @param {Api.Message[]} messages
  * @returns {Turn[]}
  */
@@ -174,7 +174,7 @@ export function turnsOf(messages) {
   const turns = [];
   for (const message of messages) {
     if (message.role === "system") continue;
-    if (message.role === "user" || turns.length === 0) turns.push({ ...begun(message.id, ""), state: "over" });
+    if (message.role === "user" || turns.length === 0) turns.push({ ...newTurn(message.id, ""), state: "over" });
     const at = turns.length - 1;
     turns[at] = message.role === "user" ? { ...turns[at], text: message.content } : kept(turns[at], message);
   }

@@ -1,4 +1,4 @@
-// What the page knows of the daemon, kept fresh by its events.
+// What the page knows of the daemon. Events of the daemon keep it up to date.
 
 import { get, Refusal } from "./api.js";
 import { daemonNow } from "./clock.js";
@@ -10,41 +10,41 @@ import { may, me, unknown } from "./me.js";
 /** @type {import("./vendor/preact-signals.js").Signal<import("./merge.js").World>} */
 const world = signal({ servers: null, questions: [], log: [] });
 
-/** All servers; null as long as they are not known. */
+/** All servers; null until they are known. */
 export const servers = computed(() => world.value.servers);
 
-/** What waits for an answer, oldest first. */
+/** The questions that wait for an answer, oldest first. */
 export const questions = computed(() => world.value.questions);
 
 /** The last events. */
 export const log = computed(() => world.value.log);
 
-/** What is wrong with configuration files. */
+/** The problems of the configuration files. */
 export const problems = signal(/** @type {Api.Problem[]} */ ([]));
 
 export const overview = signal(/** @type {Api.Overview | null} */ (null));
 
-/** What waits for an agreement. */
+/** The entries that wait for an agreement, and those that have one. */
 export const trust = signal(/** @type {Api.Trust | null} */ (null));
 
-/** Counts how often configuration changed: who shows files asks again when it moves. */
+/** Counts changes of the configuration. Components that show files fetch them again when it changes. */
 export const configTurn = signal(0);
 
-/** Counts how often tools may have become others: who shows some asks again when it moves. */
+/** Counts possible changes of tools. Components that show tools fetch them again when it changes. */
 export const toolsTurn = signal(0);
 
 /** @type {import("./vendor/preact-signals.js").Signal<import("./events.js").State>} */
 export const connection = signal("connecting");
 
-/** Whether what is shown is how things are: the daemon is heard of, or is about to be for the first time. */
+/** Whether the page shows the present state: it is connected to the daemon, or connects for the first time. */
 export const isKnown = computed(() => connection.value === "live" || connection.value === "connecting");
 
-/** Why the last look failed. */
+/** The error of the last failed request. */
 export const trouble = signal(/** @type {unknown} */ (null));
 
 /** @typedef {import("./merge.js").Part} Part */
 
-/** How long a look may take: one that never ends must not be the last. In ms. */
+/** The time-out of a request, so that one without an answer does not stop all later ones. In ms. */
 const PATIENCE = 20_000;
 
 /** @param {string} path */
@@ -88,21 +88,21 @@ const FETCH = {
 /** @type {Part[]} */
 const ALL = ["servers", "questions", "overview", "trust", "config", "tools"];
 
-/** Events come in bursts: what they make stale is fetched once, this much later. In ms. */
+/** Events come in bursts: the parts that they change are gathered for this long and then fetched once. In ms. */
 const GATHER = 120;
 
 /** @type {Set<Part>} */
 const stale = new Set();
 let timer = 0;
 
-/** Asks for parts again, soon. @param {Part[]} parts */
+/** Fetches parts again, soon. @param {Part[]} parts */
 export function refresh(...parts) {
   for (const part of parts) stale.add(part);
   timer ||= setTimeout(async () => {
     const now = [...stale];
     stale.clear();
     const outcomes = await Promise.allSettled(now.map((part) => FETCH[part]()));
-    // What became stale meanwhile waits for its turn, so that an older answer never replaces a newer one.
+    // Parts that changed meanwhile are fetched afterwards, so that an older answer never replaces a newer one.
     timer = 0;
     const failed = outcomes.find((outcome) => outcome.status === "rejected");
     trouble.value = failed?.reason ?? null;
@@ -110,19 +110,19 @@ export function refresh(...parts) {
   }, GATHER);
 }
 
-/** Takes a server's new state from an answer. @param {Api.Server} server */
-export function took(server) {
+/** Replaces a server by its new state from an answer. @param {Api.Server} server */
+export function replaceServer(server) {
   const list = world.peek().servers;
   if (list) world.value = { ...world.peek(), servers: list.map((old) => (old.name === server.name ? server : old)) };
 }
 
-/** Takes a question away that was answered here. @param {string} id */
-export function answered(id) {
+/** Removes a question that the user has answered on this page. @param {string} id */
+export function removeQuestion(id) {
   const rest = world.peek().questions.filter((question) => question.id !== id);
   world.value = { ...world.peek(), questions: rest };
 }
 
-/** Listens as long as it is known who looks at this page. */
+/** Listens while the person at this page is known. */
 export function startWorld() {
   effect(() => {
     if (unknown.value) batch(() => {
@@ -139,7 +139,7 @@ export function startWorld() {
   });
 }
 
-/** How often a page looks that may not listen: the events of a world tell of the calls of all its members. In ms. */
+/** How often the page of a person without the right to listen fetches: events report the calls of all members. In ms. */
 const ROUND = 5_000;
 
 /** @param {AbortSignal} signal */
@@ -154,7 +154,7 @@ function lookNowAndThen(signal) {
 
 /** @param {AbortSignal} signal */
 function follow(signal) {
-  // What happened before the daemon first answered is history, and what is fetched from then on knows of it.
+  // Events from before the daemon's first answer are history; everything that is fetched from then on includes them.
   let begun = Number.POSITIVE_INFINITY;
   const onEvent = (/** @type {Api.LiveEvent} */ event) => {
     const outcome = merged(world.peek(), event, Date.parse(event.data.at) < begun);

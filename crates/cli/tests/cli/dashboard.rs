@@ -76,7 +76,7 @@ mod needs_browser {
 
     #[test]
     fn numbers_stay_as_they_are_written() {
-        tests_of("pure/exact");
+        tests_of("pure/exact-json");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-// Takes over what the other programs of this machine have.
+// Imports the servers of other programs on this machine.
 
 import { get, post } from "../api.js";
 import { counted, json } from "../format.js";

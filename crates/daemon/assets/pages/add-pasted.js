@@ -1,4 +1,4 @@
-// Adds servers from text that was copied from a page.
+// Adds servers from pasted text.
 
 import { post } from "../api.js";
 import { json } from "../format.js";

@@ -1,4 +1,4 @@
-// What waits for an answer.
+// The questions that wait for an answer.
 
 import { html } from "../html.js";
 import { Head } from "../parts/page.js";
@@ -9,10 +9,10 @@ import { questions } from "../world.js";
 
 export function Approvals() {
   return html`
-    <${Head} title="Approvals" help="approvals" about="Calls that want your word, and questions that servers ask while they work. Those of agents are here too." />
+    <${Head} title="Approvals" help="approvals" about="Calls that need your approval, and questions from servers. Those of agents are listed here, too." />
     <${Questions} waiting=${questions.value}>
       <${Empty} title="Nothing waits for you">
-        <p>When a tool needs your approval, it appears here at once, and the count stands in the title of this tab.</p>
+        <p>When a tool needs your approval, it appears here at once, and the title of this tab shows the count.</p>
         <p><a href="#/tools">Try a tool</a></p><//>
     <//>
     <${Standing} />

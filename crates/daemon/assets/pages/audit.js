@@ -1,4 +1,4 @@
-// What was called, connected, trusted and answered: the log that shows when it was changed.
+// The audit log: calls, connections, agreements and answers. Its chain of hashes shows tampering.
 
 import { get } from "../api.js";
 import { daemonNow } from "../clock.js";
@@ -12,10 +12,10 @@ import { Empty, Text, Waiting } from "../parts/text.js";
 import { hashOf, refine } from "../router.js";
 import { servers } from "../world.js";
 
-/** So many on one page. */
+/** Rows on one page. */
 const SHOWN = 100;
 
-/** How far back, in ms. */
+/** The periods that can be chosen, in ms. */
 const SPANS = { "1h": 3_600_000, "24h": 86_400_000, "7d": 604_800_000 };
 
 /** @param {{query: Record<string, string>}} given */
@@ -63,7 +63,7 @@ function wanted({ server, since, denied, before }) {
 function Filters({ query }) {
   const { server = "", since = "", denied = "" } = query;
   const names = new Set((servers.value ?? []).map(({ name }) => name));
-  // A server that is no longer configured may still be asked for by its address.
+  // The address may name a server that is no longer configured.
   if (server) names.add(server);
   const choose = (/** @type {Record<string, string>} */ chosen) => refine({ ...query, before: "", ...chosen });
   return html`
@@ -128,7 +128,7 @@ function Row({ row }) {
   `;
 }
 
-/** How it went, in a word. @param {Api.AuditRow} row */
+/** The outcome in one word. @param {Api.AuditRow} row */
 function wordOf({ kind, outcome, decision }) {
   if (kind === "call") return String(outcome ?? decision ?? "call").replace("_", " ");
   return kind === "answer" ? `answer: ${decision}` : kind;
@@ -140,7 +140,7 @@ function markOf({ kind, outcome }) {
   return kind === "trusted" || kind === "untrusted" || kind === "answer" ? "mark warn" : "mark";
 }
 
-/** What else is known. @param {Api.AuditRow} row @returns {[string, string][]} */
+/** The other details of a row. @param {Api.AuditRow} row @returns {[string, string][]} */
 function facts(row) {
   const took = row.duration_us === null ? null : duration(row.duration_us / 1000);
   /** @type {[string, string | null][]} */

@@ -12,18 +12,18 @@ import { useEnd } from "../parts/scroll.js";
 import { Empty, spoken, Waiting } from "../parts/text.js";
 import { Tail, Turn } from "../parts/turn.js";
 import { go, hashOf, settle } from "../router.js";
-import { again, begin, choice, draft, resume, say, stop, talk } from "../talk.js";
+import { again, begin, choice, draft, resume, say, stop, conversation } from "../conversation.js";
 import { configTurn, questions } from "../world.js";
 
 /** @param {{session: string | null}} given */
 export function Chat({ session }) {
-  const { session: current, title, turns, state, open, error } = talk.value;
+  const { session: current, title, turns, state, open, error } = conversation.value;
   const loaded = useLoaded((signal) => get("/api/v1/model", signal), [configTurn.value]);
   const model = /** @type {Api.Model | null} */ (loaded.data);
   useEffect(() => {
     if (session && session !== current) resume(session);
   }, [session, current]);
-  // A conversation gets its address once something of it is kept; who comes back to the chat comes back to it.
+  // A conversation gets its address once the daemon has stored something of it. A user who returns to the chat returns to it.
   useEffect(() => {
     if (!session && current) settle(["chat", current]);
   }, [session, current]);
@@ -100,10 +100,10 @@ function Beginning() {
   `;
 }
 
-/** What waits for an answer since the turn began. @param {{isGoing: boolean}} given */
+/** The questions that have come since the turn began. @param {{isGoing: boolean}} given */
 function Asked({ isGoing }) {
-  const { turn: turnId, before } = talk.value;
-  // What agents ask is none of this conversation.
+  const { turn: turnId, before } = conversation.value;
+  // Questions of agents do not belong to this conversation.
   const isMine = (/** @type {Api.Question} */ { id, agent, caller }) =>
     caller ? caller.request === turnId : !agent && !before.includes(id);
   const mine = isGoing ? questions.value.filter(isMine) : [];
@@ -116,7 +116,7 @@ function Asked({ isGoing }) {
 function Interrupted() {
   return html`
     <div class="notice warn first" data-testid="interrupted">
-      <div><p>The last answer was interrupted. What was said is kept.</p></div>
+      <div><p>The last answer was interrupted. Its text so far is kept.</p></div>
       <button type="button" class="primary" onClick=${() => say("")} data-testid="go-on">Go on</button>
     </div>
   `;

@@ -1,4 +1,4 @@
-// The configuration files, what is wrong with them, and a place to try text before it is saved.
+// The configuration files, their problems, and a box in which the user can check text before saving it.
 
 import { get, post } from "../api.js";
 import { json } from "../format.js";
@@ -17,7 +17,7 @@ export function Config() {
     <${Head}
       title="Configuration"
       help="configuration"
-      about="The files that servers come from, the weightiest last. Secrets in them are hidden."
+      about="The files that configure servers; later ones override earlier ones. Secrets in them are hidden."
     />
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`} ${found && html`<${Problems} problems=${found.problems} />`}
@@ -50,8 +50,8 @@ function File({ file }) {
         <span class="path">${path}</span>${!exists && html` <span class="quiet-text">not there</span>`}
       </summary>
       ${exists && typeof text === "string" && html`<${Text} text=${text} label=${path} tall=${true} />`}
-      ${exists && typeof text !== "string" && html`<p class="quiet-text">It cannot be shown: what is wrong with it stands above.</p>`}
-      ${!exists && html`<p class="quiet-text">It is read as soon as it is there.</p>`}
+      ${exists && typeof text !== "string" && html`<p class="quiet-text">It cannot be shown; the problem is described above.</p>`}
+      ${!exists && html`<p class="quiet-text">Toolrack reads it as soon as it exists.</p>`}
     </details>
   `;
 }

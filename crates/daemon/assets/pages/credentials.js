@@ -1,4 +1,4 @@
-// Values that servers need of the one person who looks, who gives and removes them here. No value is ever shown.
+// The values that servers need from the person at this page, who gives and removes them here. No value is ever shown.
 
 import { call, get } from "../api.js";
 import { ago, moment } from "../format.js";
@@ -26,7 +26,7 @@ export function Credentials({ wanted }) {
     <${Head}
       title="My credentials"
       help="credentials"
-      about="What servers need of you alone. Only your own servers get a value, and it is never shown again."
+      about="Values that servers need from you personally. Only your own servers receive them, and they are never shown again."
     />
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
@@ -104,7 +104,7 @@ function Credential({ credential, changed }) {
       ${
         asking &&
         html`<${Confirm} title=${`Remove ${name}?`} action="Remove" danger=${true} onClose=${() => setAsking(false)} doIt=${remove}>
-          <p>The servers that use it end, and ask for it again.</p>
+          <p>The servers that use it are stopped, and will ask for it again.</p>
         <//>`
       }
     </article>

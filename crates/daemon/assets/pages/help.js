@@ -1,4 +1,4 @@
-// The guide: a list of its pages, one of them, or what a search finds in all of them.
+// The guide: the list of its pages, one page, or the hits of a search.
 
 import { guide } from "../guide.js";
 import { found } from "../help.js";
@@ -45,7 +45,7 @@ function headline(id, known, page) {
 function Content({ id, guide: known, page, anchor }) {
   if (page) return html`<${Shown} key=${page.id} page=${page} anchor=${anchor} around=${known.around(page.id)} />`;
   return html`
-    ${id && html`<p class="quiet-text">These are the pages that there are.</p>`}
+    ${id && html`<p class="quiet-text">These are all pages of the guide.</p>`}
     <ul class="rows panel help-list" data-testid="help-list">
       ${known.pages().map(
         ({ id: one, title, about }) => html`
@@ -63,7 +63,7 @@ function Content({ id, guide: known, page, anchor }) {
 
 /** One page. @param {{page: Page, anchor?: string, around: (Page | null)[]}} given */
 function Shown({ page, anchor, around: [before, after] }) {
-  // Before it is painted: the place of the page before means nothing here.
+  // Before the browser paints, because the scroll position belongs to the page before.
   useLayoutEffect(() => {
     const heading = anchor ? document.getElementById(anchor) : null;
     if (!heading) return scrollTo({ top: 0 });
@@ -82,7 +82,7 @@ function Shown({ page, anchor, around: [before, after] }) {
   `;
 }
 
-/** The headings of a page; a short page needs no list of them. @param {{page: Page}} given */
+/** The list of a page's headings, except for a short page. @param {{page: Page}} given */
 function Contents({ page }) {
   const chapters = page.sections.filter(({ level }) => level === 2);
   const shown = chapters.length < 3 ? page.sections.filter(({ level }) => level > 1) : chapters;

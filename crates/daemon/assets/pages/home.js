@@ -1,4 +1,4 @@
-// What a person sees who uses the tools of a team: how to connect a client, what waits, and what there is.
+// The start page of a person who uses the tools of a team: how to connect a client, questions that wait, and the servers.
 
 import { counted } from "../format.js";
 import { html } from "../html.js";
@@ -11,10 +11,10 @@ import { Waiting } from "../parts/text.js";
 import { isSignedIn } from "../token.js";
 import { questions, servers } from "../world.js";
 
-/** Where MCP clients of the team connect. */
+/** The address to which MCP clients of the team connect. */
 const endpoint = () => new URL("/mcp", location.href).href;
 
-/** What a person types for a client. @returns {{client: string, command: string}[]} */
+/** The command that connects each client. @returns {{client: string, command: string}[]} */
 const commands = () => [
   { client: "Claude Code", command: `claude mcp add --transport http tools ${endpoint()}` },
   { client: "Codex", command: `codex mcp add tools --url ${endpoint()}` },

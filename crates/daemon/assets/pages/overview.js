@@ -1,4 +1,4 @@
-// The overview: how things are, what waits, and what to do next.
+// The overview: the state of all servers, what waits for the user, and the next steps.
 
 import { ago, count, counted, duration, tokens } from "../format.js";
 import { html } from "../html.js";
@@ -8,7 +8,7 @@ import { spoken, Waiting } from "../parts/text.js";
 import { hashOf } from "../router.js";
 import { overview, problems, questions, servers, trust } from "../world.js";
 
-/** States in the order in which they are looked for. */
+/** The states, in the order in which they are shown. */
 const ORDER = [
   "connected",
   "idle",
@@ -73,7 +73,7 @@ export function Overview() {
   `;
 }
 
-// What waits for a person: these add up to the figure, and are told one by one below it.
+// The counts of what waits for the user: the figure is their sum, and a step below it names each.
 const asked = () => questions.value.length;
 const proposed = () => trust.value?.pending.length ?? 0;
 const strange = () => trust.value?.quarantined.length ?? 0;
@@ -102,9 +102,9 @@ function Figure({ label, value, of, note, mood = "", href, id }) {
  * @typedef {{id: string, mood: "warn" | "bad", title: string, note?: string | null, href: string, action: string}} Step
  */
 
-/** What the user should do now, the most pressing first. @returns {Step[]} */
+/** Returns what the user should do, the most urgent first. @returns {Step[]} */
 function steps() {
-  const [questioned, pending, strangers] = [asked(), proposed(), strange()];
+  const [questioned, pending, quarantined] = [asked(), proposed(), strange()];
   const doubtful = overview.value?.tools_with_findings ?? 0;
   const wrong = problems.value.length;
   /** @type {Step[]} */
@@ -125,11 +125,11 @@ function steps() {
       href: "#/trust",
       action: "Review",
     });
-  if (strangers > 0)
+  if (quarantined > 0)
     found.push({
       id: "quarantine",
       mood: "warn",
-      title: `${counted(strangers, "tool")} ${strangers === 1 ? "is" : "are"} not what ${strangers === 1 ? "it was" : "they were"}`,
+      title: `${counted(quarantined, "tool")} ${quarantined === 1 ? "is" : "are"} not what ${quarantined === 1 ? "it was" : "they were"}`,
       href: "#/trust",
       action: "Review",
     });

@@ -1,4 +1,4 @@
-// Adds servers: by a form, by pasted JSON, or by taking what other programs have.
+// Adds servers: by a form, by pasted JSON, or by importing those of other programs.
 
 import { html } from "../html.js";
 import { Head, Tabs } from "../parts/page.js";

@@ -1,4 +1,4 @@
-// How one server is configured; secrets are hidden by the daemon.
+// The configuration of one server; the daemon hides its secrets.
 
 import { entryFor, FORMATS } from "../copy.js";
 import { html } from "../html.js";
@@ -18,7 +18,7 @@ export function ServerConfig({ server }) {
     </p>
     <p class="actions">
       ${editable && html`<a class="button" href=${hashOf(["servers", name, "edit"])}>Edit</a>`}
-      ${!editable && html`<span class="quiet-text">This entry does not stand in a file that can be edited here.</span>`}
+      ${!editable && html`<span class="quiet-text">The file with this entry cannot be edited here.</span>`}
       ${FORMATS.map(({ format, label }) => html`<${CopyButton} text=${() => entryFor(format, name, config)} label=${`Copy for ${label}`} said=${`Copied for ${label}`} />`)}
     </p>
   `;

@@ -1,4 +1,4 @@
-// Edits the entry of a server: the difference is shown before anything is written.
+// Edits the entry of a server, and shows the difference before the daemon writes it.
 
 import { ask, call, serverPath } from "../api.js";
 import { entryOf, formOf } from "../entry.js";
@@ -25,7 +25,7 @@ export function ServerEdit({ name }) {
     <${Head} title=${`Edit ${name}`} up=${up} about=${loaded.data?.server.source} />
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!loaded.data && !loaded.error && html`<${Waiting} />`}
-    ${loaded.data && !loaded.data.server.editable && html`<p class="notice warn">This entry does not stand in a file that can be edited here.</p>`}
+    ${loaded.data && !loaded.data.server.editable && html`<p class="notice warn">The file with this entry cannot be edited here.</p>`}
     ${loaded.data?.server.editable && html`<${Form} key=${loaded.data.etag} server=${loaded.data.server} etag=${loaded.data.etag} reload=${loaded.again} />`}
   `;
 }

@@ -1,4 +1,4 @@
-// Follows the way from a server's entry to its tools, and says where it ends.
+// The steps from a server's entry to its tools, and which of them failed.
 
 import { post, serverPath } from "../api.js";
 import { html } from "../html.js";
@@ -14,7 +14,7 @@ export function ServerHealth({ server }) {
   const result = /** @type {Api.TestResult | null} */ (test.data);
   return html`
     <p class="quiet-text">
-      The way from the entry to the tools, and where it ends. <${HelpLink} about="a server that does not work" />
+      The steps from the entry to the tools, and the one that failed. <${HelpLink} about="a server that does not work" />
     </p>
     <${Trouble} error=${test.error} />
     ${!result && !test.error && html`<${Waiting} />`}
@@ -41,7 +41,7 @@ export function ServerHealth({ server }) {
     }
     <p class="actions">
       <button type="button" disabled=${test.loading} onClick=${test.again} data-testid="run-test">Check again</button>
-      ${state === "pending_trust" && html`<a class="button" href="#/trust">See what it would run</a>`}
+      ${state === "pending_trust" && html`<a class="button" href="#/trust">See the command</a>`}
     </p>
     ${state === "needs_auth" && html`<p class="notice warn">It wants a sign-in${server.how ? html`: ${spoken(server.how)}` : "."} <${HelpLink} about="signing in" /></p>`}
   `;

@@ -1,4 +1,4 @@
-// What happened to one server since the daemon was started, as far back as its events are kept.
+// The events of one server since the daemon was started, as far back as they are kept.
 
 import { duration, moment, time } from "../format.js";
 import { html } from "../html.js";

@@ -1,4 +1,4 @@
-// What one server writes, as it writes it.
+// The log of one server, live.
 
 import { get, serverPath } from "../api.js";
 import { moment, time } from "../format.js";
@@ -10,7 +10,7 @@ import { Empty, Waiting } from "../parts/text.js";
 import { log } from "../world.js";
 import { onText, onTick } from "../parts/input.js";
 
-/** Lines that are fetched, and the most that are shown. */
+/** The lines that are fetched at first, and the most that are shown. */
 const FETCHED = 200;
 const MOST = 1000;
 
@@ -44,7 +44,7 @@ export function ServerLogs({ server }) {
     ${
       lines.length === 0
         ? html`<${Empty} title="Nothing was written yet">
-            <p>What the server writes to its standard error, and what it logs, appears here as it comes.</p><//>
+            <p>The server's log messages and its standard error appear here, live.</p><//>
           `
         : html`
             <div class="log" ref=${box} tabindex="0" role="log" aria-label=${`Log of ${name}`} data-testid="log">

@@ -1,4 +1,4 @@
-// The resources of one server, and what is in them.
+// The resources of one server, and their contents.
 
 import { Description } from "../parts/description.js";
 import { get, post, serverPath } from "../api.js";

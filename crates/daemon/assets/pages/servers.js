@@ -1,4 +1,4 @@
-// All servers: how each is, where it comes from, what it brings.
+// All servers: the state of each, the file that configures it, and its tools.
 
 import { count, software, tokens } from "../format.js";
 import { html } from "../html.js";

@@ -1,4 +1,4 @@
-// One conversation, with the calls that were made in it.
+// One stored conversation, with its calls.
 
 import { ask, call, transcript } from "../api.js";
 import { counted, day, json, moment, time, tokens } from "../format.js";
@@ -58,7 +58,7 @@ function aboutOf({ model, agent, created_at: created, messages, spent }) {
 }
 
 /**
- * Fetches the export, which needs the token, and hands it over as a file.
+ * Fetches the export, which needs the token, and offers it as a file.
  * @param {string} path
  * @param {string} format
  */

@@ -1,4 +1,4 @@
-// The conversations that are kept.
+// The stored conversations.
 
 import { get } from "../api.js";
 import { ago, counted, moment } from "../format.js";
@@ -10,7 +10,7 @@ import { Search } from "../parts/search.js";
 import { Empty, Waiting } from "../parts/text.js";
 import { hashOf } from "../router.js";
 
-/** So many on one page. */
+/** Conversations on one page. */
 const SHOWN = 50;
 
 /** @param {{query: Record<string, string>}} given */

@@ -1,11 +1,11 @@
-// Asks who looks at this page: a person signs in, or has the token of this launch.
+// The sign-in: the person signs in with the provider, or enters the token of this launch.
 
 import { html, useState } from "../html.js";
 import { keepPlace } from "../router.js";
 import { keepToken, refused, signInAt, tokenIn } from "../token.js";
 import { onText } from "../parts/input.js";
 
-/** A token, or an address that has one in it. @param {string} given */
+/** Returns the token in a text, which may be the whole address. @param {string} given */
 function tokenOf(given) {
   const at = given.indexOf("#token=");
   return (at >= 0 ? tokenIn(given.slice(at)) : given.trim()) || null;
@@ -38,7 +38,7 @@ function ByProvider({ place }) {
 
 function ByToken() {
   return html`
-    ${refused.value && html`<p class="notice warn" role="alert">The daemon does not take the token that this browser had: it was started anew since.</p>`}
+    ${refused.value && html`<p class="notice warn" role="alert">The daemon refused the token of this browser: it has been restarted since.</p>`}
     <p>
       Each start of the daemon has a token of its own. <code>toolrack up</code> prints an address with it: open that
       address, or paste it here.

@@ -1,4 +1,4 @@
-// One tool: what it says of itself, and a call of it.
+// One tool: its definition, and a form to call it.
 
 import { get, Refusal } from "../api.js";
 import { commandFor } from "../copy.js";
@@ -15,7 +15,7 @@ import { Result } from "../parts/result.js";
 import { SchemaForm, useTyped, valueTyped } from "../parts/schema-form.js";
 import { Text, Waiting } from "../parts/text.js";
 import { hashOf } from "../router.js";
-import { begin, cancel, show, tries } from "../tries.js";
+import { begin, cancel, show, runs } from "../tool-calls.js";
 import { questions, servers, toolsTurn } from "../world.js";
 
 /** @param {{server: string, tool: string}} given */
@@ -58,7 +58,7 @@ export function Tool({ server, tool }) {
 }
 
 /**
- * Why there is nothing to be known of the tool now: its server tells of its tools only while it is connected.
+ * Why the page cannot show the tool: its server lists its tools only while it is connected.
  * @param {{loaded: {error: unknown, again: () => void}, server: string, state: string | undefined}} given
  */
 function Away({ loaded, server, state }) {
@@ -76,7 +76,7 @@ function Away({ loaded, server, state }) {
 function Try({ tool }) {
   const name = `${tool.server}/${tool.tool}`;
   const [typed, setTyped] = useTyped(tool.input_schema, {});
-  const run = tries.value.get(name) ?? null;
+  const run = runs.value.get(name) ?? null;
   useEffect(() => show(name), [name]);
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -110,7 +110,7 @@ function Try({ tool }) {
   `;
 }
 
-/** What waits for an answer during the call, answered where it is asked. @param {{id: string, tool: Api.ToolDetail}} given */
+/** The questions that the call waits for, which the user can answer here. @param {{id: string, tool: Api.ToolDetail}} given */
 function Asked({ id, tool }) {
   const mine = questions.value.filter(({ server, agent: of, caller }) =>
     caller ? caller.request === id : !of && server === tool.server,

@@ -13,19 +13,19 @@ import { refine } from "../router.js";
 import { overview, servers, toolsTurn } from "../world.js";
 import { onText } from "../parts/input.js";
 
-/** More than there are. */
+/** More tools than any world has. */
 const ALL = 10_000;
 
-/** So many are shown at first, and so many more each time. */
+/** The number of tools that are shown at first, and added each time. */
 const SHOWN = 200;
 
 /** @param {{query: Record<string, string>}} given */
 export function Tools({ query }) {
   const { q = "", server = "", findings = "" } = query;
   const [more, setMore] = useState({ of: "", shown: SHOWN });
-  // Another search begins at its beginning.
+  // A new search starts with the first tools.
   const of = JSON.stringify([q, server]);
-  // What is looked for in the definitions may be in any of them.
+  // The words may be in any definition, so the daemon searches all of them.
   const limit = findings ? ALL : more.of === of ? more.shown : SHOWN;
   const search = new URLSearchParams({ limit: String(limit), ...(q && { q }), ...(server && { server }) });
   const loaded = useLoaded((signal) => get(`/api/v1/tools?${search}`, signal), [q, server, limit, overview.value?.tools, toolsTurn.value]);

@@ -1,4 +1,4 @@
-// What projects ask to run, what the user agreed to, and tools that are not what they were.
+// The entries that projects want to run, the user's agreements, and the tools in quarantine.
 
 import { post } from "../api.js";
 import { ago, counted, moment } from "../format.js";
@@ -10,7 +10,7 @@ import { Trouble } from "../parts/problem.js";
 import { say } from "../parts/say.js";
 import { Empty, spoken, Waiting } from "../parts/text.js";
 import { Proposal } from "../parts/proposal.js";
-import { Strangers } from "../parts/stranger.js";
+import { QuarantinedTools } from "../parts/quarantined.js";
 import { refresh, trust } from "../world.js";
 
 export function Trust() {
@@ -20,10 +20,10 @@ export function Trust() {
     <${Head}
       title="Trust"
       help="trust"
-      about="What a project's file brings, and a tool that is not what it was, is a proposal: nothing of it runs before you have seen it and agreed."
+      about="Entries from the file of a project, and tools whose definition has changed, do not run until you have seen them and agreed."
     />
     ${!known && html`<${Waiting} />`}
-    ${known && known.quarantined.length > 0 && html`<${Strangers} tools=${known.quarantined} />`}
+    ${known && known.quarantined.length > 0 && html`<${QuarantinedTools} tools=${known.quarantined} />`}
     ${
       known &&
       known.pending.length === 0 &&
@@ -42,7 +42,7 @@ function Refused({ refused }) {
   return html`
     <details class="fold" data-testid="refused">
       <summary>Refused: ${counted(refused.length, "server")}</summary>
-      <p class="quiet-text">Nothing of these runs. Each waits for you again when its entry changes.</p>
+      <p class="quiet-text">None of these run. If an entry changes, Toolrack asks you again.</p>
       ${refused.map((one) => html`<${Pending} key=${`${one.project} ${one.name} ${one.hash}`} pending=${one} isRefused=${true} />`)}
     </details>
   `;
@@ -74,7 +74,7 @@ function Pending({ pending, isRefused = false }) {
       ${
         points.length > 0 &&
         html`<div class="notice warn" data-testid="points">
-          <p><strong>Look at this before you agree</strong></p>
+          <p><strong>Check this before you agree</strong></p>
           <ul>
             ${points.map((point) => html`<li>${spoken(point)}</li>`)}
           </ul>

@@ -1,4 +1,4 @@
-// Chooses whose world is shown. Not there where no agent is configured.
+// The choice of the agent whose world is shown. Hidden if no agent is configured.
 
 import { AGENTS, agent, enter } from "../agent.js";
 import { get } from "../api.js";
@@ -12,7 +12,7 @@ export function Agents() {
   const agents = /** @type {Api.Agent[]} */ (loaded.data?.agents ?? []);
   if (agents.length === 0 && agent === null) return null;
   const ids = agents.map(({ id }) => id);
-  // It may have gone from the file.
+  // The agent may no longer be in the file.
   if (agent !== null && !ids.includes(agent)) ids.push(agent);
   return html`
     <label class="agents">

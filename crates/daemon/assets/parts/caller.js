@@ -1,9 +1,9 @@
-// Who wants a call.
+// The caller of a tool.
 
 import { html } from "../html.js";
 import { hashOf } from "../router.js";
 
-/** What each door is called. @type {Record<string, string>} */
+/** The name of each door. @type {Record<string, string>} */
 const DOORS = {
   cli: "a command that was typed",
   daemon: "the control API",
@@ -14,7 +14,7 @@ const DOORS = {
 
 /** @param {{caller: Api.Caller | null | undefined}} given */
 export function Caller({ caller }) {
-  if (!caller) return html`<p class="quiet-text" data-testid="caller" data-status="unknown">In whose call it asks is not known.</p>`;
+  if (!caller) return html`<p class="quiet-text" data-testid="caller" data-status="unknown">The caller is not known.</p>`;
   const { way, over, client, session, conversation, agent } = caller;
   const door = `${DOORS[way] ?? way}${over ? ` over ${over}` : ""}`;
   return html`

@@ -1,13 +1,13 @@
-// Chooses who answers, and with which tools.
+// The choice of the model that answers, and of its tools.
 
 import { patternsIn } from "../choice.js";
 import { counted } from "../format.js";
 import { html, useId, useState } from "../html.js";
-import { choose, choice } from "../talk.js";
+import { choose, choice } from "../conversation.js";
 import { overview, servers } from "../world.js";
 import { onText, onTick } from "./input.js";
 
-/** Who answers and with what, and how to change it. @param {{model: Api.Model, title: string | null}} given */
+/** Shows the chosen model and tools, and a button to change them. @param {{model: Api.Model, title: string | null}} given */
 export function Chooser({ model, title }) {
   const [open, setOpen] = useState(false);
   const id = useId();
@@ -100,7 +100,7 @@ function WhoAnswers({ model }) {
 
 function Servers() {
   const { servers: chosen } = choice.value;
-  // One that was chosen may have gone since.
+  // The chosen model may no longer be configured.
   const known = (servers.value ?? []).filter(({ enabled }) => enabled).map(({ name }) => name);
   const names = [...new Set([...known, ...(chosen ?? [])])].sort();
   const tick = (/** @type {string} */ name, /** @type {boolean} */ on) => {

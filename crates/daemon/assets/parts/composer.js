@@ -1,4 +1,4 @@
-// The box that a message is written in.
+// The box in which the user writes a message.
 
 import { html, useEffect, useId, useRef } from "../html.js";
 import { onText } from "./input.js";
@@ -10,10 +10,10 @@ export function Composer({ text, onChange, onSend, onStop, state }) {
   const id = useId();
   const box = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const isGoing = state === "running" || state === "stopping";
-  // It is as tall as its text, up to what the style allows; not every browser does that by itself.
+  // Makes the box as tall as its text, up to the maximum of its style; not every browser does that by itself.
   const rows = Math.min(8, text.split("\n").length);
   useEffect(() => {
-    // On a touch screen the keyboard would cover what is to be read.
+    // On a touch screen the keyboard would cover the answer.
     if (matchMedia("(pointer: fine)").matches) box.current?.focus({ preventScroll: true });
   }, []);
   const send = (/** @type {Event} */ event) => {
@@ -22,7 +22,7 @@ export function Composer({ text, onChange, onSend, onStop, state }) {
     box.current?.focus({ preventScroll: true });
   };
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    // Enter also ends the choice of a character in some scripts: that sends nothing.
+    // In some scripts, Enter also ends the choice of a character; that must not send the message.
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
   };
   return html`

@@ -1,4 +1,4 @@
-// Copying text; where the browser does not allow it, the text is shown to be copied by hand.
+// A button that copies text. Where the browser does not allow that, the text is shown, and the user copies it by hand.
 
 import { html, useState } from "../html.js";
 import { Dialog } from "./dialog.js";

@@ -1,13 +1,13 @@
-// What a server says of something. Long text is cut, and says so: what is not shown may be what matters.
+// A description by a server. A long one is cut, with a note, because the important part may be in the rest.
 
 import { count } from "../format.js";
-import { cutOf } from "../cut.js";
+import { excerptOf } from "../excerpt.js";
 import { html, useState } from "../html.js";
 
 /** @param {{text: string}} given */
 export function Description({ text }) {
   const [isWhole, setWhole] = useState(false);
-  const cut = cutOf(text);
+  const cut = excerptOf(text);
   if (cut === null) return html`<p class="description" data-testid="description">${text}</p>`;
   return html`
     <div class="description-cut">

@@ -8,13 +8,13 @@ import { Trouble } from "./problem.js";
 export function Dialog({ title, onClose, children, testid = "dialog", wide = false }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const id = useId();
-  // With the layout, so that the focus is back when the dialog is gone, and not a moment later.
+  // A layout effect, so that the focus has returned by the time that the dialog is closed.
   useLayoutEffect(() => {
     const before = document.activeElement;
     const shown = dialog.current;
     shown?.showModal();
     return () => {
-      // As long as it is open, nothing outside of it takes the focus.
+      // While the dialog is open, nothing outside of it can take the focus.
       shown?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
@@ -35,7 +35,7 @@ export function Dialog({ title, onClose, children, testid = "dialog", wide = fal
 }
 
 /**
- * Asks before something is done that cannot be taken back.
+ * Asks the user before an action that cannot be undone.
  * @param {{title: string, action: string, danger?: boolean, onClose: () => void, doIt: () => Promise<unknown>, children?: unknown, wide?: boolean}} given
  */
 export function Confirm({ title, action, danger = false, onClose, doIt, children, wide }) {

@@ -6,7 +6,7 @@ import { onText } from "./input.js";
 /** @typedef {import("../entry.js").EntryForm} EntryForm */
 /** @typedef {import("../entry.js").Pair} Pair */
 
-/** @param {{form: EntryForm, onChange: (form: EntryForm) => void, bad?: string}} given `bad` is the field that is wrong */
+/** @param {{form: EntryForm, onChange: (form: EntryForm) => void, bad?: string}} given `bad` is the field with a wrong value */
 export function EntryFields({ form, onChange, bad = "" }) {
   const set = (/** @type {Partial<EntryForm>} */ part) => onChange({ ...form, ...part });
   const typed = (/** @type {keyof EntryForm} */ key) => onText((text) => set({ [key]: text }));

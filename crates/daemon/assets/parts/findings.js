@@ -1,10 +1,10 @@
-// That something in a definition is to be looked at.
+// Findings: parts of a definition that the user should look at.
 
 import { counted } from "../format.js";
 import { html } from "../html.js";
 import { Mark } from "./pill.js";
 
-/** What to look at in a definition. @param {{findings: Api.Finding[]}} given */
+/** The findings about a definition. @param {{findings: Api.Finding[]}} given */
 export function Findings({ findings }) {
   if (findings.length === 0) return null;
   return html`
@@ -27,6 +27,6 @@ export function FindingMark({ count }) {
 export function ServerFindings({ server: { tools_with_findings: count } }) {
   if (count === 0) return null;
   return html`<span data-testid="finding-mark"
-    ><${Mark} mood="warn" title="the list of its tools says which">look at ${counted(count, "tool")}<//></span
+    ><${Mark} mood="warn" title="the list of its tools shows which">look at ${counted(count, "tool")}<//></span
   >`;
 }

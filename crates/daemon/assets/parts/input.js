@@ -1,4 +1,4 @@
-// The value of a field, for the code that listens to it.
+// Listeners that get the value of an input field.
 
 /** @param {(text: string) => void} take */
 export const onText = (take) => (/** @type {{target: {value: string}}} */ event) => take(event.target.value);

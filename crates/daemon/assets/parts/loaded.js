@@ -1,18 +1,18 @@
-// Something that is fetched when it is shown.
+// Data that a component fetches when it is shown.
 
 import { useEffect, useState } from "../html.js";
 
 /**
  * @template T
  * @typedef {object} Loaded
- * @property {T | null} data what came last; stays while it is fetched again
+ * @property {T | null} data the last data; kept while it is fetched again
  * @property {unknown} error
  * @property {boolean} loading
  * @property {() => void} again
  */
 
 /**
- * Fetches when the component appears and whenever `because` changes; what is no longer wanted is broken off.
+ * Fetches when the component appears and whenever `because` changes. A request that is no longer needed is aborted.
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} fetchIt
  * @param {unknown[]} because
@@ -36,7 +36,7 @@ export function useLoaded(fetchIt, because) {
 }
 
 /**
- * Something that a button does: whether it is under way, and what went wrong the last time.
+ * The action of a button, with whether it is running, and the error of the last run.
  * @template {unknown[]} A
  * @template R
  * @param {(...given: A) => Promise<R>} doIt

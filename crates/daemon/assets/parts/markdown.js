@@ -1,19 +1,19 @@
-// Markdown as nodes. Its text becomes text; where its links lead was decided when it was read.
+// Shows parsed Markdown as nodes. Its text becomes text nodes; the parser has already decided about its links.
 
 import { Fragment, html, useMemo } from "../html.js";
 import { blocksOf } from "../markdown.js";
 import { CopyButton } from "./copy.js";
 import { Text } from "./text.js";
 
-/** Headings of an answer stand below those of the page. */
+/** The level of the first heading in an answer, below the headings of the page. */
 const BELOW = 2;
 
-/** What a model wrote. @param {{text: string}} given */
+/** Shows the text of a model. @param {{text: string}} given */
 export function Markdown({ text }) {
   return useMemo(() => html`<${Blocks} blocks=${blocksOf(text)} />`, [text]);
 }
 
-/** What was read already. @param {{blocks: import("../markdown.js").Block[]}} given */
+/** Shows Markdown that is already parsed. @param {{blocks: import("../markdown.js").Block[]}} given */
 export function Blocks({ blocks: list }) {
   return html`<div class="markdown" data-testid="markdown">${blocks(list)}</div>`;
 }
@@ -47,7 +47,7 @@ function Block({ block }) {
   }
 }
 
-/** One with an anchor is a heading of the page itself. @param {{block: import("../markdown.js").Block & {type: "heading"}}} given */
+/** Shows a heading. One with an anchor is a heading of the page itself. @param {{block: import("../markdown.js").Block & {type: "heading"}}} given */
 function Heading({ block: { level, spans: inner, anchor } }) {
   if (!anchor) return html`<${`h${Math.min(6, level + BELOW)}`}>${spans(inner)}<//>`;
   return html`<${`h${level}`} id=${anchor.id} tabindex="-1"
@@ -110,7 +110,7 @@ function One({ span }) {
     case "struck":
       return html`<s>${spans(span.spans)}</s>`;
     case "link":
-      // A place of the dashboard opens where the user is.
+      // A link to a part of the dashboard opens in the same tab.
       if (span.address.startsWith("#")) return html`<a href=${span.address}>${spans(span.spans)}</a>`;
       return html`<a href=${span.address} title=${span.address} target="_blank" rel="noopener noreferrer"
         >${spans(span.spans)}</a

@@ -1,12 +1,12 @@
-// More actions behind a button. Closes when something was chosen, with Escape, and when the focus goes elsewhere; what had the
-// focus in it gives it to the button, and a dialog that was opened by it gives it back there.
+// A button with a menu of further actions. The menu closes after a choice, with Escape, and when the focus leaves it. The focus then
+// returns to the button, also from a dialog that an action opens.
 
 import { html, useRef, useState } from "../html.js";
 
 /** @param {{label: string, children?: unknown, testid?: string}} given */
 export function Menu({ label, children, testid = "menu" }) {
   const details = useRef(/** @type {HTMLDetailsElement | null} */ (null));
-  // What is in it is made when it is first opened: a page has many menus, and most of them are never opened.
+  // The content is made when the menu is first opened: a page has many menus, and most are never opened.
   const [wasOpen, setWasOpen] = useState(false);
   const close = () => {
     if (details.current) details.current.open = false;
@@ -22,7 +22,7 @@ export function Menu({ label, children, testid = "menu" }) {
   const onFocusOut = (/** @type {FocusEvent} */ event) => {
     if (event.relatedTarget instanceof Node && !details.current?.contains(event.relatedTarget)) close();
   };
-  // Before the action itself, so that a dialog that it opens finds the focus at the button.
+  // Before the action, so that a dialog which it opens finds the focus at the button.
   const onClick = (/** @type {MouseEvent} */ event) => {
     if (event.target instanceof Element && event.target.closest(".menu-items button, .menu-items a")) closeHere();
   };

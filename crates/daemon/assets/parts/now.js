@@ -1,9 +1,9 @@
-// The time, for what counts it.
+// The present time, for components that count seconds.
 
 import { daemonNow } from "../clock.js";
 import { useEffect, useState } from "../html.js";
 
-/** Now, as the daemon's clock says, each second anew while it is wanted. In ms since 1970. @param {boolean} [isWanted] */
+/** Returns the time by the daemon's clock, renewed each second while `isWanted`. In ms since 1970. @param {boolean} [isWanted] */
 export function useNow(isWanted = true) {
   const [, tick] = useState(0);
   useEffect(() => {

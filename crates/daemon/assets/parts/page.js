@@ -6,11 +6,11 @@ import { moves } from "../router.js";
 
 /**
  * @param {{title: string, children?: unknown, about?: unknown, up?: {href: string, label: string} | null, help?: Topic | null}} given
- *   `children` stand beside the title: what can be done with all of the page; `help` is what the guide explains of it
+ *   `children` are the actions of the page, beside the title; `help` is the topic of the guide that explains it
  */
 export function Head({ title, children, about, up = null, help = null }) {
   const heading = useRef(/** @type {HTMLHeadingElement | null} */ (null));
-  // Who came here by a link hears where they are, and goes on from here with the keyboard.
+  // The heading takes the focus: a screen reader reads the title of the new page, and the keyboard continues from here.
   useEffect(() => {
     const { activeElement } = document;
     if (moves.peek() > 0 && (activeElement === document.body || activeElement?.closest("nav")))
@@ -30,7 +30,7 @@ export function Head({ title, children, about, up = null, help = null }) {
 
 /** @typedef {import("../help-links.js").Topic} Topic */
 
-/** The way to what the guide says about something. @param {{about: Topic}} given */
+/** A link to the part of the guide about a topic. @param {{about: Topic}} given */
 export function HelpLink({ about }) {
   return html`<a class="help-link" href=${helpAbout(about)} data-testid="help-link" data-name=${about}
     >Help<span class="hidden"> with ${about}</span></a
@@ -44,7 +44,7 @@ export function HelpLink({ about }) {
 export function Tabs({ label, tabs }) {
   const nav = useRef(/** @type {HTMLElement | null} */ (null));
   const current = tabs.find((tab) => tab.current)?.id;
-  // On a narrow screen they are a strip, in which the current one may be out of sight.
+  // On a narrow screen the tabs are a strip, and the current one may be outside of its visible part.
   useEffect(() => {
     const strip = nav.current;
     const tab = /** @type {HTMLElement | null} */ (strip?.querySelector("[aria-current]"));

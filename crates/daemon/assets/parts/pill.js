@@ -6,7 +6,7 @@ import { isKnown } from "../world.js";
 import { useNow } from "./now.js";
 import { spoken } from "./text.js";
 
-/** What a state is called, and how it is meant. @type {Record<string, [string, "good" | "bad" | "warn" | "busy" | "quiet"]>} */
+/** The word for each state, and its mood. @type {Record<string, [string, "good" | "bad" | "warn" | "busy" | "quiet"]>} */
 const STATES = {
   connected: ["connected", "good"],
   idle: ["idle, starts when called", "quiet"],
@@ -27,7 +27,7 @@ export const stateName = (state) => STATES[state]?.[0] ?? state;
 /** @param {{state: string}} given */
 export function StatePill({ state }) {
   const [label, mood] = STATES[state] ?? [state, "quiet"];
-  // What was so when the daemon was last heard of may no longer be so.
+  // The state is the last one that the daemon reported, and may have changed since.
   const isNow = isKnown.value;
   return html`<span
     class=${`pill ${isNow ? mood : "quiet"}`}
@@ -45,7 +45,7 @@ export function Mark({ mood = "quiet", children, title }) {
   return html`<span class=${`mark ${mood}`} title=${title}>${children}</span>`;
 }
 
-/** What a tool says of itself. @param {{annotations: Api.Annotations}} given */
+/** The annotations of a tool: claims of its server. @param {{annotations: Api.Annotations}} given */
 export function ToolMarks({ annotations }) {
   const { read_only: readOnly, destructive, idempotent, open_world: openWorld } = annotations;
   return html`
@@ -58,7 +58,7 @@ export function ToolMarks({ annotations }) {
   `;
 }
 
-/** Why a server is in its state; nothing when there is nothing to say. @param {{server: Api.Server}} given */
+/** Why a server is in its state, if there is a reason to show. @param {{server: Api.Server}} given */
 export function Reason({ server }) {
   const now = useNow(server.state === "reconnecting" && Boolean(server.retry_at) && isKnown.value);
   const reason = reasonOf(server, now);

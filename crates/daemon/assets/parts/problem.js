@@ -1,4 +1,4 @@
-// What went wrong, with the next step where there is one.
+// Errors, each with the next step if there is one.
 
 import { Refusal } from "../api.js";
 import { html } from "../html.js";
@@ -24,7 +24,7 @@ export function Trouble({ error, again = null }) {
 }
 
 /**
- * What is wrong with files, each with its place.
+ * The problems of configuration files, each with its place.
  * @param {{problems: Api.Problem[]}} given
  */
 export function Problems({ problems }) {

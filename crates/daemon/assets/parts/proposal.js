@@ -1,4 +1,4 @@
-// Exactly what would run, and what changed since the user agreed.
+// The exact command or address of an entry, and its changes since the user agreed.
 
 import { html } from "../html.js";
 import { linesOf } from "../proposal-lines.js";

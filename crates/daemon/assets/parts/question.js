@@ -1,11 +1,11 @@
 // A question with its answers: an approval, a form, or an address to open.
 
 import { post, Refusal } from "../api.js";
-import { parseExact } from "../exact.js";
+import { parseExact } from "../exact-json.js";
 import { json } from "../format.js";
 import { html, useId, useLayoutEffect, useRef, useState } from "../html.js";
 import { webAddress } from "../links.js";
-import { answered } from "../world.js";
+import { removeQuestion } from "../world.js";
 import { Caller } from "./caller.js";
 import { Description } from "./description.js";
 import { Findings } from "./findings.js";
@@ -18,7 +18,7 @@ import { SchemaForm, useTyped, valueTyped } from "./schema-form.js";
 import { Text } from "./text.js";
 import { onText } from "./input.js";
 
-/** Who asks, or for what. @param {{question: Api.Question}} given */
+/** The server that asks, or the tool that an approval is for. @param {{question: Api.Question}} given */
 export function Asker({ question: { kind, server, tool, agent } }) {
   return html`
     <h2 tabindex="-1">
@@ -28,10 +28,10 @@ export function Asker({ question: { kind, server, tool, agent } }) {
   `;
 }
 
-/** @param {{question: Api.Question, onAnswer: (isAnswered: boolean) => void}} given `onAnswer` is told when an answer is on its way, or was not taken */
+/** @param {{question: Api.Question, onAnswer: (isAnswered: boolean) => void}} given `onAnswer` is called when an answer is sent (true), and when the daemon refuses it (false) */
 export function Question({ question, onAnswer }) {
   const send = useAction(async (/** @type {Record<string, unknown>} */ answer) => {
-    // The daemon may tell that the question is closed before it answers.
+    // The event that the question is closed may arrive before the daemon's answer.
     onAnswer(true);
     try {
       await post(`/api/v1/approvals/${encodeURIComponent(question.id)}`, answer);
@@ -40,9 +40,9 @@ export function Question({ question, onAnswer }) {
         onAnswer(false);
         throw error;
       }
-      say("It was answered elsewhere, or is over");
+      say("The question was answered elsewhere, or has ended");
     }
-    answered(question.id);
+    removeQuestion(question.id);
   });
   const { kind, expires_at: expires } = question;
   return html`
@@ -60,7 +60,7 @@ export function Question({ question, onAnswer }) {
   `;
 }
 
-/** How long there is to answer. @param {{until: string}} given */
+/** The time that is left to answer. @param {{until: string}} given */
 function Clock({ until }) {
   const now = useNow();
   const left = Math.max(0, Math.round((Date.parse(until) - now) / 1000));
@@ -72,7 +72,7 @@ function Clock({ until }) {
 
 /** @typedef {ReturnType<typeof useAction<[Record<string, unknown>], void>>} Send */
 
-/** Answers for more than one call, and when they can be given. */
+/** Answers that stand for more than one call, and when each is offered. */
 const LASTING = [
   {
     answer: "session",
@@ -104,7 +104,7 @@ function Approval({ question, send }) {
   const denying = useFocusMoved(reason !== null);
   const editing = useFocusMoved(edited !== null);
   const allow = (/** @type {string} */ answer) => {
-    // Arguments that the user did not change run as the caller wrote them, not as the page parsed and wrote them anew.
+    // Unchanged arguments are sent in the caller's own spelling, not in that of the page.
     if (edited === null || edited === json(given)) return send.run({ answer });
     let changed;
     try {
@@ -216,7 +216,7 @@ function Approval({ question, send }) {
 }
 
 /**
- * Takes the focus along when what had it gives its place to something else.
+ * Moves the focus on when another element takes the place of the focused one.
  * @param {boolean} isOn
  */
 function useFocusMoved(isOn) {
@@ -258,9 +258,9 @@ function Visit({ question, send }) {
   const address = webAddress(question.url);
   return html`
     <p class="description whole">${question.message}</p>
-    <p class="quiet-text">It wants you to open this page. Look at the address before you do:</p>
+    <p class="quiet-text">The server wants you to open this page. Check the address first:</p>
     <p class="path big" data-testid="address">${address ?? String(question.url ?? "")}</p>
-    ${address === null && html`<p class="notice bad">This is no address of the web, so it cannot be opened from here.</p>`}
+    ${address === null && html`<p class="notice bad">This is not a web address, so it cannot be opened from here.</p>`}
     <div class="answers">
       ${address && html`<a class="button primary" href=${address} target="_blank" rel="noopener noreferrer" onClick=${() => send.run({ answer: "accept" })} data-testid="open">Open ${new URL(address).host}</a>`}
       <${Refuse} send=${send} />

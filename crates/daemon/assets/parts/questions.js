@@ -1,15 +1,15 @@
-// Questions, one below the other. A click that was meant for one never answers another that came into its place.
+// The questions, one below the other. A click that was meant for one never answers another that has moved into its place.
 
-import { LINGER, shownAfter } from "../asked.js";
+import { LINGER, shownAfter } from "../shown-questions.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { Asker, Question } from "./question.js";
 
-/** So long a question takes no click after it came to where it is. In ms. */
+/** How long a question ignores clicks after it has moved. In ms. */
 const SETTLE = 500;
 
-/** @param {{waiting: Api.Question[], inline?: boolean, children?: unknown}} given `children` stand there while there is none */
+/** @param {{waiting: Api.Question[], inline?: boolean, children?: unknown}} given `children` are shown while there is no question */
 export function Questions({ waiting, inline = false, children = null }) {
-  const shown = useRef(/** @type {import("../asked.js").Shown[]} */ ([]));
+  const shown = useRef(/** @type {import("../shown-questions.js").Shown[]} */ ([]));
   const answered = useRef(/** @type {Set<string>} */ (new Set()));
   const [, look] = useState(0);
   shown.current = shownAfter(shown.current, waiting, answered.current, performance.now());
@@ -44,20 +44,20 @@ export function Questions({ waiting, inline = false, children = null }) {
   `;
 }
 
-/** What became of a question that went away by itself. @param {{question: Api.Question}} given */
+/** A question that ended without an answer on this page. @param {{question: Api.Question}} given */
 function Over({ question }) {
   return html`
     <article class="question panel" data-testid="question-over" data-id=${question.id}>
       <header class="question-head"><${Asker} question=${question} /></header>
-      <p class="quiet-text" role="status">It is over: it was answered elsewhere, or the caller has given up.</p>
+      <p class="quiet-text" role="status">This question has ended: it was answered elsewhere, or its call was cancelled.</p>
     </article>
   `;
 }
 
 /**
- * Takes the focus on when the question that had it is over: to the next one, or to the head of the page.
+ * Moves the focus on when the focused question ends: to the next one, or to the heading of the page.
  * @param {{current: HTMLElement | null}} list
- * @param {import("../asked.js").Shown[]} shown
+ * @param {import("../shown-questions.js").Shown[]} shown
  */
 function useFocusKept(list, shown) {
   const had = useRef({ id: "", at: 0 });
@@ -65,7 +65,7 @@ function useFocusKept(list, shown) {
     const { id, at } = had.current;
     if (id === "" || shown.some(({ question, over }) => question.id === id && over === null)) return;
     had.current = { id: "", at: 0 };
-    // A user who went on elsewhere meanwhile stays there.
+    // If the user has moved the focus elsewhere meanwhile, it stays there.
     if (document.activeElement !== document.body) return;
     const isOpen = shown.map(({ over }) => over === null);
     const next = isOpen.indexOf(true, at) >= 0 ? isOpen.indexOf(true, at) : isOpen.lastIndexOf(true);
@@ -80,7 +80,7 @@ function useFocusKept(list, shown) {
 }
 
 /**
- * Keeps the pointer from what has just come to another place, and the place of what is over as high as it was.
+ * Ignores the pointer on a question that has just moved, and keeps the height of one that has ended.
  * @param {{current: HTMLElement | null}} list
  */
 function useSettled(list) {

@@ -1,8 +1,8 @@
-// What a tool gave back. All of it is text of others: nothing of it becomes markup.
+// The result of a tool. All of it is text from a server, and none of it becomes markup.
 
 import { Description } from "./description.js";
 import { bytes, duration, json } from "../format.js";
-import { parseExact } from "../exact.js";
+import { parseExact } from "../exact-json.js";
 import { html } from "../html.js";
 import { dataAddress, webAddress } from "../links.js";
 import { CopyButton } from "./copy.js";
@@ -21,9 +21,9 @@ export function Result({ outcome }) {
         ${outcome.text && html`<${CopyButton} text=${outcome.text} label="Copy text" class="small" />`}
       </header>
       ${warnings.map((warning) => html`<p class="notice warn">${warning}</p>`)}
-      ${truncated && html`<p class="notice warn">It was too long and is cut off here; the whole of it is kept as a file.</p>`}
+      ${truncated && html`<p class="notice warn">The result was too long and is cut off here; all of it is kept as a file.</p>`}
       ${!shownAsText && content.map((block) => html`<${Block} block=${block} />`)}
-      ${content.length === 0 && (structured === null || structured === undefined) && html`<p class="quiet-text">It gave nothing back.</p>`}
+      ${content.length === 0 && (structured === null || structured === undefined) && html`<p class="quiet-text">The tool returned nothing.</p>`}
       ${
         structured !== null &&
         structured !== undefined &&
@@ -98,7 +98,7 @@ function Embedded({ resource }) {
   `;
 }
 
-/** What could be dangerous to show, or what we do not know. @param {{block: Api.Block}} given */
+/** A block that could be dangerous to show, or of an unknown type. @param {{block: Api.Block}} given */
 function Unshown({ block }) {
   const size = typeof block.data === "string" ? bytes(Math.floor((block.data.length * 3) / 4)) : "";
   return html`<p class="quiet-text" data-testid="block-unshown">
@@ -106,7 +106,7 @@ function Unshown({ block }) {
   </p>`;
 }
 
-/** An address that a server named: in full, and only one of the web can be followed. @param {{address: unknown}} given */
+/** An address from a server, in full. Only an address of the web is a link. @param {{address: unknown}} given */
 export function Address({ address }) {
   const web = webAddress(address);
   if (web)

@@ -1,4 +1,4 @@
-// Shows what a change does to the file, and makes it once the user has seen that.
+// Shows the difference that a change makes to the file, and saves it when the user confirms.
 
 import { html } from "../html.js";
 import { refresh } from "../world.js";
@@ -9,7 +9,7 @@ import { Diff } from "./text.js";
 
 /**
  * @param {{edited: Api.Edited, save: () => Promise<unknown>, onClose: () => void, onDone: () => void}} given
- *   `edited` is what a dry run said
+ *   `edited` is the result of a dry run
  */
 export function SaveEntry({ edited, save, onClose, onDone }) {
   const doIt = async () => {

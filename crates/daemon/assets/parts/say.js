@@ -1,10 +1,10 @@
-// Short words about what was done, seen for a while and read out by screen readers.
+// Short notices about finished actions, which are shown for a while and read out by screen readers.
 
 import { html, signal } from "../html.js";
 
 const said = signal(/** @type {{text: string, key: number} | null} */ (null));
 
-/** How long they stay. In ms. */
+/** How long a notice is shown. In ms. */
 const STAY = 4000;
 
 let key = 0;

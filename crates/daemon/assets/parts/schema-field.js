@@ -1,4 +1,4 @@
-// One field of a schema's form, and with it the fields inside of it.
+// One field of a schema's form, with the fields inside of it.
 
 import { below, draftOf, isLine, item } from "../draft.js";
 import { html, useId } from "../html.js";
@@ -17,7 +17,7 @@ import { onText, onTick } from "./input.js";
  * @property {string} [name] of the field
  * @property {boolean} [required]
  * @property {boolean} [top] whether this is the form itself, which needs no frame
- * @property {(() => void) | null} [remove] takes it out of a list, or out of an object that can do without
+ * @property {(() => void) | null} [remove] removes it from a list, or from an object in which it is optional
  */
 
 /** @param {Given} given */
@@ -38,10 +38,10 @@ export function SchemaField(given) {
 /** The problem of exactly this field. @param {Given} given */
 const problemOf = ({ problems, path = "" }) => problems.find((problem) => problem.path === path)?.message;
 
-/** What a field is called: by its title, which is for people; its name comes beside that. @param {Given} given */
+/** The label of a field: its title, which is for people; the name is shown beside it. @param {Given} given */
 const labelOf = ({ name, shape }) => shape.title || name || "Value";
 
-/** The name, where the label is not it already. @param {{given: Given}} given */
+/** The name, if the label is another text. @param {{given: Given}} given */
 function OwnName({ given: { name, shape } }) {
   return name && shape.title && shape.title !== name ? html` <code class="own-name">${name}</code>` : null;
 }
@@ -243,5 +243,5 @@ function Input({ given, id, about, invalid }) {
   }
 }
 
-/** A text grows with what is typed, up to a point. @param {string | undefined} text */
+/** The height of a text box: that of its text, up to a maximum. @param {string | undefined} text */
 const rows = (text) => Math.min(12, (text ?? "").split("\n").length);

@@ -1,7 +1,7 @@
 // A form that a schema describes, with a switch to the same value as JSON.
 
 import { draftOf, valueOf } from "../draft.js";
-import { parseExact } from "../exact.js";
+import { parseExact } from "../exact-json.js";
 import { json } from "../format.js";
 import { html, useMemo, useState } from "../html.js";
 import { shapeOf } from "../schema.js";
@@ -9,17 +9,17 @@ import { SchemaField } from "./schema-field.js";
 import { onText } from "./input.js";
 
 /**
- * What is typed into a form: as fields, or as JSON.
+ * The content of a form: fields, or JSON.
  * @typedef {object} Typed
  * @property {import("../schema.js").Shape} shape
  * @property {import("../draft.js").Draft} draft
- * @property {string | null} raw the JSON, while it is edited as such
+ * @property {string | null} raw the JSON, while the user edits it as text
  * @property {boolean} touched whether problems are shown
  */
 
 /**
  * @param {unknown} schema
- * @param {unknown} [value] to begin with
+ * @param {unknown} [value] the initial value
  * @returns {[Typed, (typed: Typed) => void]}
  */
 export function useTyped(schema, value) {
@@ -28,7 +28,7 @@ export function useTyped(schema, value) {
 }
 
 /**
- * The value that is typed right now.
+ * Returns the value of a form.
  * @param {Typed} typed
  * @returns {{value: unknown, problems: import("../draft.js").Problem[]}}
  */

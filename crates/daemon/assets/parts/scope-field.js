@@ -1,4 +1,4 @@
-// Which file an entry is written to.
+// The choice of the file to which an entry is written.
 
 import { html } from "../html.js";
 import { onText } from "./input.js";

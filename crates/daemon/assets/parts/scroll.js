@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "../html.js";
 
-/** So near the end counts as the end. In pixels. */
+/** The distance that still counts as the end. In pixels. */
 const NEAR = 60;
 
 const isAtEnd = () => {
@@ -12,7 +12,7 @@ const isAtEnd = () => {
 
 const toEnd = () => scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
 
-/** Whether the reader is at the end of the page, and the way there. */
+/** Returns whether the reader is at the end of the page, and a function that scrolls there. */
 export function useEnd() {
   const [isThere, setIsThere] = useState(true);
   const follows = useRef(true);
@@ -21,18 +21,18 @@ export function useEnd() {
     let last = document.documentElement.scrollTop;
     const look = () => {
       const { scrollTop } = document.documentElement;
-      // More may have come since we went to the end: only who went up does not want to be taken along.
+      // More text may have arrived since the page scrolled to the end. Only a reader who scrolled up is left alone.
       if (isAtEnd()) follows.current = true;
       else if (scrollTop < last) follows.current = false;
       last = scrollTop;
       setIsThere(isAtEnd());
     };
-    // Who opens something wants to see it, not what is below it.
+    // A user who opens something wants to see it, and not the end of the page.
     const onClick = (/** @type {Event} */ { target }) => {
       if (target instanceof Element && target.closest("summary")) follows.current = false;
     };
     addEventListener("click", onClick, { signal: over.signal });
-    // Text that comes moves the end away from the reader, who did not scroll: only scrolling changes whether we follow.
+    // New text moves the end away from a reader who has not scrolled. Only scrolling changes whether the page follows.
     const grown = new ResizeObserver(() => (follows.current ? toEnd() : setIsThere(isAtEnd())));
     grown.observe(document.querySelector("main") ?? document.body);
     addEventListener("scroll", look, { signal: over.signal, passive: true });

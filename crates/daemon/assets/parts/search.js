@@ -1,10 +1,10 @@
-// A search whose words stand in the address, so that what was found can be linked and gone back to.
+// A search whose words are part of the address, so that the user can link to the hits and return to them.
 
 import { html, useEffect, useState } from "../html.js";
 import { place, refine } from "../router.js";
 import { onText } from "./input.js";
 
-/** How long typing must pause before it is searched. In ms. */
+/** How long the user must pause typing before the search begins. In ms. */
 const PAUSE = 150;
 
 /** @param {{label: string, placeholder: string}} given */
@@ -13,7 +13,7 @@ export function Search({ label, placeholder }) {
   useEffect(() => {
     const timer = setTimeout(() => {
       const { q = "", after, ...others } = place.peek().query;
-      // Other words begin at the first page again.
+      // A new search starts at its first page.
       if (typed !== q) refine({ ...others, q: typed });
     }, PAUSE);
     return () => clearTimeout(timer);

@@ -1,10 +1,10 @@
-// What can be done with a server: the same on its row and on its page.
+// The actions for a server, the same on its row and on its page.
 
 import { call, post, serverPath } from "../api.js";
 import { entryFor, FORMATS } from "../copy.js";
 import { html, useState } from "../html.js";
 import { go, hashOf } from "../router.js";
-import { refresh, took } from "../world.js";
+import { refresh, replaceServer } from "../world.js";
 import { CopyButton } from "./copy.js";
 import { Confirm } from "./dialog.js";
 import { useAction, useLoaded } from "./loaded.js";
@@ -14,10 +14,10 @@ import { say } from "./say.js";
 import { SignIn } from "./sign-in.js";
 import { Diff, Waiting } from "./text.js";
 
-/** The states in which there is a connection, or one is being made. */
+/** The states with a connection, or with one that is being made. */
 const UP = ["connected", "connecting", "reconnecting", "tools_failed"];
 
-/** Those in which there could be one. */
+/** The states in which the server could be connected. */
 const CAN_CONNECT = ["disconnected", "failed"];
 
 /** @param {{server: Api.Server}} given */
@@ -25,7 +25,7 @@ export function ServerActions({ server }) {
   const { name, state, enabled, editable } = server;
   const [asking, setAsking] = useState(/** @type {"remove" | "enable" | "disable" | null} */ (null));
   const steer = useAction(async (/** @type {string} */ verb) => {
-    took(await post(serverPath(name, `/${verb}`)));
+    replaceServer(await post(serverPath(name, `/${verb}`)));
     refresh("servers", "overview");
   });
   const isUp = UP.includes(state);

@@ -6,10 +6,10 @@ import { refresh } from "../world.js";
 import { useAction } from "./loaded.js";
 import { Trouble } from "./problem.js";
 
-/** How often the page asks whether the user has signed in. In ms. */
+/** How often the page asks the daemon whether the user has signed in. In ms. */
 const LOOK_AGAIN = 1_000;
 
-/** Whether a server's page can be opened: nothing but a page of the web. @param {string | null} page */
+/** Returns whether a server's page can be opened, which must be a page of the web. @param {string | null} page */
 const isPage = (page) => page !== null && /^https?:\/\//.test(page);
 
 /** @param {{name: string}} given */
@@ -18,7 +18,7 @@ export function SignIn({ name }) {
   const begin = useAction(async () => {
     const begun = /** @type {Api.SigningIn} */ (await post(serverPath(name, "/sign-in")));
     setSigning(begun);
-    // Where the browser opens no tab by itself, the link beside the button does.
+    // If the browser opens no tab by itself, the user clicks the link beside the button.
     if (isPage(begun.page)) window.open(begun.page ?? "", "_blank", "noopener,noreferrer");
   });
   const [address, setAddress] = useState("");
@@ -36,7 +36,7 @@ export function SignIn({ name }) {
         setSigning(/** @type {Api.SigningIn} */ (now));
         if (now.state === "done") refresh("servers", "overview");
       } catch {
-        // The next look may tell more.
+        // The next request may succeed.
       }
     }, LOOK_AGAIN);
     return () => {

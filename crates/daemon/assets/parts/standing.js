@@ -1,4 +1,4 @@
-// What always runs because the user said so, and how to be asked again.
+// Standing answers: calls that always run because the user said so, and a button that makes Toolrack ask again.
 
 import { call, get } from "../api.js";
 import { ago, moment } from "../format.js";
@@ -8,7 +8,7 @@ import { useAction, useLoaded } from "./loaded.js";
 import { Trouble } from "./problem.js";
 import { say } from "./say.js";
 
-/** Nothing at all where no answer stands. */
+/** Shows nothing if there is no standing answer. */
 export function Standing() {
   const loaded = useLoaded((signal) => get("/api/v1/answers", signal), [questions.value.length]);
   const answers = /** @type {Api.StandingAnswer[]} */ (loaded.data?.answers ?? []);
@@ -22,7 +22,7 @@ export function Standing() {
   return html`
     <section class="panel" data-testid="standing">
       <h2>Runs without a question</h2>
-      <p class="quiet-text">You said always. A tool that changes is asked about again.</p>
+      <p class="quiet-text">You allowed these calls for good. If a tool changes, Toolrack asks again.</p>
       <${Trouble} error=${forget.error} />
       <ul class="rows">
         ${answers.map(

@@ -1,4 +1,4 @@
-// Text that others wrote: shown as it is, in a box that can be scrolled with the keyboard.
+// Text from servers and files, unchanged, in a box that the keyboard can scroll.
 
 import { html } from "../html.js";
 
@@ -15,19 +15,19 @@ ${text}</pre>`;
 }
 
 /**
- * A sentence with what stands between backticks as code, which is how our own messages name things.
+ * A sentence of our own messages. The parts between backticks, which name things, are shown as code.
  * @param {string} sentence
  */
 export function spoken(sentence) {
   const parts = sentence.split("`");
-  // A backtick without its second one is just a backtick.
+  // A single backtick is just a backtick.
   if (parts.length % 2 === 0) return sentence;
   return parts.map((part, index) => (index % 2 === 1 ? html`<code>${part}</code>` : part));
 }
 
 /** A difference between two versions of a file. @param {{diff: string}} given */
 export function Diff({ diff }) {
-  if (diff.trim() === "") return html`<p class="quiet-text">Nothing would change.</p>`;
+  if (diff.trim() === "") return html`<p class="quiet-text">The change makes no difference.</p>`;
   const lines = diff.replace(/\n$/, "").split("\n");
   return html`
     <pre class="text diff" tabindex="0" role="group" aria-label="What changes" data-testid="diff">
@@ -42,7 +42,7 @@ function kindOf(line) {
   return line.startsWith("-") ? "removed" : "";
 }
 
-/** An empty place, with the next step. @param {{title: string, children?: unknown, testid?: string}} given */
+/** What an empty page shows, with the next step. @param {{title: string, children?: unknown, testid?: string}} given */
 export function Empty({ title, children, testid = "empty" }) {
   return html`<div class="empty" data-testid=${testid}>
     <h2>${title}</h2>
@@ -50,7 +50,7 @@ export function Empty({ title, children, testid = "empty" }) {
   </div>`;
 }
 
-/** What is shown while something is fetched for the first time. */
+/** What a page shows while it fetches for the first time. */
 export function Waiting() {
   return html`<p class="waiting" aria-live="polite">Loading…</p>`;
 }

@@ -1,4 +1,4 @@
-// A turn of a conversation: what was asked, and the answer with its calls.
+// A turn of a conversation: the user's message, and the answer with its calls.
 
 import { duration, json, tokens } from "../format.js";
 import { html, useEffect, useMemo, useState } from "../html.js";
@@ -11,15 +11,15 @@ import { Text } from "./text.js";
 
 /** @typedef {import("../turn.js").Turn} TurnData */
 
-/** What is still being written, which no screen reader should read out half. @param {TurnData | undefined} turn */
+/** The text that is still arriving. Screen readers must not read out half of it. @param {TurnData | undefined} turn */
 export function tailOf(turn) {
   const last = turn?.pieces.at(-1);
   return last?.kind === "text" && !last.whole ? last : null;
 }
 
 /**
- * All of a turn that is whole. A turn that did not change is not drawn again.
- * @param {{turn: TurnData, again: (() => void) | null}} given `again` when it failed and can be asked once more
+ * The finished pieces of a turn. An unchanged turn is not drawn again.
+ * @param {{turn: TurnData, again: (() => void) | null}} given `again` if it failed and can be tried again
  */
 export function Turn({ turn, again }) {
   const tail = tailOf(turn);
@@ -40,7 +40,7 @@ export function Turn({ turn, again }) {
         </div>
       </article>
     `,
-    // While only its last text grows, all the rest stays as it is.
+    // While only the last text grows, nothing else is drawn again.
     [tail ? turn.pieces.length : turn, tail?.id, again !== null],
   );
 }
@@ -57,13 +57,13 @@ function Piece({ piece }) {
   }
 }
 
-/** The text that is being written, and what is waited for. @param {{turn: TurnData}} given */
+/** The text that is still arriving, and what the turn waits for. @param {{turn: TurnData}} given */
 export function Tail({ turn }) {
   const tail = tailOf(turn);
   return html`
     <div class="message assistant tail" aria-live="off" aria-busy="true">
       ${tail && html`<div data-testid="writing"><${Markdown} text=${tail.text} /></div>`}
-      ${turn.retry !== null && html`<p class="quiet-text" data-testid="retry">The model is asked once more: ${turn.retry}</p>`}
+      ${turn.retry !== null && html`<p class="quiet-text" data-testid="retry">Asking the model again: ${turn.retry}</p>`}
       ${
         isSilent(turn) &&
         html`<p class="silent" data-testid="silent">
@@ -84,7 +84,7 @@ function Thinking({ piece }) {
   `;
 }
 
-/** How a call stands, in words, and how that is meant. */
+/** The state of a call in words, and its mood. */
 const STATES = {
   running: { label: "running", mood: "busy" },
   ok: { label: "ok", mood: "good" },
@@ -121,7 +121,7 @@ function Call({ call }) {
   `;
 }
 
-/** How long something goes on; not read out each second. @param {{since: number}} given */
+/** How long something has been running; screen readers do not read it out each second. @param {{since: number}} given */
 function Ticking({ since }) {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -132,7 +132,7 @@ function Ticking({ since }) {
   return passed > 0 && html`<span class="clock" aria-hidden="true">${duration(passed * 1000)}</span>`;
 }
 
-/** Ends that are no answer. @type {Record<string, string>} */
+/** Texts for turns that end without an answer. @type {Record<string, string>} */
 const ENDS = {
   cut: "The answer is cut off here: it became longer than this model may write at once.",
   refused: "The model refused to answer.",
@@ -143,7 +143,7 @@ const ENDS = {
   cancelled: "Stopped.",
 };
 
-/** How the turn ended, and what it cost. @param {{turn: TurnData, again: (() => void) | null}} given */
+/** How the turn ended, and its cost. @param {{turn: TurnData, again: (() => void) | null}} given */
 function End({ turn, again }) {
   const { end, error, state } = turn;
   if (state === "failed")

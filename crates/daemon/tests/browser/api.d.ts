@@ -272,7 +272,7 @@ declare namespace Api {
     what: string;
   }
 
-  interface Stranger {
+  interface QuarantinedTool {
     server: string;
     tool: string;
     cause: "changed" | "renamed" | "too_many";
@@ -290,7 +290,7 @@ declare namespace Api {
     pending: Pending[];
     refused: Pending[];
     trusted: Trusted[];
-    quarantined: Stranger[];
+    quarantined: QuarantinedTool[];
   }
 
   interface Spent {

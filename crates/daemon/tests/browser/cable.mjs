@@ -1,4 +1,4 @@
-// A cable between a page and its daemon that can be cut.
+// A proxy between a page and its daemon, whose connections a test can cut.
 
 import { connect, createServer } from "node:net";
 
@@ -8,7 +8,7 @@ export class Cable {
   /** @type {Set<import("node:net").Socket>} */
   #sockets = new Set();
 
-  /** Lays it. @returns {Promise<string>} the host that the page calls */
+  /** Starts it. @returns {Promise<string>} the host that the page calls */
   async lay() {
     this.server = createServer((near) => {
       if (this.#isCut) return near.destroy();

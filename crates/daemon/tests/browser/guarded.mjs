@@ -25,7 +25,7 @@ function answerTo({ id, method }) {
   return { jsonrpc: "2.0", id, ...(result ? { result } : { error }) };
 }
 
-/** Starts it; gives its address, and a way to end it. */
+/** Starts it. Returns its address, and a function that ends it. */
 export async function guarded() {
   const tokens = new Set();
   const codes = new Set();

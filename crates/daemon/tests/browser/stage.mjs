@@ -1,4 +1,4 @@
-// What every test of a page stands on: a daemon with a home of its own, and a page of a real browser that shows it.
+// What every test of a page needs: a daemon with a home of its own, and a page in a real browser that shows it.
 //
 // The daemon is `TOOLRACK_TEST_BINARY`, or the debug build; the packages are in `TOOLRACK_TEST_DASHBOARD`, or in `.cache/`;
 // the browser is Debian's Chromium, or the one that `TOOLRACK_TEST_CHROMIUM` names.
@@ -23,10 +23,10 @@ const CHROMIUM =
 const packages = createRequire(join(PACKAGES, "packages.js"));
 const { chromium } = packages("playwright-core");
 
-/** The source of the accessibility checker, to be run in a page. */
+/** The source of the accessibility checker, which runs in a page. */
 export const AXE = packages("axe-core").source;
 
-/** How long something on a page may take. In ms. */
+/** The time-out for a step on a page. In ms. */
 export const PATIENCE = 10_000;
 
 const WORKSHOP = join(import.meta.dirname, "workshop.mjs");
@@ -42,7 +42,7 @@ export const workshop = (more = {}) => ({ command: process.execPath, args: [WORK
 
 /** A daemon with a home of its own, and everything that is in that home. */
 export class Stage {
-  /** @param {{empty?: boolean, cable?: boolean}} [options] whether nothing is configured; whether the page can be cut off */
+  /** @param {{empty?: boolean, cable?: boolean}} [options] `empty` configures no server; with `cable`, a test can cut the connections of the page */
   constructor({ empty = false, cable = false } = {}) {
     this.cable = cable ? new Cable() : null;
     this.folder = realpathSync(mkdtempSync(join(tmpdir(), "toolrack-dashboard-")));
@@ -73,7 +73,7 @@ export class Stage {
     write(join(this.home, ".cursor/mcp.json"), { mcpServers: { memory: workshop() } });
   }
 
-  /** Does what `toolrack` does with these words. @param {string[]} words */
+  /** Runs `toolrack` with these words. @param {string[]} words */
   run(...words) {
     return execFileSync(BINARY, words, {
       cwd: this.project,
@@ -83,7 +83,7 @@ export class Stage {
     });
   }
 
-  /** A conversation with one call in it, made by a model that reads its lines from a file. */
+  /** Makes a conversation with one call, by a model that reads its lines from a file. */
   converse() {
     write(join(this.project, "script.json"), [
       { text: "I look.", tool_calls: [{ name: "mcp__workshop__echo", input: { text: "hello" } }] },
@@ -121,7 +121,7 @@ export class Stage {
     this.token = this.address.split("#token=")[1];
   }
 
-  /** Asks the API, as another program would. @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] */
+  /** Sends a request to the API, as another program would. @param {string} path @param {unknown} [body] @param {AbortSignal} [signal] */
   async api(path, body, signal) {
     const headers = { authorization: `Bearer ${this.token}`, "content-type": "application/json" };
     const response = await fetch(`http://${this.host}${path}`, {
@@ -154,11 +154,11 @@ export class Stage {
   }
 }
 
-/** A browser whose pages end a test that something unexpected happens on. */
+/** A browser whose pages fail a test if something unexpected happens on them. */
 export class Visitor {
   static async start() {
     const visitor = new Visitor();
-    // The sandbox of the browser needs what containers do not have, and only our own page is shown.
+    // The browser's sandbox does not work in containers, and the tests show only our own page.
     visitor.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
     return visitor;
   }
@@ -180,7 +180,7 @@ export class Visitor {
     const page = await context.newPage();
     /** @type {string[]} */
     page.wrong = [];
-    // What the policy stops, what a script throws, and what another machine is asked for.
+    // Violations of the content security policy, exceptions, and requests to other machines.
     page.on("pageerror", (error) => page.wrong.push(`error: ${error.message}`));
     page.on(
       "console",
@@ -226,7 +226,7 @@ export function staged({ empty = false, cable = false, words = [], converse = fa
   return both;
 }
 
-/** Ends a test with what went wrong on its page meanwhile. @param {any} page */
+/** Fails a test with the unexpected events of its page. @param {any} page */
 export async function leave(page) {
   assert.deepEqual(page.wrong, []);
   await page.context().close();

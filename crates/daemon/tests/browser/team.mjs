@@ -12,7 +12,7 @@ import { BINARY, PATIENCE, ROOT, workshop } from "./stage.mjs";
 
 const PROVIDER = process.env.TOOLRACK_TEST_PROVIDER ?? join(ROOT, ".cache/provider/node_modules");
 
-/** What the provider and the daemon know each other by. */
+/** The client by which the provider knows the daemon. */
 const SECRET = "s3cret/of the+client";
 
 /** The first line that a process prints. @param {import("node:child_process").ChildProcess} child @param {string} what @returns {Promise<string>} */
@@ -87,13 +87,13 @@ export class Team {
     `;
   }
 
-  /** Does what `toolrack` does with these words, on the machine of the daemon. @param {string[]} words */
+  /** Runs `toolrack` with these words, on the machine of the daemon. @param {string[]} words */
   run(...words) {
     const options = { cwd: this.folder, env: this.environment, encoding: /** @type {const} */ ("utf8") };
     return execFileSync(BINARY, words, options);
   }
 
-  /** A profile of a browser in which no one has signed in. @param {import("./stage.mjs").Visitor} visitor */
+  /** Returns a new profile of a browser, without a sign-in. @param {import("./stage.mjs").Visitor} visitor */
   async browser(visitor) {
     const context = await visitor.browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
     context.setDefaultTimeout(PATIENCE);
@@ -117,7 +117,7 @@ export class Team {
   }
 
   /**
-   * A page of the dashboard of a person who signs in.
+   * Opens the dashboard as a person who signs in.
    * @param {import("./stage.mjs").Visitor} visitor
    * @param {string} address
    */
@@ -141,7 +141,7 @@ export class Team {
   }
 }
 
-/** The rows of a tenant's audit log, or of the daemon's own. @param {Team} team @param {string} [tenant] */
+/** Returns the rows of a tenant's audit log, or of the daemon's own. @param {Team} team @param {string} [tenant] */
 export function audit(team, tenant) {
   const home = tenant === undefined ? team.environment.TOOLRACK_HOME : join(team.folder, "tenants", tenant);
   const options = { env: { ...team.environment, TOOLRACK_HOME: home }, encoding: /** @type {const} */ ("utf8") };

@@ -1,4 +1,4 @@
-// Every page for all users: by the keyboard, in light and dark, on a phone, and by what axe-core checks of WCAG AA.
+// Every page for all users: with the keyboard, in light and dark, on a phone, and by axe-core's checks of WCAG AA.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -37,9 +37,9 @@ const PLACES = [
   "#/nowhere",
 ];
 
-/** What axe finds, short. @param {any} page */
+/** Returns the violations that axe finds, in a short form. @param {any} page */
 async function violations(page) {
-  // The policy of the page lets no script in; a debugger may look all the same.
+  // The page's policy forbids foreign scripts, but a debugger may run one.
   await page.evaluate(AXE);
   const found = await page.evaluate(() =>
     globalThis.axe.run(document, {
@@ -52,7 +52,7 @@ async function violations(page) {
   );
 }
 
-/** Waits until nothing is being fetched for the first time. @param {any} page */
+/** Waits until the page has fetched everything once. @param {any} page */
 const still = (page) =>
   page.waitForFunction(() => !document.querySelector(".waiting") && document.querySelector("h1, .empty"));
 
@@ -61,7 +61,7 @@ for (const [look, options] of Object.entries({
   dark: { colorScheme: "dark" },
   phone: { colorScheme: "light", viewport: { width: 360, height: 740 } },
 })) {
-  test(`every_page_can_be_used_by_everybody_${look}`, async () => {
+  test(`every_page_can_be_used_by_every_user_${look}`, async () => {
     const call = both.stage.api("/api/v1/calls", {
       tool: "workshop/erase",
       arguments: { path: "a-rather-long-path/that-goes-on-and-on/without-any-place-to-break.txt" },

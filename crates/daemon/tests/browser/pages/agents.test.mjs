@@ -12,7 +12,7 @@ const named = (page, name) => page.locator(`[data-testid="server"][data-name="${
 test("the_world_of_an_agent_is_shown_by_itself", async () => {
   const page = await both.visitor.open(both.stage, "#/servers");
   await named(page, "workshop").waitFor();
-  assert.equal(await page.getByTestId("agent").count(), 0, "nobody has an agent, so there is nothing to choose");
+  assert.equal(await page.getByTestId("agent").count(), 0, "no agent is configured, so there is nothing to choose");
 
   const command = JSON.stringify(process.execPath);
   const entry = `[[agents]]\nid = "coder"\n[[agents.mcp]]\nname = "lathe"\ncommand = ${command}\nargs = ["-e", "0"]\nenabled = false\n`;
@@ -43,7 +43,7 @@ test("a_world_that_is_not_there_says_so", async () => {
   await leave(page);
 });
 
-test("what_an_agent_is_asked_about_is_answered_in_everybodys_inbox", async () => {
+test("what_an_agent_is_asked_about_is_answered_in_the_inbox_of_all_agents", async () => {
   const { stage, visitor } = both;
   const { command, args } = workshop();
   const server = `name = "bench"\ncommand = ${JSON.stringify(command)}\nargs = ${JSON.stringify(args)}\n`;

@@ -4,11 +4,11 @@ import { leave, staged } from "../stage.mjs";
 
 const both = staged();
 
-/** A program that calls a tool, and waits for what becomes of it. */
+/** A program that calls a tool, and waits for its result. */
 const calls = (tool, given = {}) => both.stage.api("/api/v1/calls", { tool: `workshop/${tool}`, arguments: given });
 const question = (page) => page.getByTestId("question");
 
-test("a_call_waits_for_a_word_and_the_title_counts_it", async () => {
+test("a_call_waits_for_an_approval_and_the_title_counts_it", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
   await page.getByTestId("empty").getByText("Nothing waits for you").waitFor();
   const call = calls("erase", { path: "a.txt" });
@@ -97,7 +97,7 @@ test("a_question_goes_when_the_call_goes", async () => {
 
 test("a_click_that_was_meant_for_a_question_never_answers_the_next", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
-  // From here on time stands still, but for what is told: a click comes exactly between two of its moments.
+  // From here on the test moves the page's clock, so that the click comes at an exact time.
   await page.clock.install();
   await page.clock.pauseAt(Date.now() + 60_000);
   const over = new AbortController();
@@ -105,7 +105,7 @@ test("a_click_that_was_meant_for_a_question_never_answers_the_next", async () =>
     .api("/api/v1/calls", { tool: "workshop/erase", arguments: { path: "first" } }, over.signal)
     .catch(() => {});
   const [first, second] = [question(page).filter({ hasText: "first" }), question(page).filter({ hasText: "second" })];
-  // The page gathers changes for a moment of its clock before it asks for them.
+  // The page gathers changes for a while, by its clock, before it fetches them.
   const appears = async (/** @type {any} */ shown) => {
     for (let tries = 0; tries < 100 && (await shown.count()) === 0; tries++) {
       await page.clock.runFor(100);
@@ -294,7 +294,7 @@ test("an_approval_says_who_asks_and_that_a_name_is_a_claim", async () => {
     const { body } = await stage.api("/api/v1/audit?tool=erase");
     return body.rows.find(({ kind, who }) => kind === "call" && who === "gateway");
   };
-  // Rows are written beside the calls that they tell of.
+  // The daemon writes a row after its call has ended.
   let row = await logged();
   for (let tries = 0; !row && tries < 100; tries += 1) {
     await new Promise((next) => setTimeout(next, 50));
@@ -304,7 +304,7 @@ test("an_approval_says_who_asks_and_that_a_name_is_a_claim", async () => {
   await leave(page);
 });
 
-test("what_always_runs_is_shown_and_asked_about_again_when_somebody_wants_that", async () => {
+test("what_always_runs_is_shown_and_asked_about_again_on_request", async () => {
   const page = await both.visitor.open(both.stage, "#/approvals");
   const call = calls("erase", { path: "a.txt" });
   await page.getByTestId("always-server").waitFor();

@@ -4,7 +4,7 @@ import { leave, staged } from "../stage.mjs";
 
 const both = staged();
 
-/** Looks again until it is there: rows are written a moment after what they tell of. @param {any} page @param {any} wanted */
+/** Loads the log again until the row is there, which the daemon writes a moment after the call. @param {any} page @param {any} wanted */
 async function written(page, wanted) {
   for (let tries = 0; tries < 100 && (await wanted.count()) === 0; tries += 1) {
     await page.getByTestId("audit-again").click();
@@ -26,7 +26,7 @@ test("a_call_is_written_down_with_who_made_it_and_what_it_was", async () => {
   assert.equal(body.is_error, false, JSON.stringify(body));
   const page = await both.visitor.open(both.stage, "#/audit");
   const made = await row(page, "echo", "ok");
-  // By the keyboard, as all that opens.
+  // With the keyboard, as a user can.
   await made.locator("summary").focus();
   await page.keyboard.press("Enter");
   await made.getByText("confirmed", { exact: true }).waitFor();

@@ -1,4 +1,4 @@
-// Adding, cloning, importing and editing: nothing is written before the difference was shown.
+// Adding, cloning, importing and editing: the daemon writes nothing before the page has shown the difference.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

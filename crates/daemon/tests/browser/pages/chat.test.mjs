@@ -1,4 +1,4 @@
-// A conversation with a model, whose lines stand in a file that each turn reads anew.
+// A conversation with a model that reads its answers from a file, anew for each turn.
 
 import assert from "node:assert/strict";
 import { renameSync, writeFileSync } from "node:fs";
@@ -10,9 +10,9 @@ import { leave, staged } from "../stage.mjs";
 const both = staged({ words: ["--model", "mock/answers.json", "--yes-read-only"] });
 const silent = staged({ empty: true });
 
-/** What the model will say in the next turn. @param {object[]} answers */
+/** Writes the answers of the model for the next turn. @param {object[]} answers */
 const script = (...answers) => {
-  // In one step: the daemon may be reading it.
+  // In one step, because the daemon may be reading the file.
   const path = join(both.stage.project, "answers.json");
   writeFileSync(`${path}.new`, JSON.stringify(answers));
   renameSync(`${path}.new`, path);
@@ -20,7 +20,7 @@ const script = (...answers) => {
 
 const calls = (name, input = {}) => ({ tool_calls: [{ name: `mcp__workshop__${name}`, input }] });
 
-/** The chat, with an empty conversation. */
+/** Opens the chat with an empty conversation. */
 async function chat(place = "#/chat", options = {}) {
   script({ text: "Hello." });
   const page = await both.visitor.open(both.stage, place, options);
@@ -33,7 +33,7 @@ async function say(page, text) {
   await page.getByTestId("message").press("Enter");
 }
 
-/** The last turn, once it is over. */
+/** Returns the last turn, once it has ended. */
 async function over(page, state = "over") {
   const turn = page.getByTestId("turn").last();
   await turn.and(page.locator(`[data-status="${state}"]`)).waitFor();
@@ -113,7 +113,7 @@ test("a_kept_conversation_is_gone_on_with_from_its_page", async () => {
   await leave(page);
 });
 
-test("what_needs_a_word_is_asked_where_the_conversation_is", async () => {
+test("what_needs_an_approval_is_asked_where_the_conversation_is", async () => {
   const page = await chat();
   script(calls("erase", { path: "a.txt" }), { text: "It is gone." });
   await say(page, "Erase a.txt");
@@ -197,7 +197,7 @@ test("what_fails_after_a_call_is_gone_on_with_and_the_call_is_not_made_twice", a
   await leave(page);
 });
 
-test("an_answer_goes_on_while_somebody_looks_elsewhere", async () => {
+test("an_answer_goes_on_while_the_user_looks_elsewhere", async () => {
   const page = await chat();
   script(calls("slow", { steps: 8 }), { text: "Done at last." });
   await say(page, "Work");
@@ -226,7 +226,7 @@ test("nothing_that_a_model_or_a_server_says_becomes_a_part_of_the_page", async (
   await leave(page);
 });
 
-/** Waits until the page is at its end. @param {any} page */
+/** Waits until the page has scrolled to its end. @param {any} page */
 const atEnd = (page) =>
   page.waitForFunction(() => {
     const { scrollHeight, clientHeight, scrollTop } = document.documentElement;
@@ -258,7 +258,7 @@ test("screen_readers_hear_what_is_whole", async () => {
   const page = await chat();
   const heard = page.getByRole("log", { name: "Conversation" });
   assert.equal(await heard.getAttribute("aria-live"), "polite");
-  // What is still being written stands outside of what is read out.
+  // Text that is still arriving is outside of the region that screen readers read out.
   await page.evaluate(() => {
     globalThis.half = 0;
     new MutationObserver(() => {

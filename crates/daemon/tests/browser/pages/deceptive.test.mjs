@@ -1,4 +1,4 @@
-// Text that wants to look like another: wherever the user decides by what is shown, all of it is seen.
+// Text that pretends to be another: wherever the user decides by a text, the page shows every character of it.
 
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { leave, staged, workshop } from "../stage.mjs";
 
 const both = staged();
 
-/** Whatever is shown or read out on a page with a character that acts or hides. @param {any} page */
+/** Returns the texts of a page that still contain a character which acts on the display or is invisible. @param {any} page */
 const hidden = (page) =>
   page.evaluate(() => {
     const bad = /[\u200b-\u200f\u202a-\u202e\u2060-\u2069]/;
@@ -33,7 +33,7 @@ test("nothing_that_is_shown_hides_what_it_is", async () => {
   assert.ok(lines.includes('"x\\n--not-another-arg"') && !lines.includes("--not-another-arg"), lines.join("\n"));
   assert.deepEqual(await hidden(page), []);
 
-  // What a tool says of itself, what it is called with, and what it gives back.
+  // The definition of a tool, its arguments, and its result.
   const tools = join(stage.folder, "tools.json");
   writeFileSync(tools, JSON.stringify({ erase: { description: "Erases \u202enothing\u202c." } }));
   const entry = { command, args: [...args, "--as", tools], invisible: "keep" };

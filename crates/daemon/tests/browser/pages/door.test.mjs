@@ -1,4 +1,4 @@
-// Who may see the page, and what happens when the daemon goes away.
+// The token that opens the page, and what the page shows when the daemon ends.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -36,11 +36,11 @@ test("without_the_token_it_is_asked_for", async () => {
   await leave(page);
 });
 
-test("a_token_of_an_earlier_launch_is_forgotten_with_a_word", async () => {
+test("a_token_of_an_earlier_launch_is_forgotten_and_the_page_says_so", async () => {
   const page = await both.visitor.open(both.stage);
   await page.evaluate(() => localStorage.setItem("toolrack.token", "of-yesterday"));
   await page.reload();
-  await page.getByTestId("sign-in").getByText("was started anew").waitFor();
+  await page.getByTestId("sign-in").getByText("has been restarted").waitFor();
   assert.equal(await page.evaluate(() => localStorage.getItem("toolrack.token")), null);
   await leave(page);
 });
@@ -82,7 +82,7 @@ test("a_broken_stream_is_begun_again_and_what_was_missed_is_there", async () => 
   await leave(page);
 });
 
-test("what_a_dead_daemon_said_last_is_no_longer_shown_as_how_things_are", async () => {
+test("the_last_state_of_a_dead_daemon_is_not_shown_as_the_present_one", async () => {
   const page = await both.visitor.open(both.stage, "#/servers");
   const state = page.locator('[data-testid="server"][data-name="workshop"]').getByTestId("state");
   await state.and(page.locator('[data-known="true"].good')).waitFor();
@@ -90,7 +90,7 @@ test("what_a_dead_daemon_said_last_is_no_longer_shown_as_how_things_are", async 
   await state.and(page.locator('[data-known="false"].quiet')).getByText("was connected").waitFor();
   both.stage.cable.mend();
   await state.and(page.locator('[data-known="true"].good')).waitFor();
-  // What the browser says of the connections that were cut.
+  // The browser's own messages about the cut connections.
   page.wrong = page.wrong.filter((wrong) => !wrong.includes("net::ERR_"));
   await leave(page);
 });

@@ -12,13 +12,13 @@ const both = staged();
 const SUMMARY = readFileSync(join(import.meta.dirname, "../../../help/SUMMARY.md"), "utf8");
 const PAGES = listed(SUMMARY).map(({ id }) => id);
 
-/** The title of a page, as its file has it. @param {string} id */
+/** Returns the title of a page from its file. @param {string} id */
 const titleOf = (id) => {
   const text = readFileSync(join(import.meta.dirname, `../../../help/${id}.md`), "utf8");
   return text.split("\n", 1)[0].replace(/^# /, "").replaceAll("`", "");
 };
 
-/** The page of the guide that is shown. @param {any} page @param {string} id */
+/** Waits until a page of the guide is shown. @param {any} page @param {string} id */
 const shown = (page, id) => page.locator(`[data-testid="guide"][data-name="${id}"]`);
 
 test("every_page_of_the_summary_opens_from_the_list", async () => {
@@ -154,7 +154,7 @@ test("the_guide_needs_no_other_machine_and_is_there_when_the_daemon_answers_agai
   await page.unroute("**/assets/help/trust.md");
   await trouble.getByRole("button").click();
   await shown(page, "trust").waitFor();
-  // The browser tells of the file that was held back.
+  // The browser reports the blocked file.
   page.wrong = page.wrong.filter((what) => !/ERR_FAILED/.test(what));
   await leave(page);
 });

@@ -1,4 +1,4 @@
-// The page below a path of nginx, as that is by default.
+// The page below a path of nginx with its default settings.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

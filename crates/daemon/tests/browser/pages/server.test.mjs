@@ -74,7 +74,7 @@ test("its_health_is_told_step_by_step", async () => {
   await leave(page);
 });
 
-test("a_server_that_is_not_there_is_said_so", async () => {
+test("the_page_of_a_missing_server_says_so", async () => {
   const page = await both.visitor.open(both.stage, "#/servers/nothing");
   await page.getByTestId("no-server").waitFor();
   await leave(page);

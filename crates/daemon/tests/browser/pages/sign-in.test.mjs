@@ -28,7 +28,7 @@ test("a_server_that_needs_a_sign_in_is_connected_by_a_button_and_a_page", async 
   const opened = page.context().waitForEvent("page");
   await page.getByTestId("connect").click();
   const theirs = await opened;
-  // The page of another server learns nothing of the dashboard's address, in which its key is.
+  // The browser must not send the dashboard's address, which contains the token, to another server.
   assert.equal(await theirs.evaluate("document.referrer"), "");
   assert.equal(await theirs.evaluate("window.opener"), null);
   await page.getByTestId("sign-in-page").waitFor();
@@ -48,7 +48,7 @@ test("a_browser_on_another_machine_ends_up_at_an_address_that_is_pasted", async 
     const opened = page.context().waitForEvent("page");
     await page.getByTestId("connect").click();
     const theirs = await opened;
-    // The browser there cannot reach the daemon, but shows where it was sent.
+    // The browser on the other machine cannot reach the daemon, but shows the address.
     const back = await theirs.getByRole("link", { name: "Agree" }).getAttribute("href");
     await theirs.close();
     const field = page.getByTestId("sign-in-address");
@@ -58,7 +58,7 @@ test("a_browser_on_another_machine_ends_up_at_an_address_that_is_pasted", async 
     await field.fill(back);
     await page.getByTestId("sign-in-paste").click();
     await page.locator('[data-testid="server"][data-name="far"][data-status="connected"]').waitFor();
-    // It is good once.
+    // The address works only once.
     const again = await both.stage.api("/api/v1/servers/far/sign-in/address", { address: back });
     assert.deepEqual([again.status, again.body.error.code], [404, "NOT_FOUND"]);
     await leave(page);
@@ -67,7 +67,7 @@ test("a_browser_on_another_machine_ends_up_at_an_address_that_is_pasted", async 
   }
 });
 
-test("who_cannot_be_signed_in_to_is_told_why", async () => {
+test("a_failed_sign_in_says_why", async () => {
   await furnished();
   const { stage } = both;
   const local = await stage.api("/api/v1/servers/workshop/sign-in", {});
@@ -75,7 +75,7 @@ test("who_cannot_be_signed_in_to_is_told_why", async () => {
   const gone = await stage.api("/api/v1/servers/gone/sign-in", {});
   assert.deepEqual([gone.status, gone.body.error.code], [502, "SIGN_IN_UNAVAILABLE"]);
   assert.equal((await stage.api("/api/v1/servers/nobody/sign-in", {})).status, 404);
-  // Who comes to the daemon's address with another state is not heard.
+  // The daemon refuses a request with another state.
   const first = await stage.api("/api/v1/servers/guarded/sign-in", {});
   assert.equal(first.status, 202);
   const asked = new URL(first.body.page);
@@ -83,7 +83,7 @@ test("who_cannot_be_signed_in_to_is_told_why", async () => {
   back.search = "?code=stolen&state=another";
   assert.equal((await fetch(back)).status, 404);
   assert.equal((await stage.api("/api/v1/servers/guarded/sign-in")).body.state, "waiting");
-  // Beginning anew gives up what was begun: no page waits there any more.
+  // A new sign-in replaces the first one.
   const second = await stage.api("/api/v1/servers/guarded/sign-in", {});
   assert.notEqual(second.body.page, first.body.page);
   back.search = `?code=late&state=${asked.searchParams.get("state")}`;

@@ -1,4 +1,4 @@
-// Many tabs of one browser, which has six connections for all of them.
+// Many tabs of one browser, which share six connections.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { leave, staged } from "../stage.mjs";
 
 const both = staged();
 
-/** In a window without a screen every tab counts as seen: this says otherwise. */
+/** Marks a tab as hidden: without a screen, the browser treats every tab as visible. */
 const unseen = () => {
   let isHidden = true;
   Object.defineProperty(document, "hidden", { get: () => isHidden });

@@ -1,4 +1,4 @@
-// People of a team sign in with their provider, and see what is theirs.
+// People of a team sign in with their provider, and see only their own servers.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -36,7 +36,7 @@ test("people_of_two_tenants_sign_in_and_each_sees_the_servers_of_their_own", asy
     await servers.getByText(`${tenant}-shop`).waitFor();
     assert.doesNotMatch(await page.content(), new RegExp(`${other}-shop`));
     assert.equal(await page.getByTestId("endpoint").innerText(), `${team.origin}/mcp`);
-    // What a user may not see is not offered.
+    // The page does not offer sections that the person may not see.
     assert.equal(await page.getByTestId("nav-audit").count(), 0);
     assert.equal(await page.getByTestId("nav-config").count(), 0);
     await page.getByTestId("nav-tools").click();
@@ -148,7 +148,7 @@ test("a_cookie_changes_nothing_from_another_page_and_opens_no_mcp_endpoint", asy
   assert.equal((await send(place, { origin: team.origin, "sec-fetch-site": "same-site" })).status, 403);
   assert.notEqual((await send(place, { origin: team.origin })).status, 403);
   assert.equal((await send("/mcp", { origin: team.origin })).status, 401);
-  // The secret of the cookie is no token.
+  // The secret of the cookie does not work as a token.
   const bearer = { authorization: `Bearer ${cookie.value}` };
   assert.equal((await fetch(`${team.origin}/api/v1/me`, { headers: bearer })).status, 401);
   assert.ok(audit(team).some((row) => row.kind === "refused_at_the_door" && row.code === "cross_site"));

@@ -1,5 +1,5 @@
-// OAuth clients of others, as they are, connect to the MCP endpoint of a team: a person allows each of them in a browser, and no
-// token is pasted.
+// Other people's OAuth clients, unmodified, connect to the MCP endpoint of a team: a person allows each of them in a browser, and
+// pastes no token.
 //
 // The packages of the clients are in `TOOLRACK_TEST_CLIENTS`, `TOOLRACK_TEST_NODE_MODULES`, `TOOLRACK_TEST_NODE_FRAMEWORKS`,
 // `TOOLRACK_TEST_PYTHON_FRAMEWORKS` and `TOOLRACK_TEST_PYTHON`, or in `.cache/`.
@@ -18,7 +18,7 @@ let visitor = new Visitor();
 /** The profile of Ann's browser. @type {any} */
 let ann;
 
-/** Where programs are told which address to open. @type {(url: string) => void} */
+/** Gets the addresses that programs want to open. @type {(url: string) => void} */
 let opened = () => {};
 const opener = createServer((request, response) => {
   let body = "";
@@ -52,7 +52,7 @@ const installed = (variable, usual) => process.env[variable] ?? join(ROOT, usual
 const clients = join(import.meta.dirname, "../clients");
 
 /**
- * Runs a client, and does in Ann's browser what she would do.
+ * Runs a client, while Ann's browser does what she would do.
  * @param {string} program
  * @param {string[]} words
  * @returns {Promise<string>} what it prints
@@ -86,8 +86,8 @@ async function runs(program, words) {
 }
 
 /**
- * Does something that sends the browser back to the client, and waits until the client has answered it. No user is as fast as
- * this: some clients open the browser first, and listen for its return then.
+ * Does something that sends the browser back to the client, and tries until the client has answered it. Some clients open the
+ * browser before they listen for its return, and a test is faster than a user.
  * @param {any} page
  * @param {() => Promise<unknown>} act
  */
@@ -107,7 +107,7 @@ async function returns(page, act) {
   }
 }
 
-/** What Ann does with a page that a client opens. @param {string} url */
+/** Ann's steps on a page that a client opens. @param {string} url */
 async function allows(url) {
   const page = await ann.newPage();
   await page.goto(url);

@@ -194,7 +194,7 @@ test("a_tool_with_something_to_look_at_is_marked_wherever_it_is_listed", async (
   await leave(page);
 });
 
-test("a_tool_that_is_not_there_is_said_so", async () => {
+test("the_page_of_a_missing_tool_says_so", async () => {
   const page = await open("nothing");
   await page
     .getByTestId("trouble")

@@ -7,7 +7,7 @@ import { leave, staged, workshop } from "../stage.mjs";
 const both = staged();
 const pending = (page, status) => page.locator(`[data-testid="pending"][data-name="shop-db"][data-status="${status}"]`);
 
-test("nothing_of_a_project_runs_before_somebody_has_seen_it_and_agreed", async () => {
+test("nothing_of_a_project_runs_before_the_user_has_seen_it_and_agreed", async () => {
   const page = await both.visitor.open(both.stage, "#/trust");
   const proposal = await pending(page, "new").getByTestId("proposal").innerText();
   for (const part of [workshop().command, "workshop.mjs", both.stage.project]) assert.ok(proposal.includes(part), part);
@@ -35,7 +35,7 @@ test("what_changed_since_is_marked_and_asks_again", async () => {
   await leave(page);
 });
 
-test("what_to_look_at_in_a_proposal_is_told_before_somebody_agrees", async () => {
+test("what_to_look_at_in_a_proposal_is_told_before_the_user_agrees", async () => {
   const page = await both.visitor.open(both.stage, "#/trust");
   const file = join(both.stage.project, ".mcp.json");
   const before = readFileSync(file, "utf8");

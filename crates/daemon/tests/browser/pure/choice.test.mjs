@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asked, chosenFor, EVERYTHING, patternsIn, remember } from "../../../assets/choice.js";
+import { chosenFor, EVERYTHING, patternsIn, remember, requestOf } from "../../../assets/choice.js";
 
-/** What a browser keeps. @param {string} [text] */
+/** A browser's storage. @param {string} [text] */
 function storage(text) {
   const kept = new Map(text === undefined ? [] : [["toolrack.chat", text]]);
   return { getItem: (name) => kept.get(name) ?? null, setItem: (name, value) => kept.set(name, value), kept };
 }
 
 test("a_request_says_only_what_was_chosen", () => {
-  assert.deepEqual(asked(EVERYTHING), {});
-  assert.deepEqual(asked({ model: " a/b ", servers: [], tools: " x/*,y/z\n " }), {
+  assert.deepEqual(requestOf(EVERYTHING), {});
+  assert.deepEqual(requestOf({ model: " a/b ", servers: [], tools: " x/*,y/z\n " }), {
     model: "a/b",
     servers: [],
     tools: ["x/*", "y/z"],

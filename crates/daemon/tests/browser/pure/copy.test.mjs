@@ -1,4 +1,4 @@
-// What is copied to other programs, and that a hidden value never leaves as if it were the value.
+// Text for other programs, which never contains a hidden value as if it were the real one.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

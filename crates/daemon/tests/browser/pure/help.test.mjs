@@ -1,4 +1,4 @@
-// The guide as the dashboard shows it: every page is there, every link leads somewhere, and a search finds what is in it.
+// The guide in the dashboard: every page is there, every link has a target, and a search finds its text.
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
@@ -11,7 +11,7 @@ const DOCS = join(import.meta.dirname, "../../../../../docs");
 const LIST = listed(readFileSync(join(DOCS, "SUMMARY.md"), "utf8"));
 const PAGES = LIST.map((page) => pageOf(page, readFileSync(join(DOCS, page.path), "utf8"), LIST));
 
-/** Everything of one kind in a tree. @param {unknown} tree @param {string} type */
+/** Returns all nodes of one type in a tree. @param {unknown} tree @param {string} type */
 function all(tree, type) {
   if (tree === null || typeof tree !== "object") return [];
   const inner = Object.values(tree).flatMap((value) => all(value, type));

@@ -1,8 +1,8 @@
-// Events: how they are cut out of the stream, what they change, and when a broken stream is begun again.
+// Events: how the stream is split into them, what they change, and when a broken stream is opened again.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LINGER, shownAfter } from "../../../assets/asked.js";
+import { LINGER, shownAfter } from "../../../assets/shown-questions.js";
 import { daemonNow, heardTime } from "../../../assets/clock.js";
 import { pause } from "../../../assets/events.js";
 import { historyOf, linesSince, LOG_LENGTH, merged } from "../../../assets/merge.js";

@@ -1,10 +1,10 @@
-// Markdown of models: what is understood, and that nothing else becomes more than text.
+// Markdown of models: the marks that are understood, and that everything else stays text.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { blocksOf } from "../../../assets/markdown.js";
 
-/** A tree, short: marks around what they hold. */
+/** Writes a tree in a short form: each node as a mark around its content. */
 const short = (spans) =>
   spans
     .map((span) => {
@@ -23,7 +23,7 @@ const short = (spans) =>
     })
     .join("");
 
-/** The one paragraph that the text is. */
+/** Returns the only paragraph of a text. */
 const line = (text) => {
   const [block, ...others] = blocksOf(text);
   assert.deepEqual([block.type, ...others], ["paragraph"], text);

@@ -1,4 +1,4 @@
-// Addresses: of the page, of the token, and those that servers name.
+// Addresses: that of the page, the one with the token, and those from servers.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,7 @@ import { agentIn, baseIn, pathOf } from "../../../assets/agent.js";
 import { ago, bytes, duration, tokens } from "../../../assets/format.js";
 import { dataAddress, webAddress } from "../../../assets/links.js";
 import { hashOf, placeOf } from "../../../assets/router.js";
-import { dropToken, heardToken, keepToken, refused, token, tokenIn } from "../../../assets/token.js";
+import { dropToken, adoptToken, keepToken, refused, token, tokenIn } from "../../../assets/token.js";
 
 test("a_place_survives_its_address", () => {
   for (const [path, query] of [
@@ -30,7 +30,7 @@ test("the_world_of_an_agent_is_below_its_own_address", () => {
   assert.equal(pathOf("/api/v1/agents", "coder"), "/api/v1/agents", "who there is, the daemon itself knows");
 });
 
-test("an_address_that_somebody_mistyped_is_still_a_place", () => {
+test("an_address_that_the_user_mistyped_is_still_a_place", () => {
   assert.deepEqual(placeOf(""), { path: [], query: {} });
   assert.deepEqual(placeOf("#/"), { path: [], query: {} });
   assert.deepEqual(placeOf("#servers//%E0%A4%A"), { path: ["servers", "%E0%A4%A"], query: {} });
@@ -53,7 +53,7 @@ test("an_old_tab_leaves_the_token_of_a_new_launch_alone", () => {
   });
   const state = () => [token.peek(), refused.peek(), ...kept.values()];
   keepToken("old");
-  // Another tab was opened with the address of the new launch.
+  // The user has opened another tab with the address of the new launch.
   kept.set("toolrack.token", "new");
   dropToken("old");
   assert.deepEqual(state(), ["new", false, "new"], "it is taken here, too");
@@ -61,10 +61,10 @@ test("an_old_tab_leaves_the_token_of_a_new_launch_alone", () => {
   assert.deepEqual(state(), ["new", false, "new"], "a late answer to what was asked with the old one changes nothing");
   dropToken("new");
   assert.deepEqual(state(), [null, true]);
-  heardToken({ key: "other", newValue: "x" });
-  heardToken({ key: "toolrack.token", newValue: null });
+  adoptToken({ key: "other", newValue: "x" });
+  adoptToken({ key: "toolrack.token", newValue: null });
   assert.equal(token.peek(), null);
-  heardToken({ key: "toolrack.token", newValue: "newest" });
+  adoptToken({ key: "toolrack.token", newValue: "newest" });
   assert.deepEqual(state(), ["newest", false]);
 });
 

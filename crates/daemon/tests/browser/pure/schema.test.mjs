@@ -1,4 +1,4 @@
-// From a schema to a form, and from what is typed to the value.
+// From a schema to a form, and from the content of the form to a value.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { shapeOf } from "../../../assets/schema.js";
 
 const object = (properties, required = []) => ({ type: "object", properties, required });
 
-/** What a form gives when it is filled with a value and nothing is touched. */
+/** Returns the value of a form that was filled with a value and not changed. */
 function through(schema, value) {
   const shape = shapeOf(schema);
   return valueOf(shape, draftOf(shape, value));

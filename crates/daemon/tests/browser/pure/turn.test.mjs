@@ -1,11 +1,11 @@
-// Turns of a conversation: what their events make of them, and how they are read from what was kept.
+// Turns of a conversation: how events change them, and how they are read from stored messages.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { begun, broken, calledIn, isSilent, told, turnsOf } from "../../../assets/turn.js";
+import { calledIn, failedTurn, isSilent, newTurn, turnsOf, withEvent } from "../../../assets/turn.js";
 
-/** What came of events, short. @param {any[]} events */
-const turnOf = (...events) => events.reduce((turn, [event, data]) => told(turn, event, data, 1000), begun("t", "why?"));
+/** Returns the pieces that events make, in a short form. @param {any[]} events */
+const turnOf = (...events) => events.reduce((turn, [event, data]) => withEvent(turn, event, data, 1000), newTurn("t", "why?"));
 
 const short = (turn) =>
   turn.pieces.map((piece) =>
@@ -25,7 +25,7 @@ test("pieces_of_text_are_one_text_until_something_else_comes", () => {
     ["text", { text: "look." }],
   );
   assert.deepEqual(short(turn), ["thinking Hmm.", "text… I look."]);
-  assert.deepEqual(short(told(turn, "asked", { round: 2 }, 0)), ["thinking Hmm.", "text I look."]);
+  assert.deepEqual(short(withEvent(turn, "asked", { round: 2 }, 0)), ["thinking Hmm.", "text I look."]);
 });
 
 test("a_call_is_one_piece_from_its_beginning_to_its_end", () => {
@@ -35,8 +35,8 @@ test("a_call_is_one_piece_from_its_beginning_to_its_end", () => {
     ["call_begins", { id: "2", tool: "fs/list", arguments: {} }],
   );
   assert.deepEqual(short(running), ["text a", "fs/read running", "fs/list running"]);
-  const ended = told(
-    told(running, "call_ends", { id: "2", is_error: true, text: "no", duration_ms: 7 }, 0),
+  const ended = withEvent(
+    withEvent(running, "call_ends", { id: "2", is_error: true, text: "no", duration_ms: 7 }, 0),
     "call_ends",
     { id: "1", is_error: false, text: "yes", duration_ms: 9 },
     0,
@@ -79,7 +79,7 @@ test("a_text_that_comes_only_at_the_end_is_shown_once", () => {
 
 test("what_broke_keeps_what_was_said", () => {
   const error = new Error("gone");
-  const turn = broken(turnOf(["text", { text: "half" }], ["call_begins", { id: "1", tool: "a/b" }]), error);
+  const turn = failedTurn(turnOf(["text", { text: "half" }], ["call_begins", { id: "1", tool: "a/b" }]), error);
   assert.deepEqual(
     [turn.state, turn.error, short(turn), turn.text],
     ["failed", error, ["text half", "a/b stopped"], "why?"],
@@ -89,20 +89,20 @@ test("what_broke_keeps_what_was_said", () => {
 test("a_second_try_is_told_until_the_model_answers", () => {
   const turn = turnOf(["asked", { round: 1 }], ["retry", { after_ms: 500, why: "it is busy" }]);
   assert.equal(turn.retry, "it is busy");
-  assert.equal(told(turn, "text", { text: "a" }, 0).retry, null);
+  assert.equal(withEvent(turn, "text", { text: "a" }, 0).retry, null);
 });
 
 test("events_of_a_newer_daemon_change_nothing", () => {
   const turn = turnOf(["text", { text: "a" }]);
-  assert.equal(told(turn, "weather", { fine: true }, 0), turn);
+  assert.equal(withEvent(turn, "weather", { fine: true }, 0), turn);
 });
 
-test("one_waits_for_the_model_only_while_nothing_else_is_seen", () => {
+test("a_turn_waits_for_the_model_only_while_nothing_else_is_seen", () => {
   assert.equal(isSilent(turnOf(["asked", { round: 1 }])), true);
   assert.equal(isSilent(turnOf(["text", { text: "a" }])), false);
   const call = turnOf(["call_begins", { id: "1", tool: "a/b" }]);
   assert.equal(isSilent(call), false);
-  assert.equal(isSilent(told(call, "call_ends", { id: "1" }, 0)), true);
+  assert.equal(isSilent(withEvent(call, "call_ends", { id: "1" }, 0)), true);
   assert.equal(isSilent(turnOf(["done", DONE])), false);
 });
 

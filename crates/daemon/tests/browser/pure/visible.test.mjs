@@ -1,4 +1,4 @@
-// Text of others, with what acts or hides spelled out.
+// Text from servers, with characters spelled out that act on the display or are invisible.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

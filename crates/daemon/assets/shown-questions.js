@@ -1,21 +1,21 @@
-// Which questions are shown. Pure.
+// The questions that the page shows. Pure.
 
-/** So long a question that ended by itself keeps its place, and says so: who is about to click on it must see it. In ms. */
+/** How long a question that ended by itself keeps its place, so that a user who is about to click on it sees that. In ms. */
 export const LINGER = 4_000;
 
 /**
  * A question that is shown.
  * @typedef {object} Shown
  * @property {Api.Question} question
- * @property {number | null} over since when it is over, though it was not answered here
+ * @property {number | null} over when it ended, if it was not answered on this page
  */
 
 /**
- * What is shown now. Nothing changes places: what is new comes below, and what is over goes only after a while, unless it
- * was answered here.
+ * Returns the questions to show now. No question moves: new ones come below, and one that has ended goes only after a while,
+ * unless it was answered on this page.
  * @param {Shown[]} before
  * @param {Api.Question[]} waiting
- * @param {Set<string>} answered here
+ * @param {Set<string>} answered the ids of those that were answered on this page
  * @param {number} now in ms
  * @returns {Shown[]}
  */

@@ -1,25 +1,25 @@
-// JSON whose numbers come out as they went in. A number of JavaScript has 53 bits and forgets how it was written:
-// `9007199254740993` would become another number, and `1.0` a `1`, just where a person says yes to it. Pure.
+// JSON that keeps each number exactly as it was written. JavaScript's numbers have 53 bits and no spelling: they would change
+// `9007199254740993` to another number and `1.0` to `1`, although a user approves a call by the numbers on the page. Pure.
 
 /**
- * What newer browsers can do with JSON; the others round.
+ * Functions of newer browsers. Without them, numbers are rounded.
  * @type {{rawJSON?: (text: string) => unknown, isRawJSON?: (value: unknown) => boolean}}
  */
 const { rawJSON, isRawJSON } = /** @type {any} */ (JSON);
 
-/** Members of what the daemon says whose values are of others, and are shown or sent on as they are. */
+/** Members of the daemon's answers whose values come from servers and callers; they are shown and sent on unchanged. */
 const FOREIGN = ["arguments", "default", "input", "structured"];
 
-/** Text that may hold a number which does not survive. */
+/** Matches text that may have a number which JavaScript would change. */
 const SUSPICIOUS = /\d{16}|\d[.eE]/;
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** Whether whole numbers of any length can be sent. */
+/** Whether this browser can send whole numbers of any length. */
 export const isExact = rawJSON !== undefined;
 
 /**
- * A number as it is written, where a number of JavaScript would be written in another way.
+ * Returns a number that keeps its spelling, if JavaScript would write it in another way.
  * @param {string} text
  * @returns {unknown}
  */
@@ -43,7 +43,7 @@ export function parseExact(text) {
   );
 }
 
-/** Reads what the daemon says: numbers to count with, and those of others as they are written. @param {string} text @returns {any} */
+/** Reads an answer of the daemon: its own numbers as numbers, and those of servers and callers as they are written. @param {string} text @returns {any} */
 export function parse(text) {
   return SUSPICIOUS.test(text) ? counting(parseExact(text)) : JSON.parse(text);
 }
@@ -57,5 +57,5 @@ function counting(value) {
   return Object.fromEntries(members.map(([name, its]) => [name, FOREIGN.includes(name) ? its : counting(its)]));
 }
 
-/** The same with numbers to compare. @param {unknown} value @returns {unknown} */
+/** Returns an exact number as a number of JavaScript; other values unchanged. @param {unknown} value @returns {unknown} */
 export const counted = (value) => (isExactNumber(value) ? Number(value.rawJSON) : value);

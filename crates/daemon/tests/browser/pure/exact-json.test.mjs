@@ -1,9 +1,9 @@
-// Numbers of others, which stay as they are written.
+// Numbers of servers and callers, which keep their spelling.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { draftOf, valueOf } from "../../../assets/draft.js";
-import { parse, parseExact } from "../../../assets/exact.js";
+import { parse, parseExact } from "../../../assets/exact-json.js";
 import { json } from "../../../assets/format.js";
 import { shapeOf } from "../../../assets/schema.js";
 

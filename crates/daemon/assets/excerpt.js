@@ -1,15 +1,15 @@
-// How much of a long text is shown before the user wants all of it. Pure.
+// The beginning of a long text, which the page shows until the user asks for all of it. Pure.
 
-/** Characters and lines of a description that are shown at first. */
+/** The most characters and lines of an excerpt. */
 const CHARACTERS = 320;
 const LINES = 4;
 
 /**
- * The beginning of a long text; null when the text is short enough to be shown as it is.
+ * Returns the beginning of a long text; null when the text is short enough to be shown as a whole.
  * @param {string} text
  * @returns {string | null}
  */
-export function cutOf(text) {
+export function excerptOf(text) {
   const characters = [...text];
   let end = Math.min(characters.length, CHARACTERS);
   let lines = 1;

@@ -1,30 +1,30 @@
-// Calls that were begun on the pages of tools. They stand outside of those pages, so that a call goes on while the user looks
-// elsewhere in the dashboard, say at a question that it waits for.
+// Calls that the user made on the pages of tools. They are not part of a component, so that a call goes on while the user looks at
+// another part of the dashboard, such as a question that the call waits for.
 
 import { callTool } from "./api.js";
 import { signal } from "./html.js";
 import { say } from "./parts/say.js";
 
 /**
- * A call as it goes.
+ * The state of a call.
  * @typedef {{state: "running", id: string, progress: Api.Progress | null} | {state: "done", outcome: Api.Outcome} | {state: "failed", error: unknown} | {state: "cancelled"}} Run
  */
 
 /** The last call of each tool, by `server/tool`. */
-export const tries = signal(/** @type {ReadonlyMap<string, Run>} */ (new Map()));
+export const runs = signal(/** @type {ReadonlyMap<string, Run>} */ (new Map()));
 
-/** What ends each call that is under way. @type {Map<string, AbortController>} */
+/** Aborts each call that is running. @type {Map<string, AbortController>} */
 const going = new Map();
 
-/** The pages that are shown now. @type {Set<string>} */
+/** The tools whose pages are shown now. @type {Set<string>} */
 const shown = new Set();
 
 /** @param {string} tool @param {Run | null} run */
 function set(tool, run) {
-  const next = new Map(tries.peek());
+  const next = new Map(runs.peek());
   if (run) next.set(tool, run);
   else next.delete(tool);
-  tries.value = next;
+  runs.value = next;
 }
 
 /** Calls a tool. @param {string} tool as `server/tool` @param {unknown} given */
@@ -35,7 +35,7 @@ export async function begin(tool, given) {
   going.set(tool, mine);
   addEventListener("beforeunload", warn);
   set(tool, { state: "running", id, progress: null });
-  // The user who presses the button has just written the arguments: asking them again would teach them to say yes unread.
+  // The user has just written the arguments. To ask for an approval as well would teach them to approve without reading.
   const request = { tool, arguments: given, id, approved: true };
   /** @type {Run} */
   let end;
@@ -51,23 +51,23 @@ export async function begin(tool, given) {
   if (!shown.has(tool)) say(`The call of ${tool} has ended: its page shows how`);
 }
 
-/** Gives up the call of a tool. @param {string} tool */
+/** Cancels the call of a tool. @param {string} tool */
 export function cancel(tool) {
   going.get(tool)?.abort();
 }
 
-/** The page of a tool is shown, until what this gives back is called. @param {string} tool */
+/** Notes that the page of a tool is shown, until the returned function is called. @param {string} tool */
 export function show(tool) {
   shown.add(tool);
   return () => {
     shown.delete(tool);
     if (going.has(tool)) say(`The call of ${tool} goes on`);
-    // What the user has seen need not be kept.
+    // The user has seen the result.
     else set(tool, null);
   };
 }
 
-/** Who closes the page gives up the calls that it waits for: the browser asks before. @param {BeforeUnloadEvent} event */
+/** Closing the page cancels its calls, so the browser asks the user first. @param {BeforeUnloadEvent} event */
 function warn(event) {
   event.preventDefault();
 }

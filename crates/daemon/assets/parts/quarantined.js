@@ -1,4 +1,4 @@
-// Tools that are not as they are pinned: what they said, what they say now, and the decision.
+// Tools in quarantine, because they differ from their pins: the pinned definition, the present one, and the decision.
 
 import { post } from "../api.js";
 import { fieldsOf } from "../difference.js";
@@ -11,22 +11,22 @@ import { HelpLink } from "./page.js";
 import { Trouble } from "./problem.js";
 import { say } from "./say.js";
 
-/** @param {{tools: Api.Stranger[]}} given */
-export function Strangers({ tools }) {
+/** @param {{tools: Api.QuarantinedTool[]}} given */
+export function QuarantinedTools({ tools }) {
   return html`
-    <section class="strangers" data-testid="quarantine">
-      <h2>Tools that are not what they were</h2>
+    <section class="quarantined-tools" data-testid="quarantine">
+      <h2>Tools in quarantine</h2>
       <p class="quiet-text">
         No model is offered them and no call of them is made before you have looked. <${HelpLink} about="quarantine" />
       </p>
-      ${tools.map((tool) => html`<${Stranger} key=${`${tool.server} ${tool.tool} ${tool.hash}`} stranger=${tool} />`)}
+      ${tools.map((tool) => html`<${QuarantinedTool} key=${`${tool.server} ${tool.tool} ${tool.hash}`} quarantined=${tool} />`)}
     </section>
   `;
 }
 
-/** @param {{stranger: Api.Stranger}} given */
-function Stranger({ stranger }) {
-  const { server, tool, why, since, hash, definition, pinned, findings } = stranger;
+/** @param {{quarantined: Api.QuarantinedTool}} given */
+function QuarantinedTool({ quarantined }) {
+  const { server, tool, why, since, hash, definition, pinned, findings } = quarantined;
   const approve = useAction(async () => {
     await post("/api/v1/trust/tools/approve", { server, tool, hash });
     say(`${server}/${tool} is used as it is now`);
@@ -34,10 +34,10 @@ function Stranger({ stranger }) {
   });
   const isStale = /** @type {any} */ (approve.error)?.status === 409;
   return html`
-    <article class="panel pending" data-testid="stranger" data-name=${`${server}/${tool}`} data-status=${stranger.cause}>
+    <article class="panel pending" data-testid="quarantined-tool" data-name=${`${server}/${tool}`} data-status=${quarantined.cause}>
       <header class="question-head">
         <h3>${server}/${tool}</h3>
-        <span class="mark warn">${stranger.cause === "renamed" ? "another name" : "changed"}</span>
+        <span class="mark warn">${quarantined.cause === "renamed" ? "another name" : "changed"}</span>
       </header>
       <p>${why}${since && html`, <time datetime=${since} title=${moment(since)}>${ago(since)}</time>`}</p>
       <${Findings} findings=${findings} />
@@ -59,7 +59,7 @@ function Stranger({ stranger }) {
   `;
 }
 
-/** What became of a definition, and what stayed. @param {{now: Api.Entry, before: Api.Entry | null}} given */
+/** The fields of a definition that changed, and those that did not. @param {{now: Api.Entry, before: Api.Entry | null}} given */
 function Definition({ now, before }) {
   const fields = fieldsOf(now, before);
   const changed = fields.filter(({ status }) => status === "changed");
