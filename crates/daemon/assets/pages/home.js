@@ -1,9 +1,11 @@
 // The start page of a person who uses the tools of a team: how to connect a client, questions that wait, and the servers.
 
+import { get } from "../api.js";
 import { counted } from "../format.js";
 import { html } from "../html.js";
 import { may, me } from "../me.js";
 import { CopyButton } from "../parts/copy.js";
+import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { stateName } from "../parts/pill.js";
 import { Questions } from "../parts/questions.js";
@@ -45,6 +47,7 @@ function Connect() {
           <dt>Address</dt>
           <dd><code data-testid="endpoint">${endpoint()}</code> <${CopyButton} text=${endpoint} /></dd>
         </div>
+        <${Profiles} />
         ${
           isSignedIn.value &&
           commands().map(
@@ -59,6 +62,21 @@ function Connect() {
       </dl>
     </section>
   `;
+}
+
+/** Addresses at which a client has only some of the tools. */
+function Profiles() {
+  const { data } = useLoaded((signal) => get("/api/v1/profiles", signal), []);
+  const found = /** @type {{profiles: Api.Profile[]} | null} */ (data);
+  return html`${(found?.profiles ?? []).map(({ name, mcp, tools }) => {
+    const address = () => new URL(mcp, location.href).href;
+    return html`
+      <div data-testid="profile" data-name=${name}>
+        <dt>Only ${name} <span class="quiet-text">${counted(tools.length, "tool")}</span></dt>
+        <dd><code>${address()}</code> <${CopyButton} text=${address} /></dd>
+      </div>
+    `;
+  })}`;
 }
 
 function Servers() {

@@ -22,6 +22,12 @@ declare namespace Api {
   }
 
   /** Who sends the request. */
+  interface Profile {
+    name: string;
+    mcp: string;
+    tools: string[];
+  }
+
   interface Me {
     tenant: string;
     kind: "person" | "service";

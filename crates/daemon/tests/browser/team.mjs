@@ -54,6 +54,7 @@ export class Team {
     for (const tenant of ["acme", "bolt"]) {
       const home = join(this.folder, "tenants", tenant);
       mkdirSync(home, { recursive: true });
+      writeFileSync(join(home, "toolrack.toml"), `[[profiles]]\nname = "few"\ntools = "${tenant}-shop/echo"\n`);
       writeFileSync(join(home, "mcp.json"), JSON.stringify({ mcpServers: { [`${tenant}-shop`]: workshop() } }));
     }
     writeFileSync(join(this.folder, "team.toml"), this.#file(more));

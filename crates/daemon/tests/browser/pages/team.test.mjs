@@ -36,6 +36,8 @@ test("people_of_two_tenants_sign_in_and_each_sees_the_servers_of_their_own", asy
     await servers.getByText(`${tenant}-shop`).waitFor();
     assert.doesNotMatch(await page.content(), new RegExp(`${other}-shop`));
     assert.equal(await page.getByTestId("endpoint").innerText(), `${team.origin}/mcp`);
+    const profile = page.getByTestId("profile").and(page.locator('[data-name="few"]'));
+    assert.equal(await profile.locator("code").innerText(), `${team.origin}/p/few/mcp`);
     // The page does not offer sections that the person may not see.
     assert.equal(await page.getByTestId("nav-audit").count(), 0);
     assert.equal(await page.getByTestId("nav-config").count(), 0);
