@@ -75,9 +75,15 @@ test("a_tenant_that_a_request_names_is_not_the_one_that_answers", async () => {
     const named = await (await as("boss", `${path}?tenant=acme`)).text();
     assert.doesNotMatch(named, /acme-shop/, path);
   }
-  for (const path of ["/t/acme/mcp", "/acme/mcp", "/tenants/acme/mcp", "/mcp/acme", "/p/acme/mcp", "/api/v1/tenants/acme/servers"]) {
+  for (const path of ["/t/acme/mcp", "/acme/mcp", "/tenants/acme/mcp", "/mcp/acme", "/api/v1/tenants/acme/servers"]) {
     await refused(await as("boss", path, { method: "POST" }), [404, 405], { what: path });
   }
+  // A profile is one of the tenant of the member, whatever its name.
+  const ask = { method: "tools/list", params: {}, path: "/p/acme/mcp" };
+  await refused(await mcp(team, bearer(tokens.bob), ask), 404, { what: ask.path });
+  const few = await (await mcp(team, bearer(tokens.bob), { ...ask, path: "/p/few/mcp" })).text();
+  assert.match(few, /bolt-shop/);
+  assert.doesNotMatch(few, /acme-shop/);
   const list = await (await mcp(team, { ...bearer(tokens.bob), ...headers }, { params: { tenant: "acme", _meta: { tenant: "acme" } } })).text();
   assert.match(list, /bolt-shop/);
   assert.doesNotMatch(list, /acme-shop/);
