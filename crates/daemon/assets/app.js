@@ -1,6 +1,7 @@
 // The page: who may see it, its frame, and which part of it is shown.
 
 import { effect, html, render, useEffect, useRef } from "./html.js";
+import { Access } from "./pages/access.js";
 import { Approvals } from "./pages/approvals.js";
 import { Audit } from "./pages/audit.js";
 import { Chat } from "./pages/chat.js";
@@ -9,6 +10,7 @@ import { Credentials } from "./pages/credentials.js";
 import { Help } from "./pages/help.js";
 import { Home } from "./pages/home.js";
 import { Overview } from "./pages/overview.js";
+import { People } from "./pages/people.js";
 import { ServerAdd } from "./pages/server-add.js";
 import { ServerEdit } from "./pages/server-edit.js";
 import { Server } from "./pages/server.js";
@@ -23,12 +25,12 @@ import { Agents } from "./parts/agents.js";
 import { Head } from "./parts/page.js";
 import { Trouble } from "./parts/problem.js";
 import { Said } from "./parts/say.js";
-import { findSession, isLooking, may, me, signOut, startMe } from "./me.js";
+import { findSession, isLooking, isMember, may, me, signOut, startMe } from "./me.js";
 import { backToPlace, hashOf, place, startRouter } from "./router.js";
 import { findToken, heardToken, isOpen, isSignedIn } from "./token.js";
 import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
 
-/** Where one can go, each with the right that it needs. */
+/** Where one can go, each with the right that it needs; some are only for the members of a team. */
 const SECTIONS = [
   { id: "", label: "Overview", needs: "see" },
   { id: "chat", label: "Chat", needs: "administer" },
@@ -39,12 +41,14 @@ const SECTIONS = [
   { id: "sessions", label: "Sessions", needs: "administer" },
   { id: "audit", label: "Audit", needs: "audit" },
   { id: "config", label: "Configuration", needs: "operate" },
+  { id: "people", label: "People", needs: "administer", ofTeam: true },
   { id: "credentials", label: "My credentials", needs: "use" },
+  { id: "access", label: "My access", needs: "use", ofTeam: true },
   { id: "help", label: "Help", needs: "see" },
 ];
 
-/** The places to which the person may go; all, as long as it is not known who it is. */
-const sections = () => SECTIONS.filter(({ needs }) => !me.value || may(needs));
+/** The places to which the person may go; as long as it is not known who it is, all that are not of a team. */
+const sections = () => SECTIONS.filter(({ needs, ofTeam }) => (ofTeam ? isMember() && may(needs) : !me.value || may(needs)));
 
 /** @param {string} id how many things wait in a section */
 function waiting(id) {
@@ -127,6 +131,10 @@ function Page() {
       return html`<${Config} />`;
     case "credentials":
       return html`<${Credentials} key=${name ?? ""} wanted=${name ?? null} />`;
+    case "people":
+      return html`<${People} />`;
+    case "access":
+      return html`<${Access} />`;
     case "help":
       return html`<${Help} id=${name} anchor=${rest[0]} query=${query} />`;
     default:

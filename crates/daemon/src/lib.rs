@@ -40,6 +40,7 @@ mod error;
 mod event_log;
 pub mod gateway;
 mod guard;
+mod membership;
 mod missing;
 mod people;
 mod profiles;

@@ -31,7 +31,7 @@ const THEIRS: [&str; 10] = [
     "/api/v1/servers",
     "/api/v1/tools",
     "/api/v1/calls",
-    "/api/v1/me",
+    "/api/v1/me/credentials",
     "/api/v1/overview",
     "/api/v1/sessions",
     "/api/v1/turns",

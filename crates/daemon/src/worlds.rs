@@ -31,6 +31,7 @@ use crate::{
     error::ApiError,
     event_log::EventLog,
     gateway::Gateway,
+    membership::Membership,
     world::{Parts, World},
 };
 
@@ -210,10 +211,13 @@ impl Worlds {
             Err(refused) => return refused.into_response(),
         };
         // Of the extensions, only who asks: the path parameters of the outer router are not valid in the inner one.
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let mut inner = Request::new(body);
-        if let Some(principal) = parts.extensions.get::<Principal>() {
-            inner.extensions_mut().insert(principal.clone());
+        if let Some(principal) = parts.extensions.remove::<Principal>() {
+            inner.extensions_mut().insert(principal);
+        }
+        if let Some(membership) = parts.extensions.remove::<Membership>() {
+            inner.extensions_mut().insert(membership);
         }
         (*inner.method_mut(), *inner.headers_mut(), *inner.uri_mut()) = (parts.method, parts.headers, parts.uri);
         *inner.version_mut() = parts.version;

@@ -103,6 +103,15 @@ impl Standing {
         }
     }
 
+    /// The stored token; `None` when an issuer signed it.
+    #[must_use]
+    pub fn token(&self) -> Option<&TeamToken> {
+        match &self.0.proof {
+            Proof::Kept(token) => Some(token),
+            Proof::Signed(_) => None,
+        }
+    }
+
     /// Ready when the token has ended or was revoked, or its member has other rights than before. A request that is
     /// under way then must end.
     pub async fn ended(&self) {
@@ -153,6 +162,12 @@ impl Authority {
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
         Self { store, issuers: None, known: Mutex::default() }
+    }
+
+    /// The store with the members.
+    #[must_use]
+    pub fn store(&self) -> &TeamStore {
+        &self.store
     }
 
     /// Also knows for whom the tokens of `issuers` stand. What an issuer said of a person counts until the token ends.

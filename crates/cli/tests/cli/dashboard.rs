@@ -185,6 +185,11 @@ mod needs_browser {
             super::tests_of("pages/team");
         }
 
+        #[test]
+        fn members_of_a_team_and_their_access() {
+            super::tests_of("pages/people");
+        }
+
         mod needs_clients {
             mod needs_python {
                 mod needs_node_frameworks {

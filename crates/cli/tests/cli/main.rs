@@ -119,6 +119,8 @@ mod supervised;
 #[cfg(test)]
 mod team;
 #[cfg(test)]
+mod team_admin;
+#[cfg(test)]
 mod team_person;
 #[cfg(test)]
 mod terminal;
