@@ -48,6 +48,11 @@ impl People {
         Arc::new(Self { tenant, worlds: Worlds::new(common) })
     }
 
+    /// Ends the world of the member with this key, and waits until its servers have ended.
+    pub(crate) async fn end(&self, member: &str) {
+        self.worlds.end(member).await;
+    }
+
     /// Whether the request is for the member's own world: the tenant has servers for each member, and the request is
     /// not about what all share.
     fn is_theirs(&self, method: &Method, path: &str) -> bool {

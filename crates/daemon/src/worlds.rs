@@ -126,6 +126,8 @@ enum Phase {
     Ending,
     /// The grace period is over: requests that still wait get no answer.
     Over,
+    /// Its servers have ended, too.
+    Gone,
 }
 
 impl OnDemand {
@@ -157,7 +159,7 @@ impl OnDemand {
     /// Ready when requests that still wait for an answer get none.
     async fn over(&self) {
         // Cannot fail, because the world itself owns the sender.
-        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over)).await;
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over | Phase::Gone)).await;
     }
 }
 
@@ -201,6 +203,14 @@ impl Worlds {
         if let Some(running) = self.running.lock().get(id) {
             running.stop.cancel();
         }
+    }
+
+    /// Ends the world `id` likewise, and waits until its servers have ended.
+    pub(crate) async fn end(&self, id: &str) {
+        let Some(running) = self.running.lock().get(id).cloned() else { return };
+        running.stop.cancel();
+        // Cannot fail, because this function owns the sender, too.
+        let _ = running.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Gone | Phase::Failed(_))).await;
     }
 
     /// Has the world `id` answer `request`; it begins if it does not run.
@@ -274,6 +284,7 @@ impl Worlds {
         tasks.wait().await;
         world.host.shutdown().await;
         then.await;
+        running.phase.send_replace(Phase::Gone);
     }
 
     /// Waits until the world is unused for a while, or stopped, and removes it from the map.

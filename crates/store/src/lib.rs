@@ -114,7 +114,7 @@ pub use sessions::{
 };
 pub use team::{
     Code, Grant, Grants, MemberChange, MemberChanged, NewGrant, NewToken, Purpose, Refresh, RefreshHash,
-    RegisteredClient, TeamStore, TeamToken, TokenHash, TokenOwner, Tokens,
+    RegisteredClient, RemovedMember, TeamStore, TeamToken, TokenHash, TokenOwner, Tokens,
 };
 pub use uuid::Uuid;
 pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};

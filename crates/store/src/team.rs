@@ -5,6 +5,7 @@
 
 mod administration;
 mod front_door;
+mod removed;
 
 use std::ops::Deref;
 
@@ -19,6 +20,7 @@ use uuid::Uuid;
 
 pub use self::administration::{MemberChange, MemberChanged};
 pub use self::front_door::{Code, Grant, Grants, NewGrant, Refresh, RefreshHash, RegisteredClient};
+pub use self::removed::RemovedMember;
 use crate::{
     Store, StoreError,
     audit::{Entry, append},
@@ -236,11 +238,12 @@ impl Tokens<'_> {
 }
 
 /// The tables of a team, each script after the one before.
-const SCRIPTS: [&str; 4] = [
+const SCRIPTS: [&str; 5] = [
     include_str!("../team_migrations/0001_members.sql"),
     include_str!("../team_migrations/0002_front_door.sql"),
     include_str!("../team_migrations/0003_profiles.sql"),
     include_str!("../team_migrations/0004_given_roles.sql"),
+    include_str!("../team_migrations/0005_removed.sql"),
 ];
 
 /// The store of an installation that serves a team. Clones share it.
@@ -313,11 +316,12 @@ impl TeamStore {
         let groups = serde_json::to_string(&new.groups().collect::<Vec<_>>()).unwrap_or_default();
         let owner = TokenOwner { issuer: new.issuer(), subject: new.subject() };
         let mut transaction = self.begin(doing).await?;
+        let before = member(&mut transaction, owner).await.map_err(self.error(doing))?;
         let role = match given_role_stays {
             true => given_role(&mut transaction, owner, new.tenant()).await.map_err(self.error(doing))?,
             false => None,
         };
-        let member = new.clone().with_role(role.unwrap_or(new.role()));
+        let after = new.clone().with_role(role.unwrap_or(new.role()));
         let changed = sqlx::query(
             "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at, role_is_given) \
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
@@ -326,20 +330,23 @@ impl TeamStore {
              WHERE (kind, tenant, name, groups, role) IS NOT \
              (excluded.kind, excluded.tenant, excluded.name, excluded.groups, excluded.role)",
         )
-        .bind(member.issuer())
-        .bind(member.subject())
-        .bind(member.kind().word())
-        .bind(member.tenant())
-        .bind(member.name())
+        .bind(after.issuer())
+        .bind(after.subject())
+        .bind(after.kind().word())
+        .bind(after.tenant())
+        .bind(after.name())
         .bind(groups)
-        .bind(member.role().word())
+        .bind(after.role().word())
         .bind(now())
         .bind(role.is_some())
         .execute(&mut *transaction)
         .await
         .map_err(self.error(doing))?;
+        if let Some(before) = before.filter(|before| before.tenant() != after.tenant()) {
+            removed::note(&mut transaction, &before).await.map_err(self.error(doing))?;
+        }
         if changed.rows_affected() > 0 {
-            let entry = Entry::of_member("member_changed", caller, &member);
+            let entry = Entry::of_member("member_changed", caller, &after);
             append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
         }
         transaction.commit().await.map_err(self.error(doing))

@@ -123,6 +123,8 @@ mod team_admin;
 #[cfg(test)]
 mod team_person;
 #[cfg(test)]
+mod team_removed;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tool_settings;

@@ -4,7 +4,7 @@ use chrono::Utc;
 use sqlx::{Sqlite, Transaction};
 use toolrack_host::{Caller, Principal, principal::Role};
 
-use super::{TokenOwner, member};
+use super::{TokenOwner, member, removed};
 use crate::{
     StoreError, TeamStore,
     audit::{Entry, append},
@@ -115,6 +115,7 @@ async fn give_role(
 
 /// Its tokens and grants go with it, by their foreign keys.
 async fn remove(transaction: &mut Transaction<'static, Sqlite>, member: &Principal) -> Result<(), sqlx::Error> {
+    removed::note(transaction, member).await?;
     sqlx::query("DELETE FROM team_members WHERE issuer = ? AND subject = ?")
         .bind(member.issuer())
         .bind(member.subject())

@@ -192,3 +192,19 @@ async fn a_token_takes_those_along_that_were_made_with_it() {
     assert_eq!(left.len(), 1);
     assert!(store.team_token(TokenHash::of("t-4")).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn a_removed_member_is_noted_until_its_values_are_deleted() {
+    let (_folder, store) = store().await;
+    let noted = async || store.removed_members().await.unwrap();
+    store.put_member(&ann(), &by()).await.unwrap();
+    assert_eq!(noted().await, []);
+    let of = |principal: &Principal| RemovedMember { tenant: principal.tenant().to_owned(), member: principal.key() };
+    let moved = Principal::new(Kind::Person, "bolt", ANN.issuer, ANN.subject).unwrap();
+    store.put_member(&moved, &by()).await.unwrap();
+    assert_eq!(noted().await, [of(&ann())], "what it gave to the old tenant is not the new one's");
+    store.remove_member(ANN, &by()).await.unwrap();
+    assert_eq!(noted().await, [of(&ann()), of(&moved)]);
+    store.forgot_member(&of(&ann())).await.unwrap();
+    assert_eq!(noted().await, [of(&moved)]);
+}
