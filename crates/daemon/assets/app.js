@@ -1,6 +1,7 @@
 // The page as a whole: its frame, the sign-in where one is needed, and the part that the address names.
 
 import { effect, html, render, useEffect, useRef } from "./html.js";
+import { Access } from "./pages/access.js";
 import { Approvals } from "./pages/approvals.js";
 import { Audit } from "./pages/audit.js";
 import { Chat } from "./pages/chat.js";
@@ -9,6 +10,7 @@ import { Credentials } from "./pages/credentials.js";
 import { Help } from "./pages/help.js";
 import { Home } from "./pages/home.js";
 import { Overview } from "./pages/overview.js";
+import { People } from "./pages/people.js";
 import { ServerAdd } from "./pages/server-add.js";
 import { ServerEdit } from "./pages/server-edit.js";
 import { Server } from "./pages/server.js";
@@ -23,12 +25,12 @@ import { Agents } from "./parts/agents.js";
 import { Head } from "./parts/page.js";
 import { Trouble } from "./parts/problem.js";
 import { Said } from "./parts/say.js";
-import { findSession, isLooking, may, me, signOut, startMe } from "./me.js";
+import { findSession, isLooking, isMember, may, me, signOut, startMe } from "./me.js";
 import { backToPlace, hashOf, place, startRouter } from "./router.js";
 import { findToken, adoptToken, isOpen, isSignedIn } from "./token.js";
 import { connection, questions, refresh, startWorld, trouble, trust } from "./world.js";
 
-/** The sections of the dashboard, each with the right that it needs. */
+/** The sections of the dashboard, each with the right that it needs; some are only for the members of a team. */
 const SECTIONS = [
   { id: "", label: "Overview", needs: "see" },
   { id: "chat", label: "Chat", needs: "administer" },
@@ -39,12 +41,14 @@ const SECTIONS = [
   { id: "sessions", label: "Sessions", needs: "administer" },
   { id: "audit", label: "Audit", needs: "audit" },
   { id: "config", label: "Configuration", needs: "operate" },
+  { id: "people", label: "People", needs: "administer", ofTeam: true },
   { id: "credentials", label: "My credentials", needs: "use" },
+  { id: "access", label: "My access", needs: "use", ofTeam: true },
   { id: "help", label: "Help", needs: "see" },
 ];
 
-/** The sections that the person may open; all of them until the daemon has said who the person is. */
-const sections = () => SECTIONS.filter(({ needs }) => !me.value || may(needs));
+/** The sections that the person may open; until the daemon has said who the person is, all that are not of a team. */
+const sections = () => SECTIONS.filter(({ needs, ofTeam }) => (ofTeam ? isMember() && may(needs) : !me.value || may(needs)));
 
 /** @param {string} id of the section whose waiting items are counted */
 function waiting(id) {
@@ -127,6 +131,10 @@ function Page() {
       return html`<${Config} />`;
     case "credentials":
       return html`<${Credentials} key=${name ?? ""} wanted=${name ?? null} />`;
+    case "people":
+      return html`<${People} />`;
+    case "access":
+      return html`<${Access} />`;
     case "help":
       return html`<${Help} id=${name} anchor=${rest[0]} query=${query} />`;
     default:

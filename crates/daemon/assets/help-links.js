@@ -4,12 +4,14 @@ import { hashOf } from "./router.js";
 
 /** By topic: the page, and the heading on it. */
 export const HELP = {
+  access: ["teams", "your-own-access"],
   approvals: ["policy", "approvals"],
   audit: ["policy", "the-audit-log"],
   chat: ["agents", "a-turn"],
   credentials: ["teams", "credentials-of-a-person"],
   configuration: ["servers", "where-configuration-lives"],
   overview: ["start"],
+  people: ["teams", "administrators-of-a-tenant"],
   quarantine: ["trust", "tools-stay-what-you-agreed-to"],
   "adding servers": ["servers", "dialects"],
   servers: ["servers"],

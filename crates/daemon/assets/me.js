@@ -16,6 +16,9 @@ export const isLooking = signal(false);
 /** Whether the person has a right, such as `operate`. @param {string} right */
 export const may = (right) => me.value?.rights.includes(right) ?? false;
 
+/** Whether the person is a member of a team, and not the user of the daemon's machine. */
+export const isMember = () => me.value !== null && me.value.tenant !== "local";
+
 /** Looks for a session of this browser, if there is no token. */
 export async function findSession() {
   if (token.peek() !== null) return;

@@ -1,6 +1,7 @@
 //! The control API: `/api/v1`, and the addresses for programs that monitor daemons. The OpenAPI file is made from the
 //! functions here.
 
+mod access;
 mod agents;
 mod answers;
 mod audit;
@@ -11,6 +12,7 @@ mod events;
 mod health;
 mod import;
 mod me;
+mod members;
 mod models;
 mod my_credentials;
 mod overview;
@@ -137,6 +139,17 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(Use, routes!(questions::answer))
         .with(See, routes!(my_credentials::list))
         .with(Use, routes!(my_credentials::give, my_credentials::take_back))
+        .with(Use, routes!(access::list, access::make))
+        .with(Use, routes!(access::revoke))
+        .with(Use, routes!(access::sign_out))
+        .with(Use, routes!(access::clients))
+        .with(Use, routes!(access::end_client))
+        .with(Administer, routes!(members::list))
+        .with(Administer, routes!(members::change, members::remove))
+        .with(Administer, routes!(members::tokens))
+        .with(Administer, routes!(members::revoke_token))
+        .with(Administer, routes!(members::clients))
+        .with(Administer, routes!(members::end_client))
         .with(See, routes!(answers::list))
         .with(Operate, routes!(answers::forget))
         .with(See, routes!(trust::list))

@@ -28,7 +28,7 @@ pub(crate) use self::{
     members::Members,
     unauthenticated::{Connection, Unauthenticated},
 };
-use crate::error::ApiError;
+use crate::{error::ApiError, membership::Membership};
 
 /// The rate limit of requests with a valid token: per second, and as a burst. It is far more than the clients of one
 /// gateway can send.
@@ -233,6 +233,16 @@ impl Guard {
         text.and_then(|text| HeaderValue::from_str(&text).ok()).unwrap_or(usual)
     }
 
+    /// The membership of the member who was proved. Only requests to the control API need it.
+    fn membership(&self, path: &str, proved: Option<&Proved>) -> Option<Membership> {
+        match (proved, &self.members) {
+            (Some(Proved::Member(standing)), Some(members)) if Endpoint::at(path).is_none() => {
+                members.membership(standing)
+            }
+            _ => None,
+        }
+    }
+
     fn is_own(&self, origin: &HeaderValue) -> bool {
         let origin = origin.to_str().map(str::to_ascii_lowercase).unwrap_or_default();
         let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
@@ -284,6 +294,9 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
     }
     if let Some(proved) = &proved {
         request.extensions_mut().insert(proved.principal());
+    }
+    if let Some(membership) = guard.membership(request.uri().path(), proved.as_ref()) {
+        request.extensions_mut().insert(membership);
     }
     match proved {
         Some(Proved::Member(standing)) => {

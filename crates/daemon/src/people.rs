@@ -31,7 +31,7 @@ const THEIRS: [&str; 10] = [
     "/api/v1/servers",
     "/api/v1/tools",
     "/api/v1/calls",
-    "/api/v1/me",
+    "/api/v1/me/credentials",
     "/api/v1/overview",
     "/api/v1/sessions",
     "/api/v1/turns",
@@ -46,6 +46,11 @@ pub(crate) struct People {
 impl People {
     pub(crate) fn new(tenant: Arc<World>, common: Common) -> Arc<Self> {
         Arc::new(Self { tenant, worlds: Worlds::new(common) })
+    }
+
+    /// Ends the worlds of the member with this key, and waits until their servers have ended.
+    pub(crate) async fn end(&self, member: &str) {
+        self.worlds.end_where(|id| is_of(id, member)).await;
     }
 
     /// Whether the request is for the member's own world: the tenant has servers that not all members share, and the
@@ -69,8 +74,7 @@ impl People {
     async fn answer(&self, member: &Principal, request: Request) -> Response {
         let key = key_of(member);
         // With another role or other groups, the member may have other servers.
-        let of_member = format!("{} ", member.key());
-        self.worlds.stop_where(|id| id.starts_with(&of_member) && id != key);
+        self.worlds.stop_where(|id| is_of(id, &member.key()) && id != key);
         if self.worlds.count() >= MAX_WORLDS && !self.worlds.is_running(&key) {
             let message = format!("{MAX_WORLDS} members of the tenant use servers of their own already");
             return ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_WORLDS", message)
@@ -79,6 +83,11 @@ impl People {
         }
         self.worlds.answer(&key, request).await
     }
+}
+
+/// Whether `id` is that of a world of the member with this key.
+fn is_of(id: &str, member: &str) -> bool {
+    id.strip_prefix(member).is_some_and(|rest| rest.starts_with(' '))
 }
 
 /// Names the world of a member with this role and these groups.

@@ -45,8 +45,16 @@ impl Right {
 
     /// Whether `principal` has it.
     pub(crate) fn is_of(self, principal: &Principal) -> bool {
-        match principal.role() {
-            Role::Admin => self != Self::Install || principal.is_local(),
+        match self {
+            Self::Install => principal.is_local(),
+            _ => self.is_of_role(principal.role()),
+        }
+    }
+
+    /// Whether the members of a tenant with this role have it.
+    pub(crate) fn is_of_role(self, role: Role) -> bool {
+        match role {
+            Role::Admin => self != Self::Install,
             Role::Operator => matches!(self, Self::Open | Self::See | Self::Use | Self::Operate | Self::Scrape),
             Role::User => matches!(self, Self::Open | Self::See | Self::Use),
             Role::Viewer => matches!(self, Self::Open | Self::See),

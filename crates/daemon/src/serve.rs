@@ -38,11 +38,12 @@ use crate::{
     guard::{Guard, Members, Token},
     missing::Missing,
     people::{self, People},
+    removals::{Forget, Removals},
     rights::Right,
     routes, streams,
     tenants::{self, Tenants},
     unread,
-    world::{Parts, World},
+    world::{EndMember, Parts, World},
     worlds::{Common, MakeWorld, Serve, Times, Within},
 };
 
@@ -85,6 +86,8 @@ pub struct Team {
     pub door: Arc<FrontDoor>,
     /// Makes the parts of a tenant's world at the first request of one of its members.
     pub for_tenants: MakeWorld,
+    /// Deletes what a removed member gave.
+    pub forget: Forget,
 }
 
 impl fmt::Debug for Team {
@@ -251,8 +254,10 @@ impl Daemon {
             .merge(dashboard::router())
             .merge(endpoints(&gateway));
         let mut router = once_applied(router, &world).layer(DefaultBodyLimit::max(MAX_BODY));
-        if let Some(Team { tenants, authority, door, for_tenants }) = team {
+        if let Some(Team { tenants, authority, door, for_tenants, forget }) = team {
             let tenants = tenants_of(&site, tenants, for_tenants, &world, &tasks);
+            let removals = Removals { store: authority.store().clone(), tenants: Arc::clone(&tenants), forget };
+            tasks.spawn(removals.run(authority.changes(), world.ending.clone()));
             router = router.layer(middleware::from_fn_with_state(tenants, tenants::of_member)).merge(door.router());
             let authority = Arc::new(authority);
             tasks.spawn(Arc::clone(&authority).watch(world.ending.clone()));
@@ -382,6 +387,8 @@ fn services(site: &Arc<Site>) -> Serve {
         }
         if let Some(make) = within.for_people {
             let people = people_of(&site, world, make, tasks);
+            // Set here and nowhere else.
+            let _ = world.end_member.set(ends_members_of(&people));
             router = router.layer(middleware::from_fn_with_state(people, people::of_their_own));
         }
         (once_applied(router, world).layer(DefaultBodyLimit::max(MAX_BODY)), gateway)
@@ -417,6 +424,19 @@ fn people_of(site: &Arc<Site>, tenant: &Arc<World>, make: MakeWorld, tasks: &Tas
         log: None,
     };
     People::new(Arc::clone(tenant), common)
+}
+
+/// Ends the worlds of members, as long as there are any.
+fn ends_members_of(people: &Arc<People>) -> EndMember {
+    let people = Arc::downgrade(people);
+    Box::new(move |member| {
+        let people = people.upgrade();
+        Box::pin(async move {
+            if let Some(people) = people {
+                people.end(&member).await;
+            }
+        })
+    })
 }
 
 /// The tenants `ids` of a team. Their worlds end with `world`, and tell it nothing.

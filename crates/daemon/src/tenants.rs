@@ -27,6 +27,19 @@ impl Tenants {
     pub(crate) fn new(ids: BTreeSet<String>, common: Common) -> Arc<Self> {
         Arc::new(Self { ids, worlds: Worlds::new(common) })
     }
+
+    /// Whether the team file has this tenant.
+    pub(crate) fn has(&self, tenant: &str) -> bool {
+        self.ids.contains(tenant)
+    }
+
+    /// Ends the world of the member of `tenant` with this key, and waits until its servers have ended.
+    pub(crate) async fn end_member(&self, tenant: &str, member: &str) {
+        let Some(world) = self.worlds.get(tenant) else { return };
+        if let Some(end) = world.end_member.get() {
+            end(member.to_owned()).await;
+        }
+    }
 }
 
 /// Hands the request of a member on to the world of its tenant. What has no data of a tenant, such as the files of the

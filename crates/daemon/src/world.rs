@@ -8,7 +8,12 @@ mod sign_ins;
 mod tally;
 mod under_way;
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
@@ -116,6 +121,9 @@ pub struct NoModel {
     pub hint: Option<String>,
 }
 
+/// Ends the world of the member with a key, and is ready when its servers have ended.
+pub(crate) type EndMember = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
+
 /// The state that everything in the daemon reads. One task changes it ([`keeper`]); readers never wait.
 pub(crate) struct World {
     pub(crate) host: Host,
@@ -133,6 +141,8 @@ pub(crate) struct World {
     sign_ins: SignIns,
     pub(crate) of: WorldOf,
     pub(crate) credentials: CredentialsOf,
+    /// Ends the world of a member, if this is the world of a tenant.
+    pub(crate) end_member: OnceLock<EndMember>,
     /// Tasks that run beside requests.
     tasks: TaskTracker,
     pub(crate) under_way: UnderWay,
@@ -212,6 +222,7 @@ impl World {
             sign_ins,
             of,
             credentials,
+            end_member: OnceLock::new(),
             tasks: tasks.clone(),
             under_way: UnderWay::default(),
             began: Instant::now(),

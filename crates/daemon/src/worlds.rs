@@ -31,6 +31,7 @@ use crate::{
     error::ApiError,
     event_log::EventLog,
     gateway::Gateway,
+    membership::Membership,
     world::{Parts, World},
 };
 
@@ -126,6 +127,8 @@ enum Phase {
     Ending,
     /// The grace period is over: requests that still wait get no answer.
     Over,
+    /// Its servers have ended, too.
+    Gone,
 }
 
 impl OnDemand {
@@ -157,7 +160,7 @@ impl OnDemand {
     /// Ready when requests that still wait for an answer get none.
     async fn over(&self) {
         // Cannot fail, because the world itself owns the sender.
-        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over)).await;
+        let _ = self.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Over | Phase::Gone)).await;
     }
 }
 
@@ -209,6 +212,19 @@ impl Worlds {
         running.iter().filter(|(id, _)| is_one(id)).for_each(|(_, world)| world.stop.cancel());
     }
 
+    /// Ends the worlds whose id `is_one` likewise, and waits until their servers have ended.
+    pub(crate) async fn end_where(&self, is_one: impl Fn(&str) -> bool) {
+        let ending: Vec<_> = {
+            let running = self.running.lock();
+            running.iter().filter(|(id, _)| is_one(id)).map(|(_, world)| Arc::clone(world)).collect()
+        };
+        for world in ending {
+            world.stop.cancel();
+            // Cannot fail, because this function owns the sender, too.
+            let _ = world.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Gone | Phase::Failed(_))).await;
+        }
+    }
+
     /// Has the world `id` answer `request`; it begins if it does not run.
     pub(crate) async fn answer(self: &Arc<Self>, id: &str, request: Request) -> Response {
         let in_use = self.enter(id, request.extensions().get());
@@ -217,10 +233,13 @@ impl Worlds {
             Err(refused) => return refused.into_response(),
         };
         // Of the extensions, only who asks: the path parameters of the outer router are not valid in the inner one.
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let mut inner = Request::new(body);
-        if let Some(principal) = parts.extensions.get::<Principal>() {
-            inner.extensions_mut().insert(principal.clone());
+        if let Some(principal) = parts.extensions.remove::<Principal>() {
+            inner.extensions_mut().insert(principal);
+        }
+        if let Some(membership) = parts.extensions.remove::<Membership>() {
+            inner.extensions_mut().insert(membership);
         }
         (*inner.method_mut(), *inner.headers_mut(), *inner.uri_mut()) = (parts.method, parts.headers, parts.uri);
         *inner.version_mut() = parts.version;
@@ -278,6 +297,7 @@ impl Worlds {
         tasks.wait().await;
         world.host.shutdown().await;
         then.await;
+        running.phase.send_replace(Phase::Gone);
     }
 
     /// Waits until the world is unused for a while, or stopped, and removes it from the map.

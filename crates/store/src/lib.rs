@@ -113,8 +113,8 @@ pub use sessions::{
     StoredMessage,
 };
 pub use team::{
-    Code, Grant, NewGrant, NewToken, Purpose, Refresh, RefreshHash, RegisteredClient, TeamStore, TeamToken, TokenHash,
-    TokenOwner, Tokens,
+    Code, Grant, Grants, MemberChange, MemberChanged, NewGrant, NewToken, Purpose, Refresh, RefreshHash,
+    RegisteredClient, RemovedMember, TeamStore, TeamToken, TokenHash, TokenOwner, Tokens,
 };
 pub use uuid::Uuid;
 pub use vault::{Lease, Sealed, Space, Vault, VaultError, VaultKey};

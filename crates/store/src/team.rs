@@ -3,7 +3,9 @@
 //! The store has only the hash of a token. It stands for a member, and never holds a role or a group of its own, so
 //! that a change of the member counts for each of its tokens at once.
 
+mod administration;
 mod front_door;
+mod removed;
 
 use std::ops::Deref;
 
@@ -16,7 +18,9 @@ use toolrack_host::{
 };
 use uuid::Uuid;
 
-pub use self::front_door::{Code, Grant, NewGrant, Refresh, RefreshHash, RegisteredClient};
+pub use self::administration::{MemberChange, MemberChanged};
+pub use self::front_door::{Code, Grant, Grants, NewGrant, Refresh, RefreshHash, RegisteredClient};
+pub use self::removed::RemovedMember;
 use crate::{
     Store, StoreError,
     audit::{Entry, append},
@@ -70,6 +74,9 @@ impl Purpose {
     }
 }
 
+/// The beginning of the family of a token that was made with another one; the id of that one follows.
+const MADE_WITH: &str = "with:";
+
 /// A token to store.
 #[derive(Clone, Debug)]
 pub struct NewToken {
@@ -81,12 +88,20 @@ pub struct NewToken {
     pub label: String,
     /// The OAuth client that has it.
     pub client: Option<String>,
-    /// The family of tokens that end together.
+    /// The family of tokens that end together; see also [`Self::made_with`].
     pub family: Option<String>,
     /// The profile whose MCP endpoint it opens, and nothing else.
     pub profile: Option<String>,
     /// When it ends.
     pub ends_at: Option<DateTime<Utc>>,
+}
+
+impl NewToken {
+    /// Ends with the token `id`, which was used to make this one, when that is revoked.
+    #[must_use]
+    pub fn made_with(self, id: &str) -> Self {
+        Self { family: Some(format!("{MADE_WITH}{id}")), ..self }
+    }
 }
 
 /// A stored token.
@@ -132,7 +147,7 @@ pub enum Tokens<'a> {
     OfTenant(&'a str),
     /// Those of one member.
     Of(TokenOwner<'a>),
-    /// The one with this id.
+    /// The one with this id, and those that were [made with it](NewToken::made_with).
     Id(&'a str),
     /// The one with this hash.
     Hash(TokenHash),
@@ -210,7 +225,12 @@ impl Tokens<'_> {
                 .push_bind(owner.issuer.to_owned())
                 .push(" AND t.subject = ")
                 .push_bind(owner.subject.to_owned()),
-            Self::Id(id) => query.push("t.id = ").push_bind(id.to_owned()),
+            Self::Id(id) => query
+                .push("t.id IN (WITH RECURSIVE made (id) AS (VALUES (")
+                .push_bind(id.to_owned())
+                .push(") UNION SELECT child.id FROM team_tokens child JOIN made ON child.family = ")
+                .push_bind(MADE_WITH)
+                .push(" || made.id) SELECT id FROM made)"),
             Self::Hash(hash) => query.push("t.hash = ").push_bind(hash.0.to_vec()),
             Self::Family(family) => query.push("t.family = ").push_bind(family.to_owned()),
         };
@@ -218,10 +238,12 @@ impl Tokens<'_> {
 }
 
 /// The tables of a team, each script after the one before.
-const SCRIPTS: [&str; 3] = [
+const SCRIPTS: [&str; 5] = [
     include_str!("../team_migrations/0001_members.sql"),
     include_str!("../team_migrations/0002_front_door.sql"),
     include_str!("../team_migrations/0003_profiles.sql"),
+    include_str!("../team_migrations/0004_given_roles.sql"),
+    include_str!("../team_migrations/0005_removed.sql"),
 ];
 
 /// The store of an installation that serves a team. Clones share it.
@@ -278,29 +300,53 @@ impl TeamStore {
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub async fn put_member(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
+        self.write_member(member, false, caller).await
+    }
+
+    /// The same for a member whom a provider has just signed in: a role that an administrator gave stays.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn put_signed_in(&self, member: &Principal, caller: &Caller) -> Result<(), StoreError> {
+        self.write_member(member, true, caller).await
+    }
+
+    async fn write_member(&self, new: &Principal, given_role_stays: bool, caller: &Caller) -> Result<(), StoreError> {
         let doing = "writing a member of the team";
-        let groups = serde_json::to_string(&member.groups().collect::<Vec<_>>()).unwrap_or_default();
+        let groups = serde_json::to_string(&new.groups().collect::<Vec<_>>()).unwrap_or_default();
+        let owner = TokenOwner { issuer: new.issuer(), subject: new.subject() };
         let mut transaction = self.begin(doing).await?;
+        let before = member(&mut transaction, owner).await.map_err(self.error(doing))?;
+        let role = match given_role_stays {
+            true => given_role(&mut transaction, owner, new.tenant()).await.map_err(self.error(doing))?,
+            false => None,
+        };
+        let after = new.clone().with_role(role.unwrap_or(new.role()));
         let changed = sqlx::query(
-            "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
+            "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at, role_is_given) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
              tenant = excluded.tenant, name = excluded.name, groups = excluded.groups, role = excluded.role, \
-             changed_at = excluded.changed_at WHERE (kind, tenant, name, groups, role) IS NOT \
+             changed_at = excluded.changed_at, role_is_given = excluded.role_is_given \
+             WHERE (kind, tenant, name, groups, role) IS NOT \
              (excluded.kind, excluded.tenant, excluded.name, excluded.groups, excluded.role)",
         )
-        .bind(member.issuer())
-        .bind(member.subject())
-        .bind(member.kind().word())
-        .bind(member.tenant())
-        .bind(member.name())
+        .bind(after.issuer())
+        .bind(after.subject())
+        .bind(after.kind().word())
+        .bind(after.tenant())
+        .bind(after.name())
         .bind(groups)
-        .bind(member.role().word())
+        .bind(after.role().word())
         .bind(now())
+        .bind(role.is_some())
         .execute(&mut *transaction)
         .await
         .map_err(self.error(doing))?;
+        if let Some(before) = before.filter(|before| before.tenant() != after.tenant()) {
+            removed::note(&mut transaction, &before).await.map_err(self.error(doing))?;
+        }
         if changed.rows_affected() > 0 {
-            let entry = Entry::of_member("member_changed", caller, member);
+            let entry = Entry::of_member("member_changed", caller, &after);
             append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
         }
         transaction.commit().await.map_err(self.error(doing))
@@ -329,28 +375,6 @@ impl TeamStore {
     pub async fn member(&self, owner: TokenOwner<'_>) -> Result<Option<Principal>, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(self.error("reading a member of the team"))?;
         member(&mut connection, owner).await.map_err(self.error("reading a member of the team"))
-    }
-
-    /// Removes a member and all its tokens, and records that in the audit log, in one transaction. Returns whether
-    /// there was one.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
-    pub async fn remove_member(&self, owner: TokenOwner<'_>, caller: &Caller) -> Result<bool, StoreError> {
-        let doing = "removing a member of the team";
-        let mut transaction = self.begin(doing).await?;
-        let Some(member) = member(&mut transaction, owner).await.map_err(self.error(doing))? else { return Ok(false) };
-        // Its tokens go with it, by their foreign key.
-        sqlx::query("DELETE FROM team_members WHERE issuer = ? AND subject = ?")
-            .bind(owner.issuer)
-            .bind(owner.subject)
-            .execute(&mut *transaction)
-            .await
-            .map_err(self.error(doing))?;
-        let entry = Entry::of_member("member_removed", caller, &member);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))?;
-        Ok(true)
     }
 
     /// Stores a token of `owner`, records that in the audit log, and returns its id; `None` when there is no such
@@ -458,6 +482,23 @@ impl TeamStore {
             .await
             .map_err(self.error("reading the version of the team"))
     }
+}
+
+/// The role that an administrator of `tenant` gave to the member.
+async fn given_role(
+    connection: &mut SqliteConnection,
+    owner: TokenOwner<'_>,
+    tenant: &str,
+) -> Result<Option<Role>, sqlx::Error> {
+    let word: Option<String> = sqlx::query_scalar(
+        "SELECT role FROM team_members WHERE issuer = ? AND subject = ? AND tenant = ? AND role_is_given",
+    )
+    .bind(owner.issuer)
+    .bind(owner.subject)
+    .bind(tenant)
+    .fetch_optional(connection)
+    .await?;
+    Ok(word.and_then(|word| word.parse().ok()))
 }
 
 async fn member(connection: &mut SqliteConnection, owner: TokenOwner<'_>) -> Result<Option<Principal>, sqlx::Error> {

@@ -389,6 +389,29 @@ impl Store {
         .await
     }
 
+    /// Deletes all names in [`Space::Person`] that begin with `member`, because the member was removed. Records each in
+    /// the audit log, in the same transaction, and returns how many there were.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn forget_given(&self, member: &str, by: &Caller) -> Result<usize, StoreError> {
+        let mut transaction = self.begin_erasing(REMOVING).await?;
+        let names: Vec<String> = sqlx::query_scalar(
+            "DELETE FROM vault WHERE space = ?1 AND substr(name, 1, length(?2)) = ?2 \
+             RETURNING substr(name, length(?2) + 1)",
+        )
+        .bind(Space::Person.as_str())
+        .bind(member)
+        .fetch_all(&mut *transaction)
+        .await
+        .map_err(self.error(REMOVING))?;
+        let at = Utc::now().timestamp_millis();
+        let rows: Vec<_> = names.iter().map(|name| (at, Entry::of_forgotten_credential(by, name))).collect();
+        append(&mut transaction, &rows).await.map_err(self.error(REMOVING))?;
+        transaction.commit().await.map_err(self.error(REMOVING))?;
+        Ok(names.len())
+    }
+
     /// Records that `by` gave a value as `name`, or deleted it.
     ///
     /// # Errors

@@ -4,7 +4,10 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
 use tokio_util::sync::CancellationToken;
 use toolrack_host::Principal;
 use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash};
@@ -104,6 +107,15 @@ impl Standing {
         }
     }
 
+    /// The stored token; `None` when an issuer signed it.
+    #[must_use]
+    pub fn token(&self) -> Option<&TeamToken> {
+        match &self.0.proof {
+            Proof::Kept(token) => Some(token),
+            Proof::Signed(_) => None,
+        }
+    }
+
     /// Ready when the token has ended or was revoked, or its member has other rights than before. A request that is
     /// under way then must end.
     pub async fn ended(&self) {
@@ -135,6 +147,8 @@ pub struct Authority {
     issuers: Option<Issuers>,
     refusals: Option<Arc<Refusals>>,
     known: Mutex<KnownTokens>,
+    /// Tells of each change of the team, once what no longer stands has ended.
+    changes: watch::Sender<()>,
 }
 
 /// The tokens that are known, as the team was at `version`.
@@ -154,7 +168,19 @@ impl Authority {
     /// The members and tokens in `store`. [`Self::watch`] has to run beside it.
     #[must_use]
     pub fn new(store: TeamStore) -> Self {
-        Self { store, issuers: None, refusals: None, known: Mutex::default() }
+        Self { store, issuers: None, refusals: None, known: Mutex::default(), changes: watch::Sender::new(()) }
+    }
+
+    /// The store with the members.
+    #[must_use]
+    pub fn store(&self) -> &TeamStore {
+        &self.store
+    }
+
+    /// Tells of changes of the team: of each after the tokens that it ended open nothing any more.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// Also knows for whom the tokens of `issuers` stand. What an issuer said of a person counts until the token ends.
@@ -257,6 +283,8 @@ impl Authority {
         if all_read.is_err() {
             // What could not be read may have ended: the next round reads all of it again.
             self.known.lock().version = None;
+        } else {
+            self.changes.send_replace(());
         }
         all_read
     }

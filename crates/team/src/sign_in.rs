@@ -166,7 +166,7 @@ fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) ->
 /// the browser had.
 async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
     let by = by(member, None);
-    door.store.put_member(member, &by).await?;
+    door.store.put_signed_in(member, &by).await?;
     let session = Secret::new(Purpose::Browser)?;
     let browser = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("a browser");
     let token = NewToken {

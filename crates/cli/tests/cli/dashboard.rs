@@ -210,6 +210,11 @@ mod needs_browser {
             super::tests_of("pages/team_attacks_members");
         }
 
+        #[test]
+        fn members_of_a_team_and_their_access() {
+            super::tests_of("pages/people");
+        }
+
         mod needs_clients {
             mod needs_python {
                 mod needs_node_frameworks {

@@ -119,7 +119,11 @@ mod supervised;
 #[cfg(test)]
 mod team;
 #[cfg(test)]
+mod team_admin;
+#[cfg(test)]
 mod team_person;
+#[cfg(test)]
+mod team_removed;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]

@@ -60,6 +60,7 @@ fn rack(authorization: &FakeAuthorization) -> Rack {
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[])), ("fake", fake(&["--tools", "1"]))]));
     let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&["--tools", "2"]))]));
+    work_file(&rack, "team.toml", "url = \"http://127.0.0.1:1\"\n[[tenants]]\nid = \"acme\"\n");
     work_file(&rack, "odd.json", "{ \"mcpServers\": { \"fs\": { \"command\": 1 } } }");
     let script = "echo hello >&2; exec \"$0\" stdio";
     let talker = json!({ "command": "sh", "args": ["-c", script, toolrack_testkit::fake_server_path()] });
@@ -101,6 +102,7 @@ fn asked(usage: &Usage) -> Vec<&'static str> {
         "login" | "logout" => vec!["guarded"],
         "team token" => vec!["ann", "--tenant", "acme", "--group", "eng"],
         "team revoke" => vec!["--member", "ann"],
+        "team audit" => vec!["--team", "team.toml", "--limit", "1"],
         "serve" => vec!["--listen", "127.0.0.1:0", "--with-parent"],
         "sessions rename" => vec!["last", "another"],
         "sessions delete" => vec!["last", "--yes"],

@@ -20,7 +20,7 @@ const endpoint = () => new URL("/mcp", location.href).href;
 const commands = () => [
   { client: "Claude Code", command: `claude mcp add --transport http tools ${endpoint()}` },
   { client: "Codex", command: `codex mcp add tools --url ${endpoint()}` },
-  { client: "Toolrack", command: `toolrack add tools ${endpoint()} && toolrack login tools` },
+  { client: "Toolrack", command: `toolrack login --to ${location.origin}` },
 ];
 
 export function Home() {

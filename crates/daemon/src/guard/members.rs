@@ -7,7 +7,7 @@ use toolrack_store::{Purpose, audit::DoorRefusal};
 use toolrack_team::{Authority, Endpoint, FrontDoor, Standing, Unavailable};
 
 use super::{WAIT, bearer, is_protected, too_many};
-use crate::error::ApiError;
+use crate::{error::ApiError, membership::Membership};
 
 /// The members of a team, and what proves them.
 pub(crate) struct Members {
@@ -67,6 +67,11 @@ impl Members {
                 Ok(None)
             }
         }
+    }
+
+    /// What the control API needs of the member whom `standing` proves.
+    pub(super) fn membership(&self, standing: &Standing) -> Option<Membership> {
+        Membership::of(self.authority.store(), standing)
     }
 
     /// What a client without a right token reads in `WWW-Authenticate`; `is_wrong` says whether it sent one.

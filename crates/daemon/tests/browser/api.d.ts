@@ -47,6 +47,54 @@ declare namespace Api {
     given_at: string | null;
   }
 
+  /** A member of the tenant of the person who looks. */
+  interface Member {
+    id: string;
+    name: string;
+    kind: "person" | "service";
+    role: string;
+    groups: string[];
+    issuer: string;
+    subject: string;
+    you: boolean;
+    tokens: number;
+    sessions: number;
+    clients: number;
+    active_at: string | null;
+  }
+
+  /** A token, or the session of a browser. */
+  interface MemberToken {
+    id: string;
+    purpose: "personal" | "browser";
+    label: string;
+    profile: string | null;
+    made_at: string;
+    ends_at: string | null;
+    current: boolean;
+  }
+
+  /** A token that is shown once. */
+  interface MadeToken {
+    token: string;
+    id: string;
+    label: string;
+    ends_at: string;
+  }
+
+  /** A client that acts in the name of a member. */
+  interface MemberClient {
+    id: string;
+    name: string;
+    client: string;
+    sent_to: string | null;
+    resource: string;
+    scope: string;
+    allowed_at: string | null;
+    renewed_at: string | null;
+    ends_at: string | null;
+  }
+
   interface SigningIn {
     state: "waiting" | "done" | "failed";
     page: string | null;

@@ -219,6 +219,11 @@ impl Entry {
         Self { credential: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
+    /// The value of a member was deleted because the member was removed.
+    pub(crate) fn of_forgotten_credential(by: &Caller, name: &str) -> Self {
+        Self { why: line("the member was removed", MAX_WHY), ..Self::of_credential(by, name, false) }
+    }
+
     /// A user took back the answer that calls of `tool` always run.
     pub(crate) fn of_forgotten(by: &Caller, server: &str, tool: &str) -> Self {
         Self {

@@ -2,7 +2,7 @@
 //! that it refused.
 
 use chrono::{TimeDelta, Utc};
-use sqlx::{Sqlite, Transaction};
+use sqlx::{QueryBuilder, Sqlite, Transaction};
 use toolrack_host::{Caller, Principal};
 use uuid::Uuid;
 
@@ -91,6 +91,15 @@ pub struct Grant {
     pub renewed_at: Option<i64>,
     /// When it ends, unless it is renewed.
     pub ends_at: i64,
+}
+
+/// A selection of grants.
+#[derive(Clone, Copy, Debug)]
+pub enum Grants<'a> {
+    /// Those of one tenant.
+    OfTenant(&'a str),
+    /// Those of one member.
+    Of(TokenOwner<'a>),
 }
 
 /// The outcome of using a code.
@@ -331,22 +340,22 @@ impl TeamStore {
         Ok(true)
     }
 
-    /// The valid grants of one member, or of all, the newest first.
+    /// The valid grants that `which` selects, the newest first.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn grants(&self, owner: Option<TokenOwner<'_>>) -> Result<Vec<Grant>, StoreError> {
-        let query = format!(
-            "{GRANTS} (?1 IS NULL OR g.issuer = ?1) AND (?2 IS NULL OR g.subject = ?2) AND g.ends_at > ?3 \
-             AND g.handle IS NOT NULL ORDER BY g.made_at DESC, g.family DESC"
-        );
-        let rows: Vec<GrantRow> = sqlx::query_as(sqlx::AssertSqlSafe(query))
-            .bind(owner.map(|owner| owner.issuer))
-            .bind(owner.map(|owner| owner.subject))
-            .bind(now())
-            .fetch_all(&self.pool)
-            .await
-            .map_err(self.error("reading grants of the team"))?;
+    pub async fn grants(&self, which: Grants<'_>) -> Result<Vec<Grant>, StoreError> {
+        let mut query = QueryBuilder::new(GRANTS);
+        match which {
+            Grants::OfTenant(tenant) => query.push("m.tenant = ").push_bind(tenant),
+            Grants::Of(owner) => {
+                query.push("g.issuer = ").push_bind(owner.issuer).push(" AND g.subject = ").push_bind(owner.subject)
+            }
+        };
+        query.push(" AND g.handle IS NOT NULL AND g.ends_at > ").push_bind(now());
+        query.push(" ORDER BY g.made_at DESC, g.family DESC");
+        let rows: Vec<GrantRow> =
+            query.build_query_as().fetch_all(&self.pool).await.map_err(self.error("reading grants of the team"))?;
         Ok(rows.into_iter().filter_map(GrantRow::grant).collect())
     }
 

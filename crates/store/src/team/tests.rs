@@ -137,3 +137,74 @@ async fn only_a_file_with_a_team_has_its_tables_and_a_newer_one_is_left_alone() 
     sqlx::query("UPDATE team_schema SET version = 99").execute(&store.pool).await.unwrap();
     assert!(matches!(store.with_team().await, Err(StoreError::Newer { found: 99, .. })));
 }
+
+#[tokio::test]
+async fn an_administrator_changes_only_members_of_their_own_tenant_and_never_the_last_of_them() {
+    let (_folder, store) = store().await;
+    store.put_member(&ann().with_role(Role::Admin), &by()).await.unwrap();
+    let change = |tenant, change| {
+        let store = store.clone();
+        async move { store.change_member(tenant, ANN, change, &by()).await.unwrap() }
+    };
+    let lowered = MemberChange::Role(Role::User);
+    assert_eq!(change("bolt", MemberChange::Remove).await, MemberChanged::NoMember);
+    assert_eq!(change("acme", MemberChange::Remove).await, MemberChanged::LastAdmin);
+    assert_eq!(change("acme", lowered).await, MemberChanged::LastAdmin);
+    assert_eq!(change("acme", MemberChange::Role(Role::Admin)).await, MemberChanged::Done);
+    assert_eq!(kinds(&store).await, ["member_changed"], "nothing was changed");
+
+    let bob = Principal::new(Kind::Person, "acme", ANN.issuer, "bob").unwrap().with_role(Role::Admin);
+    store.put_member(&bob, &by()).await.unwrap();
+    assert_eq!(change("acme", lowered).await, MemberChanged::Done);
+    assert_eq!(change("acme", MemberChange::Remove).await, MemberChanged::Done);
+    assert_eq!(store.member(ANN).await.unwrap(), None);
+    assert_eq!(kinds(&store).await[2..], ["member_changed", "member_removed"]);
+}
+
+#[tokio::test]
+async fn a_role_that_an_administrator_gave_stays_when_the_member_signs_in_again() {
+    let (_folder, store) = store().await;
+    let role = async || store.member(ANN).await.unwrap().unwrap().role();
+    store.put_signed_in(&ann(), &by()).await.unwrap();
+    store.change_member("acme", ANN, MemberChange::Role(Role::Viewer), &by()).await.unwrap();
+    store.put_signed_in(&ann().in_groups(["ops"]).unwrap(), &by()).await.unwrap();
+    assert_eq!(role().await, Role::Viewer);
+    assert!(store.member(ANN).await.unwrap().unwrap().is_in("ops"));
+    // An administrator of one tenant decides nothing in another.
+    let moved = Principal::new(Kind::Person, "bolt", ANN.issuer, ANN.subject).unwrap().with_role(Role::Operator);
+    store.put_signed_in(&moved, &by()).await.unwrap();
+    assert_eq!(role().await, Role::Operator);
+}
+
+#[tokio::test]
+async fn a_token_takes_those_along_that_were_made_with_it() {
+    let (_folder, store) = store().await;
+    store.put_member(&ann(), &by()).await.unwrap();
+    let keep = async |token: NewToken| store.keep_token(ANN, &token, &by()).await.unwrap().unwrap();
+    let first = keep(new("t-1")).await;
+    let second = keep(new("t-2").made_with(&first)).await;
+    let third = keep(new("t-3").made_with(&second)).await;
+    keep(new("t-4")).await;
+    assert_eq!(store.revoke_tokens(Tokens::Id(&third), &by()).await.unwrap(), 1);
+    keep(new("t-5").made_with(&second)).await;
+    assert_eq!(store.revoke_tokens(Tokens::Id(&first), &by()).await.unwrap(), 3);
+    let left = store.team_tokens(Tokens::Of(ANN)).await.unwrap();
+    assert_eq!(left.len(), 1);
+    assert!(store.team_token(TokenHash::of("t-4")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_removed_member_is_noted_until_its_values_are_deleted() {
+    let (_folder, store) = store().await;
+    let noted = async || store.removed_members().await.unwrap();
+    store.put_member(&ann(), &by()).await.unwrap();
+    assert_eq!(noted().await, []);
+    let of = |principal: &Principal| RemovedMember { tenant: principal.tenant().to_owned(), member: principal.key() };
+    let moved = Principal::new(Kind::Person, "bolt", ANN.issuer, ANN.subject).unwrap();
+    store.put_member(&moved, &by()).await.unwrap();
+    assert_eq!(noted().await, [of(&ann())], "what it gave to the old tenant is not the new one's");
+    store.remove_member(ANN, &by()).await.unwrap();
+    assert_eq!(noted().await, [of(&ann()), of(&moved)]);
+    store.forgot_member(&of(&ann())).await.unwrap();
+    assert_eq!(noted().await, [of(&moved)]);
+}

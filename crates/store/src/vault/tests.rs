@@ -225,3 +225,21 @@ async fn of_twenty_processes_one_refreshes_and_all_see_its_token() {
     assert_eq!(fs::read_to_string(path.with_extension("count")).unwrap(), "refreshed\n");
     assert_eq!(text(vault.get(Space::Token, "t").await.unwrap()).as_deref(), Some("new"));
 }
+
+#[tokio::test]
+async fn what_a_removed_member_gave_is_deleted_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("t.db")).await.unwrap();
+    let vault = Vault::open(&store, key(1)).await.unwrap();
+    let others = [(Space::Person, "anna/A"), (Space::Secret, "ann/A")];
+    for (space, name) in [(Space::Person, "ann/A"), (Space::Person, "ann/B")].into_iter().chain(others) {
+        vault.put(space, name, b"value").await.unwrap();
+    }
+    assert_eq!(store.forget_given("ann/", &Caller::local(toolrack_host::Way::Daemon)).await.unwrap(), 2);
+    assert_eq!(vault.names(Space::Person).await.unwrap(), ["anna/A"]);
+    assert_eq!(vault.names(Space::Secret).await.unwrap(), ["ann/A"]);
+    let query = crate::audit::AuditQuery { limit: 9, ..Default::default() };
+    let rows = store.audit(&query).await.unwrap();
+    let deleted: Vec<_> = rows.iter().map(|row| (row.entry.kind.as_str(), row.entry.credential.as_deref())).collect();
+    assert_eq!(deleted, [("credential_removed", Some("A")), ("credential_removed", Some("B"))]);
+}

@@ -125,7 +125,7 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn query(only: OnlyAudit, world: &World) -> AuditQuery {
+pub(super) fn query(only: OnlyAudit, world: &World) -> AuditQuery {
     let since = only.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
         server: only.server,

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 pub(crate) mod render;
+mod team;
 
 use std::sync::Arc;
 
@@ -38,8 +39,13 @@ impl Target {
 }
 
 pub(crate) async fn login(args: LoginArgs, world: &World) -> Result<Exit, Failure> {
+    let server = match (&args.to, args.server) {
+        (Some(to), name) => team::server_at(to, name, world).await?,
+        (None, Some(name)) => name,
+        (None, None) => return Err(Failure::usage("say which server")),
+    };
     let loaded = world.load().await?;
-    let target = target(&args.server, &args.account, &loaded, world).await?;
+    let target = target(&server, &args.account, &loaded, world).await?;
     let given = target.http.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
     if given {
         let message = format!("the entry of `{}` has an `Authorization` header, which is sent instead", target.name);

@@ -1,6 +1,7 @@
-//! `toolrack team token`, `members`, `tokens`, `revoke` and `remove`
+//! `toolrack team token`, `members`, `tokens`, `revoke`, `remove` and `audit`
 
 pub(crate) mod args;
+mod audit;
 mod render;
 
 use chrono::{SecondsFormat, Utc};
@@ -45,6 +46,7 @@ pub(crate) async fn run(verb: TeamVerb, world: &World) -> Result<Exit, Failure> 
         TeamVerb::Tokens(args) => tokens(&args, world).await,
         TeamVerb::Revoke(args) => revoke(&args, world).await,
         TeamVerb::Remove(args) => remove(&args, world).await,
+        TeamVerb::Audit(args) => audit::run(&args, world).await,
     }
 }
 
@@ -175,5 +177,8 @@ async fn remove(args: &RemoveMemberArgs, world: &World) -> Result<Exit, Failure>
         return Ok(Exit::Ok);
     }
     world.screen.page(format!("removed {} and all its tokens", args.member)).await?;
+    world
+        .screen
+        .note("the daemon also deletes what it gave for servers of its own: within a second, or when it starts");
     Ok(Exit::Ok)
 }

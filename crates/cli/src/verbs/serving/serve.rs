@@ -5,7 +5,7 @@ mod birth;
 mod descriptors;
 mod lender;
 pub(crate) mod record;
-mod team;
+pub(crate) mod team;
 mod token_file;
 
 use std::{borrow::Cow, io, os::unix::net::UnixListener, sync::Arc, time::Duration};

@@ -136,6 +136,7 @@ const TYPED: &[(&str, &[&str], Ends)] = &[
     ("team tokens", &["--tenant", "@"], With(0)),
     ("team revoke", &["@"], With(2)),
     ("team remove", &["@"], With(2)),
+    ("team audit", &["--team", "@"], With(2)),
     ("doctor", &[], With(2)),
     ("doctor", &["--offline"], With(2)),
     ("doctor", &["@"], Examined),

@@ -93,7 +93,7 @@ async fn of_two_uses_of_one_refresh_token_one_succeeds_and_the_other_is_known_as
 async fn a_grant_and_its_tokens_end_together_whichever_is_revoked() {
     let (_folder, store) = store().await;
     let first = exchanged(&store).await;
-    assert_eq!(store.grants(Some(ANN)).await.unwrap().len(), 1);
+    assert_eq!(store.grants(Grants::Of(ANN)).await.unwrap().len(), 1);
     assert!(store.end_grant(&first.family, &by()).await.unwrap());
     assert!(!store.end_grant(&first.family, &by()).await.unwrap());
     assert!(store.team_tokens(Tokens::All).await.unwrap().is_empty());
@@ -106,7 +106,7 @@ async fn a_grant_and_its_tokens_end_together_whichever_is_revoked() {
 
     exchanged(&store).await;
     store.remove_member(ANN, &by()).await.unwrap();
-    assert!(store.grants(None).await.unwrap().is_empty());
+    assert!(store.grants(Grants::OfTenant("acme")).await.unwrap().is_empty());
     assert!(!store.begin_grant(&grant("code"), &by()).await.unwrap(), "there is no such member");
 }
 
@@ -123,7 +123,7 @@ async fn an_access_token_that_has_ended_leaves_its_grant() {
 }
 
 async fn exchanged_row(store: &TeamStore) -> Grant {
-    store.grants(None).await.unwrap().remove(0)
+    store.grants(Grants::OfTenant("acme")).await.unwrap().remove(0)
 }
 
 #[tokio::test]

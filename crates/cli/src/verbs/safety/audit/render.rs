@@ -48,7 +48,8 @@ pub(crate) fn page(rows: &[AuditRow]) -> String {
     columns(&rows).join("\n")
 }
 
-fn cells(row: &AuditRow) -> Vec<Cell> {
+/// The parts of the line of a row.
+pub(crate) fn cells(row: &AuditRow) -> Vec<Cell> {
     let entry = &row.entry;
     let at = DateTime::from_timestamp_millis(row.at).unwrap_or_default().with_timezone(&Local);
     let (tone, word) = word(entry);

@@ -8,13 +8,18 @@ use clap::{Args, Subcommand};
   toolrack login sentry
   toolrack login sentry --no-browser
   toolrack login github --scope repo --scope read:org
+  toolrack login --to https://tools.example
 
 Nothing has to be set up first: a server says where to sign in. Where you were given a client, write it into the entry:
 \"oauth\": { \"client_id\": \"...\" }.")]
 pub(crate) struct LoginArgs {
-    /// Which server
-    #[arg(value_name = "SERVER")]
-    pub(crate) server: String,
+    /// Which server; with --to, how the new one is called
+    #[arg(value_name = "SERVER", required_unless_present = "to")]
+    pub(crate) server: Option<String>,
+
+    /// The address of a team: its gateway becomes one of your servers first
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: Option<String>,
 
     /// Open no browser; take the address that yours was sent to from the terminal as well
     #[arg(long)]

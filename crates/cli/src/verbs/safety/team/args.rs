@@ -1,12 +1,12 @@
 //! The verbs that look after the members of a team.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
 use toolrack_host::principal::Role;
 use toolrack_team::Endpoint;
 
-use crate::args::seconds;
+use crate::{args::seconds, verbs::safety::audit::args::OnlyAudit};
 
 /// `team …`.
 #[derive(Debug, Subcommand)]
@@ -17,6 +17,7 @@ use crate::args::seconds;
   toolrack team tokens --tenant acme
   toolrack team revoke 0199f3c2a5b47d0e8c1f6a2b3c4d5e6f
   toolrack team remove ann
+  toolrack team audit --team team.toml --since 1h
 
 They change the database of `toolrack serve --team`, which lets changed members and revoked tokens count within a second.")]
 pub(crate) enum TeamVerb {
@@ -31,6 +32,8 @@ pub(crate) enum TeamVerb {
     /// Remove a member with all its tokens
     #[command(visible_alias = "rm")]
     Remove(RemoveMemberArgs),
+    /// Show what happened in the team: at its door, and in the audit logs of its tenants
+    Audit(TeamAuditArgs),
 }
 
 /// `team token`.
@@ -141,6 +144,33 @@ fn profile(word: &str) -> Result<String, String> {
     let path = Endpoint::Profile(word).to_string();
     let is_one = Endpoint::at(&path) == Some(Endpoint::Profile(word));
     is_one.then(|| word.to_owned()).ok_or_else(|| "a profile is named with letters, digits, `-` and `_`".to_owned())
+}
+
+/// `team audit`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack team audit --team team.toml
+  toolrack team audit --team team.toml --tenant acme --since 1h --denied
+  toolrack team audit --team team.toml --server github --limit 200 --json")]
+pub(crate) struct TeamAuditArgs {
+    /// The team file, as `serve --team` reads it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) team: PathBuf,
+
+    /// Only of this tenant, and of what was done to its members
+    #[arg(long, value_name = "TENANT")]
+    pub(crate) tenant: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) only: OnlyAudit,
+
+    /// Only calls that were not allowed
+    #[arg(long)]
+    pub(crate) denied: bool,
+
+    /// How many, the newest ones
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
+    pub(crate) limit: usize,
 }
 
 /// A time of up to ten years.

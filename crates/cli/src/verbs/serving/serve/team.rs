@@ -1,15 +1,23 @@
 //! `serve --team`: the tenants, each with a world in a folder of its own.
 
 use std::{
-    collections::BTreeMap, error::Error, ffi::OsString, fs, os::unix::fs::DirBuilderExt as _, path::Path, sync::Arc,
+    collections::BTreeMap,
+    error::Error,
+    ffi::OsString,
+    fs,
+    io::ErrorKind,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use toolrack_config::{Environment, Loaded, Request};
+use toolrack_auth::TokenKey;
+use toolrack_config::{Environment, Loaded, Places, Request};
 use toolrack_daemon::{
-    MakeWorld, NoWorld, Parts, Questions, Team, Vault, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
+    Forget, MakeWorld, NoWorld, Parts, Questions, Team, Vault, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
 };
-use toolrack_host::{Policy, Principal};
-use toolrack_store::Store;
+use toolrack_host::{Caller, Policy, Principal, Way};
+use toolrack_store::{Space, Store, StoreError};
 use toolrack_team::{Authority, FrontDoor, Issuers, Limits, TeamFile, Tenant, TenantQuotas};
 
 use super::{ForAllWorlds, for_agents, models, parts, sign_ins};
@@ -32,7 +40,7 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 ///
 /// # Errors
 /// When it cannot be read or understood.
-fn read_file(path: &Path) -> Result<TeamFile, Failure> {
+pub(crate) fn read_file(path: &Path) -> Result<TeamFile, Failure> {
     let refused = |why: String| {
         let message = format!("the team file {} cannot be used: {why}", path.display());
         Failure::config(message).hint("docs/guide/teams.md has an example")
@@ -65,7 +73,54 @@ pub(super) async fn read(path: &Path, typed: &ForAllWorlds, world: &World) -> Re
     }
     let tenants: BTreeMap<_, _> = file.tenants.iter().map(|tenant| (tenant.id.clone(), tenant.clone())).collect();
     let ids = tenants.keys().cloned().collect();
-    Ok(Team { tenants: ids, authority, door, for_tenants: for_tenants(tenants, typed, world) })
+    let forget = forget(tenants.values().map(|tenant| (tenant.id.clone(), tenant.home.clone())).collect());
+    Ok(Team { tenants: ids, authority, door, for_tenants: for_tenants(tenants, typed, world), forget })
+}
+
+/// The database of the tenant whose folder is `home`.
+pub(crate) fn database_in(home: &Path) -> PathBuf {
+    database::file(&Places::under(home))
+}
+
+/// Deletes what removed members gave, in the database and the folder of their tenant, of which `homes` has all.
+fn forget(homes: BTreeMap<String, PathBuf>) -> Forget {
+    Box::new(move |tenant, member| {
+        let home = homes.get(&tenant).cloned();
+        Box::pin(async move {
+            match home {
+                Some(home) => forget_in(&home, &member).await,
+                None => Err("the team file has no such tenant".to_owned()),
+            }
+        })
+    })
+}
+
+async fn forget_in(home: &Path, member: &str) -> Result<(), String> {
+    let path = database_in(home);
+    // A tenant without a database was never used.
+    if path.exists() {
+        let store = Store::open(path).await.map_err(|error| with_causes(&error))?;
+        let forgotten = forget_from(&store, member).await;
+        store.leave().await;
+        forgotten.map_err(|error| with_causes(&error))?;
+    }
+    let folder = Places::under(home).data().join("people").join(member);
+    let removed = tokio::task::spawn_blocking(move || fs::remove_dir_all(folder)).await;
+    match removed.map_err(|error| error.to_string())? {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(in_words(&error)),
+        _ => Ok(()),
+    }
+}
+
+/// Deletes the values and the tokens of `member`. No key is needed for that.
+async fn forget_from(store: &Store, member: &str) -> Result<(), StoreError> {
+    store.forget_given(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
+    for name in store.sealed_names(Space::Token).await? {
+        if TokenKey::from_text(&name).is_some_and(|key| key.user == member) {
+            store.remove_sealed(Space::Token, &name).await?;
+        }
+    }
+    Ok(())
 }
 
 /// What the placeholder in `[sign_in]` stands for.

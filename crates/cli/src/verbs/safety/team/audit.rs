@@ -1,0 +1,115 @@
+//! `toolrack team audit`: the rows of the team's door and of all tenants in one view.
+
+use serde::Serialize;
+use toolrack_daemon::shown::audit::Row;
+use toolrack_host::text;
+use toolrack_store::{
+    Store,
+    audit::{AuditQuery, AuditRow},
+};
+use toolrack_team::{TeamFile, Tenant};
+
+use super::args::TeamAuditArgs;
+use crate::{
+    database,
+    error::{Exit, Failure},
+    render::{Cell, Tone, columns},
+    verbs::{
+        safety::audit::{query, render::cells},
+        serving::serve::team::{database_in, read_file},
+    },
+    wire::World,
+};
+
+/// How many rows of the door are read to find those about one tenant.
+const OF_THE_DOOR: usize = 10_000;
+
+/// A row, and the tenant in whose audit log it is.
+struct Found {
+    /// `None` for the log of the daemon's user, which has what happens at the door.
+    tenant: Option<String>,
+    row: AuditRow,
+}
+
+/// `team audit --json`.
+#[derive(Debug, Serialize)]
+struct Listed {
+    rows: Vec<Shown>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    log: Option<String>,
+    #[serde(flatten)]
+    row: Row,
+}
+
+pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Failure> {
+    let file = read_file(&args.team)?;
+    let tenants = chosen(&file, args.tenant.as_deref())?;
+    let query = AuditQuery { denied: args.denied, limit: args.limit, ..query(args.only.clone(), world) };
+    let mut found = of_the_door(args.tenant.as_deref(), &query, world).await?;
+    for tenant in tenants {
+        found.extend(of_tenant(tenant, &query).await?);
+    }
+    // The sort is stable: rows of one log stay in their order.
+    found.sort_by_key(|found| found.row.at);
+    let newest = found.split_off(found.len().saturating_sub(args.limit));
+    if world.screen.json() {
+        let rows = newest.into_iter().map(|Found { tenant, row }| Shown { log: tenant, row: Row::from(row) });
+        world.screen.document(&Listed { rows: rows.collect() }).await?;
+        return Ok(Exit::Ok);
+    }
+    if newest.is_empty() {
+        world.screen.note("nothing like this is in the audit logs of the team");
+    }
+    world.screen.page(page(&newest)).await?;
+    Ok(Exit::Ok)
+}
+
+/// The tenants of the file, or the one that is named.
+fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
+    let Some(named) = named else { return Ok(file.tenants.iter().collect()) };
+    let tenant = file.tenants.iter().find(|tenant| tenant.id == named);
+    tenant.map(|tenant| vec![tenant]).ok_or_else(|| {
+        let known = file.tenants.iter().map(|tenant| tenant.id.as_str()).collect::<Vec<_>>().join(", ");
+        let message = format!("the team file has no tenant `{}`", text::for_line(named));
+        Failure::usage(message).hint(format!("it has {known}"))
+    })
+}
+
+/// What happened at the door and to members; with a tenant, only what its members did or what was done to them.
+async fn of_the_door(tenant: Option<&str>, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
+    let query = AuditQuery { limit: if tenant.is_some() { OF_THE_DOOR } else { query.limit }, ..query.clone() };
+    let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
+    let is_about = |row: &AuditRow| {
+        let Some(tenant) = tenant else { return true };
+        let member = row.entry.member.as_deref();
+        row.entry.tenant.as_deref() == Some(tenant) || member.is_some_and(|it| it.contains(&format!(" of {tenant} (")))
+    };
+    Ok(rows.into_iter().filter(is_about).map(|row| Found { tenant: None, row }).collect())
+}
+
+/// The rows of a tenant; none if it was never used.
+async fn of_tenant(tenant: &Tenant, query: &AuditQuery) -> Result<Vec<Found>, Failure> {
+    let path = database_in(&tenant.home);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let store = Store::open(path).await.map_err(|error| database::unusable(&error))?;
+    let rows = store.audit(query).await;
+    store.leave().await;
+    let rows = rows.map_err(|error| database::unusable(&error))?;
+    Ok(rows.into_iter().map(|row| Found { tenant: Some(tenant.id.clone()), row }).collect())
+}
+
+/// A line per row, which begins with the log in which it is, and ends with the member who acted.
+fn page(found: &[Found]) -> String {
+    let line = |Found { tenant, row }: &Found| {
+        let mut line = vec![Cell::new(Tone::Plain, tenant.as_deref().unwrap_or("(door)"))];
+        line.extend(cells(row));
+        line.push(Cell::new(Tone::Faint, text::for_line(row.entry.name.as_deref().unwrap_or_default())));
+        line
+    };
+    columns(&found.iter().map(line).collect::<Vec<_>>()).join("\n")
+}

@@ -1,0 +1,221 @@
+//! With what a member comes in: tokens, sessions of browsers, and the clients that act in their name.
+
+use axum::{Json, http::StatusCode, response::Response};
+use chrono::{DateTime, Duration, Utc};
+use serde::{Deserialize, Serialize};
+use toolrack_host::{Caller, Principal, text};
+use toolrack_store::{Grants, NewToken, Purpose, TeamToken, Tokens};
+use toolrack_team::Secret;
+use utoipa::ToSchema;
+
+use super::{Answer, ApiError, Body, By, Path, done};
+use crate::{
+    membership::{Joined, Membership, owner},
+    shown::{
+        seconds,
+        team::{Client, Token},
+    },
+};
+
+/// The most personal tokens of one member that this API makes.
+const MAX_TOKENS: usize = 50;
+/// The most bytes of a label.
+const MAX_LABEL: usize = 128;
+/// How long a token opens anything, if the request does not say. In days.
+const USUAL_DAYS: u32 = 90;
+/// The same at most.
+const MAX_DAYS: u32 = 365;
+
+/// The personal tokens of a member, and the browsers that they are signed in with.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MemberTokens {
+    tokens: Vec<Token>,
+}
+
+/// The clients that act in the name of a member.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MemberClients {
+    clients: Vec<Client>,
+}
+
+/// A personal token to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WantedToken {
+    /// What it is for: one line of at most 128 bytes.
+    #[serde(default)]
+    #[schema(example = "my laptop")]
+    label: String,
+    /// How long it opens anything: 1 to 365, and 90 by default. A token that is made with another token ends no later
+    /// than that one.
+    #[schema(minimum = 1, maximum = 365)]
+    days: Option<u32>,
+}
+
+/// A personal token, which is shown this one time.
+#[derive(Serialize, ToSchema)]
+pub(super) struct MadeToken {
+    /// The token itself. It acts as its member, with the role that the member has at that time.
+    token: String,
+    id: String,
+    label: String,
+    /// In RFC 3339.
+    ends_at: String,
+}
+
+/// The caller's own personal tokens, and the browsers that they are signed in with.
+#[utoipa::path(get, path = "/api/v1/me/tokens", tag = "me",
+    responses((status = 200, body = MemberTokens), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn list(membership: Joined) -> Answer<MemberTokens> {
+    let membership = membership?;
+    tokens_of(&membership, membership.member()).await
+}
+
+/// Makes a personal token of the caller. Without `days`, one made with a token that ends sooner ends with that one.
+#[utoipa::path(post, path = "/api/v1/me/tokens", tag = "me", request_body = WantedToken,
+    responses((status = 200, body = MadeToken), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 422, body = ApiError)))]
+pub(super) async fn make(membership: Joined, By(caller): By, Body(wanted): Body<WantedToken>) -> Answer<MadeToken> {
+    let membership = membership?;
+    let ends_at = end_of(&wanted, &membership.token, Utc::now())?;
+    let label = wanted.label.trim();
+    if label.len() > MAX_LABEL || text::for_line(label) != label {
+        let message = format!("a label is one line of at most {MAX_LABEL} bytes");
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LABEL", message));
+    }
+    let held = membership.store.team_tokens(Tokens::Of(membership.owner())).await?;
+    if held.iter().filter(|token| token.purpose == Purpose::Personal).count() >= MAX_TOKENS {
+        let message = format!("you have {MAX_TOKENS} personal tokens already");
+        return Err(ApiError::new(StatusCode::CONFLICT, "TOO_MANY_TOKENS", message).hint("revoke one first"));
+    }
+    let secret = Secret::new(Purpose::Personal)
+        .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "NO_RANDOM", error.to_string()))?;
+    let new = NewToken {
+        hash: secret.hash(),
+        purpose: Purpose::Personal,
+        label: label.to_owned(),
+        client: None,
+        family: None,
+        profile: None,
+        ends_at: Some(ends_at),
+    };
+    let used = &membership.token;
+    // A session of a browser lasts hours, and what a person makes in it stays.
+    let new = if used.purpose == Purpose::Personal { new.made_with(&used.id) } else { new };
+    let id = membership.store.keep_token(membership.owner(), &new, &caller).await?;
+    let id = id.ok_or_else(|| ApiError::not_found("you were removed from the team meanwhile"))?;
+    Ok(Json(MadeToken { token: secret.reveal().to_owned(), id, label: label.to_owned(), ends_at: seconds(ends_at) }))
+}
+
+/// When the wanted token ends.
+///
+/// # Errors
+/// When the request asks for too long.
+fn end_of(wanted: &WantedToken, used: &TeamToken, now: DateTime<Utc>) -> Result<DateTime<Utc>, ApiError> {
+    let days = wanted.days.unwrap_or(USUAL_DAYS);
+    let refused = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_LIFETIME", message);
+    if !(1..=MAX_DAYS).contains(&days) {
+        return Err(refused(format!("a token lasts 1 to {MAX_DAYS} days")));
+    }
+    let end = now + Duration::days(days.into());
+    let bound = used.ends_at.filter(|_| used.purpose == Purpose::Personal);
+    match bound {
+        Some(bound) if end > bound && wanted.days.is_some() => {
+            let message = "a token that is made with a token ends no later than that one, on ".to_owned();
+            Err(refused(message + &seconds(bound)).hint("sign in to make one that lasts longer"))
+        }
+        Some(bound) => Ok(end.min(bound)),
+        None => Ok(end),
+    }
+}
+
+/// Revokes a personal token of the caller with those that were made with it, or ends a session of theirs.
+#[utoipa::path(delete, path = "/api/v1/me/tokens/{token}", tag = "me", params(("token" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn revoke(
+    membership: Joined,
+    By(caller): By,
+    Path(token): Path<String>,
+) -> Result<Response, ApiError> {
+    let membership = membership?;
+    revoke_token_of(&membership, membership.member(), &token, &caller).await
+}
+
+/// Signs the caller out of every browser.
+#[utoipa::path(delete, path = "/api/v1/me/sessions", tag = "me",
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn sign_out(membership: Joined, By(caller): By) -> Result<Response, ApiError> {
+    let membership = membership?;
+    let tokens = membership.store.team_tokens(Tokens::Of(membership.owner())).await?;
+    // The one of this request last, so that a failure leaves the caller where they can try again.
+    let (own, others): (Vec<_>, Vec<_>) = tokens
+        .into_iter()
+        .filter(|token| token.purpose == Purpose::Browser)
+        .partition(|token| token.id == membership.token.id);
+    for token in others.iter().chain(&own) {
+        membership.store.revoke_tokens(Tokens::Id(&token.id), &caller).await?;
+    }
+    Ok(done())
+}
+
+/// The clients that act in the caller's own name.
+#[utoipa::path(get, path = "/api/v1/me/clients", tag = "me",
+    responses((status = 200, body = MemberClients), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn clients(membership: Joined) -> Answer<MemberClients> {
+    let membership = membership?;
+    clients_of(&membership, membership.member()).await
+}
+
+/// Ends what the caller allowed a client: its tokens open nothing any more.
+#[utoipa::path(delete, path = "/api/v1/me/clients/{client}", tag = "me", params(("client" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn end_client(
+    membership: Joined,
+    By(caller): By,
+    Path(client): Path<String>,
+) -> Result<Response, ApiError> {
+    let membership = membership?;
+    end_client_of(&membership, membership.member(), &client, &caller).await
+}
+
+/// The tokens and sessions of `member`. Those of clients are shown with [`clients_of`].
+pub(super) async fn tokens_of(membership: &Membership, member: &Principal) -> Answer<MemberTokens> {
+    let tokens = membership.store.team_tokens(Tokens::Of(owner(member))).await?.into_iter();
+    let tokens = tokens.filter(|token| token.purpose != Purpose::Access);
+    Ok(Json(MemberTokens { tokens: tokens.map(|token| Token::of(token, &membership.token.id)).collect() }))
+}
+
+pub(super) async fn revoke_token_of(
+    membership: &Membership,
+    member: &Principal,
+    id: &str,
+    by: &Caller,
+) -> Result<Response, ApiError> {
+    let no_token = || ApiError::not_found("the member has no such token");
+    let tokens = membership.store.team_tokens(Tokens::Of(owner(member))).await?;
+    let found = tokens.iter().find(|token| token.id == id && token.purpose != Purpose::Access).ok_or_else(no_token)?;
+    match membership.store.revoke_tokens(Tokens::Id(&found.id), by).await? {
+        0 => Err(no_token()),
+        _ => Ok(done()),
+    }
+}
+
+pub(super) async fn clients_of(membership: &Membership, member: &Principal) -> Answer<MemberClients> {
+    let grants = membership.store.grants(Grants::Of(owner(member))).await?;
+    Ok(Json(MemberClients { clients: grants.into_iter().map(Client::from).collect() }))
+}
+
+pub(super) async fn end_client_of(
+    membership: &Membership,
+    member: &Principal,
+    id: &str,
+    by: &Caller,
+) -> Result<Response, ApiError> {
+    let no_client = || ApiError::not_found("no such client acts in the name of the member");
+    let grants = membership.store.grants(Grants::Of(owner(member))).await?;
+    let found = grants.iter().find(|grant| grant.family == id).ok_or_else(no_client)?;
+    match membership.store.end_grant(&found.family, by).await? {
+        true => Ok(done()),
+        false => Err(no_client()),
+    }
+}

@@ -1,0 +1,163 @@
+//! The members of the caller's own tenant: for its administrators.
+
+use std::collections::HashMap;
+
+use axum::{Json, http::StatusCode, response::Response};
+use serde::{Deserialize, Serialize};
+use toolrack_host::{Caller, Principal, principal::Role};
+use toolrack_store::{Grants, MemberChange, MemberChanged, Tokens};
+use utoipa::ToSchema;
+
+use super::{Answer, ApiError, Body, By, Path, access, done};
+use crate::{
+    membership::{Joined, Membership, owner},
+    rights::Right,
+    shown::team::{Holdings, Member},
+};
+
+/// The members of a tenant.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Members {
+    members: Vec<Member>,
+}
+
+/// What a member may do from now on.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewRole {
+    /// `viewer`, `user`, `operator`, `auditor`, `admin` or `scraper`.
+    #[schema(value_type = String, example = "operator")]
+    role: Role,
+}
+
+/// The members of the tenant of who asks, by name.
+#[utoipa::path(get, path = "/api/v1/members", tag = "members",
+    responses((status = 200, body = Members), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn list(membership: Joined) -> Answer<Members> {
+    let membership = membership?;
+    let (store, tenant) = (&membership.store, membership.tenant());
+    let mut held: HashMap<(String, String), Holdings> = HashMap::new();
+    let key = |member: &Principal| (member.issuer().to_owned(), member.subject().to_owned());
+    for token in store.team_tokens(Tokens::OfTenant(tenant)).await? {
+        held.entry(key(&token.member)).or_default().add_token(&token);
+    }
+    for grant in store.grants(Grants::OfTenant(tenant)).await? {
+        held.entry(key(&grant.member)).or_default().add_grant(&grant);
+    }
+    let members = store.members(Some(tenant)).await?;
+    let shown = members.iter().map(|member| {
+        let holdings = held.remove(&key(member)).unwrap_or_default();
+        Member::of(member, &holdings, member.is_same(membership.member()))
+    });
+    Ok(Json(Members { members: shown.collect() }))
+}
+
+/// Gives a member another role, which stays when the member signs in again. The role has no right that the caller has
+/// not, and one administrator remains.
+#[utoipa::path(put, path = "/api/v1/members/{member}", tag = "members", params(("member" = String, Path)),
+    request_body = NewRole,
+    responses((status = 204), (status = 403, body = ApiError), (status = 404, body = ApiError),
+        (status = 409, body = ApiError)))]
+pub(super) async fn change(
+    membership: Joined,
+    By(caller): By,
+    Path(id): Path<String>,
+    Body(NewRole { role }): Body<NewRole>,
+) -> Result<Response, ApiError> {
+    let membership = membership?;
+    let member = named(&membership, &id).await?;
+    let own = membership.member();
+    let gives_more = |right: &Right| right.is_of_role(role) && !right.is_of(own);
+    if let Some(right) = Right::ALL.iter().find(|right| gives_more(right)) {
+        let (word, own) = (right.word(), own.role().word());
+        let message = format!("the role `{}` has the right `{word}`, which your own role `{own}` has not", role.word());
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "NO_RIGHT", message)
+            .hint("give a role that may do no more than you may"));
+    }
+    apply(&membership, &member, MemberChange::Role(role), &caller).await
+}
+
+/// Removes a member: their sessions, tokens and clients end. One administrator remains.
+#[utoipa::path(delete, path = "/api/v1/members/{member}", tag = "members", params(("member" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn remove(membership: Joined, By(caller): By, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let membership = membership?;
+    let member = named(&membership, &id).await?;
+    apply(&membership, &member, MemberChange::Remove, &caller).await
+}
+
+/// The personal tokens of a member, and the browsers that they are signed in with.
+#[utoipa::path(get, path = "/api/v1/members/{member}/tokens", tag = "members", params(("member" = String, Path)),
+    responses((status = 200, body = access::MemberTokens), (status = 404, body = ApiError),
+        (status = 409, body = ApiError)))]
+pub(super) async fn tokens(membership: Joined, Path(id): Path<String>) -> Answer<access::MemberTokens> {
+    let membership = membership?;
+    let member = named(&membership, &id).await?;
+    access::tokens_of(&membership, &member).await
+}
+
+/// Revokes a personal token of a member with those that were made with it, or ends the session of a browser.
+#[utoipa::path(delete, path = "/api/v1/members/{member}/tokens/{token}", tag = "members",
+    params(("member" = String, Path), ("token" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn revoke_token(
+    membership: Joined,
+    By(caller): By,
+    Path((id, token)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let membership = membership?;
+    let member = named(&membership, &id).await?;
+    access::revoke_token_of(&membership, &member, &token, &caller).await
+}
+
+/// The clients that act in the name of a member.
+#[utoipa::path(get, path = "/api/v1/members/{member}/clients", tag = "members", params(("member" = String, Path)),
+    responses((status = 200, body = access::MemberClients), (status = 404, body = ApiError),
+        (status = 409, body = ApiError)))]
+pub(super) async fn clients(membership: Joined, Path(id): Path<String>) -> Answer<access::MemberClients> {
+    let membership = membership?;
+    let member = named(&membership, &id).await?;
+    access::clients_of(&membership, &member).await
+}
+
+/// Ends what a member allowed a client: its tokens open nothing any more.
+#[utoipa::path(delete, path = "/api/v1/members/{member}/clients/{client}", tag = "members",
+    params(("member" = String, Path), ("client" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
+pub(super) async fn end_client(
+    membership: Joined,
+    By(caller): By,
+    Path((id, client)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let membership = membership?;
+    let member = named(&membership, &id).await?;
+    access::end_client_of(&membership, &member, &client, &caller).await
+}
+
+/// The member of the caller's tenant with this id. Whether another tenant has such a member cannot be seen.
+async fn named(membership: &Membership, id: &str) -> Result<Principal, ApiError> {
+    let members = membership.store.members(Some(membership.tenant())).await?;
+    members.into_iter().find(|member| member.key() == id).ok_or_else(no_member)
+}
+
+fn no_member() -> ApiError {
+    ApiError::not_found("your tenant has no such member").hint("GET /api/v1/members lists all of them")
+}
+
+async fn apply(
+    membership: &Membership,
+    member: &Principal,
+    change: MemberChange,
+    by: &Caller,
+) -> Result<Response, ApiError> {
+    match membership.store.change_member(membership.tenant(), owner(member), change, by).await? {
+        MemberChanged::LastAdmin => {
+            let message =
+                "you are the only administrator of your tenant: without you, its members could not be changed here";
+            Err(ApiError::new(StatusCode::CONFLICT, "LAST_ADMIN", message)
+                .hint("give another member the role `admin` first"))
+        }
+        MemberChanged::Done => Ok(done()),
+        _ => Err(no_member()),
+    }
+}

@@ -1,0 +1,62 @@
+//! The membership in a team of who sends a request: what the control API needs to show and change members and tokens.
+
+use axum::{
+    extract::FromRequestParts,
+    http::{StatusCode, request::Parts},
+};
+use toolrack_host::Principal;
+use toolrack_store::{TeamStore, TeamToken, TokenOwner};
+use toolrack_team::Standing;
+
+use crate::error::ApiError;
+
+/// A member of a team who was proved to send a request.
+#[derive(Clone)]
+pub(crate) struct Membership {
+    /// All members of all tenants: each use names the tenant.
+    pub(crate) store: TeamStore,
+    /// The token or session that proved the member.
+    pub(crate) token: TeamToken,
+}
+
+impl Membership {
+    /// Of the member whom `standing` proves; `None` if the store does not know the member.
+    pub(crate) fn of(store: &TeamStore, standing: &Standing) -> Option<Self> {
+        let token = standing.token()?.clone();
+        Some(Self { store: store.clone(), token })
+    }
+
+    /// The member.
+    pub(crate) fn member(&self) -> &Principal {
+        &self.token.member
+    }
+
+    /// The tenant, outside of which the member sees and changes nothing.
+    pub(crate) fn tenant(&self) -> &str {
+        self.member().tenant()
+    }
+
+    /// The identity of the member.
+    pub(crate) fn owner(&self) -> TokenOwner<'_> {
+        owner(self.member())
+    }
+}
+
+/// The identity of `member`.
+pub(crate) fn owner(member: &Principal) -> TokenOwner<'_> {
+    TokenOwner { issuer: member.issuer(), subject: member.subject() }
+}
+
+/// The membership, or why there is none: what is wrong with the rest of a request is said first.
+pub(crate) type Joined = Result<Membership, ApiError>;
+
+impl<S: Sync> FromRequestParts<S> for Membership {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| {
+            ApiError::new(StatusCode::NOT_FOUND, "NO_TEAM", "you are no member of a team that this daemon serves")
+                .hint("the user of the daemon's machine uses `toolrack team`")
+        })
+    }
+}
