@@ -136,6 +136,8 @@ pub enum Tokens<'a> {
     Id(&'a str),
     /// The one with this hash.
     Hash(TokenHash),
+    /// Those with these hashes, of which one query takes some thousands.
+    Hashes(&'a [TokenHash]),
     /// The tokens of one family, which end together.
     Family(&'a str),
 }
@@ -212,6 +214,13 @@ impl Tokens<'_> {
                 .push_bind(owner.subject.to_owned()),
             Self::Id(id) => query.push("t.id = ").push_bind(id.to_owned()),
             Self::Hash(hash) => query.push("t.hash = ").push_bind(hash.0.to_vec()),
+            Self::Hashes(hashes) => {
+                let mut list = query.push("t.hash IN (").separated(", ");
+                for hash in hashes {
+                    list.push_bind(hash.0.to_vec());
+                }
+                query.push(")")
+            }
             Self::Family(family) => query.push("t.family = ").push_bind(family.to_owned()),
         };
     }
