@@ -26,7 +26,7 @@ mod trust;
 mod turns;
 mod within;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use axum::{
     Extension, Json, Router,
@@ -90,6 +90,12 @@ const USUAL: &[(&str, &str, bool)] = &[
     ("500", "Something failed here", false),
     ("503", "The daemon, or the world of an agent, is about to end", false),
 ];
+
+/// The routes, and their description as JSON. All worlds share them, because each member of a team may have one.
+static ROUTES: LazyLock<(Router<Arc<World>>, String)> = LazyLock::new(|| {
+    let (router, document) = parts();
+    (router, document.to_pretty_json().unwrap_or_default())
+});
 
 /// The routes, and their description.
 fn parts() -> (Router<Arc<World>>, Document) {
@@ -186,16 +192,15 @@ fn described() -> OpenApiRouter<Arc<World>> {
 /// The description of the control API: OpenAPI 3.1, as JSON. The same as at `/openapi.json`.
 #[must_use]
 pub fn openapi() -> String {
-    let (_, document) = parts();
-    document.to_pretty_json().unwrap_or_default()
+    ROUTES.1.clone()
 }
 
 /// All routes, without the secrets of `world`.
 pub(crate) fn router(world: Arc<World>, agents: Weak<Agents>) -> Router {
-    let (router, document) = parts();
-    let description = document.to_pretty_json().unwrap_or_default();
-    let document = move || async move { ([("content-type", "application/json")], description) };
-    router
+    let document = async || ([("content-type", "application/json")], ROUTES.1.as_str());
+    ROUTES
+        .0
+        .clone()
         .layer(map_response_with_state(Arc::clone(&world), concealed::answer))
         .route("/openapi.json", get(document))
         .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this address"))

@@ -151,6 +151,8 @@ pub enum Tokens<'a> {
     Id(&'a str),
     /// The one with this hash.
     Hash(TokenHash),
+    /// Those with these hashes, of which one query takes some thousands.
+    Hashes(&'a [TokenHash]),
     /// The tokens of one family, which end together.
     Family(&'a str),
 }
@@ -232,6 +234,13 @@ impl Tokens<'_> {
                 .push_bind(MADE_WITH)
                 .push(" || made.id) SELECT id FROM made)"),
             Self::Hash(hash) => query.push("t.hash = ").push_bind(hash.0.to_vec()),
+            Self::Hashes(hashes) => {
+                let mut list = query.push("t.hash IN (").separated(", ");
+                for hash in hashes {
+                    list.push_bind(hash.0.to_vec());
+                }
+                query.push(")")
+            }
             Self::Family(family) => query.push("t.family = ").push_bind(family.to_owned()),
         };
     }

@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolrack_host::Principal;
-use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash};
+use toolrack_store::{Purpose, StoreError, TeamStore, TeamToken, TokenHash, Tokens};
 
 use crate::{
     endpoint::Endpoint,
@@ -25,6 +25,9 @@ const ROUND: Duration = Duration::from_millis(500);
 
 /// Tokens whose members are known without a look into the store. Beyond it, those that no request uses are forgotten.
 const MAX_KNOWN: usize = 10_000;
+
+/// So many tokens that are in use are read at once.
+const PART: usize = 500;
 
 /// How often one token is read again because the team changed meanwhile, before the request is refused.
 const MAX_READS: usize = 8;
@@ -272,12 +275,14 @@ impl Authority {
         }
         let in_use = self.known.lock().begin(version);
         let mut all_read = Ok(());
-        for (hash, standing) in in_use {
-            let Proof::Kept(before) = &standing.0.proof else { continue };
-            match self.store.team_token(hash).await {
-                Ok(Some(token)) if token == *before => {}
-                Ok(_) => self.known.lock().end(&hash, &standing),
-                Err(error) => all_read = Err(error),
+        for part in in_use.chunks(PART) {
+            // Each query waits until those of the requests are over, so there is one for many tokens.
+            if self.look_at(part).await.is_ok() {
+                continue;
+            }
+            // A token that cannot be read keeps no other from ending.
+            for one in part.chunks(1) {
+                all_read = self.look_at(one).await.and(all_read);
             }
         }
         if all_read.is_err() {
@@ -287,6 +292,18 @@ impl Authority {
             self.changes.send_replace(());
         }
         all_read
+    }
+
+    /// Reads tokens again, and ends those that no longer are what they were.
+    async fn look_at(&self, in_use: &[(TokenHash, Standing)]) -> Result<(), StoreError> {
+        let hashes: Vec<_> = in_use.iter().map(|(hash, _)| *hash).collect();
+        let tokens = self.store.team_tokens(Tokens::Hashes(&hashes)).await?;
+        for (hash, standing) in in_use {
+            if matches!(&standing.0.proof, Proof::Kept(before) if !tokens.contains(before)) {
+                self.known.lock().end(hash, standing);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 use toolrack_host::{egress::Egress, text};
 use toolrack_store::{RegisteredClient, StoreError, TeamStore};
 use url::Url;
+use zeroize::Zeroizing;
 
 pub(crate) use self::redirect_uri::{Target, check as check_redirect_uri, target};
 use self::sealed::Sealer;
 use crate::{
-    door::BadFrontDoor,
     fetch::{Http, Unreachable},
     random::NoRandom,
 };
@@ -138,10 +138,11 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Clients of the team at `url`. Documents come from public addresses alone, unless the team is on this machine.
-    pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress) -> Result<Self, BadFrontDoor> {
+    /// `key` seals the ids of those for which the store keeps no place.
+    pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress, key: Zeroizing<String>) -> reqwest::Result<Self> {
         Ok(Self {
             store,
-            sealer: Sealer::new()?,
+            sealer: Sealer::new(key),
             http: Http::new(egress.named_by(url), MAX_DOCUMENT)?,
             is_local: url.scheme() == "http",
             documents: Mutex::default(),

@@ -17,7 +17,7 @@ use crate::{
     file::TeamFile,
     parameters::Parameters,
     provider::Provider,
-    random::NoRandom,
+    random::{NoRandom, random_text},
     refusals::Refusals,
     signed::bare,
     tokens::looks_like_one,
@@ -104,7 +104,7 @@ impl FrontDoor {
         Ok(Arc::new(Self {
             cookies: Cookies::of(&team.url),
             provider: provider.transpose()?,
-            clients: Clients::new(store.clone(), &team.url, egress)?,
+            clients: Clients::new(store.clone(), &team.url, egress, random_text::<32>("")?)?,
             refusals: Arc::new(Refusals::new(store.clone())),
             registrations: RateLimiter::direct(Quota::per_minute(REGISTRATIONS_PER_MINUTE)),
             store,

@@ -35,6 +35,10 @@ use crate::{
 
 /// The most events that a slow receiver may be behind.
 const EVENTS: usize = 1_024;
+
+/// The same for a host that borrows servers. There may be one for each member of a team, and the room for events is the most of
+/// what it keeps.
+const EVENTS_OF_BORROWER: usize = 128;
 const INBOX: usize = 16;
 
 /// The dependencies of a [`Host`]. All have defaults.
@@ -257,7 +261,8 @@ impl HostBuilder {
     #[must_use]
     pub fn build(self) -> Host {
         let (inbox, messages) = mpsc::channel(INBOX);
-        let (tell, _) = broadcast::channel(EVENTS);
+        let behind = if self.lender.is_some() { EVENTS_OF_BORROWER } else { EVENTS };
+        let (tell, _) = broadcast::channel(behind);
         let events: Events = {
             let (tell, witness) = (tell.clone(), self.witness.clone());
             Arc::new(move |event| {

@@ -146,3 +146,15 @@ async fn only_tokens_in_use_take_room_beyond_the_bound() {
     assert!(known.by_hash.len() <= MAX_KNOWN);
     assert!(known.by_hash.contains_key(&TokenHash::of("held")) && !held.0.ended.is_cancelled());
 }
+
+#[tokio::test]
+async fn all_of_many_tokens_in_use_end_within_a_second() {
+    let team = Team::new().await;
+    let mut standings = Vec::new();
+    for _ in 0..PART + 10 {
+        standings.push(team.prove(&team.token(None).await.0).await.unwrap());
+    }
+    team.store.revoke_tokens(Tokens::Of(ANN), &by()).await.unwrap();
+    let all = futures::future::join_all(standings.iter().map(Standing::ended));
+    timeout(Duration::from_secs(1), all).await.unwrap();
+}
