@@ -48,9 +48,9 @@ impl People {
         Arc::new(Self { tenant, worlds: Worlds::new(common) })
     }
 
-    /// Ends the world of the member with this key, and waits until its servers have ended.
+    /// Ends the worlds of the member with this key, which their ids begin with, and waits until their servers have ended.
     pub(crate) async fn end(&self, member: &str) {
-        self.worlds.end(member).await;
+        self.worlds.end_where(|id| id.starts_with(member)).await;
     }
 
     /// Whether the request is for the member's own world: the tenant has servers for each member, and the request is

@@ -205,12 +205,15 @@ impl Worlds {
         }
     }
 
-    /// Ends the world `id` likewise, and waits until its servers have ended.
-    pub(crate) async fn end(&self, id: &str) {
-        let Some(running) = self.running.lock().get(id).cloned() else { return };
-        running.stop.cancel();
-        // Cannot fail, because this function owns the sender, too.
-        let _ = running.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Gone | Phase::Failed(_))).await;
+    /// Ends the worlds whose id `is_one` likewise, and waits until their servers have ended.
+    pub(crate) async fn end_where(&self, is_one: impl Fn(&str) -> bool) {
+        let ending: Vec<_> =
+            self.running.lock().iter().filter(|(id, _)| is_one(id)).map(|(_, world)| Arc::clone(world)).collect();
+        ending.iter().for_each(|world| world.stop.cancel());
+        for world in ending {
+            // Cannot fail, because this function owns the sender, too.
+            let _ = world.phase.subscribe().wait_for(|phase| matches!(phase, Phase::Gone | Phase::Failed(_))).await;
+        }
     }
 
     /// Has the world `id` answer `request`; it begins if it does not run.
