@@ -67,9 +67,10 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
             .store()?
             .release(pinned_server, &mismatch.tool, mismatch.definition.hash, &Caller::local(Way::Cli))
             .await;
-        if !released.map_err(|error| database::unusable(&error).server(of.server.as_str()))? {
-            let message = format!("`{}/{}` is another by now, or was approved already", of.server, mismatch.tool);
-            return Err(changed(&message).server(of.server.as_str()).tool(&*mismatch.tool));
+        if !released.map_err(|error| database::unusable(&error).server(pinned_server.server.as_str()))? {
+            let message =
+                format!("`{}/{}` is another by now, or was approved already", pinned_server.server, mismatch.tool);
+            return Err(changed(&message).server(pinned_server.server.as_str()).tool(&*mismatch.tool));
         }
     }
     if world.screen.json() {
