@@ -28,7 +28,7 @@ use crate::{
 use repeats::Repeats;
 pub use sending::Sending;
 
-/// How far a turn may go. A turn that reaches a limit ends, or asks a [`Question`].
+/// The limits of a turn. A turn that reaches a limit ends, or asks a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -145,7 +145,7 @@ pub(crate) fn fit(
     Ok(arguments)
 }
 
-/// What a schema demands at one place.
+/// The requirements of a schema at one place.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
     /// The whole input schema, which `$ref` points into.
@@ -315,7 +315,7 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// What the schema demands here, as a text for the user.
+    /// The requirements of the schema here, as a text for the user.
     fn in_words(self, depth: usize) -> String {
         let Some(here) = self.resolved(depth) else {
             return "text".to_owned();

@@ -332,7 +332,7 @@ impl Asker for Terminal {
     }
 }
 
-/// What the user does with a form.
+/// The user's decision about a form.
 enum Sends {
     Yes,
     No,

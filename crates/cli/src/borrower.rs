@@ -40,7 +40,7 @@ const QUEUED_MESSAGES: usize = 16;
 /// A message of the daemon; `None` at the end.
 type Received = io::Result<Option<ToCommand>>;
 
-/// How the attempt to borrow ended.
+/// The result of the attempt to borrow.
 pub(crate) enum Borrowed {
     /// The command is finished: the daemon has done it, or the user has ended it before.
     Done(Exit),
@@ -164,7 +164,7 @@ async fn request(data: &std::path::Path, hello: Box<Hello>) -> io::Result<Result
     }
 }
 
-/// How the daemon's work ended.
+/// The result of the daemon's work.
 enum Ended {
     Done(Exit),
     /// The daemon refused before it started the command, for this reason.

@@ -36,7 +36,7 @@ impl Browser for Person {
     fn visit<'a>(&'a self, page: &'a Url) -> BoxFuture<'a, Result<Url, BrowserError>> {
         Box::pin(async move {
             self.screen.say(&format!("Sign in here: {}", link(page.as_str())));
-            // What a server names is opened as a web page or not at all, and no shell sees it.
+            // An address from a server is opened as a web page or not at all, and without a shell.
             if self.opens && matches!(page.scheme(), "http" | "https") {
                 // Without a browser, the address is still on the screen.
                 let _ = open::that_detached(page.as_str());

@@ -53,7 +53,7 @@ pub(crate) fn tools() -> Vec<rmcp::model::Tool> {
     Builtin::tool_router().list_all()
 }
 
-/// What it claims of the tool `name`.
+/// Returns the annotations of the tool `name`.
 pub(crate) fn claims(name: &str) -> Option<Annotations> {
     let tool = tools().into_iter().find(|tool| tool.name == name)?;
     tool.annotations.and_then(|hints| serde_json::from_value(serde_json::to_value(hints).ok()?).ok())

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use toolrack_config::Interpolate;
 use toolrack_host::{
     Artifacts, KeepError, Memory, Pins, ServerName,
-    pins::{PinnedServer, PinsUnreadable, Seen, StoredPins},
+    pins::{PinComparison, PinnedServer, PinsUnreadable, StoredPins},
     spec::Era,
 };
 
@@ -87,7 +87,7 @@ impl<T: Pins> Pins for Concealing<T> {
         self.inner.generation(server)
     }
 
-    fn saw<'a>(&'a self, server: &'a PinnedServer, mut seen: Seen) -> BoxFuture<'a, ()> {
+    fn saw<'a>(&'a self, server: &'a PinnedServer, mut seen: PinComparison) -> BoxFuture<'a, ()> {
         let new = seen.new.iter_mut().map(|(_, definition)| definition);
         for definition in new.chain(seen.mismatches.iter_mut().map(|mismatch| &mut mismatch.definition)) {
             if let Cow::Owned(hidden) = self.secrets.conceal(&definition.text) {

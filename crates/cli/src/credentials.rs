@@ -1,4 +1,4 @@
-//! What people give for servers of their own, in the vault.
+//! Values that people give for servers of their own, in the vault.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct OfMember {
 pub(crate) struct OfMachine(Arc<Stored>);
 
 impl OfMachine {
-    /// Finds those of the one person.
+    /// Finds the values of the one person.
     pub(crate) fn of(stored: Arc<Stored>) -> CredentialsOf {
         let own: Arc<dyn Credentials> = Arc::new(Self(stored));
         Box::new(move |person| person.is_local().then(|| Arc::clone(&own)))
@@ -47,7 +47,7 @@ impl OfMember {
         Self { stored, prefix: format!("{key}/") }
     }
 
-    /// Finds those of each member of a tenant.
+    /// Finds the values of each member of a tenant.
     pub(crate) fn of_all(stored: Arc<Stored>) -> CredentialsOf {
         Box::new(move |member| {
             let is_member = !member.is_local();
@@ -55,7 +55,7 @@ impl OfMember {
         })
     }
 
-    /// Finds these for their member, and nothing for others.
+    /// Finds these values for their member, and none for others.
     pub(crate) fn of_this_one(self: Arc<Self>) -> CredentialsOf {
         Box::new(move |member| {
             let is_own = self.prefix.strip_suffix('/') == Some(&*member.key());

@@ -70,7 +70,7 @@ impl Build {
     }
 }
 
-/// How a command introduces itself to the daemon.
+/// The first message of a command to the daemon.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) build: Build,
@@ -112,7 +112,7 @@ pub(crate) enum ToDaemon {
     Hello(Box<Hello>),
     /// Run the command.
     Go,
-    /// What was typed after [`ToCommand::Ask`] of this number; `None` at the end of input.
+    /// The user's answer to the [`ToCommand::Ask`] of this number; `None` at the end of input.
     Line(u32, Option<String>),
     /// A signal arrived; this is its exit code.
     Stop(u8),

@@ -35,7 +35,7 @@ use crate::{
 /// The most characters of a call's arguments that a line shows.
 const ARGUMENTS: usize = 60;
 
-/// How a turn is shown.
+/// The display of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// As it happens, for people.

@@ -13,7 +13,7 @@ use find::Mention;
 /// Resources that one text may name. Each is bounded; all together are bounded by this.
 const MOST: usize = 16;
 
-/// Where the named resources are looked for.
+/// The servers on which to look for the named resources.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'a> {
     pub(crate) host: &'a Host,
@@ -27,7 +27,7 @@ pub(crate) struct Sources<'a> {
 #[derive(Debug)]
 pub(crate) struct Composed {
     pub(crate) message: Message,
-    /// What was read, one line each; safe to print.
+    /// The resources that were read, one line each; safe to print.
     pub(crate) read: Vec<String>,
 }
 

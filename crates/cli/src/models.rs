@@ -45,7 +45,7 @@ pub(crate) struct Chosen {
     pub(crate) limits: Limits,
 }
 
-/// What is needed to find a model.
+/// Everything that is needed to find a model.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelContext {
     pub(crate) environment: Environment,
@@ -67,10 +67,10 @@ impl ModelContext {
 
 /// The typed settings, which override the configured ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct ModelOptions {
     pub(crate) model: ModelArgs,
     pub(crate) limits: LimitArgs,
-    /// What `toolrack.toml` says.
+    /// The settings in `toolrack.toml`.
     pub(crate) configured: ModelChoice,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn check_name(name: &str, has_base_url: bool) -> Result<(), String> {
     named(name, has_base_url).map(drop).map_err(|error| error.to_string())
 }
 
-impl Wishes {
+impl ModelOptions {
     /// The model, and its limits.
     ///
     /// # Errors
@@ -118,12 +118,12 @@ impl Wishes {
     }
 }
 
-impl Wishes {
+impl ModelOptions {
     pub(crate) fn of(args: &TalkArgs, loaded: &Loaded) -> Self {
         Self { model: args.model.clone(), limits: args.limits, configured: loaded.settings.model.clone() }
     }
 
-    /// The wishes of a command that has no model arguments: the variables of `ask`, then the configuration.
+    /// Returns the options of a command without model arguments: the variables of `ask`, then the configuration.
     pub(crate) fn in_passing(configured: ModelChoice, environment: &Environment) -> Self {
         let variable = |name| environment.get(name)?.to_str().filter(|value| !value.is_empty()).map(ToOwned::to_owned);
         let (model, base_url) = (variable("TOOLRACK_MODEL"), variable("TOOLRACK_BASE_URL"));
@@ -136,7 +136,7 @@ impl Wishes {
         name.filter(|_| self.configured.is_valid).cloned()
     }
 
-    /// What was typed, in the words of the configuration.
+    /// Returns the typed options, as settings of the configuration.
     fn typed(&self) -> ModelChoice {
         let mut typed = ModelChoice::default();
         typed.name.clone_from(&self.model.model);

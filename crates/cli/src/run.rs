@@ -70,7 +70,7 @@ fn misunderstood(error: &clap::Error, words: &[OsString], environment: &Environm
     Exit::Usage
 }
 
-/// What clap reports of words that it does not understand, for a program.
+/// clap's error about words that it does not understand, for a program.
 fn in_one_line(error: &clap::Error) -> Failure {
     let rendered = error.render().to_string();
     let lines = || rendered.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! What servers write to stderr and to their log, on the user's stderr while it happens: for `-v`.
+//! Shows the stderr and the log of servers live on the user's stderr, for `-v`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

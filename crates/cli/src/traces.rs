@@ -15,7 +15,7 @@ use crate::error::with_causes;
 #[cfg(feature = "otel")]
 const WHERE: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// What is sent, if anything is. Ended by [`Self::close`].
+/// The sender of traces, if there is one. Ended by [`Self::close`].
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
     #[cfg(feature = "otel")]

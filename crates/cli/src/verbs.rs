@@ -1,4 +1,4 @@
-//! What each verb does: load, connect, ask the host, show.
+//! The verbs. Each loads the configuration, connects, asks the host, and shows the answer.
 //!
 //! A verb is one file, or a file and a folder of its name: what may be typed (`args`), what it does, and how that is
 //! printed (`render`). The list below is all that the rest of the program knows of it: a new verb is its file, a `mod`

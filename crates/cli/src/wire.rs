@@ -42,7 +42,7 @@ use crate::{
     error::{Exit, Failure, in_words, with_causes},
     frames,
     log_keeper::LogKeeper,
-    models::{Chosen, ModelContext, Wishes},
+    models::{Chosen, ModelContext, ModelOptions},
     notebook::Configured,
     screen::Screen,
     secrets::{self, Stored},
@@ -81,7 +81,7 @@ pub(crate) struct World {
     stays: AtomicBool,
     /// Adds calls to OpenTelemetry traces.
     tracer: Option<Arc<dyn Tracer>>,
-    /// What `${secret:NAME}` stands for.
+    /// The values of `${secret:NAME}`.
     stored: Arc<Stored>,
     /// Resolves placeholders, and remembers which values are secrets.
     secrets: Arc<Interpolate>,
@@ -105,7 +105,7 @@ pub(crate) struct World {
     lent: Option<Box<LentWorld>>,
 }
 
-/// What runs once the command has connected.
+/// The tasks that run once the command has connected.
 #[derive(Debug)]
 struct Running {
     host: Host,
@@ -238,7 +238,7 @@ impl World {
         &self.stored
     }
 
-    /// What is needed to find a model.
+    /// Everything that is needed to find a model.
     pub(crate) fn model_context(&self) -> ModelContext {
         ModelContext {
             environment: self.environment.clone(),
@@ -252,7 +252,7 @@ impl World {
         &self.sign_in
     }
 
-    /// Where requests may go.
+    /// The egress rules.
     pub(crate) fn egress(&self) -> &Egress {
         &self.egress
     }
@@ -461,8 +461,8 @@ impl World {
     /// Like [`samples_with`](Self::samples_with), with the model that `TOOLRACK_MODEL` or `loaded` names. For commands
     /// that need no model themselves.
     pub(crate) fn samples_with_configured(&self, loaded: &Loaded) {
-        let wishes = Wishes::in_passing(loaded.settings.model.clone(), &self.environment);
-        if let Some(sampler) = Sampler::configured(wishes, self.model_context(), self.conceal()) {
+        let model_options = ModelOptions::in_passing(loaded.settings.model.clone(), &self.environment);
+        if let Some(sampler) = Sampler::configured(model_options, self.model_context(), self.conceal()) {
             self.terminal.samples_with(sampler);
         }
     }

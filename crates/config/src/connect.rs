@@ -20,7 +20,7 @@ use toolrack_host::text::for_line;
 use crate::{
     edit::{
         EditError,
-        elsewhere::{self, Deed, Plan},
+        elsewhere::{self, EntryChange, Plan},
     },
     import::{Client, is_gateway},
 };
@@ -238,7 +238,7 @@ pub fn connect(place: &Place, name: &str, reach: &Reach, memories: &Path) -> Res
         let (path, text) = elsewhere::text(&place.path)?;
         Plan { path, before: text.clone(), after: text }
     } else {
-        elsewhere::plan(&place.path, &place.spot, name, Deed::Put(&wanted))?
+        elsewhere::plan(&place.path, &place.spot, name, EntryChange::Put(&wanted))?
     };
     let kept = memory::place(memories, place.client, &plan.path, name);
     // If Toolrack was connected before, an undo must restore the state before the first connection.
@@ -268,7 +268,7 @@ pub fn undo(place: &Place, name: &str, memories: &Path) -> Result<Change, Connec
         Standing::Free => Err(ConnectError::NotConnected { path, name: name.to_owned() }),
         Standing::Taken => Err(ConnectError::Taken { path, name: name.to_owned() }),
         Standing::Ours => {
-            let plan = elsewhere::plan(&place.path, &place.spot, name, Deed::Remove)?;
+            let plan = elsewhere::plan(&place.path, &place.spot, name, EntryChange::Remove)?;
             Ok(Change { plan, is_exact: false, memory: None, kept, folders: Vec::new() })
         }
     }

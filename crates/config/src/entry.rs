@@ -17,7 +17,7 @@ use std::{collections::HashSet, ops::Range};
 
 use toolrack_host::{
     ServerName, ServerSpec, Who,
-    spec::{Protocol, Share},
+    spec::{Protocol, Servers, Share},
 };
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     needs::given_in,
     node::{Member, Node, Value},
     problem::Problem,
-    rows::{ENTRY, Of, Row},
+    rows::{ENTRY, Row},
     suggest::misspelt,
 };
 use fields::Fields;
@@ -145,11 +145,11 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     let kind = transport::kind(fields, name_at)?;
     let mut spec = ServerSpec::new(transport::decode(kind, fields, name_at));
     let is_own = |row: &Row| !kind.excludes(row);
-    bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.of != Of::Any && row.shown_as.is_none());
-    spec.protocol = protocol(fields);
+    bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.of != Servers::Any && row.shown_as.is_none());
+    spec.protocol = fields.word("protocol", Protocol::parse).unwrap_or_default();
     bounds::timeout(fields, &mut spec.timeouts);
     let has_whole_time = fields.has("max_call_time");
-    bounds::of_rows(fields, &mut spec, |row| row.of == Of::Any);
+    bounds::of_rows(fields, &mut spec, |row| row.of == Servers::Any);
     if !has_whole_time {
         // The default must not be shorter than the time of the entry.
         spec.timeouts.call_total = spec.timeouts.call_total.max(spec.timeouts.call);
@@ -157,7 +157,6 @@ fn spec(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Option<Serve
     // Aliases come after the fields that they replace.
     bounds::of_rows(fields, &mut spec, |row| is_own(row) && row.shown_as.is_some());
     bounds::retry(fields, &mut spec.retry);
-    bounds::start(fields, &mut spec);
     spec.tools = tools::filter(fields, name_at);
     spec.members = members(fields);
     check_share(fields, &spec, name_at);
@@ -200,16 +199,6 @@ fn enabled(fields: &mut Fields<'_, '_, '_>) -> Option<bool> {
         fields.report().error(&field.node.at, field.name, message);
     }
     yes.or(no.map(|no| !no))
-}
-
-fn protocol(fields: &mut Fields<'_, '_, '_>) -> Protocol {
-    let parse = |word: &str| match word {
-        "auto" => Some(Protocol::Auto),
-        "legacy" => Some(Protocol::Legacy),
-        "modern" => Some(Protocol::Modern),
-        _ => None,
-    };
-    fields.word("protocol", parse).unwrap_or_default()
 }
 
 /// Reports the remaining fields: those of the other transport, and unknown ones.

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde_json::{Map, Value as Json, json};
 use toolrack_host::{
     ServerSpec,
-    spec::{Grant, Http, InheritEnv, OAuth, Ports, Protocol, Sandbox, Stdio, Transport},
+    spec::{Grant, Http, InheritEnv, OAuth, Ports, Protocol, Sandbox, Servers, Stdio, Transport},
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     document::{Document, Kind},
     mask::{self, literal},
     placeholder::Bare,
-    rows::{self, ENTRY, Of, SANDBOX, Sets},
+    rows::{ENTRY, Row, SANDBOX, Sets},
 };
 pub(crate) use file::file;
 
@@ -85,7 +85,7 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
         Transport::Sse(http) => of_http("sse", http, values),
         Transport::Native(_) => Map::from_iter([("type".to_owned(), json!("native"))]),
     };
-    of_rows(&mut entry, spec, Of::Http);
+    of_rows(&mut entry, spec, |row| row.of != Servers::Any);
     if !spec.enabled {
         entry.insert("enabled".to_owned(), json!(false));
     }
@@ -95,19 +95,16 @@ fn entry(spec: &ServerSpec, values: Values) -> Json {
     if !spec.tools.allow().is_empty() || !spec.tools.deny().is_empty() {
         entry.insert("tools".to_owned(), json!({ "allow": spec.tools.allow(), "deny": spec.tools.deny() }));
     }
-    of_rows(&mut entry, spec, Of::Any);
+    of_rows(&mut entry, spec, |row| row.of == Servers::Any);
     Json::Object(entry)
 }
 
-/// Adds the fields that their rows can show, if they differ from their defaults, for servers `of` a kind.
-fn of_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, of: Of) {
-    let (mut spec, mut usual) = (spec.clone(), rows::usual());
-    for row in ENTRY.rows.iter().filter(|row| row.of == of && row.shown_as.is_none()) {
+/// Adds the fields that their rows can show and that differ from their defaults, of the rows that are `wanted`.
+fn of_rows(entry: &mut Map<String, Json>, spec: &ServerSpec, wanted: impl Fn(&Row) -> bool) {
+    for row in ENTRY.rows.iter().filter(|row| wanted(row) && row.shown_as.is_none()) {
         let Some(sets) = row.sets else { continue };
-        let value = sets.value(&mut spec);
-        if value != sets.value(&mut usual) {
-            entry.extend(value.map(|value| (row.key.to_owned(), value)));
-        }
+        let shown = sets.shown(spec).filter(|shown| Some(shown) != sets.usual().as_ref());
+        entry.extend(shown.map(|shown| (row.key.to_owned(), shown)));
     }
 }
 

@@ -1,26 +1,25 @@
 //! One row for each field of an entry, and for each setting of `toolrack.toml`.
 //!
 //! A row has the static facts of a field: its names, its kind, its default, the hidden parts and one line of
-//! documentation. The reader of entries finds a field by its key, bounds are read and shown by their rows alone, and
-//! the schemas and the reference page in `docs/` are made from the rows ([`schema`](crate::schema)). A test compares
-//! each row with the reader.
+//! documentation. The reader of entries finds a field by its key, fields with a row in the host are read and shown by
+//! their rows alone, and the schemas and the reference page in `docs/` are made from the rows
+//! ([`schema`](crate::schema)). A test compares each row with the reader.
 
-mod bounds;
 mod entry;
+mod fields;
 #[cfg(test)]
 pub(crate) mod samples;
-mod sets;
 mod settings;
 
-use std::time::Duration;
-
 use serde_json::Value as Json;
-use toolrack_host::{ServerSpec, spec::Sandbox};
+use toolrack_host::{
+    ServerSpec,
+    spec::{Field, Http, Sandbox, Servers, Transport},
+};
 
 pub(crate) use entry::{
     ATTEMPTS, CONTAINER, CONTAINER_LIMITS, ENTRY, IDP, NOTES, OAUTH, SANDBOX, SANDBOX_LIMITS, TOOL_LISTS,
 };
-pub(crate) use sets::usual;
 pub(crate) use settings::{
     AGENT, AUDIT, DEFAULTS, EGRESS, MODEL, POLICY, PRICE, PROFILE, RULE, SERVE, SESSIONS, SHOW, TOOLRACK, TOOLS,
 };
@@ -37,7 +36,7 @@ pub(crate) struct Row {
     pub(crate) aliases: &'static [(&'static str, &'static str)],
     pub(crate) kind: Kind,
     /// The servers that have it.
-    pub(crate) of: Of,
+    pub(crate) of: Servers,
     pub(crate) is_required: bool,
     /// Whether it shows that the object around it is an entry.
     pub(crate) is_telling: bool,
@@ -115,16 +114,6 @@ pub(crate) struct Table {
     pub(crate) is_closed: bool,
 }
 
-/// The servers that have a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
-    Any,
-    /// Child processes.
-    Stdio,
-    /// Endpoints.
-    Http,
-}
-
 /// The parts of a field that are hidden when an entry is shown. A user who is asked to agree to an entry sees all of
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,24 +125,38 @@ pub(crate) enum Hidden {
     Whole,
 }
 
-/// The setting of a field in the spec; `None` for a server that does not have it.
+/// How a field is set in the spec and shown from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sets {
-    Time(fn(&mut ServerSpec) -> Option<&mut Duration>),
-    /// A time that has no default.
-    OwnTime(fn(&mut ServerSpec) -> &mut Option<Duration>),
-    Number(fn(&mut ServerSpec) -> Option<&mut usize>),
-    /// A number of attempts.
-    Attempts(fn(&mut ServerSpec) -> Option<&mut u32>),
+    /// As the host's row says.
+    Field(Field),
+    /// As the row of this key, of which it is another name.
+    Same(&'static str),
     /// A flag of its sandbox.
     Confines(fn(&mut Sandbox) -> &mut bool),
-    /// A text; if the kind has words, one of them.
-    Word {
-        set: fn(&mut ServerSpec, &str) -> Option<()>,
-        value: fn(&ServerSpec) -> Json,
-    },
     /// A setting with its own code in the reader of entries.
     Other(fn(&ServerSpec) -> Json),
+}
+
+impl Sets {
+    /// Returns its value in `spec`, in the form that is shown; `None` where the entry as a whole does not show it.
+    pub(crate) fn shown(&self, spec: &ServerSpec) -> Option<Json> {
+        match self {
+            Self::Field(field) => (field.shown)(spec),
+            Self::Other(shown) => Some(shown(spec)),
+            Self::Same(_) | Self::Confines(_) => None,
+        }
+    }
+
+    /// Returns its default, in the same form.
+    pub(crate) fn usual(&self) -> Option<Json> {
+        match self {
+            Self::Field(field) => Some((field.default)()),
+            Self::Same(key) => ENTRY.row(key)?.usual(),
+            Self::Confines(flag) => Some(Json::Bool(*flag(&mut Sandbox::default()))),
+            Self::Other(shown) => Some(shown(&ServerSpec::new(Transport::Http(Http::default())))),
+        }
+    }
 }
 
 impl Row {
@@ -162,7 +165,7 @@ impl Row {
             key,
             aliases: &[],
             kind,
-            of: Of::Any,
+            of: Servers::Any,
             is_required: false,
             is_telling: false,
             is_filled: false,
@@ -180,7 +183,7 @@ impl Row {
         Self { aliases, ..self }
     }
 
-    const fn of(self, of: Of) -> Self {
+    const fn of(self, of: Servers) -> Self {
         Self { of, ..self }
     }
 
@@ -234,7 +237,7 @@ impl Row {
     /// Returns its default, where it is a value.
     pub(crate) fn usual(&self) -> Option<Json> {
         match self.sets {
-            Some(sets) => sets.value(&mut sets::usual()).filter(|value| !value.is_null()),
+            Some(sets) => sets.usual().filter(|value| !value.is_null()),
             None => self.usual.map(|usual| usual()),
         }
     }

@@ -115,7 +115,7 @@ fn inside(uri: &Uri) -> Option<Uri> {
     path[path.find('/')?..].parse().ok()
 }
 
-/// Where the world of the agent `id` is.
+/// The path of the world of the agent `id`.
 pub(crate) fn home(id: &str) -> String {
     let mut home = PREFIX.to_owned();
     home.push('/');
@@ -123,7 +123,7 @@ pub(crate) fn home(id: &str) -> String {
     home
 }
 
-/// Where MCP clients find the tools of the agent `id`.
+/// The path at which MCP clients find the tools of the agent `id`.
 pub(crate) fn endpoint(id: &str) -> String {
     home(id) + "/mcp"
 }

@@ -52,7 +52,7 @@ use crate::{agents::Agents, error::ApiError, rights::Right, routes::Routes, worl
 /// The state that every handler gets.
 type State = axum::extract::State<Arc<World>>;
 
-/// What every handler returns.
+/// The result of every handler.
 type Answer<T> = Result<Json<T>, ApiError>;
 
 #[derive(OpenApi)]

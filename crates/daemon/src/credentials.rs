@@ -1,4 +1,4 @@
-//! What people give for servers of their own: the values of `${user:NAME}`.
+//! The values that people give for servers of their own: those of `${user:NAME}`.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use toolrack_host::{Caller, Principal, ServerSpec, spec::Share};
 
 /// The values that one person has given. No method returns a value: only servers get them.
 pub trait Credentials: Send + Sync {
-    /// All names under which there is a value. An error is for people, and contains no value.
+    /// Returns the names of all values. An error is for people, and contains no value.
     fn given(&self) -> BoxFuture<'_, Result<Vec<Given>, String>>;
 
-    /// Keeps `value` as `name`, in place of an earlier one, and records that `by` gave it.
+    /// Stores `value` as `name`, replacing an earlier one, and records that `by` gave it.
     fn give<'a>(&'a self, name: &'a str, value: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Deletes what was given as `name`, and records that `by` did so. Returns whether there was a value.
+    /// Deletes the value `name`, and records that `by` did so. Returns whether there was a value.
     fn take_back<'a>(&'a self, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
 }
 
-/// Finds the values of a principal; `None` for one whose values are not kept here.
+/// Finds the values of a principal; `None` for one whose values are not stored here.
 pub type CredentialsOf = Box<dyn Fn(&Principal) -> Option<Arc<dyn Credentials>> + Send + Sync>;
 
 /// A value that a person has given.
@@ -31,7 +31,7 @@ pub struct Given {
     pub at: DateTime<Utc>,
 }
 
-/// Whose servers a world runs, of those that are configured.
+/// Decides which of the configured servers a world runs.
 #[derive(Clone, Debug, Default)]
 pub enum WorldOf {
     /// The one person of a machine: all servers.

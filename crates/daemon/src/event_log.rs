@@ -29,7 +29,7 @@ pub(crate) struct LoggedEvent {
     pub(crate) data: String,
 }
 
-/// What a reader has not seen yet.
+/// The events that a reader has not seen yet.
 #[derive(Debug, Default)]
 pub(crate) struct Unseen {
     /// The number of further events that are no longer kept. `Some(0)` if the number is unknown, because the reader saw

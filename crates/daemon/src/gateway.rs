@@ -129,7 +129,7 @@ impl Inner {
         }
     }
 
-    /// What `look` finds in what servers offer beside tools.
+    /// Returns what `look` finds among the prompts and resources of the servers.
     async fn offered<T>(&self, look: impl Fn(&Listed) -> Option<T>) -> Option<T> {
         self.ready().await;
         self.directory.find(&self.host, look).await

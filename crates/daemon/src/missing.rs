@@ -1,4 +1,4 @@
-//! What a member of a team has still to give for servers of their own.
+//! The values that a member of a team has not yet given for servers of their own.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::{credentials::WorldOf, world::World};
 
-/// The values that a member has still to give for servers of their own, and the page on which they do.
+/// Finds the values that a member has not yet given for servers of their own, and the page on which they give them.
 #[derive(Clone)]
 pub(crate) struct Missing {
     world: Arc<World>,
@@ -23,24 +23,24 @@ impl fmt::Debug for Missing {
 }
 
 impl Missing {
-    /// In `world`, if it is that of a member.
+    /// For `world`, if it is that of a member.
     pub(crate) fn of_member(world: &Arc<World>, dashboard: Option<&Url>) -> Option<Self> {
         let is_of_member = matches!(world.of, WorldOf::Person(_));
         let dashboard = dashboard.filter(|_| is_of_member)?.clone();
         Some(Self { world: Arc::clone(world), dashboard })
     }
 
-    /// What `member` has still to give for `server`.
+    /// The values that `member` has not yet given for `server`.
     pub(crate) async fn of(&self, member: &Principal, server: &str) -> BTreeSet<String> {
         let loaded = self.world.loaded();
         let spec = loaded.desired.get(server).filter(|spec| spec.enabled && self.world.of.runs(spec));
-        // Most servers need none, and the store is not asked.
+        // Most servers need none, which saves reading the store.
         let mut needed = spec.map(given_in).unwrap_or_default();
         needed.retain(|name| is_secret_word(name));
         if needed.is_empty() {
             return needed;
         }
-        // Where the store fails, the server says so.
+        // If the store fails, the error of the server says so.
         let given = match (self.world.credentials)(member) {
             Some(credentials) => credentials.given().await.ok(),
             None => None,
@@ -52,7 +52,7 @@ impl Missing {
         needed
     }
 
-    /// The servers for which something is missing.
+    /// Returns the servers for which values are missing.
     pub(crate) async fn servers(&self, member: &Principal) -> Vec<ServerName> {
         let mut lacking = Vec::new();
         for name in self.world.loaded().desired.keys() {
@@ -63,7 +63,7 @@ impl Missing {
         lacking
     }
 
-    /// Where the member gives `name`. There is nothing of the member in the address: who opens it has to sign in.
+    /// The address of the page on which the member gives `name`. It names no member: the page makes its reader sign in.
     pub(crate) fn page(&self, name: &str) -> String {
         let mut page = self.dashboard.clone();
         page.set_fragment(Some(&format!("/credentials/{name}")));

@@ -23,7 +23,7 @@ use crate::{
 /// The most worlds of members at once, in one tenant.
 const MAX_WORLDS: usize = 1_000;
 
-/// Where a member sees and uses their own servers beside those of the tenant. Everything else is the tenant's.
+/// The paths on which a member uses their own servers beside those of the tenant. All others belong to the tenant.
 const THEIRS: [&str; 10] = [
     "/mcp",
     "/p",
@@ -62,7 +62,7 @@ impl People {
         if !loaded.desired.values().any(is_of_some) || !is_below(path, &THEIRS) {
             return false;
         }
-        // What all share is started and stopped where it runs.
+        // Shared servers are started and stopped in the tenant's world, where they run.
         let server = path.strip_prefix("/api/v1/servers/").and_then(|rest| rest.split('/').next());
         match server {
             Some(name) if method != Method::GET => loaded.desired.get(name).is_some_and(is_own),
@@ -101,7 +101,7 @@ fn is_below(path: &str, places: &[&str]) -> bool {
     places.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Hands the request of a member on to their own world, if it is for that.
+/// Passes the request of a member on to their own world, if it is for that world.
 pub(crate) async fn of_their_own(State(people): State<Arc<People>>, request: Request, next: Next) -> Response {
     match guard::member_of(&request) {
         Some(member) if people.is_theirs(request.method(), request.uri().path()) => {
@@ -119,8 +119,8 @@ pub(crate) fn follow(world: &Arc<World>, tenant: &Arc<World>, tasks: &TaskTracke
     let (world, mut applied) = (Arc::clone(world), tenant.applied());
     tasks.spawn(async move {
         loop {
-            // What cannot be used is reported where the tenant reads it. The first time is for what has changed since the
-            // files were read.
+            // The tenant's world reports entries that cannot be used. The first change stands for those that happened
+            // since the files were read.
             drop(world.reload().await);
             tokio::select! {
                 () = world.ending.cancelled() => return,

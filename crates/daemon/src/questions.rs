@@ -346,9 +346,9 @@ impl Questions {
             None => about,
         };
         let number = self.inner.put(about, caller, approval, answer).ok_or(Unanswered::TooMany)?;
-        let asked = Asked { inner: &self.inner, number };
+        let withdraw = WithdrawOnDrop { inner: &self.inner, number };
         let answer = timeout(self.inner.patience, answered).await;
-        drop(asked);
+        drop(withdraw);
         answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
     }
 }
@@ -478,13 +478,13 @@ impl Inner {
     }
 }
 
-/// An open question. Dropping it, because its asker was dropped, withdraws the question.
-struct Asked<'a> {
+/// Withdraws an open question when it is dropped with its asker.
+struct WithdrawOnDrop<'a> {
     inner: &'a Inner,
     number: u64,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         self.inner.open.lock().waiting.remove(&self.number);
         self.inner.closed(self.number);

@@ -96,7 +96,7 @@ impl fmt::Debug for Team {
     }
 }
 
-/// How a daemon listens, and its limits.
+/// The address of a daemon, and its limits.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The address. Port 0 takes any that is free.
@@ -364,7 +364,7 @@ fn endpoints(gateway: &Gateway) -> Router {
     Router::new().nest(endpoint::ALL, all).nest(endpoint::OF_PROFILE, of_profile)
 }
 
-/// Where a daemon is, for the worlds in it.
+/// The addresses of a daemon, for its worlds.
 struct Site {
     /// The names that requests may have in `Host`.
     hosts: Vec<String>,

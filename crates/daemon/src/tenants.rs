@@ -1,5 +1,5 @@
-//! Tenants of a team: each has a [world](crate::worlds) of its own. Which one answers a request is decided by who sends
-//! it, and by nothing in the request.
+//! Tenants of a team: each has a [world](crate::worlds) of its own. Only the principal of a request decides which world
+//! answers it, and never the content of the request.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -42,8 +42,8 @@ impl Tenants {
     }
 }
 
-/// Hands the request of a member on to the world of its tenant. What has no data of a tenant, such as the files of the
-/// dashboard, is the same for all.
+/// Passes the request of a member on to the world of its tenant. Routes without data of a tenant, such as the files of
+/// the dashboard, are the same for all.
 pub(crate) async fn of_member(State(tenants): State<Arc<Tenants>>, request: Request, next: Next) -> Response {
     match guard::member_of(&request) {
         Some(principal) if guard::is_protected(request.uri().path()) => {

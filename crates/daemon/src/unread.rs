@@ -1,8 +1,8 @@
-//! Reads what no handler has read of a request, so that its connection can serve the next one.
+//! Reads the part of a request that no handler has read, so that its connection can serve the next request.
 //!
-//! A request can be answered before its body is there: without a right token, at an address that does not exist. HTTP/1
-//! then has no way to the next request but through the rest of the body, and the server would close the connection.
-//! A client that sends its next request at that moment gets no answer at all.
+//! The daemon can answer a request before its body has arrived, such as one without a right token or to an unknown
+//! address. In HTTP/1 the next request comes after the rest of that body. A server that does not read the rest has to
+//! close the connection, and a client that is sending its next request at that moment gets no answer at all.
 
 use std::{
     pin::Pin,
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Reads the rest of each request's body before it passes on the answer. If the rest is too long or too late, the answer
 /// says that the connection closes.
 pub(crate) async fn read(request: Request, next: Next) -> Response {
-    // A client that expects to be asked for the body sends none unless a handler reads it.
+    // A client with `Expect: 100-continue` sends no body unless a handler reads it.
     if request.version() > Version::HTTP_11 || request.body().is_end_stream() || request.headers().contains_key(EXPECT)
     {
         return next.run(request).await;

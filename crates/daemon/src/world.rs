@@ -50,7 +50,7 @@ use crate::{
 pub struct Parts {
     /// Runs the servers. It must not run any yet, and should have [`Self::questions`] as its asker.
     pub host: Host,
-    /// What to load, at the start and at each reload.
+    /// The request to load the configuration, at the start and at each reload.
     pub request: Request,
     /// The environment, which names the places of other programs' configurations.
     pub environment: Environment,
@@ -68,7 +68,7 @@ pub struct Parts {
     pub sign_ins: SignIns,
     /// Whose servers run, of those that are configured.
     pub of: WorldOf,
-    /// What people give for servers of their own.
+    /// The values that people give for servers of their own.
     pub credentials: CredentialsOf,
     /// Called with each world just before it is applied.
     pub before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,

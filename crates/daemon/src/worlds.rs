@@ -87,7 +87,7 @@ pub(crate) struct Times {
     pub(crate) grace: Duration,
 }
 
-/// What all of some worlds have in common.
+/// The parts that several worlds share.
 pub(crate) struct Common {
     pub(crate) make: MakeWorld,
     pub(crate) serve: Serve,
@@ -116,7 +116,7 @@ struct OnDemand {
     phase: watch::Sender<Phase>,
 }
 
-/// How far a world is.
+/// The state of a world.
 enum Phase {
     Starting,
     /// The router answers requests.
@@ -140,7 +140,7 @@ impl OnDemand {
         }
     }
 
-    /// What answers requests, once the world has begun.
+    /// The router that answers requests, once the world has begun.
     ///
     /// # Errors
     /// The answer instead, when it cannot begin or has to end.

@@ -166,8 +166,8 @@ impl Pattern {
     }
 
     /// Returns its specificity for the tool, and then for the server.
-    pub(crate) fn says(&self) -> (Says, Says) {
-        (self.tool.says(), self.server.as_ref().map_or(Says::default(), Glob::says))
+    pub(crate) fn specificity(&self) -> (GlobSpecificity, GlobSpecificity) {
+        (self.tool.specificity(), self.server.as_ref().map_or(GlobSpecificity::default(), Glob::specificity))
     }
 
     /// Returns whether the pattern has no server part and matches this model-visible name. So a rule may use the
@@ -209,7 +209,7 @@ impl Eq for Pattern {}
 #[derive(Debug, Clone)]
 pub(crate) struct Glob {
     kind: GlobKind,
-    says: Says,
+    specificity: GlobSpecificity,
 }
 
 #[derive(Debug, Clone)]
@@ -224,7 +224,7 @@ enum GlobKind {
 /// The specificity of a glob: a whole name is more specific than any other glob; of other globs, the one with more
 /// literal characters outside of `[…]` and `{…}`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Says {
+pub(crate) struct GlobSpecificity {
     is_whole: bool,
     letters: usize,
 }
@@ -241,7 +241,7 @@ impl Glob {
             (_, _, Some(end)) if plain(end) => GlobKind::EndsWith(end.into()),
             _ => GlobKind::Automaton(Box::new(checked.compile_matcher())),
         };
-        Ok(Self { kind, says: Says::of(glob) })
+        Ok(Self { kind, specificity: GlobSpecificity::of(glob) })
     }
 
     pub(crate) fn is_match(&self, text: &str) -> bool {
@@ -265,12 +265,12 @@ impl Glob {
         }
     }
 
-    fn says(&self) -> Says {
-        self.says
+    fn specificity(&self) -> GlobSpecificity {
+        self.specificity
     }
 }
 
-impl Says {
+impl GlobSpecificity {
     fn of(glob: &str) -> Self {
         let (mut letters, mut is_whole, mut escaped, mut depth) = (0, true, false, 0_usize);
         for c in glob.chars() {
@@ -416,10 +416,10 @@ mod tests {
 
     #[test]
     fn a_whole_name_says_more_than_any_glob_and_more_letters_say_more() {
-        let rising = ["*", "{abc,def}*", "a*", "ab[cd]?", "a?bc*", "a", r"\*\*"].map(Says::of);
+        let rising = ["*", "{abc,def}*", "a*", "ab[cd]?", "a?bc*", "a", r"\*\*"].map(GlobSpecificity::of);
         assert!(rising.is_sorted(), "{rising:?}");
         assert!(rising[4] < rising[5] && rising[5].is_whole && !rising[4].is_whole);
-        assert_eq!(Says::of("?"), Says::of("*"));
+        assert_eq!(GlobSpecificity::of("?"), GlobSpecificity::of("*"));
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub enum StoredPins {
 
 /// The result of comparing a list of tools with its pins, to store.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct PinComparison {
     /// The hash of the list: SHA-256 of all data about the tools.
     pub list: [u8; 32],
     /// The generation of the [`StoredPins`] pins that it was compared with.
@@ -160,7 +160,7 @@ pub trait Pins: Send + Sync {
 
     /// Stores the result of a comparison. A tool that was pinned meanwhile keeps its pin. Best effort: the
     /// implementation logs a failure, and the host compares the list again next time.
-    fn saw<'a>(&'a self, server: &'a PinnedServer, seen: Seen) -> BoxFuture<'a, ()>;
+    fn saw<'a>(&'a self, server: &'a PinnedServer, seen: PinComparison) -> BoxFuture<'a, ()>;
 }
 
 impl fmt::Debug for dyn Pins {

@@ -3,6 +3,8 @@
 //! A [`Desired`] set is a map from [`ServerName`] to [`ServerSpec`]. Strings in a spec may contain placeholders such as
 //! `${TOKEN}`; they are kept verbatim, and the host's [`Resolver`](crate::Resolver) fills them in at connection time,
 //! so that a spec can be printed, stored and compared without a secret in it.
+//!
+//! `spec!` makes a struct from fields of its own and from rows; [`Field`] says what comes from a row.
 
 use std::{
     collections::BTreeMap,
@@ -16,15 +18,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{glob::ToolFilter, native::Native, principal::Principal, who::Who};
 
+#[macro_use]
+mod fields;
 mod bounds;
 mod checks;
 mod container;
 mod identity;
 mod inherit;
 
-pub use bounds::{Bound, BoundPlace, Limits, Setting, Timeouts};
+pub use bounds::{Limits, Setting, Timeouts};
 pub use checks::{Invisible, OutputSchema, PinMode, ValidateArgs};
 pub use container::{Container, Engine, Mount, Pull, acts_on_the_client};
+pub use fields::{Field, FieldKind, Given, Servers};
 pub use inherit::{InheritEnv, absolute_path, passes_to_the_client};
 
 /// The desired servers, for [`Host::apply`](crate::Host::apply).
@@ -97,82 +102,82 @@ impl std::borrow::Borrow<str> for ServerName {
     }
 }
 
-/// The configuration of one server. A change to an equal spec needs no reconnect.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServerSpec {
-    /// The transport to it.
-    pub transport: Transport,
-    /// Whether it is started; `false` keeps it listed only. Default `true`.
-    pub enabled: bool,
-    /// Whether a user has agreed to run it. Only entries with [`Trust::Trusted`] are ever started or resolved.
-    pub trust: Trust,
-    /// The place where the entry was configured; for messages.
-    pub source: Source,
-    /// The protocol eras that may be used. Default [`Protocol::Auto`].
-    pub protocol: Protocol,
-    /// The filter of the tools that the host offers.
-    pub tools: ToolFilter,
-    /// Time bounds.
-    pub timeouts: Timeouts,
-    /// Size and count bounds.
-    pub limits: Limits,
-    /// The reconnects when the connection ends.
-    pub retry: Retry,
-    /// When it is started. Default [`Start::Eager`].
-    pub start: Start,
-    /// The time without use after which it is stopped, at the latest after twice that time; a call starts it again.
-    /// Default `None`: never.
-    pub idle_stop: Option<Duration>,
-    /// The treatment of a tool that changes after it was first seen, if the host has [`Pins`](crate::Pins). Default
-    /// `None`: it is in quarantine. Ignored for a server in this process, which is part of the program.
-    pub pins: Option<PinMode>,
-    /// The treatment of a result that does not match the output schema of its tool. Default [`OutputSchema::Warn`].
-    pub output_schema: OutputSchema,
-    /// The treatment of arguments that do not match the tool's input schema. Default `None`: they are sent, and the
-    /// server decides.
-    pub validate_args: Option<ValidateArgs>,
-    /// The treatment of invisible characters in the server's texts. Default `None`: they are removed.
-    pub invisible: Option<Invisible>,
-    /// How far the server is shared between the people of a team. Default `None`: as its placeholders need it. A host
-    /// pays no attention to it.
-    pub share: Option<Share>,
-    /// The members of a team who have it: those for whom one of the conditions is true. Default: all. A host pays no
-    /// attention to it, except to what it [lends](crate::HostBuilder::lender).
-    pub members: Vec<Who>,
-}
-
-/// How far a server is shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Share {
-    /// One for all members of a tenant.
-    Tenant,
-    /// One for each member who uses it.
-    User,
-}
-
-impl Share {
-    /// Parses the word of a share.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "tenant" => Some(Self::Tenant),
-            "user" => Some(Self::User),
-            _ => None,
-        }
+spec! {
+    /// The configuration of one server. A change to an equal spec needs no reconnect.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct ServerSpec for Any {
+        /// The transport to it.
+        pub transport: Transport = Transport::Http(Http::default()),
+        /// Whether it is started; `false` keeps it listed only. Default `true`.
+        pub enabled: bool = true,
+        /// Whether a user has agreed to run it. Only entries with [`Trust::Trusted`] are ever started or resolved.
+        pub trust: Trust = Trust::Trusted,
+        /// The place where the entry was configured; for messages.
+        pub source: Source = Source::program(),
+        /// The protocol eras that may be used. Default [`Protocol::Auto`].
+        pub protocol: Protocol = Protocol::Auto,
+        /// The filter of the tools that the host offers.
+        pub tools: ToolFilter = ToolFilter::default(),
+        /// The members of a team who have it: those for whom one of the conditions is true. Default: all. A host pays no
+        /// attention to it, except to what it [lends](crate::HostBuilder::lender).
+        pub members: Vec<Who> = Vec::new(),
+        /// Time bounds.
+        pub timeouts: Timeouts = Timeouts::default(),
+        /// Size and count bounds.
+        pub limits: Limits = Limits::default(),
+        /// The reconnects when the connection ends.
+        pub retry: Retry = Retry::default(),
+    }
+    rows {
+        /// When the server is started: at once, or when one of its tools is called, as long as these are known.
+        start: Start = Start::Eager;
+        /// Stops the server when it was not used for so long; a call starts it again.
+        idle_stop: Option<Duration> = None, otherwise = "never",
+            detail = "It is stopped at the latest after twice that time.";
+        /// What happens to a tool that is no longer what it was: nothing, a warning, or quarantine.
+        pins: Option<PinMode> = None, otherwise = "`pins` of `toolrack.toml`, which is `enforce`",
+            detail = "It counts if the host has [`Pins`](crate::Pins), and not for a server in this process, which is \
+                      part of the program. A host does what [`PinMode::Enforce`] says if it is not set.";
+        /// What happens to arguments that do not fit: nothing, a warning, or they are not sent.
+        validate_args: Option<ValidateArgs> = None, otherwise = "`validate_args` in `[tools]`, which is `off`",
+            detail = "A host does what [`ValidateArgs::Off`] says if it is not set.";
+        /// What happens to characters that cannot be seen, in the texts of the server.
+        invisible: Option<Invisible> = None, otherwise = "`invisible` in `[tools]`, which is `remove`",
+            detail = "A host does what [`Invisible::Remove`] says if it is not set.";
+        /// Who shares the server, in a team: all members of the tenant, or each member has one of their own. It changes
+        /// nothing for one person.
+        share: Option<Share> = None,
+            otherwise = "`user` if a placeholder `${user:NAME}` is in the entry, else `tenant`",
+            detail = "A host pays no attention to it.";
+        /// What happens to a result that breaks the output schema of its tool: a warning, or an error in its place.
+        output_schema: OutputSchema = OutputSchema::Warn;
     }
 }
 
-/// The time at which a server is started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Start {
-    /// Immediately.
-    #[default]
-    Eager,
-    /// When one of its tools is called, if the host's [`Memory`](crate::Memory) knows its tools; otherwise immediately,
-    /// to list them.
-    Lazy,
+words! {
+    /// How far a server is shared.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Share {
+        /// One for all members of a tenant.
+        Tenant "tenant",
+        /// One for each member who uses it.
+        User "user",
+    }
+}
+
+words! {
+    /// The time at which a server is started.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Start {
+        /// Immediately.
+        #[default]
+        Eager "eager",
+        /// When one of its tools is called, if the host's [`Memory`](crate::Memory) knows its tools; otherwise
+        /// immediately, to list them.
+        Lazy "lazy",
+    }
 }
 
 impl ServerSpec {
@@ -191,25 +196,7 @@ impl ServerSpec {
     /// Creates a spec with defaults for all other fields, trusted because a program (not a project file) made it.
     #[must_use]
     pub fn new(transport: Transport) -> Self {
-        Self {
-            transport,
-            enabled: true,
-            trust: Trust::Trusted,
-            source: Source::program(),
-            protocol: Protocol::Auto,
-            tools: ToolFilter::default(),
-            timeouts: Timeouts::default(),
-            limits: Limits::default(),
-            retry: Retry::default(),
-            start: Start::default(),
-            idle_stop: None,
-            pins: None,
-            output_schema: OutputSchema::default(),
-            validate_args: None,
-            invisible: None,
-            share: None,
-            members: Vec::new(),
-        }
+        Self { transport, ..Self::usual() }
     }
 
     /// Returns whether `principal` has the server. The person of a machine has every server.
@@ -274,25 +261,34 @@ impl Transport {
     }
 }
 
-/// A child process to start. All strings may hold placeholders.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stdio {
-    /// The program's name (looked up in the child's `PATH`) or path.
-    pub command: String,
-    /// Its arguments; no shell is involved.
-    pub args: Vec<String>,
-    /// Variables to add to the inherited ones, and to override them.
-    pub env: BTreeMap<String, String>,
-    /// The working folder; default: that of the host.
-    pub cwd: Option<PathBuf>,
-    /// The variables of the host's environment that the child inherits. By default a host has no environment: see
-    /// [`HostBuilder::environment`](crate::HostBuilder::environment).
-    pub inherit_env: InheritEnv,
-    /// Its sandbox. Default: none; it has all rights of the user.
-    pub sandbox: Option<Box<Sandbox>>,
-    /// Its container. `command` and `cwd` are then in the image (an empty `command` is the image's own), only named
-    /// variables are inherited, and there is no `sandbox`. Default: none.
-    pub container: Option<Box<Container>>,
+spec! {
+    /// A child process to start. All strings may hold placeholders.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Stdio for Stdio {
+        /// The program's name (looked up in the child's `PATH`) or path.
+        pub command: String = String::new(),
+        /// Its arguments; no shell is involved.
+        pub args: Vec<String> = Vec::new(),
+        /// Variables to add to the inherited ones, and to override them.
+        pub env: BTreeMap<String, String> = BTreeMap::new(),
+        /// The working folder; default: that of the host.
+        pub cwd: Option<PathBuf> = None,
+        /// The variables of the host's environment that the child inherits. By default a host has no environment: see
+        /// [`HostBuilder::environment`](crate::HostBuilder::environment).
+        pub inherit_env: InheritEnv = InheritEnv::default(),
+        /// Its sandbox. Default: none; it has all rights of the user.
+        pub sandbox: Option<Box<Sandbox>> = None,
+        /// Its container. `command` and `cwd` are then in the image (an empty `command` is the image's own), only named
+        /// variables are inherited, and there is no `sandbox`. Default: none.
+        pub container: Option<Box<Container>> = None,
+    }
+    rows {}
+}
+
+impl Default for Stdio {
+    fn default() -> Self {
+        Self::usual()
+    }
 }
 
 /// The rights of a child process and its descendants. In addition to the settings here, it may read and run the parts
@@ -379,46 +375,37 @@ impl Sandbox {
     }
 }
 
-/// An HTTP endpoint. `url` and header values may hold placeholders.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Http {
-    /// The MCP endpoint.
-    pub url: String,
-    /// Headers for every request; their values are secrets.
-    pub headers: BTreeMap<String, String>,
-    /// A program that prints headers as a JSON object, for requests of a connection. Its headers override `headers`,
-    /// and exclude a sign-in. See `docs/sign-in.md`.
-    pub headers_helper: Option<Box<Stdio>>,
-    /// The authorization of its requests, if the server requires it and no `Authorization` header is configured.
-    pub oauth: OAuth,
-    /// The time-out for TCP and TLS together. Configured as `open_timeout`. Default 5 s.
-    pub open_timeout: Duration,
-    /// The longest silence between two pieces of a JSON body. Configured as `read_timeout`. Default 30 s. Event streams
-    /// use the clock of the call.
-    pub read_timeout: Duration,
-    /// The time-out for the answer to the first request to a server of unknown era; after that, the older era is
-    /// assumed. Configured as `probe_timeout`. Default 3 s.
-    pub probe_timeout: Duration,
-    /// The time-out for posting a message without an answer, such as a cancellation or an answer to the server's
-    /// question. Configured as `post_timeout`. Default 5 s.
-    pub post_timeout: Duration,
-    /// The most reconnects of one broken event stream, over its whole life. Default 20.
-    pub sse_max_reconnects: u32,
+spec! {
+    /// An HTTP endpoint. `url` and header values may hold placeholders.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Http for Http {
+        /// The MCP endpoint.
+        pub url: String = String::new(),
+        /// Headers for every request; their values are secrets.
+        pub headers: BTreeMap<String, String> = BTreeMap::new(),
+        /// A program that prints headers as a JSON object, for requests of a connection. Its headers override
+        /// `headers`, and exclude a sign-in. See `docs/sign-in.md`.
+        pub headers_helper: Option<Box<Stdio>> = None,
+        /// The authorization of its requests, if the server requires it and no `Authorization` header is configured.
+        pub oauth: OAuth = OAuth::default(),
+    }
+    rows {
+        /// How long TCP and TLS together may take.
+        open_timeout: Duration = Duration::from_secs(5);
+        /// How long the server may be silent between two pieces of a JSON body.
+        read_timeout: Duration = Duration::from_secs(30), detail = "Event streams use the clock of the call.";
+        /// How long the first request to a server of an unknown era may take; after that, the older era is assumed.
+        probe_timeout: Duration = Duration::from_secs(3);
+        /// How long it may take to post a message without an answer, such as a cancellation.
+        post_timeout: Duration = Duration::from_secs(5);
+        /// How often one broken stream of events is reconnected, over its whole life.
+        sse_max_reconnects: u32 = 20, range = (0, Retry::MOST_ATTEMPTS);
+    }
 }
 
 impl Default for Http {
     fn default() -> Self {
-        Self {
-            url: String::new(),
-            headers: BTreeMap::new(),
-            headers_helper: None,
-            oauth: OAuth::default(),
-            open_timeout: Duration::from_secs(5),
-            read_timeout: Duration::from_secs(30),
-            probe_timeout: Duration::from_secs(3),
-            post_timeout: Duration::from_secs(5),
-            sse_max_reconnects: 20,
-        }
+        Self::usual()
     }
 }
 
@@ -548,17 +535,19 @@ impl fmt::Display for Source {
     }
 }
 
-/// The eras of MCP that may be used with a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// Detect the era, remember it, and fall back to the other one.
-    #[default]
-    Auto,
-    /// 2025-11-25 and older, opened by `initialize`.
-    Legacy,
-    /// 2026-07-28, stateless.
-    Modern,
+words! {
+    /// The eras of MCP that may be used with a server.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Protocol {
+        /// Detect the era, remember it, and fall back to the other one.
+        #[default]
+        Auto "auto",
+        /// 2025-11-25 and older, opened by `initialize`.
+        Legacy "legacy",
+        /// 2026-07-28, stateless.
+        Modern "modern",
+    }
 }
 
 /// The era of a connection.
@@ -589,6 +578,11 @@ pub struct Retry {
     pub first: Duration,
     /// The longest wait. Default 60 s.
     pub longest: Duration,
+}
+
+impl Retry {
+    /// The most attempts of an entry.
+    pub const MOST_ATTEMPTS: u64 = 1000;
 }
 
 impl Default for Retry {

@@ -21,7 +21,7 @@ pub trait Witness: Send + Sync {
     /// Records a fact.
     fn saw(&self, fact: Fact);
 
-    /// Returns whether [`Called::arguments`] should contain the arguments in full, and not only their
+    /// Returns whether [`GatedCall::arguments`] should contain the arguments in full, and not only their
     /// [hash](Evidence::sha256). Default `false`, because arguments may be confidential.
     fn wants_arguments(&self) -> bool {
         false
@@ -39,8 +39,8 @@ impl fmt::Debug for dyn Witness {
 #[non_exhaustive]
 pub enum Fact {
     /// A call has ended, was refused, or was abandoned by its caller.
-    Called(Box<Called>),
-    /// A user answered the question whether a call may run. The [`Called`] of the call follows at its end.
+    Called(Box<GatedCall>),
+    /// A user answered the question whether a call may run. The [`GatedCall`] of the call follows at its end.
     Answered {
         /// The server.
         server: ServerName,
@@ -113,7 +113,7 @@ pub enum Fact {
 /// A call, from the gate to its end.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Called {
+pub struct GatedCall {
     /// The server.
     pub server: ServerName,
     /// The tool's own name; untrusted.

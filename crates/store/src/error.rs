@@ -1,4 +1,4 @@
-//! Why the database cannot be used.
+//! The errors of the database.
 
 use std::{
     error::Error,

@@ -1,4 +1,4 @@
-//! What Toolrack remembers across restarts.
+//! Everything that Toolrack remembers across restarts.
 //!
 //! [`Store`] is one SQLite file, which only its owner can read. It holds:
 //!

@@ -1,4 +1,4 @@
-//! What servers wrote to stderr and to their log.
+//! The stderr and the log of servers.
 
 use crate::{Store, StoreError};
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use sqlx::{QueryBuilder, Sqlite, Transaction};
 use toolrack_host::{
     Caller, DefinitionHash, ServerName, Way, owned,
-    pins::{Cause, Definition, Pin, PinMismatch, PinnedServer, Pins, PinsUnreadable, Seen, StoredPins},
+    pins::{Cause, Definition, Pin, PinComparison, PinMismatch, PinnedServer, Pins, PinsUnreadable, StoredPins},
 };
 
 use crate::{
@@ -30,7 +30,7 @@ const MAX_AUDITED: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedTool {
     /// The server that offers it.
-    pub of: PinnedServer,
+    pub pinned_server: PinnedServer,
     /// The tool's current definition, and why it is in quarantine.
     pub mismatch: PinMismatch,
     /// When it came into quarantine, in seconds since 1970.
@@ -80,7 +80,7 @@ fn quarantined(row: QuarantineRow) -> Option<QuarantinedTool> {
     let pinned = pinned.map(|((hash, text), at)| Pinned { definition: Definition { hash, text }, at, approved_by });
     let mismatch = PinMismatch { tool, definition: Definition { hash: hash(now)?, text }, cause };
     Some(QuarantinedTool {
-        of: PinnedServer { server: ServerName::new(server).ok()?, source },
+        pinned_server: PinnedServer { server: ServerName::new(server).ok()?, source },
         mismatch,
         since,
         pinned,
@@ -183,7 +183,7 @@ impl Store {
         Ok(StoredPins::Pins { generation: generation.unsigned_abs(), pins: pins.collect() })
     }
 
-    async fn write_seen(&self, of: &PinnedServer, seen: &Seen) -> Result<(), StoreError> {
+    async fn write_seen(&self, of: &PinnedServer, seen: &PinComparison) -> Result<(), StoreError> {
         let doing = "writing pins";
         let error = || self.error(doing);
         let mut transaction = self.begin(doing).await?;
@@ -336,7 +336,7 @@ impl Pins for Store {
         Box::pin(owned(async move { store.read_generation(&server).await.ok().flatten() }))
     }
 
-    fn saw<'a>(&'a self, server: &'a PinnedServer, seen: Seen) -> BoxFuture<'a, ()> {
+    fn saw<'a>(&'a self, server: &'a PinnedServer, seen: PinComparison) -> BoxFuture<'a, ()> {
         let (store, server) = (self.clone(), server.clone());
         Box::pin(owned(async move {
             if let Err(error) = store.write_seen(&server, &seen).await {

@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// What a confined server may do, in addition to what every server may: see [`Confinement::SYSTEM`].
+/// The rights of a confined server, in addition to what every server may: see [`Confinement::SYSTEM`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// Files and folders that it may read, and run programs from. They must exist.

@@ -43,7 +43,7 @@ pub(crate) enum Stage {
     Inside(Inside),
 }
 
-/// What the namespaces separate from the system, in addition to files and shared memory.
+/// The parts that the namespaces separate from the system, in addition to files and shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inside {
     /// `/proc` shows only the server's own processes.

@@ -190,7 +190,7 @@ fn conceal_part(part: &mut Content, conceal: &Conceal) {
     }
 }
 
-/// What a call reports before its result.
+/// The reports of a call before its result.
 enum Report {
     Begun(ToolCallData),
     Progress(String, Progress),

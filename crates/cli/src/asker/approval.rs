@@ -145,7 +145,7 @@ impl Terminal {
 /// The arguments in `text`, if they are right.
 ///
 /// # Errors
-/// What is wrong with them, safe to print.
+/// The problems of the arguments, safe to print.
 async fn checked(text: &str, question: &Confirm) -> Result<Map<String, Value>, String> {
     let arguments = serde_json::from_str::<Map<String, Value>>(text);
     let arguments = arguments.map_err(|error| format!("no JSON object: {}", text::for_line(&error.to_string())))?;

@@ -9,7 +9,7 @@ use toolrack_host::{Conceal, ServerName, ask::AskRefused, text};
 use super::Terminal;
 use crate::{
     error::with_causes,
-    models::{Chosen, ModelContext, Wishes},
+    models::{Chosen, ModelContext, ModelOptions},
     render::{Tone, paint},
 };
 
@@ -28,7 +28,7 @@ enum Source {
     /// The model of this conversation.
     Model { model: Arc<dyn Model>, max_tokens: Option<u32> },
     /// A configured model, which is built when a server asks: most calls never need it.
-    Configured(Box<(Wishes, ModelContext)>),
+    Configured(Box<(ModelOptions, ModelContext)>),
 }
 
 impl fmt::Debug for Sampler {
@@ -45,10 +45,14 @@ impl Sampler {
         Self { name: chosen.model.name().to_owned(), source, conceal }
     }
 
-    /// Creates a sampler with the model that `wishes` name; `None` if they name none.
-    pub(crate) fn configured(wishes: Wishes, model_context: ModelContext, conceal: Conceal) -> Option<Self> {
-        let name = wishes.name()?;
-        Some(Self { name, source: Source::Configured(Box::new((wishes, model_context))), conceal })
+    /// Creates a sampler with the model of `model_options`; `None` if they name none.
+    pub(crate) fn configured(
+        model_options: ModelOptions,
+        model_context: ModelContext,
+        conceal: Conceal,
+    ) -> Option<Self> {
+        let name = model_options.name()?;
+        Some(Self { name, source: Source::Configured(Box::new((model_options, model_context))), conceal })
     }
 
     /// Reads `request` as the user and the model see it: without invisible characters and without secrets.

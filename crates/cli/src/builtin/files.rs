@@ -162,7 +162,7 @@ pub(super) enum Part {
     Tail(u32),
 }
 
-/// What was read.
+/// The text that was read.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) text: String,

@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 32;
 /// Files and folders that are looked at.
 const MAX_VISITED: usize = 200_000;
 
-/// What was found.
+/// The hits.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Found {
     /// Paths relative to the working folder, in the order of the folders.

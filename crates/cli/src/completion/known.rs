@@ -45,7 +45,7 @@ pub(super) struct Named {
 }
 
 impl Known {
-    /// What is known in `folder` under the options `global`.
+    /// Returns what completion knows in `folder` with the options `global`.
     pub(super) fn new(environment: Environment, folder: PathBuf, global: &Global) -> Self {
         let mut global = global.clone();
         // A shell hands the line over unexpanded.
@@ -193,7 +193,7 @@ fn is_approved(entry: &Entry, places: &Places) -> bool {
     approvals.iter().any(|approval| approval.covers(project, &entry.name, &entry.agreement))
 }
 
-/// What `read` finds in the database, if that is there and needs no migration.
+/// Returns what `read` finds in the database, if there is one and it needs no migration.
 fn from_store<T: Default>(places: &Places, read: impl AsyncFnOnce(&Store) -> T) -> T {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return T::default();

@@ -21,7 +21,7 @@ use crate::{
     verbs::{Cli, itself::args::Shell},
 };
 
-/// What is offered for an argument, by its value name.
+/// The kinds of values that are offered for an argument, by its value name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Offered {
     Servers,
@@ -80,7 +80,7 @@ pub(super) struct Line {
     pub(super) selector: Option<(Offered, String)>,
 }
 
-/// What is offered for `arg`; `None` for a flag and for a fixed set of values.
+/// Returns what to offer for `arg`; `None` for a flag and for a fixed set of values.
 pub(super) fn offered(arg: &Arg) -> Option<Offered> {
     let takes_value = arg.get_action().takes_values() && arg.get_num_args().is_none_or(|count| count.takes_values());
     if !takes_value || !arg.get_possible_values().is_empty() {

@@ -1,4 +1,4 @@
-//! What a daemon has to know of a command's terminal to write for it.
+//! Properties of a command's terminal, which the daemon needs to write for it.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub(crate) struct FarTerminal {
     pub(crate) unicode: bool,
 }
 
-/// What is known of a stream of another process.
+/// Properties of a stream of another process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct FarStream {
     pub(crate) is_terminal: bool,

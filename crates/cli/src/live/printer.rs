@@ -14,7 +14,7 @@ const WAITING: usize = 64;
 /// How often the progress line is written again while nothing is reported.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Where a turn is printed: the answer on stdout, lines beside it on stderr, and the live line at the end of both.
+/// Prints a turn: the answer on stdout, other lines on stderr, and the live line at the end of both.
 #[derive(Debug)]
 pub(super) struct TurnPrinter {
     screen: Arc<Screen>,
@@ -22,7 +22,7 @@ pub(super) struct TurnPrinter {
     at_start: bool,
     /// The live line, while it is there.
     status: Option<StatusLine>,
-    /// What waits for a line of its own.
+    /// Text that waits for a line of its own.
     news: VecDeque<String>,
 }
 

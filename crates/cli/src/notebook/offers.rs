@@ -11,7 +11,7 @@ use super::{Argument, Configured, FORM, MAX_ARGUMENTS, MAX_TOOLS, Notebook, abou
 /// The most bytes of a URI that is worth completing.
 const MAX_URI: usize = 512;
 
-/// What completion needs of a prompt or a resource.
+/// The data about a prompt or a resource that completion needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     /// The prompt's name, or the resource's URI.

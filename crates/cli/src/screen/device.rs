@@ -1,4 +1,4 @@
-//! Where a screen is: at the terminal of this process, or at that of a process that this one runs a command for.
+//! The device of a screen: the terminal of this process, or that of a process for which this one runs a command.
 
 use std::{
     io::{self, IsTerminal, Write as _},
@@ -27,7 +27,7 @@ pub(super) enum Stream {
     Err,
 }
 
-/// Where a screen is.
+/// The device of a screen.
 #[derive(Debug)]
 pub(super) enum Device {
     /// At this process.

@@ -14,7 +14,7 @@ use super::{FILE, SecretsError, bytes_in};
 /// The longest key file that is read, in bytes.
 const MAX_FILE: u64 = 4096;
 
-/// What stands before an id of the keychain.
+/// The prefix of an id of the keychain.
 const NAMING: &str = "keychain ";
 
 /// The content of the file. No `Debug` shows a key.

@@ -53,7 +53,7 @@ const VARIABLES: &[&str] = &[
 /// The name of our items there.
 const SERVICE: &str = "toolrack";
 
-/// What a user sees of an item there.
+/// The label of an item in the keychain.
 const LABEL: &str = "Toolrack: the key to stored secrets";
 
 /// Why the keychain did not return or take a key.
@@ -69,7 +69,7 @@ pub(crate) enum KeychainError {
     Slow(Duration),
     #[error("the keychain holds something else in the place of the key")]
     NoKey,
-    /// What its program said, in one line.
+    /// The message of its program, in one line.
     #[error("the keychain cannot be used: {0}")]
     Failed(String),
 }

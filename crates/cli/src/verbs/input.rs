@@ -1,4 +1,4 @@
-//! What is read from files and stdin.
+//! Input from files and stdin.
 
 use std::{
     io::{self, BufRead, Read},

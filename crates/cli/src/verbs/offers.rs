@@ -33,7 +33,7 @@ impl<'a, T> OfServer<'a, T> {
     }
 }
 
-/// What the `named` servers have, all of them when none is named, and the failures of those that cannot be asked.
+/// The items of the `named` servers (of all servers if none is named), and the failures of those that cannot be asked.
 async fn of_named<O, F: Future<Output = Result<O, Failure>>>(
     world: &World,
     loaded: &Loaded,
@@ -47,7 +47,7 @@ async fn of_named<O, F: Future<Output = Result<O, Failure>>>(
     Ok((offers, complaints))
 }
 
-/// What `ask` finds at each of `servers`, and the failures of those that do not answer.
+/// The answers of `servers` to `ask`, and the failures of those that do not answer.
 async fn of_each<O, F: Future<Output = Result<O, Failure>>>(
     host: &Host,
     servers: &[ServerName],

@@ -1,4 +1,4 @@
-//! How the hosts of this program are made.
+//! Makes the hosts of this program.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{audit::Audited, concealing::Concealing, log_keeper::LogKeeper};
 /// The program that watches over a stdio server.
 const SUPERVISOR: &str = "toolrack-supervisor";
 
-/// What the hosts of one user share.
+/// The parts that the hosts of one user share.
 #[derive(Clone)]
 pub(crate) struct Hosts {
     pub(super) store: Option<Store>,
@@ -36,7 +36,7 @@ pub(crate) struct Hosts {
     pub(super) member: Option<Member>,
 }
 
-/// What is different for the hosts of a member of a tenant.
+/// The parts that differ for the hosts of a member of a tenant.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// The host of the tenant, which lends its servers.
@@ -52,7 +52,7 @@ impl fmt::Debug for Hosts {
 }
 
 impl Hosts {
-    /// A host that runs nothing yet. `gate` decides what may run, but no secret of one server goes to another unless
+    /// Makes a host without servers. `gate` decides which calls run, but a secret of one server goes to another only if
     /// the user says so; `asker` answers its questions; the audit log names `agent`, if the host is for one alone.
     pub(crate) fn make(&self, gate: Arc<dyn Gate>, asker: SharedAsker, agent: Option<&str>) -> Host {
         let secrets = || Arc::clone(&self.secrets);
@@ -103,14 +103,14 @@ impl Hosts {
         self.store.as_ref().filter(|_| !Tape::is_replay(self.tape.as_ref()))
     }
 
-    /// Begins to keep what the servers of `host` say; `None` without a database.
+    /// Begins to store the log lines of the servers of `host`; `None` without a database.
     pub(crate) fn log_of(&self, host: &Host) -> Option<LogKeeper> {
         let store = self.remembering()?.clone();
         Some(LogKeeper::start(host, store, Arc::clone(&self.secrets)))
     }
 }
 
-/// The small program that is built with this one, or this one where it is missing.
+/// Returns the small program that is built with this one; this program itself if that is missing.
 fn supervisor() -> Supervisor {
     let beside = std::env::current_exe().and_then(|program| std::fs::File::open(program.with_file_name(SUPERVISOR)));
     let beside = beside.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()));

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Variables that differ between terminals, and that a server without a terminal does not use.
 const OF_TERMINALS: &[&str] = &["OLDPWD", "PWD", "SHLVL", "TERM", "_"];
 
-/// What a daemon lends to a command.
+/// The parts of a daemon that a command uses.
 #[derive(Debug)]
 pub(super) struct LentWorld {
     current: Current,
@@ -51,7 +51,7 @@ pub(super) struct LentWorld {
     server_output: OnceLock<ServerOutput>,
 }
 
-/// What a command needs servers for.
+/// The purpose for which a command needs servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// It sends requests to them, so they must be connected.

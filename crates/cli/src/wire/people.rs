@@ -1,4 +1,4 @@
-//! What the worlds of a tenant's members are made from: what the tenant has, and what each member has alone.
+//! The parts of the worlds of a tenant's members: those of the tenant, and those of each member alone.
 
 use std::{ffi::OsString, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
 
@@ -10,7 +10,7 @@ use toolrack_store::Store;
 use super::{Hosts, World, hosts::Member, sign_in};
 use crate::{audit::Audited, credentials::OfMember, secrets::Stored};
 
-/// What the members of a tenant have in common.
+/// The parts that the members of a tenant share.
 #[derive(Debug)]
 pub(crate) struct ForPeople {
     store: Option<Store>,
@@ -25,7 +25,7 @@ pub(crate) struct ForPeople {
     lender: Host,
 }
 
-/// What a member of a tenant has alone.
+/// The parts that only one member of a tenant has.
 #[derive(Debug)]
 pub(crate) struct Person {
     pub(crate) environment: Environment,

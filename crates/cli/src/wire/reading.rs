@@ -62,7 +62,7 @@ impl World {
         self.global.strict
     }
 
-    /// What was asked for: which files count, and for whom.
+    /// Which files to read, and for which agent.
     pub(crate) fn request(&self) -> Request {
         let mut request = Request::new(self.places.clone(), &self.folder);
         request.mcp_config.clone_from(&self.global.mcp_config);
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// What the user refused to run, in all projects.
+    /// The entries that the user refused to run, in all projects.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -177,7 +177,7 @@ impl World {
         revoked.map(drop).map_err(|error| database::unusable(&error).server(name))
     }
 
-    /// What servers wrote, as far as it is kept.
+    /// The stored log lines of servers.
     ///
     /// # Errors
     /// When the database cannot be read.
@@ -186,7 +186,7 @@ impl World {
     }
 }
 
-/// What is loaded, with only the server for this one command.
+/// The loaded configuration, with only the server for this one command.
 fn alone(mut loaded: Loaded) -> Loaded {
     loaded.desired.retain(|name, _| name.as_str() == ONCE);
     loaded.entries.retain(|entry| entry.name == ONCE);

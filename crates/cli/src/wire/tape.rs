@@ -20,7 +20,7 @@ use crate::{
 /// Most bytes of a recording that is read.
 const MAX_READ: u64 = 1 << 30;
 
-/// Where the messages of a command's servers go, or come from.
+/// The recording to which a command's servers write, or from which they are played.
 #[derive(Clone, Debug)]
 pub(super) enum Tape {
     /// They are written into a file.

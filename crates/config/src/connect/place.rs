@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::ConnectError;
 use crate::{
-    edit::elsewhere::Spot,
+    edit::elsewhere::ServersPlace,
     environment::Environment,
     import::{Client, files_of_the_project, files_of_the_user},
     places::project_root,
@@ -17,7 +17,7 @@ pub struct Place {
     pub client: Client,
     /// Its file; symbolic links are not followed.
     pub path: PathBuf,
-    pub(super) spot: Spot,
+    pub(super) spot: ServersPlace,
 }
 
 impl Place {
@@ -42,7 +42,7 @@ impl Place {
         if client == Client::ClaudeCode {
             let keys = ["projects".to_owned(), root.display().to_string(), "mcpServers".to_owned()];
             let place = Self::of_user(client, environment, cwd)?;
-            return Ok(Self { spot: Spot::Under(keys.to_vec()), ..place });
+            return Ok(Self { spot: ServersPlace::Under(keys.to_vec()), ..place });
         }
         let names: Vec<PathBuf> = files_of_the_project(client).iter().map(PathBuf::from).collect();
         let names: Vec<PathBuf> = names.into_iter().filter(|name| holds_servers(client, name)).collect();
@@ -64,8 +64,8 @@ pub fn is_installed(client: Client, environment: &Environment, cwd: &Path) -> bo
     has_folder || files_of_the_user(client, environment).iter().any(|path| is_there(&cwd.join(path)))
 }
 
-fn spot(client: Client) -> Spot {
-    let under = |key: &str| Spot::Under(vec![key.to_owned()]);
+fn spot(client: Client) -> ServersPlace {
+    let under = |key: &str| ServersPlace::Under(vec![key.to_owned()]);
     match client {
         Client::ClaudeCode
         | Client::ClaudeDesktop
@@ -76,8 +76,8 @@ fn spot(client: Client) -> Spot {
         | Client::Synapse => under("mcpServers"),
         Client::VsCode => under("servers"),
         Client::Zed => under("context_servers"),
-        Client::OpenCode => Spot::OpenCode,
-        Client::Codex => Spot::Codex,
+        Client::OpenCode => ServersPlace::OpenCode,
+        Client::Codex => ServersPlace::Codex,
     }
 }
 

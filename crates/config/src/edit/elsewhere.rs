@@ -13,7 +13,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The place of a program's servers in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum ServersPlace {
     /// JSON: the object at these keys.
     Under(Vec<String>),
     /// opencode's JSON: the place for its version.
@@ -24,7 +24,7 @@ pub(crate) enum Spot {
 
 /// The change of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Deed<'a> {
+pub(crate) enum EntryChange<'a> {
     /// Write the entry, replacing one of the same name.
     Put(&'a Json),
     /// Remove the entry.
@@ -43,14 +43,14 @@ pub(crate) struct Plan {
 }
 
 /// Opens the file at `path`, or an empty one if it does not exist; also returns its whole text.
-fn open(path: &Path, spot: &Spot) -> Result<(Box<dyn File>, Option<String>), EditError> {
+fn open(path: &Path, spot: &ServersPlace) -> Result<(Box<dyn File>, Option<String>), EditError> {
     let document = Document::read_up_to(path, MAX_BYTES).map_err(EditError::Unreadable)?;
     let before = document.as_ref().map(|document| document.with_text(&document.text));
     let document = document.unwrap_or_else(|| Document::new(Some(path.to_owned()), ""));
     let file: Box<dyn File> = match spot {
-        Spot::Under(keys) => Box::new(objects::File::under(document, keys)?),
-        Spot::OpenCode => Box::new(objects::File::of_opencode(document)?),
-        Spot::Codex => Box::new(toml::File::of_codex(document)?),
+        ServersPlace::Under(keys) => Box::new(objects::File::under(document, keys)?),
+        ServersPlace::OpenCode => Box::new(objects::File::of_opencode(document)?),
+        ServersPlace::Codex => Box::new(toml::File::of_codex(document)?),
     };
     Ok((file, before))
 }
@@ -59,7 +59,7 @@ fn open(path: &Path, spot: &Spot) -> Result<(Box<dyn File>, Option<String>), Edi
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn entry(path: &Path, spot: &Spot, name: &str) -> Result<Option<Json>, EditError> {
+pub(crate) fn entry(path: &Path, spot: &ServersPlace, name: &str) -> Result<Option<Json>, EditError> {
     Ok(entries(path, spot)?.into_iter().find_map(|(known, entry)| (known == name).then_some(entry)))
 }
 
@@ -67,25 +67,25 @@ pub(crate) fn entry(path: &Path, spot: &Spot, name: &str) -> Result<Option<Json>
 ///
 /// # Errors
 /// When the file cannot be read.
-pub(crate) fn entries(path: &Path, spot: &Spot) -> Result<Vec<(String, Json)>, EditError> {
+pub(crate) fn entries(path: &Path, spot: &ServersPlace) -> Result<Vec<(String, Json)>, EditError> {
     let (file, _) = open(&write::target(path)?, spot)?;
-    let servers = if *spot == Spot::Codex { "codex" } else { "server" };
+    let servers = if *spot == ServersPlace::Codex { "codex" } else { "server" };
     let parts = file.parts().into_iter();
     Ok(parts.filter(|((place, _), _)| *place == servers).map(|((_, name), entry)| (name, entry)).collect())
 }
 
-/// Computes the content of the file at `path` after the change `deed` of the entry `name`.
+/// Computes the content of the file at `path` after the change `change` of the entry `name`.
 ///
 /// # Errors
 /// When the file cannot be read, cannot be edited safely, or does not have the entry to remove.
-pub(crate) fn plan(path: &Path, spot: &Spot, name: &str, deed: Deed<'_>) -> Result<Plan, EditError> {
+pub(crate) fn plan(path: &Path, spot: &ServersPlace, name: &str, change: EntryChange<'_>) -> Result<Plan, EditError> {
     let target = write::target(path)?;
     let (file, before) = open(&target, spot)?;
-    let text = match (deed, file.find(name)?) {
-        (Deed::Put(entry), true) => file.replace(name, entry)?,
-        (Deed::Put(entry), false) => file.insert(name, entry)?,
-        (Deed::Remove, true) => file.remove(name)?,
-        (Deed::Remove, false) => return Err(missing(&*file, name)),
+    let text = match (change, file.find(name)?) {
+        (EntryChange::Put(entry), true) => file.replace(name, entry)?,
+        (EntryChange::Put(entry), false) => file.insert(name, entry)?,
+        (EntryChange::Remove, true) => file.remove(name)?,
+        (EntryChange::Remove, false) => return Err(missing(&*file, name)),
     };
     ensure_safe(&*file, &text)?;
     Ok(Plan { after: Some(file.document().with_text(&text)), path: target, before })

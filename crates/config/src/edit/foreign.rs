@@ -7,12 +7,12 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::placeholder::{Bare, Piece, pieces};
 
-/// The entry, or our field that the program's format cannot express.
-type InTheirWords = Result<Json, String>;
+/// The entry in a program's format, or the field of ours that the format cannot express.
+type Translated = Result<Json, String>;
 
 /// Converts `entry` into the format of opencode (opencode.ai/docs/mcp-servers), or of its version 2, which has only
 /// `disabled` (opencode.ai/v2/docs/mcp-servers).
-pub(super) fn for_opencode(entry: &Json, is_second: bool) -> InTheirWords {
+pub(super) fn for_opencode(entry: &Json, is_second: bool) -> Translated {
     let fields = fields(entry)?;
     let is_remote = fields.contains_key("url");
     let mut out = Map::new();
@@ -46,7 +46,7 @@ pub(super) fn for_opencode(entry: &Json, is_second: bool) -> InTheirWords {
 }
 
 /// Returns `value` with our placeholders in opencode's form.
-fn curly(field: &str, value: &Json, bare: Bare) -> InTheirWords {
+fn curly(field: &str, value: &Json, bare: Bare) -> Translated {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
@@ -59,7 +59,7 @@ fn curly(field: &str, value: &Json, bare: Bare) -> InTheirWords {
 }
 
 /// Converts `entry` into the format of Codex (`RawMcpServerConfig` in its codex-rs/config/src/mcp_types.rs).
-pub(super) fn for_codex(entry: &Json) -> InTheirWords {
+pub(super) fn for_codex(entry: &Json) -> Translated {
     let fields = fields(entry)?;
     let is_remote = fields.contains_key("url");
     let mut out = Map::new();
@@ -144,7 +144,7 @@ fn merge(out: &mut Map<String, Json>, field: &str, more: &Json) {
 }
 
 /// Returns `value` without placeholders, with `$$` as one dollar sign; an error if it has placeholders.
-fn plain(field: &str, value: &Json, bare: Bare) -> InTheirWords {
+fn plain(field: &str, value: &Json, bare: Bare) -> Translated {
     each_text(value, &|text| {
         let pieces = pieces(text, bare).map_err(|_| field.to_owned())?;
         let translated = pieces.into_iter().map(|piece| match piece {
@@ -155,7 +155,7 @@ fn plain(field: &str, value: &Json, bare: Bare) -> InTheirWords {
     })
 }
 
-fn each_text(value: &Json, translate: &dyn Fn(&str) -> InTheirWords) -> InTheirWords {
+fn each_text(value: &Json, translate: &dyn Fn(&str) -> Translated) -> Translated {
     match value {
         Json::String(text) => translate(text),
         Json::Array(values) => {
@@ -186,7 +186,7 @@ fn is_kind(word: &Json, is_remote: bool) -> bool {
 mod tests {
     use super::*;
 
-    fn first(entry: &Json) -> InTheirWords {
+    fn first(entry: &Json) -> Translated {
         for_opencode(entry, false)
     }
 

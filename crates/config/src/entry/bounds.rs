@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use toolrack_host::{
     ServerSpec,
-    spec::{Retry, Start, Timeouts},
+    spec::{Given, Retry, Timeouts},
 };
 
 use super::fields::{Field, Fields, MAX_DURATION};
 use crate::{
     node::{Node, Value},
     problem::Problem,
-    rows::{ATTEMPTS, ENTRY, Row, Sets},
+    rows::{ATTEMPTS, ENTRY, Kind, Row, Sets},
 };
 
 /// Reads `timeout`, which has another meaning in each program.
@@ -27,31 +27,36 @@ pub(super) fn timeout(fields: &mut Fields<'_, '_, '_>, timeouts: &mut Timeouts) 
     }
 }
 
-/// Reads the fields whose rows are `wanted`, if their rows define what they set.
+/// Reads the fields whose rows are `wanted`, if the host's rows define what they set.
 pub(super) fn of_rows(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec, wanted: impl Fn(&Row) -> bool) {
     for row in ENTRY.rows.iter().filter(|row| wanted(row)) {
-        match row.sets {
-            Some(Sets::Time(bound)) => set(fields.duration(row.key), bound(spec)),
-            Some(Sets::OwnTime(time)) => *time(spec) = fields.duration(row.key),
-            Some(Sets::Number(bound)) => {
-                let number = fields.number(row.key).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
-                set(number, bound(spec));
-            }
-            Some(Sets::Attempts(bound)) => {
-                let number = fields.number(row.key).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-                set(number, bound(spec));
-            }
-            Some(Sets::Word { set, .. }) => drop(fields.word(row.key, |word| set(spec, word))),
-            // The sandbox has its own reader.
-            Some(Sets::Confines(_) | Sets::Other(_)) | None => {}
+        let sets = match row.sets {
+            Some(Sets::Same(key)) => ENTRY.row(key).and_then(|row| row.sets),
+            sets => sets,
+        };
+        if let Some(Sets::Field(field)) = sets {
+            of_row(fields, row, |given| (field.set)(spec, given));
         }
     }
 }
 
-fn set<T>(given: Option<T>, bound: Option<&mut T>) {
-    if let (Some(given), Some(bound)) = (given, bound) {
-        *bound = given;
-    }
+/// Reads the field of `row`, which `set` takes if the value is one of its kind.
+fn of_row(fields: &mut Fields<'_, '_, '_>, row: &Row, mut set: impl FnMut(Given<'_>) -> bool) {
+    let given = match row.kind {
+        Kind::Words(_) => {
+            fields.word(row.key, |word| set(Given::Text(word)).then_some(()));
+            return;
+        }
+        Kind::Text => {
+            let text = fields.take(row.key).and_then(|field| fields.text(field));
+            text.map(|text| set(Given::Text(&text)));
+            return;
+        }
+        Kind::Flag => fields.take(row.key).and_then(|field| fields.flag(field)).map(Given::Flag),
+        Kind::Time => fields.duration(row.key).map(Given::Time),
+        _ => fields.number(row.key).map(Given::Number),
+    };
+    given.map(set);
 }
 
 /// Reads the object of opencode's version 2, in milliseconds.
@@ -101,20 +106,5 @@ pub(super) fn retry(fields: &mut Fields<'_, '_, '_>, retry: &mut Retry) {
     };
     if let Some(attempts) = attempts {
         retry.attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
-    }
-}
-
-/// Reads when the server is started.
-pub(super) fn start(fields: &mut Fields<'_, '_, '_>, spec: &mut ServerSpec) {
-    let Some(field) = fields.take("start") else {
-        return;
-    };
-    match field.node.as_text() {
-        Some("lazy") => spec.start = Start::Lazy,
-        Some("eager") => spec.start = Start::Eager,
-        _ => {
-            let message = "`start` must be \"eager\" or \"lazy\"";
-            fields.report().error(&field.node.at, field.name, message);
-        }
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use toolrack_host::{
     CallError, LinkError,
-    spec::{Bound, BoundPlace, Grant, Http, InheritEnv, Limits, Ports, Sandbox, Setting, Stdio, Timeouts, Transport},
+    spec::{FieldKind, Grant, Http, InheritEnv, Limits, Ports, Sandbox, Servers, Setting, Stdio, Timeouts, Transport},
 };
 
 use super::*;
@@ -725,20 +725,17 @@ mod containers {
 #[test]
 fn every_bound_is_set_by_the_key_of_its_row_and_shown() {
     for entry in [json!({ "command": "x" }), json!({ "url": "https://x" })] {
-        for Bound { key, place, .. } in [Timeouts::BOUNDS, Limits::BOUNDS].concat() {
-            let value = match place {
-                BoundPlace::Time(_) => 77,
-                BoundPlace::Number { least, .. } => least + 76,
+        for field in [Timeouts::FIELDS, Limits::FIELDS].concat() {
+            let value = match field.kind {
+                FieldKind::Number { least, .. } => least + 76,
+                _ => 77,
             };
             let mut entry = entry.clone();
-            entry[key] = json!(value);
-            let mut spec = server(entry);
-            let set = match place {
-                BoundPlace::Time(field) => field(&mut spec).unwrap().as_secs(),
-                BoundPlace::Number { field, .. } => *field(&mut spec).unwrap() as u64,
-            };
-            assert_eq!(set, value, "{key}");
-            assert_eq!(crate::redact(&spec)[key].as_f64(), Some(value as f64), "{key} is shown");
+            entry[field.key] = json!(value);
+            let spec = server(entry);
+            let set = (field.shown)(&spec).and_then(|shown| shown.as_f64());
+            assert_eq!(set, Some(value as f64), "{}", field.key);
+            assert_eq!(crate::redact(&spec)[field.key].as_f64(), set, "{} is shown", field.key);
         }
     }
 }

@@ -3,17 +3,12 @@
 use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 
 use toolrack_host::{
-    spec::{Http, InheritEnv, Stdio, Transport},
+    spec::{Http, InheritEnv, Servers, Stdio, Transport},
     text,
 };
 
 use super::fields::{Field, Fields, Item};
-use crate::{
-    node::Value,
-    placeholder,
-    problem::Problem,
-    rows::{Of, Row},
-};
+use crate::{node::Value, placeholder, problem::Problem, rows::Row};
 
 /// The types of servers that a file can describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +30,9 @@ impl Kind {
     /// Returns whether the field of `row` has no meaning for such a server.
     pub(super) fn excludes(self, row: &Row) -> bool {
         match row.of {
-            Of::Any => false,
-            Of::Stdio => self != Self::Stdio,
-            Of::Http => self == Self::Stdio,
+            Servers::Any => false,
+            Servers::Stdio => self != Self::Stdio,
+            Servers::Http => self == Self::Stdio,
         }
     }
 }

@@ -2,40 +2,39 @@
 
 use serde_json::{Value as Json, json};
 use toolrack_host::{
-    PinMode, Who,
-    spec::{
-        Container, Engine, Grant, Invisible, Limits, OutputSchema, Protocol, Sandbox, Share, Timeouts, ValidateArgs,
-    },
+    ServerSpec, Who,
+    spec::{Container, Engine, Grant, Http, Limits, Protocol, Retry, Sandbox, Servers, Stdio, Timeouts},
 };
 
 use super::{
     Hidden::{Parts, Whole as Secret},
     Kind::{Either, Flag, Map, Milliseconds, Number, Ports, Size, Table as Object, Text, Texts, Time, Whole, Words},
-    Of, Row,
-    Sets::{Attempts, Confines, Number as Count, Other, OwnTime, Time as Lasts, Word},
+    Row,
+    Sets::{Confines, Other, Same},
     Table,
-    bounds::{bounds, joined},
-    sets::http,
+    fields::{count, joined, rows},
 };
 
-/// A bound in bytes: a smaller one is a mistake in the unit, and 1 GiB is the largest.
-const BYTES: super::Kind = Whole { least: 1024, most: 1024 * 1024 * 1024 };
 /// Attempts to reconnect.
-pub(crate) const ATTEMPTS: super::Kind = Whole { least: 0, most: 1000 };
+pub(crate) const ATTEMPTS: super::Kind = Whole { least: 0, most: Retry::MOST_ATTEMPTS };
 /// Processes of a server at once.
 const PROCESSES: super::Kind = Whole { least: 1, most: u16::MAX as u64 };
 
 /// An entry.
-pub(crate) const ENTRY: &Table = &Table {
-    title: "entry",
-    is_closed: false,
-    rows: &joined::<{ SERVER.len() + Timeouts::BOUNDS.len() + Limits::BOUNDS.len() + USE.len() }>(&[
-        SERVER,
-        &bounds::<{ Timeouts::BOUNDS.len() }>(Timeouts::BOUNDS),
-        &bounds::<{ Limits::BOUNDS.len() }>(Limits::BOUNDS),
-        USE,
-    ]),
-};
+pub(crate) const ENTRY: &Table = &Table { title: "entry", is_closed: false, rows: &joined::<{ count(PARTS) }>(PARTS) };
+
+/// Its rows, in the order in which an entry is shown; those of the host stand in its crate, beside the fields.
+const PARTS: &[&[Row]] = &[
+    SERVER,
+    &rows::<{ Stdio::FIELDS.len() }>(Stdio::FIELDS),
+    &rows::<{ Http::FIELDS.len() }>(Http::FIELDS),
+    TALK,
+    &rows::<{ Timeouts::FIELDS.len() }>(Timeouts::FIELDS),
+    &rows::<{ Limits::FIELDS.len() }>(Limits::FIELDS),
+    SAME,
+    &rows::<{ ServerSpec::FIELDS.len() }>(ServerSpec::FIELDS),
+    USE,
+];
 
 /// How the server is reached.
 const SERVER: &[Row] = &[
@@ -66,7 +65,7 @@ const SERVER: &[Row] = &[
         "The container in which the server runs: an image, or all that can be said of one. `command` and \
          `cwd` are then in the image.",
     )
-    .of(Of::Stdio)
+    .of(Servers::Stdio)
     .filled()
     .otherwise("none")
     .identity()
@@ -77,27 +76,27 @@ const SERVER: &[Row] = &[
         "The program: a path, or a name that is looked up in `PATH`. A list is the program with its arguments \
          (opencode).",
     )
-    .of(Of::Stdio)
+    .of(Servers::Stdio)
     .filled()
     .identity()
     .hidden(Parts)
     .telling(),
     Row::new("args", Texts, "The arguments of the program. No shell splits or expands them.")
-        .of(Of::Stdio)
+        .of(Servers::Stdio)
         .filled()
         .identity()
         .hidden(Parts)
         .otherwise("none"),
     Row::new("env", Map, "Variables of the program, beside those that it inherits and before them.")
         .also(&[("environment", "opencode")])
-        .of(Of::Stdio)
+        .of(Servers::Stdio)
         .filled()
         .identity()
         .hidden(Secret)
         .otherwise("none"),
     Row::new("cwd", Text, "The working folder of the program.")
         .also(&[("chdir", "other programs")])
-        .of(Of::Stdio)
+        .of(Servers::Stdio)
         .filled()
         .identity()
         .otherwise("the project's folder for an entry of a project, else an empty folder of its own"),
@@ -106,7 +105,7 @@ const SERVER: &[Row] = &[
         Texts,
         "Names of variables that the program inherits beside the harmless ones, as Codex writes them.",
     )
-    .of(Of::Stdio)
+    .of(Servers::Stdio)
     .identity()
     .shown_as("inherit_env")
     .otherwise("none"),
@@ -116,22 +115,22 @@ const SERVER: &[Row] = &[
         "Which variables the program inherits: harmless ones such as `PATH` and `HOME`, all, none, or the \
          harmless ones and those of a list.",
     )
-    .of(Of::Stdio)
+    .of(Servers::Stdio)
     .identity()
     .usually(|| json!("safe")),
     Row::new("sandbox", Either(&[Flag, Object(SANDBOX)]), "Confines the program and all that it starts (Linux).")
-        .of(Of::Stdio)
+        .of(Servers::Stdio)
         .usually(|| json!(false)),
     Row::new("url", Text, "The address of the server, with `http://` or `https://`.")
         .also(&[("http_url", "Gemini CLI"), ("server_url", "Windsurf")])
-        .of(Of::Http)
+        .of(Servers::Http)
         .filled()
         .identity()
         .hidden(Parts)
         .telling(),
     Row::new("headers", Map, "Headers of every request.")
         .also(&[("http_headers", "Codex")])
-        .of(Of::Http)
+        .of(Servers::Http)
         .filled()
         .identity()
         .hidden(Secret)
@@ -141,7 +140,7 @@ const SERVER: &[Row] = &[
         Map,
         "Headers whose values are in variables, each with the name of its variable, as Codex writes them.",
     )
-    .of(Of::Http)
+    .of(Servers::Http)
     .identity()
     .shown_as("headers")
     .otherwise("none"),
@@ -150,7 +149,7 @@ const SERVER: &[Row] = &[
         Text,
         "The variable that holds the token for `Authorization: Bearer`, as Codex writes it.",
     )
-    .of(Of::Http)
+    .of(Servers::Http)
     .identity()
     .shown_as("headers")
     .otherwise("none"),
@@ -160,7 +159,7 @@ const SERVER: &[Row] = &[
         "A program that prints headers as a JSON object: a list, or a line that is split into words without a \
          shell. With it there is no sign-in.",
     )
-    .of(Of::Http)
+    .of(Servers::Http)
     .filled()
     .identity()
     .hidden(Parts)
@@ -172,35 +171,15 @@ const SERVER: &[Row] = &[
          configured.",
     )
     .also(&[("auth", "Cursor")])
-    .of(Of::Http)
+    .of(Servers::Http)
     .otherwise("as the server says"),
-    Row::new("open_timeout", Time, "How long TCP and TLS together may take.")
-        .of(Of::Http)
-        .sets(Lasts(|spec| Some(&mut http(spec)?.open_timeout))),
-    Row::new("read_timeout", Time, "How long the server may be silent between two pieces of a JSON body.")
-        .of(Of::Http)
-        .sets(Lasts(|spec| Some(&mut http(spec)?.read_timeout))),
-    Row::new(
-        "probe_timeout",
-        Time,
-        "How long the first request to a server of an unknown era may take; after that, the older era is \
-         assumed.",
-    )
-    .of(Of::Http)
-    .sets(Lasts(|spec| Some(&mut http(spec)?.probe_timeout))),
-    Row::new("post_timeout", Time, "How long it may take to post a message without an answer, such as a cancellation.")
-        .of(Of::Http)
-        .sets(Lasts(|spec| Some(&mut http(spec)?.post_timeout))),
-    Row::new(
-        "sse_max_reconnects",
-        ATTEMPTS,
-        "How often one broken stream of events is reconnected, over its whole life.",
-    )
-    .of(Of::Http)
-    .sets(Attempts(|spec| Some(&mut http(spec)?.sse_max_reconnects))),
+];
+
+/// How the client speaks to the server.
+const TALK: &[Row] = &[
     Row::new(
         "protocol",
-        Words(&["auto", "legacy", "modern"]),
+        Words(Protocol::WORDS),
         "The eras of MCP that may be spoken: `legacy` is 2025-11-25 and older, `modern` 2026-07-28.",
     )
     .usually(|| json!(Protocol::default())),
@@ -213,62 +192,18 @@ const SERVER: &[Row] = &[
     .shown_as("startup_timeout"),
 ];
 
-/// How the server and its tools are used.
+/// The bound that HTTP clients know by another name.
+const SAME: &[Row] = &[Row::new(
+    "max_response_bytes",
+    Whole { least: 1024, most: 1024 * 1024 * 1024 },
+    "The same as `max_message_bytes`, by the name that HTTP clients know.",
+)
+.of(Servers::Http)
+.sets(Same("max_message_bytes"))
+.shown_as("max_message_bytes")];
+
+/// How often a lost server is started, and which of its tools are used.
 const USE: &[Row] = &[
-    Row::new("max_response_bytes", BYTES, "The same as `max_message_bytes`, by the name that HTTP clients know.")
-        .of(Of::Http)
-        .sets(Count(|spec| Some(&mut spec.limits.message_bytes)))
-        .shown_as("max_message_bytes"),
-    Row::new(
-        "start",
-        Words(&["eager", "lazy"]),
-        "When the server is started: at once, or when one of its tools is called, as long as these are known.",
-    )
-    .sets(Other(|spec| json!(spec.start))),
-    Row::new("idle_stop", Time, "Stops the server when it was not used for so long; a call starts it again.")
-        .sets(OwnTime(|spec| &mut spec.idle_stop))
-        .otherwise("never"),
-    Row::new(
-        "pins",
-        Words(&["off", "warn", "enforce"]),
-        "What happens to a tool that is no longer what it was: nothing, a warning, or quarantine.",
-    )
-    .sets(Word {
-        set: |spec, word| PinMode::parse(word).map(|mode| spec.pins = Some(mode)),
-        value: |spec| json!(spec.pins),
-    })
-    .otherwise("`pins` of `toolrack.toml`, which is `enforce`"),
-    Row::new(
-        "validate_args",
-        Words(&["off", "warn", "strict"]),
-        "What happens to arguments that do not fit: nothing, a warning, or they are not sent.",
-    )
-    .sets(Word {
-        set: |spec, word| ValidateArgs::parse(word).map(|mode| spec.validate_args = Some(mode)),
-        value: |spec| json!(spec.validate_args),
-    })
-    .otherwise("`validate_args` in `[tools]`, which is `off`"),
-    Row::new(
-        "invisible",
-        Words(&["remove", "keep"]),
-        "What happens to characters that cannot be seen, in the texts of the server.",
-    )
-    .sets(Word {
-        set: |spec, word| Invisible::parse(word).map(|mode| spec.invisible = Some(mode)),
-        value: |spec| json!(spec.invisible),
-    })
-    .otherwise("`invisible` in `[tools]`, which is `remove`"),
-    Row::new(
-        "share",
-        Words(&["tenant", "user"]),
-        "Who shares the server, in a team: all members of the tenant, or each member has one of their own. It \
-         changes nothing for one person.",
-    )
-    .sets(Word {
-        set: |spec, word| Share::parse(word).map(|share| spec.share = Some(share)),
-        value: |spec| json!(spec.share),
-    })
-    .otherwise("`user` if a placeholder `${user:NAME}` is in the entry, else `tenant`"),
     Row::new(
         "for",
         Texts,
@@ -280,16 +215,6 @@ const USE: &[Row] = &[
         members => members.iter().map(Who::written).collect(),
     }))
     .otherwise("all"),
-    Row::new(
-        "output_schema",
-        Words(&["warn", "reject"]),
-        "What happens to a result that breaks the output schema of its tool: a warning, or an error in its \
-         place.",
-    )
-    .sets(Word {
-        set: |spec, word| OutputSchema::parse(word).map(|mode| spec.output_schema = mode),
-        value: |spec| json!(spec.output_schema),
-    }),
     Row::new(
         "retry",
         Either(&[ATTEMPTS, Flag, Words(&["off", "on"])]),

@@ -34,7 +34,7 @@ pub(crate) const TOOLRACK: &Table = &Table {
             .usually(|| json!("error")),
         Row::new(
             "pins",
-            Words(&["off", "warn", "enforce"]),
+            Words(PinMode::WORDS),
             "What happens to a tool that is no longer what it was, where the entry does not set it: nothing, a \
              warning, or quarantine.",
         )
@@ -120,14 +120,14 @@ pub(crate) const TOOLS: &Table = &Table {
         .usually(|| json!("keep")),
         Row::new(
             "validate_args",
-            Words(&["off", "warn", "strict"]),
+            Words(ValidateArgs::WORDS),
             "What happens to arguments that do not fit, where the entry does not set it: nothing, a warning, or \
              they are not sent.",
         )
         .usually(|| json!(ValidateArgs::default())),
         Row::new(
             "invisible",
-            Words(&["remove", "keep"]),
+            Words(Invisible::WORDS),
             "What happens to characters that cannot be seen in the texts of servers, where the entry does not set \
              it.",
         )

@@ -1,8 +1,9 @@
 //! The reference page: a table for each section, a line for each field.
 
 use serde_json::Value as Json;
+use toolrack_host::spec::Servers;
 
-use crate::rows::{ENTRY, Hidden, Kind, NOTES, Of, Row, TOOLRACK, Table};
+use crate::rows::{ENTRY, Hidden, Kind, NOTES, Row, TOOLRACK, Table};
 
 const HEAD: &str = "# Reference
 
@@ -40,12 +41,12 @@ const IN_AN_ENTRY: &str = " in an entry";
 pub fn reference() -> String {
     let mut page = Page { text: HEAD.to_owned() + ENTRIES, suffix: IN_AN_ENTRY };
     let kinds = [
-        ("For every server", Of::Any),
-        ("For child processes (`stdio`)", Of::Stdio),
-        ("For endpoints (`http`, `sse`)", Of::Http),
+        ("For every server", Servers::Any),
+        ("For child processes (`stdio`)", Servers::Stdio),
+        ("For endpoints (`http`, `sse`)", Servers::Http),
     ];
     for (title, of) in kinds {
-        let notes = NOTES.rows.iter().filter(|_| of == Of::Any);
+        let notes = NOTES.rows.iter().filter(|_| of == Servers::Any);
         page.section(title, ENTRY.rows.iter().filter(|row| row.of == of).chain(notes));
     }
     page.below(ENTRY, &mut Vec::new());

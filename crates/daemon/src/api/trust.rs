@@ -70,7 +70,7 @@ impl QuarantinedTool {
         };
         let now = definition(&of.mismatch.definition.text);
         Self {
-            server: of.of.server.to_string(),
+            server: of.pinned_server.server.to_string(),
             tool: of.mismatch.tool,
             cause,
             why: of.mismatch.cause.to_string(),
@@ -104,8 +104,8 @@ async fn quarantined_tools(world: &World) -> Result<Vec<StoredTool>, ApiError> {
     let loaded = world.loaded();
     let mut kept = store.quarantine().await?;
     kept.retain(|quarantined| {
-        let spec = loaded.desired.get(&quarantined.of.server);
-        spec.is_some_and(|spec| PinnedServer::of(&quarantined.of.server, spec) == quarantined.of)
+        let spec = loaded.desired.get(&quarantined.pinned_server.server);
+        spec.is_some_and(|spec| PinnedServer::of(&quarantined.pinned_server.server, spec) == quarantined.pinned_server)
     });
     Ok(kept)
 }
@@ -183,7 +183,7 @@ pub(super) async fn list(Extract(world): State, By(caller): By) -> Result<Respon
         }
     });
     let mut quarantined = quarantined_tools(&world).await?;
-    quarantined.retain(|stored| world.is_for(stored.of.server.as_str(), caller.principal()));
+    quarantined.retain(|stored| world.is_for(stored.pinned_server.server.as_str(), caller.principal()));
     let quarantined = quarantined.into_iter().map(QuarantinedTool::new).collect();
     let (refused, pending) = pending.partition(is_refused);
     let trust = Trust { pending, refused, trusted: trusted.collect(), quarantined };
@@ -298,13 +298,14 @@ pub(super) async fn approve_tool(
     Body(shown): Body<ApproveTool>,
 ) -> Result<Response, ApiError> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let of_tool = |kept: &StoredTool| kept.of.server.as_str() == shown.server && kept.mismatch.tool == shown.tool;
+    let of_tool =
+        |kept: &StoredTool| kept.pinned_server.server.as_str() == shown.server && kept.mismatch.tool == shown.tool;
     let kept = quarantined_tools(&world).await?.into_iter().find(of_tool);
     let kept =
         kept.ok_or_else(|| ApiError::not_found("this tool is not in quarantine").server(shown.server.as_str()))?;
     let hash = DefinitionHash::parse(&shown.hash).filter(|hash| *hash == kept.mismatch.definition.hash);
     let released = match hash {
-        Some(hash) => store.release(&kept.of, &shown.tool, hash, &caller).await?,
+        Some(hash) => store.release(&kept.pinned_server, &shown.tool, hash, &caller).await?,
         None => false,
     };
     if !released {

@@ -71,7 +71,7 @@ fn message(question: &Confirm) -> String {
     )
 }
 
-/// What the client answered.
+/// The client's answer.
 pub(super) fn read(answer: Result<Value, String>) -> Confirmed {
     let no = |why: &str| Confirmed::No { why: Some(why.to_owned()) };
     match answer {

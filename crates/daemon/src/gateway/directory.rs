@@ -28,7 +28,7 @@ const SCHEME: &str = "toolrack://";
 const SLOWEST: Duration = Duration::from_secs(10);
 /// A list that a client asks for is at most this old.
 const FRESH: Duration = Duration::from_millis(500);
-/// What is only looked up may be at most this old.
+/// The greatest age of a list in which a client's call is looked up.
 const KNOWN: Duration = Duration::from_secs(60);
 
 type Item = Map<String, Value>;
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     pub(super) item: Item,
 }
 
-/// What all servers offer beside tools, each list by what clients call its items.
+/// The prompts and resources of all servers, each list by the names that clients use.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     pub(super) prompts: BTreeMap<String, Entry>,
@@ -71,7 +71,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// What the servers offer now.
+    /// The present items of the servers.
     pub(super) async fn fresh(&self, host: &Host) -> Arc<Listed> {
         self.read(host, FRESH).await
     }
@@ -99,7 +99,7 @@ impl Directory {
         self.kept_or(begin, age).await
     }
 
-    /// What was read at most `age` ago, or is being read; otherwise what `begin` reads now.
+    /// Returns the list that was read at most `age` ago, or that is being read; otherwise `begin` reads it now.
     async fn kept_or(&self, begin: impl FnOnce() -> Reading, age: Duration) -> Arc<Listed> {
         let reading = self.kept_now(age).unwrap_or_else(|| {
             let begun = begin();

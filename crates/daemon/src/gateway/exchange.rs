@@ -11,7 +11,7 @@ use toolrack_host::{Era, mcp::Progress};
 use super::{
     Gateway,
     message::{self, Id},
-    methods::{Caller, ClientRequest, Later, Listening, Reply},
+    methods::{Caller, ClientRequest, Listening, Reply, RunningCall},
     news::{self, Filter, News},
     parked::Waiting,
     pending::{Question, Step, Update},
@@ -20,7 +20,7 @@ use super::{
     words::META_SUBSCRIPTION,
 };
 
-/// What is sent back next.
+/// The next message to send back.
 #[derive(Debug)]
 pub(super) enum Out {
     /// A notification, or a request of the gateway; further messages follow.
@@ -39,7 +39,7 @@ pub(super) struct Exchange {
 }
 
 enum Work {
-    Call(Box<Later>),
+    Call(Box<RunningCall>),
     Listen {
         filter: Filter,
         subscribed: Subscribed,
@@ -50,7 +50,7 @@ enum Work {
     Ended,
 }
 
-/// What a request has led to so far.
+/// The state of a request.
 pub(super) enum Opened {
     /// The result object.
     Answered(Bytes),
@@ -70,7 +70,7 @@ impl Gateway {
         }
         let work = match self.handle(caller, request).await? {
             Reply::Now(result) => return Ok(Opened::Answered(result)),
-            Reply::Later(later) => Work::Call(later),
+            Reply::Call(later) => Work::Call(later),
             Reply::Listen(listening) => {
                 let Listening { filter, subscribed } = *listening;
                 let news = self.0.news.subscribe();

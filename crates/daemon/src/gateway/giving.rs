@@ -1,5 +1,5 @@
-//! Leads a member whose servers need a value of theirs to the page on which they give it. The value never passes the
-//! client.
+//! When a server needs a value from a member, directs the member to the page on which they give it. The value never
+//! passes through the client.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -18,24 +18,24 @@ use toolrack_host::{
 
 use super::{
     Gateway, Inner,
-    methods::{self, Caller, ToBeCalled},
+    methods::{self, Caller, ToolCall},
     pending::{PendingCall, Update},
     relay::Relayed,
     tools,
 };
 use crate::missing::Missing;
 
-/// The tool of members whose servers lack a value. Without it, a model would not know of such a server, whose own tools
-/// are not known yet.
+/// The name of the tool for members whose servers lack a value. Through it, a model learns of such a server, whose own
+/// tools are not known yet.
 const TOOL: &str = "give_credentials";
 
-/// How long a call waits for the member to give what is missing.
+/// How long a call waits for the member to give the missing values.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// How long it waits for the server after that.
 const START: Duration = Duration::from_secs(30);
 
-/// Why a call does not go on: its result.
+/// The result of a call that does not continue, which says why.
 pub(super) struct NotGiven(pub(super) Bytes);
 
 impl NotGiven {
@@ -44,23 +44,23 @@ impl NotGiven {
     }
 }
 
-/// The names for a sentence.
+/// Joins the names for a sentence.
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 impl Inner {
-    /// What the member has still to give for `server`.
+    /// The values that the member has not yet given for `server`.
     pub(super) async fn lacks(&self, caller: &Caller, server: &ServerName) -> Option<(Missing, BTreeSet<String>)> {
         let missing = self.options.missing.as_ref()?;
         let names = missing.of(&caller.principal, server.as_str()).await;
         (!names.is_empty()).then(|| (missing.clone(), names))
     }
 
-    /// Leads the member to the pages for what `server` lacks, and waits until they have given it.
+    /// Directs the member to the pages for the values that `server` lacks, and waits until they have given them.
     ///
     /// # Errors
-    /// The result of the call, if they have not.
+    /// The result of the call, if the member has not given them.
     pub(super) async fn provide(
         &self,
         server: &ServerName,
@@ -82,7 +82,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Leads the member to the page for `name`.
+    /// Directs the member to the page for `name`.
     async fn ask_for(
         &self,
         missing: &Missing,
@@ -106,7 +106,7 @@ impl Inner {
                     Elicited::Decline => return Some("the user declined to give it"),
                     Elicited::Cancel => return Some("the user has not decided"),
                 },
-                // Who gives the value without answering the client has answered, too.
+                // A user who gives the value on the page has answered, even without a word to the client.
                 () = &mut given => {}
             }
             None
@@ -121,7 +121,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until `server`, which has just got what it needs, offers the tool `name`; the catalog that has it.
+    /// Waits until `server`, which has just got its values, offers the tool `name`. Returns the catalog with that tool.
     pub(super) async fn offers(&self, server: &ServerName, name: &str) -> Option<Arc<Catalog>> {
         let (mut events, mut is_new) = (self.host.events(), false);
         let appears = async {
@@ -133,7 +133,7 @@ impl Inner {
                 match events.recv().await {
                     Ok(Event::McpServerState { server: of, state }) if of == *server => match state {
                         State::Connecting => is_new = true,
-                        // Of an attempt that began with the value.
+                        // The failure of an attempt that had the value.
                         State::Failed { .. } | State::Reconnecting { .. } if is_new => return None,
                         _ => {}
                     },
@@ -147,7 +147,7 @@ impl Inner {
 }
 
 impl Gateway {
-    /// `result`, the first page of a list of tools, with the tool that leads to what is missing, if something is.
+    /// Adds the tool for missing values, if any are missing, to `result`, the first page of a list of tools.
     pub(super) async fn with_giving(&self, result: Bytes, caller: &Caller) -> Bytes {
         let Some(missing) = &self.0.options.missing else { return result };
         let servers = self.lacking(missing, caller).await;
@@ -177,12 +177,12 @@ impl Gateway {
         servers.into_iter().filter(|server| caller.view.may_have(server)).collect()
     }
 
-    /// A call of a tool that is in no list: the one that leads to what is missing, or one of a server that lacks what the
-    /// member has to give. That is made once they have given it.
+    /// Makes a call of a tool that is in no list: the tool for missing values, or a tool of a server that lacks values of
+    /// the member. The latter call is made once the member has given them.
     ///
     /// # Errors
     /// The name of the tool, if neither is the reason.
-    pub(super) async fn once_given(&self, caller: &Caller, called: ToBeCalled) -> Result<PendingCall, String> {
+    pub(super) async fn once_given(&self, caller: &Caller, called: ToolCall) -> Result<PendingCall, String> {
         if let Some(giving) = self.give(caller, &called.name).await {
             return Ok(giving);
         }
@@ -201,7 +201,7 @@ impl Gateway {
                 };
                 let tool = gateway.tool(&catalog, &caller.view, &called.name)?;
                 let (server, name) = (tool.server.clone(), tool.tool().name.clone());
-                gateway.0.make((server, ToBeCalled { name, ..called }), &caller, catalog, say).await
+                gateway.0.make((server, ToolCall { name, ..called }), &caller, catalog, say).await
             }
             .boxed()
         }))
@@ -219,7 +219,7 @@ impl Gateway {
         }
     }
 
-    /// The call of the tool that leads to what is missing; `None` where `name` is another.
+    /// Calls the tool for missing values; `None` if `name` is another tool.
     async fn give(&self, caller: &Caller, name: &str) -> Option<PendingCall> {
         let missing = self.0.options.missing.as_ref().filter(|_| name == TOOL)?;
         let servers = self.lacking(missing, caller).await;

@@ -224,7 +224,7 @@ impl Post<'_> {
     }
 }
 
-/// Who asks, as a layer in front has proved it.
+/// The principal that a layer in front has authenticated.
 fn principal(gateway: &Gateway, extensions: &Extensions) -> Result<Principal, Refusal> {
     let proved = extensions.get::<Principal>().or(gateway.0.options.unproven.as_ref()).cloned();
     proved.ok_or_else(|| {

@@ -65,7 +65,7 @@ impl Caller {
 }
 
 /// A call of a tool.
-pub(super) struct ToBeCalled {
+pub(super) struct ToolCall {
     pub(super) name: String,
     pub(super) arguments: Option<Map<String, Value>>,
     pub(super) who: toolrack_host::Caller,
@@ -84,7 +84,7 @@ struct About {
 /// The longest name of a client.
 const NAME_BYTES: usize = 200;
 
-/// What a client calls itself, cut to a bounded length.
+/// The name that a client gives itself, cut to a bounded length.
 pub(super) fn client_name(name: &str) -> Arc<str> {
     Arc::from(&*toolrack_host::text::clip(name, NAME_BYTES))
 }
@@ -98,24 +98,24 @@ pub(super) struct ClientRequest<'a> {
     pub(super) body: &'a Bytes,
 }
 
-/// What a request leads to.
+/// The result of a request.
 pub(super) enum Reply {
     /// The result object.
     Now(Bytes),
     /// A call under way.
-    Later(Box<Later>),
+    Call(Box<RunningCall>),
     /// A subscription to what changes.
     Listen(Box<Listening>),
 }
 
-/// What a client of 2026-07-28 listens to, as far as it can.
+/// The notifications for which a client of 2026-07-28 listens.
 pub(super) struct Listening {
     pub(super) filter: Filter,
     pub(super) subscribed: Subscribed,
 }
 
 /// A running call, with the data to report on it.
-pub(super) struct Later {
+pub(super) struct RunningCall {
     pub(super) call: PendingCall,
     pub(super) origin: Origin,
     /// As JSON; `None` when the client wants no reports.
@@ -206,7 +206,7 @@ impl Gateway {
         }
     }
 
-    /// What is offered, to a client of `era`.
+    /// The capabilities that are announced to a client of `era`.
     fn capabilities(era: Era) -> Value {
         let mut capabilities = json!({
             "tools": {"listChanged": true},
@@ -326,7 +326,7 @@ impl Gateway {
             },
         };
         let cacheable = method == "resources/read";
-        Ok(Reply::Later(Box::new(Later { call, origin, progress_token, cacheable })))
+        Ok(Reply::Call(Box::new(RunningCall { call, origin, progress_token, cacheable })))
     }
 
     /// The tool that a client calls by this name.
@@ -359,7 +359,7 @@ impl Gateway {
             self.0.awaits(selector.as_deref().unwrap_or(&name)).await;
             catalog = self.0.host.catalog();
         }
-        let called = ToBeCalled { name, arguments, who, reports, trace };
+        let called = ToolCall { name, arguments, who, reports, trace };
         let (server, name) = match self.tool(&catalog, &caller.view, &called.name) {
             Ok(tool) => (tool.server.clone(), tool.tool().name.clone()),
             Err(unknown) => {
@@ -369,7 +369,7 @@ impl Gateway {
                 };
             }
         };
-        let (gateway, caller, called) = (self.0.clone(), caller.clone(), ToBeCalled { name, ..called });
+        let (gateway, caller, called) = (self.0.clone(), caller.clone(), ToolCall { name, ..called });
         Ok(PendingCall::new(move |say| {
             async move {
                 match gateway.provide(&server, &caller, &say).await {
@@ -488,12 +488,12 @@ impl Inner {
     /// Calls a tool of `server`, by its own name, as it is in `catalog`.
     pub(super) async fn make(
         &self,
-        (server, called): (ServerName, ToBeCalled),
+        (server, called): (ServerName, ToolCall),
         caller: &Caller,
         catalog: Arc<Catalog>,
         say: mpsc::Sender<Update>,
     ) -> Outcome {
-        let ToBeCalled { name, arguments, who, reports, trace } = called;
+        let ToolCall { name, arguments, who, reports, trace } = called;
         let mut call = Call::of(server, name, arguments.unwrap_or_default())
             .pinned(catalog)
             .verbatim()

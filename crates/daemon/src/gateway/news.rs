@@ -1,4 +1,4 @@
-//! What changes behind the gateway, sent to clients that listen.
+//! Sends changes behind the gateway to the clients that listen for them.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -12,13 +12,13 @@ use crate::{missing::Missing, profiles::Profiles};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GatewayOptions {
-    /// What it calls itself. Default: `toolrack`.
+    /// The name that it gives itself. Default: `toolrack`.
     pub name: String,
     /// Its version. Default: that of this crate.
     pub version: String,
     /// Instructions for models.
     pub instructions: Option<String>,
-    /// What any client may see at all. Default: everything.
+    /// The most that any client may see. Default: everything.
     pub selection: Selection,
     /// Profiles that a client can ask for by name, with `?profile=NAME`. Default: none.
     pub profiles: Profiles,
@@ -30,7 +30,7 @@ pub struct GatewayOptions {
     pub agent: Option<Arc<str>>,
     /// The secrets that servers received: clients get `***` in their place. Default: none.
     pub secrets: Option<Arc<Interpolate>>,
-    /// What the member of a team whose servers these are has still to give. Default: nothing is looked for.
+    /// Finds the values that the member of a team, whose servers these are, has not yet given. Default: none.
     pub(crate) missing: Option<Missing>,
     /// The principal of a request, if no layer in front of the router has put a [`Principal`] into its extensions.
     /// Default: the person of a machine with a single user. `None` refuses such requests.

@@ -23,7 +23,7 @@ use super::{
     view::View,
 };
 
-/// What identifies a request, apart from its round.
+/// The identity of a request, apart from its round.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) method: &'static str,

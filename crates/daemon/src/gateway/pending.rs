@@ -17,7 +17,7 @@ pub(super) type Outcome = Result<Bytes, Refusal>;
 /// Something that only the client can answer.
 #[derive(Debug)]
 pub(super) struct Question {
-    /// What its server calls it, if it has a name.
+    /// Its name at the server, if it has one.
     pub(super) name: Option<String>,
     pub(super) method: &'static str,
     pub(super) params: Value,

@@ -20,11 +20,11 @@ use super::{
 #[derive(Clone)]
 pub(super) struct Relayed {
     pub(super) era: Era,
-    /// What the client declared.
+    /// The client's capabilities.
     pub(super) client: Abilities,
     pub(super) say: mpsc::Sender<Update>,
     pub(super) other: Option<SharedAsker>,
-    /// What the server calls its question, if it has a name.
+    /// The server's name for its question, if it has one.
     pub(super) name: Option<String>,
 }
 
@@ -149,7 +149,8 @@ pub(super) fn is_answer(method: &str, answer: &Value) -> bool {
     }
 }
 
-/// What a client can do, by its capabilities. A client that declares elicitation without a mode means forms.
+/// Returns the abilities of a client with these capabilities. A client that declares elicitation without a mode means
+/// forms.
 pub(super) fn abilities(capabilities: &Map<String, Value>) -> Abilities {
     let has = |name: &str| capabilities.get(name).is_some_and(Value::is_object);
     let elicitation = capabilities.get("elicitation").and_then(Value::as_object);

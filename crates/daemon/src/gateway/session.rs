@@ -63,7 +63,7 @@ pub(super) struct Session {
     most_calls: usize,
 }
 
-/// What changes in a session.
+/// The mutable state of a session.
 #[derive(Debug)]
 struct State {
     stream: Stream,

@@ -1,4 +1,4 @@
-//! What one client sees: selections that narrow each other down.
+//! The view of one client: selections that narrow each other down.
 
 use std::{
     iter::repeat_with,
@@ -24,10 +24,10 @@ const KEPT_PAGES: usize = 64;
 /// Patterns and servers in one query.
 const MOST_WORDS: usize = 256;
 
-/// What a client asked to see, as its query says.
+/// The parameters of a client's query.
 type Wish = Vec<(&'static str, String)>;
 
-/// What leads to a page: the era, and the key before it.
+/// The key of a page: the era, and the last item of the page before.
 type PageKey = (Era, Option<String>);
 
 /// The tools of one catalog as one client lists them, page by page.
@@ -61,7 +61,7 @@ impl Pages {
     }
 }
 
-/// What one client sees.
+/// The view of one client.
 #[derive(Debug)]
 pub(super) struct View {
     wish: Wish,
@@ -182,12 +182,12 @@ impl Views {
         }
     }
 
-    /// What a client sees whose query selects nothing.
+    /// The view of a client whose query selects nothing.
     pub(super) fn default_view(&self) -> Arc<View> {
         self.default_view.clone()
     }
 
-    /// What the query of a URL selects; the same query is the same view.
+    /// The view that the query of a URL selects; equal queries share a view.
     pub(super) fn of(&self, query: Option<&str>) -> Result<Arc<View>, Refusal> {
         let wish = wish(query);
         if wish.is_empty() {

@@ -47,14 +47,14 @@ pub(super) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
         Arc::new(Shared { router, bounds, places: Arc::new(Semaphore::new(bounds.most)), ending: ending.clone() });
     let mut unauthenticated = Unauthenticated::default();
     let mut connections = JoinSet::new();
-    let mut turned_out = TurnedOut::default();
+    let mut evicted = Evicted::default();
     loop {
         tokio::select! {
             () = ending.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    turned_out.make_room(&mut unauthenticated, bounds.unauthenticated);
+                    evicted.make_room(&mut unauthenticated, bounds.unauthenticated);
                     let place = tokio::select! {
                         () = ending.cancelled() => break,
                         place = shared.place(&mut unauthenticated) => place,
@@ -97,12 +97,12 @@ impl Shared {
 
 /// Connections that were ended to make room, for the log.
 #[derive(Default)]
-struct TurnedOut {
+struct Evicted {
     number: usize,
     reported: Option<Instant>,
 }
 
-impl TurnedOut {
+impl Evicted {
     /// Ends connections that have shown no token until one more of them may be there, with `bound` in all.
     fn make_room(&mut self, unauthenticated: &mut Unauthenticated, bound: usize) {
         while unauthenticated.len() >= bound.max(1) && unauthenticated.end_one() {
@@ -139,7 +139,7 @@ async fn one(stream: TcpStream, _place: OwnedSemaphorePermit, connection: Arc<Co
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
     let over = async {
         connection.overstayed(shared.bounds.head_timeout).await;
-        // What it has sent by now is read first: that may be the token, after which it stays.
+        // The connection may have sent the token already, so its input is read first; with a right token it stays.
         yield_now().await;
         connection.overstayed(shared.bounds.head_timeout).await;
     };

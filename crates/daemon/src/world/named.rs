@@ -16,7 +16,7 @@ pub(crate) enum NotBegun {
     TooMany(usize),
 }
 
-/// What cancels each work of one kind that has a name.
+/// Cancels running work of one kind by its name.
 #[derive(Default)]
 pub(super) struct Named(HashMap<String, CancellationToken>);
 

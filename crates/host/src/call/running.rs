@@ -12,7 +12,7 @@ use crate::{
     event::{CallEnd, Event},
     pins::Cause,
     text::quote,
-    witness::{Called, Caller, Decision, Evidence, Fact},
+    witness::{Caller, Decision, Evidence, Fact, GatedCall},
 };
 
 /// A call, from the gate to its end.
@@ -152,7 +152,7 @@ impl Drop for Running<'_> {
             });
         }
         if let Some((witness, arguments)) = self.door.witness.as_ref().zip(self.arguments.take()) {
-            witness.saw(Fact::Called(Box::new(Called {
+            witness.saw(Fact::Called(Box::new(GatedCall {
                 server: server.clone(),
                 tool: tool.clone(),
                 caller: mem::take(&mut self.caller),

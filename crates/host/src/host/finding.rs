@@ -22,7 +22,7 @@ use crate::{
 type Routed = (Option<InnerCall>, CatalogTool, Arc<Server>);
 
 /// The reason why a call has no tool.
-enum Stray {
+enum RouteError {
     /// No tool of the catalog has this name.
     Missing(Named, Unknown),
     Failed(CallError),
@@ -51,14 +51,14 @@ impl Host {
     pub(super) async fn find(&self, call: Call) -> Result<(Call, CatalogTool, Arc<Server>), CallError> {
         let routed = match self.route(&call) {
             // Waiting does not help: neither a pinned catalog nor an excerpt ever changes.
-            Err(Stray::Missing(named, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
+            Err(RouteError::Missing(named, _)) if call.catalog().is_none() && !self.inbox.is_closed() => {
                 Box::pin(self.awaited(&call, named)).await
             }
             routed => routed,
         };
         let (other, tool, server) = routed.map_err(|stray| match stray {
-            Stray::Missing(named, unknown) => self.absent(&named, unknown),
-            Stray::Failed(error) => error,
+            RouteError::Missing(named, unknown) => self.absent(&named, unknown),
+            RouteError::Failed(error) => error,
         })?;
         let call = match other {
             Some(InnerCall { arguments, .. }) => call.of_other(&tool, arguments),
@@ -68,12 +68,12 @@ impl Host {
     }
 
     /// Finds the tool of a call whose tool, `missing`, is not in the catalog yet.
-    async fn awaited(&self, call: &Call, missing: Named) -> Result<Routed, Stray> {
+    async fn awaited(&self, call: &Call, missing: Named) -> Result<Routed, RouteError> {
         let patience = |server: &Server| call.patience(server);
         self.wait_for(&missing, patience).await;
         match self.route(call) {
             // The tool is `call_tool`, and the tool that it names is missing as well.
-            Err(Stray::Missing(other, _)) if other != missing => {
+            Err(RouteError::Missing(other, _)) if other != missing => {
                 self.wait_for(&other, patience).await;
                 self.route(call)
             }
@@ -118,13 +118,13 @@ impl Host {
         servers.iter().filter(|(name, _)| is_owner(name.as_str())).collect()
     }
 
-    fn route(&self, call: &Call) -> Result<Routed, Stray> {
+    fn route(&self, call: &Call) -> Result<Routed, RouteError> {
         let catalog = call.catalog().unwrap_or_else(|| self.catalog());
         // For a tool in quarantine, the door reports why it is not called.
         let Some(tool) = catalog.tool_named(call.named()) else {
-            return Err(Stray::Missing(call.named().clone(), catalog.unknown(&call.selector())));
+            return Err(RouteError::Missing(call.named().clone(), catalog.unknown(&call.selector())));
         };
-        let server = self.server(tool.server.as_str()).map_err(Stray::Failed)?;
+        let server = self.server(tool.server.as_str()).map_err(RouteError::Failed)?;
         let Transport::Native(native) = &server.spec.transport else {
             return Ok((None, tool.clone(), server));
         };
@@ -138,11 +138,11 @@ impl Host {
             Ok(tool) => tool,
             Err(unknown) => {
                 let held = catalog.in_quarantine(&meant.selector).filter(|tool| meant.selection.has(tool));
-                held.ok_or_else(|| Stray::Missing(Named::Written(meant.selector.clone()), unknown))?
+                held.ok_or_else(|| RouteError::Missing(Named::Written(meant.selector.clone()), unknown))?
             }
         };
         let tool = tool.clone();
-        let server = self.server(tool.server.as_str()).map_err(Stray::Failed)?;
+        let server = self.server(tool.server.as_str()).map_err(RouteError::Failed)?;
         Ok((Some(meant), tool, server))
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn judge(listed: &[(&Tool, DefinitionHash)], hidden: &[String], pins:
             None => unseen.push((*tool, *hash)),
         }
     }
-    let mut gone = Gone::new(listed, hidden, pins, unseen.len());
+    let mut gone = MissingPins::new(listed, hidden, pins, unseen.len());
     for (tool, hash) in unseen {
         match gone.like(tool) {
             Some(was) => judged.mismatches.push(mismatch(tool, hash, Cause::Renamed { was })),
@@ -52,7 +52,7 @@ fn mismatch(tool: &Tool, hash: DefinitionHash, cause: Cause) -> PinMismatch {
 }
 
 /// The pinned tools that are no longer listed. Each may have been renamed to one new tool.
-struct Gone<'a> {
+struct MissingPins<'a> {
     /// Their names and words; `None` for those that were matched with a new tool.
     tools: Vec<Option<(&'a str, BTreeSet<String>)>>,
     /// Their positions by definition, because there may be thousands of them, and as many new ones.
@@ -61,7 +61,7 @@ struct Gone<'a> {
     closely: bool,
 }
 
-impl<'a> Gone<'a> {
+impl<'a> MissingPins<'a> {
     fn new(
         listed: &[(&Tool, DefinitionHash)],
         hidden: &[String],
@@ -76,7 +76,7 @@ impl<'a> Gone<'a> {
         let gone = pins.iter().filter(|(name, pin)| pin.renamed_to.is_none() && !here.contains(name.as_str()));
         let (mut tools, mut said) = (Vec::new(), HashMap::<_, VecDeque<_>>::new());
         for (name, pin) in gone {
-            let Says { body, words } = Says::of(&pin.definition.text);
+            let NamelessDefinition { body, words } = NamelessDefinition::of(&pin.definition.text);
             said.entry(body).or_default().push_back(tools.len());
             tools.push(Some((name.as_str(), words)));
         }
@@ -89,7 +89,7 @@ impl<'a> Gone<'a> {
         if self.tools.is_empty() {
             return None;
         }
-        let says = Says::of(&canonical(tool));
+        let says = NamelessDefinition::of(&canonical(tool));
         let found = self.same(&says.body).or_else(|| {
             let nearly = |(_, words): &(&str, BTreeSet<String>)| likeness(words, &says.words) >= NEARLY;
             if self.closely { self.tools.iter().position(|gone| gone.as_ref().is_some_and(nearly)) } else { None }
@@ -110,12 +110,12 @@ impl<'a> Gone<'a> {
 }
 
 /// A definition without its names.
-struct Says {
+struct NamelessDefinition {
     body: String,
     words: BTreeSet<String>,
 }
 
-impl Says {
+impl NamelessDefinition {
     fn of(definition: &str) -> Self {
         let body = match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(definition) {
             Ok(mut members) => {

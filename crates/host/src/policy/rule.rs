@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     call::gate::{GateRequest, Verdict},
-    glob::{Glob, Pattern, Says},
+    glob::{Glob, GlobSpecificity, Pattern},
     mcp::Annotations,
     who::Who,
     witness::{Caller, Way},
@@ -92,9 +92,9 @@ impl Hints {
 pub struct Specificity {
     /// The part of the pattern for the tool: a whole name before any glob, and of globs the one with more literal
     /// characters outside of `[…]` and `{…}`.
-    tool: Says,
+    tool: GlobSpecificity,
     /// The part for the server, in the same way; a pattern without one does not restrict the server.
-    server: Says,
+    server: GlobSpecificity,
     /// The number of conditions on arguments.
     arguments: usize,
     /// The number of conditions on the caller: `agent`, `tenant`, `who`, `client`.
@@ -179,7 +179,7 @@ impl Rule {
     /// Creates a rule about every call of the tools that match.
     #[must_use]
     pub fn new(effect: Effect, pattern: Pattern) -> Self {
-        let (tool, server) = pattern.says();
+        let (tool, server) = pattern.specificity();
         let rule = Self {
             effect,
             pattern,
@@ -318,7 +318,7 @@ impl Rule {
             Effect::Confirm | Effect::Deny => self.pattern.every_reading(),
         };
         let readings = patterns.into_iter().map(|pattern| {
-            let (tool, server) = pattern.says();
+            let (tool, server) = pattern.specificity();
             let specificity = Specificity { tool, server, ..self.specificity };
             Self { pattern, specificity, is_reading: true, ..self.clone() }
         });

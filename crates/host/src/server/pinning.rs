@@ -8,7 +8,7 @@ use super::{Server, task::Task};
 use crate::{
     catalog::{CatalogTool, ToolSet},
     event::Event,
-    pins::{Cause, PinnedServer, Seen, StoredPins},
+    pins::{Cause, PinComparison, PinnedServer, StoredPins},
     spec::{PinMode, Transport},
     state::State,
 };
@@ -47,7 +47,7 @@ impl Task {
                 match tokio::task::spawn_blocking(judging).await {
                     Ok((tools, judged)) => {
                         let (new, mismatches) = (judged.new, judged.mismatches);
-                        pins.saw(&server, Seen { list, generation, new, mismatches }).await;
+                        pins.saw(&server, PinComparison { list, generation, new, mismatches }).await;
                         tools
                     }
                     // The program is ending.

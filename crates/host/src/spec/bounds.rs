@@ -8,35 +8,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use super::ServerSpec;
-
-/// A row of the table of bounds.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Bound {
-    /// The key in an entry.
-    pub key: &'static str,
-    /// Its documentation, without the default.
-    pub about: &'static str,
-    /// Its place in a spec.
-    pub place: BoundPlace,
-}
-
-/// The field of a [`ServerSpec`] that holds a bound; `None` for a server that does not have it.
-#[derive(Clone, Copy, Debug)]
-pub enum BoundPlace {
-    /// A time.
-    Time(fn(&mut ServerSpec) -> Option<&mut Duration>),
-    /// A number.
-    Number {
-        /// The least value of an entry.
-        least: u64,
-        /// The largest value of an entry.
-        most: u64,
-        /// The field.
-        field: fn(&mut ServerSpec) -> Option<&mut usize>,
-    },
-}
+use super::Field;
 
 /// A bound in bytes: a smaller one is a mistake in the unit, and 1 GiB is the largest.
 const BYTES: (u64, u64) = (1024, 1024 * 1024 * 1024);
@@ -48,8 +20,8 @@ macro_rules! bounds {
     (
         $(
             $(#[doc = $title:literal])+
-            $name:ident in $place:ident {
-                $($(#[doc = $about:literal])+ $variant:ident $key:literal $field:ident: $kind:ident = $default:expr $(, $range:expr)?;)+
+            $name:ident {
+                $($(#[doc = $about:literal])+ $variant:ident $key:literal $field:ident: $kind:ty = $default:expr $(, $range:expr)?;)+
             }
         )+
         // Settings that errors name too, with a row in the configuration.
@@ -68,12 +40,10 @@ macro_rules! bounds {
 
             impl $name {
                 /// The rows of its fields, in their order.
-                pub const BOUNDS: &[Bound] = &[
-                    $(Bound {
-                        key: $key,
-                        about: concat!($($about),+).trim_ascii_start(),
-                        place: place!($kind, |spec| Some(&mut spec.$place.$field) $(, $range)?),
-                    },)+
+                pub const FIELDS: &[Field] = &[
+                    $(field!(
+                        $name.$field, $key, concat!($($about),+), Any, $kind, $default, kind!($kind $(, $range)?), ""
+                    ),)+
                 ];
             }
 
@@ -113,16 +83,6 @@ macro_rules! bounds {
     };
 }
 
-/// The place of a row of this kind.
-macro_rules! place {
-    (Duration, $field:expr) => {
-        BoundPlace::Time($field)
-    };
-    (usize, $field:expr, $range:expr) => {
-        BoundPlace::Number { least: $range.0, most: $range.1, field: $field }
-    };
-}
-
 impl Limits {
     /// The largest [`Self::schema_depth`]: deeper schemas cannot be parsed.
     pub const MOST_SCHEMA_DEPTH: usize = 100;
@@ -137,7 +97,7 @@ impl fmt::Display for Setting {
 
 bounds! {
     /// Time bounds of one server. The error of a reached bound names its setting.
-    Timeouts in timeouts {
+    Timeouts {
         /// From the start of the server to a finished handshake.
         StartupTimeout "startup_timeout" startup: Duration = Duration::from_secs(30);
         /// For one complete list, such as that of the tools, with all of its pages.
@@ -152,7 +112,7 @@ bounds! {
     }
 
     /// Size and count bounds of one server. The error or counted warning of a reached bound names its setting.
-    Limits in limits {
+    Limits {
         /// The largest message: a line over stdio, a JSON body, an event.
         MaxMessageBytes "max_message_bytes" message_bytes: usize = 8 * 1024 * 1024, BYTES;
         /// The largest answer to a request for a list, and all pages of one list together.

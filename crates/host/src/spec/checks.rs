@@ -2,110 +2,64 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The treatment of a result whose structured content does not match the tool's output schema, or is missing. A result
-/// that the tool itself marks as an error need not match; a result that cannot be checked always passes with a warning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OutputSchema {
-    /// Forward it with a warning.
-    #[default]
-    Warn,
-    /// Replace it by an error result that names the mismatch.
-    Reject,
-}
-
-impl OutputSchema {
-    /// Parses the word of a mode.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "warn" => Some(Self::Warn),
-            "reject" => Some(Self::Reject),
-            _ => None,
-        }
+words! {
+    /// The treatment of a result whose structured content does not match the tool's output schema, or is missing. A
+    /// result that the tool itself marks as an error need not match; a result that cannot be checked always passes with
+    /// a warning.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum OutputSchema {
+        /// Forward it with a warning.
+        #[default]
+        Warn "warn",
+        /// Replace it by an error result that names the mismatch.
+        Reject "reject",
     }
 }
 
-/// The treatment of invisible characters (tag characters, zero-width characters, bidi controls and similar ones) in the
-/// texts of a server's tools, prompts and resources, and in its instructions. Names, and everything that a call has to
-/// send back, stay unchanged in either case; so do pinned definitions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Invisible {
-    /// Remove them; see [`text::without_unseen`](crate::text::without_unseen).
-    #[default]
-    Remove,
-    /// Keep them.
-    Keep,
-}
-
-impl Invisible {
-    /// Parses the word of a mode.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "remove" => Some(Self::Remove),
-            "keep" => Some(Self::Keep),
-            _ => None,
-        }
+words! {
+    /// The treatment of invisible characters (tag characters, zero-width characters, bidi controls and similar ones) in
+    /// the texts of a server's tools, prompts and resources, and in its instructions. Names, and everything that a call
+    /// has to send back, stay unchanged in either case; so do pinned definitions.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Invisible {
+        /// Remove them; see [`text::without_unseen`](crate::text::without_unseen).
+        #[default]
+        Remove "remove",
+        /// Keep them.
+        Keep "keep",
     }
 }
 
-/// The treatment of arguments of a call that do not match the input schema of their tool. Arguments that cannot be
-/// checked (the schema is unusable, or the check takes too long) are always sent; the gate and the user see the same
-/// arguments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ValidateArgs {
-    /// Send them unchecked.
-    #[default]
-    Off,
-    /// Send them, and add a warning to the result.
-    Warn,
-    /// Do not send them: the call fails and names the mismatch.
-    Strict,
-}
-
-impl ValidateArgs {
-    /// Parses the word of a mode.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "off" => Some(Self::Off),
-            "warn" => Some(Self::Warn),
-            "strict" => Some(Self::Strict),
-            _ => None,
-        }
+words! {
+    /// The treatment of arguments of a call that do not match the input schema of their tool. Arguments that cannot be
+    /// checked (the schema is unusable, or the check takes too long) are always sent; the gate and the user see the
+    /// same arguments.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ValidateArgs {
+        /// Send them unchecked.
+        #[default]
+        Off "off",
+        /// Send them, and add a warning to the result.
+        Warn "warn",
+        /// Do not send them: the call fails and names the mismatch.
+        Strict "strict",
     }
 }
 
-/// The treatment of a tool that differs from its pin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PinMode {
-    /// No tool is pinned or compared.
-    Off,
-    /// A warning is reported, and the tool can be used.
-    Warn,
-    /// A warning is reported, and the tool is in quarantine. The default.
-    #[default]
-    Enforce,
-}
-
-impl PinMode {
-    /// Returns the configuration's word for it.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Warn => "warn",
-            Self::Enforce => "enforce",
-        }
-    }
-
-    /// Parses the word of a mode.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Off, Self::Warn, Self::Enforce].into_iter().find(|mode| mode.word() == word)
+words! {
+    /// The treatment of a tool that differs from its pin.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum PinMode {
+        /// No tool is pinned or compared.
+        Off "off",
+        /// A warning is reported, and the tool can be used.
+        Warn "warn",
+        /// A warning is reported, and the tool is in quarantine. The default.
+        #[default]
+        Enforce "enforce",
     }
 }

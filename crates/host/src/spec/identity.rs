@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use super::{Container, Http, InheritEnv, Stdio, Transport};
+use super::{Container, Http, InheritEnv, Stdio, Transport, fields::Own};
 
 /// The first field of the hash; another encoding needs another version.
 const VERSION: &str = "toolrack server identity 1";
@@ -53,8 +53,8 @@ impl Identity {
     }
 
     fn stdio(&mut self, stdio: &Stdio) {
-        // No `..`: a new field must be added here or listed as one that does not count.
-        let Stdio { command, args, env, cwd, inherit_env, sandbox: _, container } = stdio;
+        // Fields with rows never count. A new one without a row must be added here, or listed as one that does not.
+        let (command, args, env, cwd, inherit_env, _sandbox, container) = stdio.own();
         self.field("command", [command]);
         self.field("args", args);
         self.pairs("env", env);
@@ -82,17 +82,7 @@ impl Identity {
     }
 
     fn http(&mut self, http: &Http) {
-        let Http {
-            url,
-            headers,
-            headers_helper,
-            oauth,
-            open_timeout: _,
-            read_timeout: _,
-            probe_timeout: _,
-            post_timeout: _,
-            sse_max_reconnects: _,
-        } = http;
+        let (url, headers, headers_helper, oauth) = http.own();
         self.field("url", [url]);
         // A header can select the tenant that answers.
         self.pairs("headers", headers);

@@ -23,17 +23,17 @@ const MAX_LOOKS: usize = 10_000;
 /// [`Validator`]: super::Validator
 #[must_use]
 pub fn plainly_fits(schema: &Value, instance: &Value) -> bool {
-    Glance { root: schema, left: Cell::new(MAX_LOOKS) }.fits(schema, instance, MAX_DEPTH)
+    QuickCheck { root: schema, left: Cell::new(MAX_LOOKS) }.fits(schema, instance, MAX_DEPTH)
 }
 
 /// One check of a whole schema.
-struct Glance<'a> {
+struct QuickCheck<'a> {
     root: &'a Value,
     /// The number of values that may still be checked.
     left: Cell<usize>,
 }
 
-impl Glance<'_> {
+impl QuickCheck<'_> {
     fn fits(&self, schema: &Value, instance: &Value, levels: usize) -> bool {
         let (Value::Object(schema), Some(levels)) = (schema, levels.checked_sub(1)) else {
             return false;

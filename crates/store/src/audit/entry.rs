@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_host::{
-    Called, Caller, DefinitionHash, Evidence, Fact, Principal, Way,
+    Caller, DefinitionHash, Evidence, Fact, GatedCall, Principal, Way,
     pins::{PinMismatch, PinnedServer},
     text,
 };
@@ -17,7 +17,7 @@ const MAX_WHY: usize = 2 * 1024;
 /// Larger arguments are not stored in full: only their hash and size are.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
-/// What happened, in the form that a row records. Its texts hold no control characters and no known secrets.
+/// An event, in the form that a row records. Its texts hold no control characters and no known secrets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -286,7 +286,7 @@ impl Entry {
         }
     }
 
-    fn of_call(called: Called, hide: &Hide) -> Self {
+    fn of_call(called: GatedCall, hide: &Hide) -> Self {
         let Evidence { sha256, bytes, full } = called.arguments;
         let arguments = full.filter(|full| full.len() <= MAX_ARGUMENTS);
         let arguments = arguments.and_then(|full| serde_json::from_str(&full).ok()).map(|value| each_text(value, hide));

@@ -20,7 +20,7 @@ pub struct Chain {
     pub end: ChainEnd,
 }
 
-/// Where a chain is broken, and how.
+/// The place at which a chain is broken, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Break {
@@ -154,7 +154,7 @@ fn count(seq: i64) -> u64 {
     u64::try_from(seq).unwrap_or_default()
 }
 
-/// What the next row of a valid chain must have.
+/// The requirements for the next row of a valid chain.
 struct Walk {
     next: i64,
     /// The hash of the row before it.

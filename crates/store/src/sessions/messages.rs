@@ -100,7 +100,7 @@ pub struct StoredMessage {
     pub spent: Option<Spent>,
 }
 
-/// What one transaction adds to a conversation: all of it or nothing.
+/// The additions of one transaction to a conversation: all of them or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// How many messages the conversation has, as far as the caller knows.

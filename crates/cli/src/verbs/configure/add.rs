@@ -154,7 +154,7 @@ async fn add(addition: Addition, world: &World) -> Result<Exit, Failure> {
     failure.map_or(Ok(Exit::Ok), Err)
 }
 
-/// How a new server turned out.
+/// The result of connecting to a new server.
 struct Trial {
     server: Server,
     failure: Option<Failure>,

@@ -1,4 +1,4 @@
-//! What the verbs that edit a configuration file have in common.
+//! Shared by the verbs that edit a configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::{
     wire::World,
 };
 
-/// What every verb that edits prints with `--json`.
+/// The `--json` output of every verb that edits.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document {
     name: String,
@@ -85,7 +85,7 @@ pub(crate) async fn approve_written(name: &str, hash: &str, world: &World) -> Re
 /// Runs an edit on a thread of its own: it may wait for another process that edits the same file.
 ///
 /// # Errors
-/// What the edit says; nothing is written then.
+/// The errors of the edit; nothing is written then.
 pub(crate) async fn run(
     server: &str,
     edit: impl FnOnce() -> Result<Edited, EditError> + Send + 'static,

@@ -201,7 +201,7 @@ async fn ask<'a>(offered: &'a [Offered<'a>]) -> Result<Vec<Choice<'a>>, Failure>
 }
 
 async fn add(choice: &Choice<'_>, args: &ImportArgs, world: &World) -> Result<Added, Failure> {
-    // What was for one folder must not begin to run in all others.
+    // A server for one folder must not begin to run in all others.
     let usual = if choice.offer.private_to.is_some() { Scope::Local } else { Scope::default() };
     let place = edits::place(args.write.scope.unwrap_or(usual), world);
     let (mut entry, mut sealed) = (choice.offer.entry.clone(), Sealed::default());

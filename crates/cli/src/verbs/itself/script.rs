@@ -12,7 +12,7 @@ use super::args::Shell;
 /// Names the shell that asks what to offer. Only the scripts set it.
 pub(crate) const VARIABLE: &str = "TOOLRACK_COMPLETE";
 
-/// Where the scripts say which word the cursor is in. The name is the library's.
+/// The variable in which the scripts pass the index of the word at the cursor. The library chose its name.
 pub(crate) const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 
 /// The name of the command that is completed.

@@ -136,7 +136,7 @@ async fn data(world: &World) -> Vec<Check> {
     }]
 }
 
-/// Where the key to stored secrets is, and whether it opens them.
+/// Checks where the key to the stored secrets is, and whether it opens them.
 async fn secrets(world: &World) -> Option<Check> {
     let stored = world.stored();
     let place = stored.place();
@@ -216,7 +216,7 @@ async fn daemon(world: &World) -> Vec<Check> {
     misfits.into_iter().map(check).collect()
 }
 
-/// Where requests may go, if a setting says so.
+/// The egress rules, if a setting changes them.
 fn egress(world: &World) -> Option<Check> {
     let rules = world.egress().rules();
     if rules.source.is_empty() {
@@ -317,7 +317,7 @@ async fn resolved(name: &str, spec: &ServerSpec, world: &World) -> Option<Check>
     }
 }
 
-/// How far the connection of each server comes; servers that are known to fail are not tried.
+/// Connects each server, and reports how far the connection came. Servers that are known to fail are not tried.
 async fn connections(loaded: &Loaded, named: &[String], lost: &[String], world: &World) -> Result<Vec<Check>, Failure> {
     let mut desired = loaded.desired.clone();
     desired.retain(|name, spec| {

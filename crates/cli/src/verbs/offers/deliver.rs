@@ -42,7 +42,7 @@ pub(crate) async fn deliver(
     output: Option<&Path>,
     screen: &Screen,
 ) -> Result<(), Failure> {
-    // What a terminal would obey is never sent there.
+    // Bytes that could be commands to a terminal are never written to one.
     let output = output.filter(|file| !(output::is_stdout(file) && screen.is_terminal()));
     let Some(file) = output else {
         return match pieces {

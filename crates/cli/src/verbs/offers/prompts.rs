@@ -46,7 +46,7 @@ pub(crate) async fn list(OffersArgs { only: args, .. }: OffersArgs, world: &Worl
     reach::conclude(world, complaints, &args.servers)
 }
 
-/// What `servers` have, and the failures of those that do not answer.
+/// The prompts of `servers`, and the failures of those that do not answer.
 pub(crate) async fn offers(host: &Host, servers: &[ServerName]) -> (Vec<Offer>, Vec<Failure>) {
     super::of_each(host, servers, offer).await
 }

@@ -167,7 +167,7 @@ pub(crate) async fn search(host: &Host, words: &str, limit: usize, of: &Selectio
     hits.into_iter().map(|hit| Shown { tool: hit.tool, score: Some(hit.score) }).collect()
 }
 
-/// What to print when no tool is shown, with the names that were perhaps meant.
+/// The message when no tool is shown, with similar names.
 fn nothing(catalog: &Catalog, searched: Option<&str>) -> String {
     let Some(words) = searched else {
         return "there are no tools".to_owned();

@@ -96,7 +96,7 @@ fn policy_for(loaded: &Loaded, caller: &Caller) -> Policy {
     }
 }
 
-/// What the server claimed of the tool when it was last connected.
+/// The server's claims about the tool when it was last connected.
 async fn claims(entry: &Entry, tool: &str, world: &World) -> Option<Annotations> {
     if entry.scope == Scope::BuiltIn {
         return builtin::claims(tool);

@@ -41,7 +41,7 @@ struct Removed<'a> {
 /// `secret key --json`.
 #[derive(Debug, Serialize)]
 struct Key {
-    /// What kind of place it is.
+    /// The kind of place.
     source: Source,
     /// The place, for people.
     place: String,
@@ -207,7 +207,7 @@ async fn key(args: &KeyArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// How much was sealed with the new key.
+/// The number of values that were sealed with the new key.
 fn things(count: usize) -> String {
     match count {
         1 => "1 secret or token is".to_owned(),

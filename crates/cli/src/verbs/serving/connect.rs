@@ -25,7 +25,7 @@ use render::{Document, Done, Row};
 /// The name of this program on a path.
 const PROGRAM: &str = "toolrack";
 
-/// Where a daemon serves clients unless it is told otherwise.
+/// The default address at which a daemon serves clients.
 const USUAL: &str = "http://127.0.0.1:7717/mcp";
 
 /// How often a change is computed again because the other program has written its file meanwhile, where no user has

@@ -307,7 +307,7 @@ async fn stopped(patience: Duration, world: &World) -> Result<Stopped, Failure> 
         return Ok(Stopped::default());
     };
     // Where the system does not tell start times, only a process that answers is surely a daemon.
-    if record.birth.is_none() && lending::about(world.places.data()).await.is_none() {
+    if record.process_start.is_none() && lending::about(world.places.data()).await.is_none() {
         let message = format!("process {} does not answer, and may be another one by now", record.pid);
         return Err(Failure::new(Exit::Other, "NOT_SURE", message).hint("end it yourself if it is the daemon"));
     }

@@ -137,7 +137,7 @@ fn known_profile(name: &str, loaded: &Loaded) -> Result<(), Failure> {
     })
 }
 
-/// What a client is offered instead of the tools of all servers: searching them, and calling them in scripts.
+/// The tools that a client gets in place of all others: one that searches them, and one that calls them in scripts.
 struct Scripts {
     discovery: ServerName,
     code: ServerName,

@@ -1,9 +1,9 @@
 //! `toolrack serve` and `toolrack up`
 
 pub(crate) mod args;
-mod birth;
 mod descriptors;
 mod lender;
+mod process_start;
 pub(crate) mod record;
 pub(crate) mod team;
 mod token_file;
@@ -30,7 +30,7 @@ use crate::{
     door::{Door, Doorkeeper, Key},
     error::{Exit, Failure, with_causes},
     log_keeper::LogKeeper,
-    models::{Chosen, ModelContext, Wishes},
+    models::{Chosen, ModelContext, ModelOptions},
     rules::LiveRules,
     secrets::Stored,
     stop::Stop,
@@ -68,7 +68,7 @@ impl From<&Record> for Up {
     }
 }
 
-/// What the command line says for each world of the daemon.
+/// The options of the command line for each world of the daemon.
 #[derive(Clone)]
 struct ForAllWorlds {
     rules: RulesArgs,
@@ -307,9 +307,10 @@ fn models(typed: ModelArgs, model_context: ModelContext) -> Models {
     Box::new(move |name, loaded| {
         let (mut model, model_context) = (typed.clone(), model_context.clone());
         model.model = name.or(model.model);
-        let wishes = Wishes { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
+        let model_options =
+            ModelOptions { model, limits: LimitArgs::default(), configured: loaded.settings.model.clone() };
         Box::pin(async move {
-            let chosen = wishes.chosen(&model_context).await;
+            let chosen = model_options.chosen(&model_context).await;
             let refused =
                 |failure: Failure| NoModel { code: failure.code, message: failure.message, hint: failure.hint };
             chosen.map_err(refused).map(|Chosen { model, max_tokens, limits }| ChosenModel {

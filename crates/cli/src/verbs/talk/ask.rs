@@ -19,7 +19,7 @@ use crate::{
     error::{Exit, Failure, with_causes},
     live::{Live, Shown},
     mention::Sources,
-    models::{Chosen, Wishes},
+    models::{Chosen, ModelOptions},
     native::native,
     render::count,
     rules::LiveRules,
@@ -71,8 +71,8 @@ pub(crate) struct AskArgs {
 pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failure> {
     let prompt = prompt(&args.prompt, &world.screen).await?;
     let loaded = world.load().await?;
-    let wishes = Wishes::of(&args.talk, &loaded);
-    let chosen = wishes.chosen(&world.model_context()).await?;
+    let model_options = ModelOptions::of(&args.talk, &loaded);
+    let chosen = model_options.chosen(&world.model_context()).await?;
     world.samples_with(&chosen);
     let store = || world.store().ok().filter(|_| !args.no_save).cloned();
     let (journal, opened) = match &args.session {
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: Box<AskArgs>, world: &World) -> Result<Exit, Failu
     }
 }
 
-/// What is asked.
+/// The question to the model.
 struct Prompt {
     /// Typed by the user: resources may be named in it.
     typed: String,

@@ -26,7 +26,7 @@ use crate::{
     args::TalkArgs,
     error::{Exit, Failure},
     live::{Live, Shown},
-    models::Wishes,
+    models::ModelOptions,
     render::{Tone, paint},
     screen::Screen,
     stop::Stop,
@@ -76,9 +76,9 @@ pub(crate) async fn run(args: Box<ChatArgs>, world: &World) -> Result<Exit, Fail
         () = interrupts.interrupted() => return Ok(Exit::Interrupted),
         begun = begin(&args, world) => begun?,
     };
-    let Begun { tools, agent, wishes, limits, conversation } = begun;
+    let Begun { tools, agent, model_options, limits, conversation } = begun;
     let news = News::of(&agent.host, world.screen.look());
-    let mut chat = Chat { world, tools, agent, wishes, limits, news, interrupts };
+    let mut chat = Chat { world, tools, agent, model_options, limits, news, interrupts };
     let first = args.prompt.join(" ");
     chat.talk(conversation, Some(first).filter(|first| !first.trim().is_empty())).await
 }
@@ -93,7 +93,7 @@ struct Conversation {
 struct Begun {
     tools: ask::Tools,
     agent: Agent,
-    wishes: Wishes,
+    model_options: ModelOptions,
     limits: Limits,
     conversation: Conversation,
 }
@@ -101,8 +101,8 @@ struct Begun {
 /// Chooses the model, opens the conversation and connects the servers.
 async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     let loaded = world.load().await?;
-    let wishes = Wishes::of(&args.talk, &loaded);
-    let chosen = wishes.chosen(&world.model_context()).await?;
+    let model_options = ModelOptions::of(&args.talk, &loaded);
+    let chosen = model_options.chosen(&world.model_context()).await?;
     world.samples_with(&chosen);
     let model = chosen.model.name();
     let conversation = match &args.resume {
@@ -119,7 +119,7 @@ async fn begin(args: &ChatArgs, world: &World) -> Result<Begun, Failure> {
     if world.screen.interactive() {
         world.screen.note(&at_hand);
     }
-    Ok(Begun { tools, agent, wishes, limits: chosen.limits, conversation })
+    Ok(Begun { tools, agent, model_options, limits: chosen.limits, conversation })
 }
 
 impl Conversation {
@@ -158,7 +158,7 @@ struct Chat<'a> {
     tools: ask::Tools,
     agent: Agent,
     /// How the model was chosen.
-    wishes: Wishes,
+    model_options: ModelOptions,
     limits: Limits,
     /// What happens to the servers meanwhile.
     news: News,
@@ -317,7 +317,7 @@ impl Chat<'_> {
     }
 }
 
-/// What the user types next; meanwhile, what happens to the servers is shown.
+/// Reads the user's next message, and meanwhile shows changes of the servers.
 async fn typed(input: &Input, news: &mut News, screen: &Screen) -> Result<Typed, Failure> {
     let mut next = pin!(input.next());
     loop {

@@ -1,7 +1,7 @@
 //! Values that fields cannot have: each costs the entry, names its field, and shows nothing of what is written.
 
 use super::*;
-use crate::rows::{CONTAINER, CONTAINER_LIMITS, ENTRY, Kind, OAUTH, Of, Row, SANDBOX_LIMITS, TOOL_LISTS, Table};
+use crate::rows::{CONTAINER, CONTAINER_LIMITS, ENTRY, Kind, OAUTH, Row, SANDBOX_LIMITS, TOOL_LISTS, Table};
 
 /// Each table with the entry that its fields stand in, and their place.
 fn tables() -> Vec<(&'static Table, Json, &'static [&'static str])> {
@@ -20,8 +20,8 @@ fn tables() -> Vec<(&'static Table, Json, &'static [&'static str])> {
 /// Each field with an entry that it can stand in.
 fn fields() -> impl Iterator<Item = (&'static Row, Json, &'static [&'static str])> {
     tables().into_iter().flat_map(|(table, entry, place)| {
-        let of = if entry.get("url").is_some() { Of::Http } else { Of::Stdio };
-        let fits = move |row: &&Row| row.of == Of::Any || row.of == of;
+        let of = if entry.get("url").is_some() { Servers::Http } else { Servers::Stdio };
+        let fits = move |row: &&Row| row.of == Servers::Any || row.of == of;
         table.rows.iter().filter(fits).map(move |row| (row, entry.clone(), place))
     })
 }

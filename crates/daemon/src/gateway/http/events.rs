@@ -93,8 +93,8 @@ pub(super) fn response(exchange: Exchange, running: Option<Running>, first: Opti
     }))
 }
 
-/// What a standing stream carries.
-enum Heard {
+/// An event of a standing stream.
+enum StandingEvent {
     News(Option<Vec<News>>),
     Updated(Vec<String>),
 }
@@ -126,14 +126,14 @@ impl Standing {
             let OpenStream { news, ends, .. } = self.stream.as_mut()?;
             let next = async {
                 tokio::select! {
-                    heard = news::next(news) => Heard::News(heard),
-                    uris = self.session.subscribed.updated() => Heard::Updated(uris),
+                    heard = news::next(news) => StandingEvent::News(heard),
+                    uris = self.session.subscribed.updated() => StandingEvent::Updated(uris),
                 }
             };
             let heard = ends.run_until_cancelled(timeout(SILENCE, next)).await?;
             let heard = match heard {
-                Ok(Heard::News(heard)) => heard,
-                Ok(Heard::Updated(uris)) => {
+                Ok(StandingEvent::News(heard)) => heard,
+                Ok(StandingEvent::Updated(uris)) => {
                     self.to_say.extend(uris.iter().map(|uri| news::updated(uri, None)));
                     continue;
                 }

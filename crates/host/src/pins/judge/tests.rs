@@ -21,8 +21,9 @@ fn thousands_of_new_tools_are_held_against_thousands_that_have_gone() {
     const TOOLS: usize = 30_000;
     let tools: Vec<_> = (0..TOOLS).map(|n| made::tool(&format!("old{n}"), &format!("{n:08}"), &[])).collect();
     let before = pinned(&made::set(&tools));
-    let mut gone = Gone::new(&[], &[], &before, TOOLS);
-    let others: Vec<_> = (0..TOOLS).map(|n| Says::of(&format!("{{\"description\":\"{:08}\"}}", n + TOOLS))).collect();
+    let mut gone = MissingPins::new(&[], &[], &before, TOOLS);
+    let others: Vec<_> =
+        (0..TOOLS).map(|n| NamelessDefinition::of(&format!("{{\"description\":\"{:08}\"}}", n + TOOLS))).collect();
     let begun = Instant::now();
     assert!(others.iter().all(|says| gone.same(&says.body).is_none()));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());

@@ -16,7 +16,7 @@ use toolrack_host::{
     Abilities, Asker, CallError, CallErrorKind, DefaultEffect, Event, Host, Memory, PinMode, Pins, Policy, ServerName,
     ServerSpec, Start,
     ask::{Confirm, Confirmed},
-    pins::{Cause, Pin, PinMismatch, PinnedServer, PinsUnreadable, Seen, StoredPins},
+    pins::{Cause, Pin, PinComparison, PinMismatch, PinnedServer, PinsUnreadable, StoredPins},
     spec::Era,
 };
 
@@ -66,7 +66,7 @@ impl Pins for Book {
         async move { Some(*self.generation.lock().unwrap()) }.boxed()
     }
 
-    fn saw<'a>(&'a self, _: &'a PinnedServer, seen: Seen) -> BoxFuture<'a, ()> {
+    fn saw<'a>(&'a self, _: &'a PinnedServer, seen: PinComparison) -> BoxFuture<'a, ()> {
         async move {
             let new = seen.new.into_iter().map(|(tool, definition)| (tool, Pin { definition, renamed_to: None }));
             self.pins.lock().unwrap().extend(new);

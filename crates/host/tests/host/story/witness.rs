@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use toolrack_host::{
-    CallEnd, Called, Caller, Decision, DefaultEffect, Fact, Host, Policy, SharedAsker, Way, Witness, ask::Confirmed,
+    CallEnd, Caller, Decision, DefaultEffect, Fact, GatedCall, Host, Policy, SharedAsker, Way, Witness, ask::Confirmed,
 };
 
 use crate::{
@@ -27,7 +27,7 @@ impl Book {
         self.0.lock().unwrap().clone()
     }
 
-    fn calls(&self) -> Vec<Called> {
+    fn calls(&self) -> Vec<GatedCall> {
         let called = |fact| if let Fact::Called(called) = fact { Some(*called) } else { None };
         self.facts().into_iter().filter_map(called).collect()
     }

@@ -1,4 +1,4 @@
-//! What is missing on the command line, asked on a terminal.
+//! Asks on a terminal for what the command line lacks.
 
 use toolrack_host::text;
 

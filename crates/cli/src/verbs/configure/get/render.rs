@@ -103,7 +103,7 @@ pub(crate) fn place(entry: &Entry) -> String {
     format!("{} {}{line}", entry.scope, text::for_line(&path.display().to_string()))
 }
 
-/// What an entry says, a line per field; what it runs or contacts comes first.
+/// Shows an entry, a line per field; its command or address comes first.
 pub(crate) fn details(view: &Value) -> Vec<String> {
     let nothing = Map::new();
     let fields = view.as_object().unwrap_or(&nothing);

@@ -1,4 +1,4 @@
-//! What other programs have configured.
+//! Shows the servers of other programs.
 
 use std::path::PathBuf;
 

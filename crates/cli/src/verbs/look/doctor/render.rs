@@ -1,4 +1,4 @@
-//! What is wrong, and what to do.
+//! Problems, each with the next step.
 
 use serde::Serialize;
 use toolrack_config::Problem;
@@ -32,7 +32,7 @@ pub(crate) struct Check {
     pub(crate) exit: Exit,
 }
 
-/// How it is.
+/// Its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Health {
     #[serde(rename = "ok")]
@@ -76,7 +76,7 @@ impl Check {
         Self { health: Health::Bad, exit, ..self }
     }
 
-    /// What is wrong with a file.
+    /// The problem of a file.
     pub(crate) fn of_problem(problem: &Problem) -> Self {
         let place = problem.place();
         let what = match &problem.entry {

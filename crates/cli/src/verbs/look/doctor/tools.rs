@@ -1,4 +1,4 @@
-//! What to look at in the tools of the servers that were connected.
+//! The findings about the tools of the connected servers.
 
 use toolrack_host::{Host, findings::Finding};
 

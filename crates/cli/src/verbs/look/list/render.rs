@@ -50,7 +50,7 @@ pub(crate) struct Found {
     kinds: BTreeSet<FindingKind>,
 }
 
-/// What only the page for people needs.
+/// Data that only the page for people needs.
 #[derive(Debug)]
 struct Shown {
     state: State,

@@ -1,4 +1,4 @@
-//! How far a connection came, step by step.
+//! The steps of a connection, up to the one that failed.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn block(server: &Tested, look: Look) -> String {
     lines.join("\n")
 }
 
-/// What a server tells models about itself, below its name: the beginning, unless `is_full`.
+/// The server's instructions for models, below its name: only the beginning, unless `is_full`.
 pub(crate) fn instructions(server: &str, words: Option<&str>, is_full: bool) -> Vec<String> {
     let Some(words) = words.map(str::trim).filter(|words| !words.is_empty()) else { return Vec::new() };
     let all = format!("toolrack tools {} --full", text::for_line(server));

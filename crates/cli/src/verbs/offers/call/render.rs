@@ -45,7 +45,7 @@ pub(crate) fn raw_contents(resource: &ResourceContents) -> Raw<'_> {
     }
 }
 
-/// What a person sees of a result: its text as it is, and a label for everything that is no text.
+/// A result as a person sees it: its text unchanged, and a label for everything else.
 ///
 /// Structured content is shown only where there is no text, because it repeats the text in most servers.
 pub(crate) fn page(outcome: &ToolOutcome) -> String {

@@ -11,7 +11,7 @@ use crate::{
     verbs::offers::{OfServer, call::render as call},
 };
 
-/// What one server offers.
+/// The prompts of one server.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) server: String,
@@ -25,7 +25,7 @@ pub(crate) struct Document<'a> {
     warnings: &'a [String],
 }
 
-/// What `prompts --json` prints.
+/// The output of `prompts --json`.
 pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
     Document { prompts: OfServer::all(offers, |offer| (&offer.server, &offer.prompts)), warnings }
 }

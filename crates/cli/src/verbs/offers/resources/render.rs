@@ -11,7 +11,7 @@ use crate::{
     verbs::offers::{OfServer, call::render as call},
 };
 
-/// What one server offers.
+/// The resources of one server.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) server: String,
@@ -27,7 +27,7 @@ pub(crate) struct Document<'a> {
     warnings: &'a [String],
 }
 
-/// What `resources --json` prints.
+/// The output of `resources --json`.
 pub(crate) fn document<'a>(offers: &'a [Offer], warnings: &'a [String]) -> Document<'a> {
     Document {
         resources: OfServer::all(offers, |offer| (&offer.server, &offer.resources)),

@@ -47,7 +47,7 @@ struct Tool<'a> {
     policy: Option<&'a Judged>,
 }
 
-/// What `tools --json` prints.
+/// The output of `tools --json`.
 pub(crate) fn document<'a>(tools: &'a [Shown], servers: &'a [ServerStatus], warnings: &'a [String]) -> Document<'a> {
     let tools = tools.iter().map(|shown| as_json(&shown.tool, shown.score, None)).collect();
     Document { tools, servers: telling(servers), warnings }
@@ -61,7 +61,7 @@ fn telling(servers: &[ServerStatus]) -> Vec<Server<'_>> {
         .collect()
 }
 
-/// What `tools --json` prints of the one tool that was named.
+/// The output of `tools --json` for the one tool that was named.
 pub(crate) fn one<'a>(
     tool: &'a CatalogTool,
     judged: &'a Judged,
@@ -134,7 +134,7 @@ fn of_tool(entry: &CatalogTool, name: &str, indent: &str, with_schema: bool) -> 
     lines
 }
 
-/// What the server claims about the tool, in a word.
+/// The server's claim about the tool, in one word.
 pub(crate) fn badge(claims: &Annotations) -> Option<(Tone, &'static str)> {
     if claims.read_only == Some(true) {
         Some((Tone::Good, "read-only"))

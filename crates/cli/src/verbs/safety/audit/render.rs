@@ -85,7 +85,7 @@ fn word(entry: &Entry) -> (Tone, String) {
     (tone, word)
 }
 
-/// What else is worth knowing.
+/// The other details of a row.
 fn about(entry: &Entry) -> String {
     let mut facts = Vec::new();
     if let Some(took) = entry.duration_us {

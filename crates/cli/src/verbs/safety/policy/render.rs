@@ -155,7 +155,7 @@ pub(crate) fn tested(tested: &Tested) -> String {
     lines.join("\n")
 }
 
-/// What the server claims of a tool, as far as that is known.
+/// The server's claims about a tool, as far as they are known.
 pub(crate) fn claimed(annotations: Option<&Annotations>) -> String {
     let claim = |name: &str, value: Option<bool>| value.map(|value| format!("{name} = {value}"));
     let claims = match annotations {

@@ -1,4 +1,4 @@
-//! How one entry differs from another, field by field.
+//! The differences between two entries, field by field.
 
 use serde::Serialize;
 use serde_json::Value;

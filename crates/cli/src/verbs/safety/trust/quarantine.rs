@@ -84,9 +84,9 @@ impl<'a> Shown<'a> {
         let nothing = Value::Null;
         let before = pinned.as_ref().map_or(&nothing, |pinned| &pinned.definition);
         Self {
-            server: quarantined.of.server.as_str(),
+            server: quarantined.pinned_server.server.as_str(),
             tool: &quarantined.mismatch.tool,
-            source: &quarantined.of.source,
+            source: &quarantined.pinned_server.source,
             cause,
             was,
             why: &quarantined.mismatch.cause,

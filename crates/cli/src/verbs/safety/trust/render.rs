@@ -1,4 +1,4 @@
-//! What waits for the user's approval, shown completely.
+//! Shows the entries that wait for the user's approval, completely.
 
 use chrono::{DateTime, Local, SecondsFormat, Utc};
 use serde::Serialize;
@@ -127,7 +127,7 @@ pub(crate) fn agreed(trusted: &[Pending<'_>], seen: bool, look: Look) -> String 
     blocks.join("\n")
 }
 
-/// What was refused.
+/// The refused entries.
 pub(crate) fn refused(servers: &[Pending<'_>], look: Look) -> String {
     let line = |pending: &Pending<'_>| {
         let sign = paint(Tone::Faint, look.sign(Sign::Paused));

@@ -61,13 +61,16 @@ pub(super) async fn approve(args: TrustApproveArgs, world: &World) -> Result<Exi
             return Err(Failure::new(Exit::NotTrusted, "NOT_TRUSTED", "nothing was approved"));
         }
     }
-    for QuarantinedTool { of, mismatch, .. } in &quarantined_tools {
+    for QuarantinedTool { pinned_server, mismatch, .. } in &quarantined_tools {
         // Exactly what was shown: a tool that has changed meanwhile has another hash.
-        let released =
-            world.store()?.release(of, &mismatch.tool, mismatch.definition.hash, &Caller::local(Way::Cli)).await;
-        if !released.map_err(|error| database::unusable(&error).server(of.server.as_str()))? {
-            let message = format!("`{}/{}` is another by now, or was approved already", of.server, mismatch.tool);
-            return Err(changed(&message).server(of.server.as_str()).tool(&*mismatch.tool));
+        let released = world
+            .store()?
+            .release(pinned_server, &mismatch.tool, mismatch.definition.hash, &Caller::local(Way::Cli))
+            .await;
+        if !released.map_err(|error| database::unusable(&error).server(pinned_server.server.as_str()))? {
+            let message =
+                format!("`{}/{}` is another by now, or was approved already", pinned_server.server, mismatch.tool);
+            return Err(changed(&message).server(pinned_server.server.as_str()).tool(&*mismatch.tool));
         }
     }
     if world.screen.json() {
@@ -97,7 +100,8 @@ async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<
     }
     let is_meant = |quarantined: &QuarantinedTool| {
         let means = |(server, tool): &(&str, Option<&str>)| {
-            quarantined.of.server.as_str() == *server && tool.is_none_or(|tool| tool == quarantined.mismatch.tool)
+            quarantined.pinned_server.server.as_str() == *server
+                && tool.is_none_or(|tool| tool == quarantined.mismatch.tool)
         };
         selected.is_empty() || selected.iter().any(means)
     };
@@ -112,8 +116,8 @@ async fn wanted(loaded: &Loaded, named: &[String], world: &World) -> Result<Vec<
 /// When the database cannot be read.
 pub(in crate::verbs) async fn here(loaded: &Loaded, world: &World) -> Result<Vec<QuarantinedTool>, Failure> {
     let is_here = |quarantined: &QuarantinedTool| {
-        let spec = loaded.desired.get(&quarantined.of.server);
-        spec.is_some_and(|spec| PinnedServer::of(&quarantined.of.server, spec) == quarantined.of)
+        let spec = loaded.desired.get(&quarantined.pinned_server.server);
+        spec.is_some_and(|spec| PinnedServer::of(&quarantined.pinned_server.server, spec) == quarantined.pinned_server)
     };
     let mut quarantined_tools = world.store()?.quarantine().await.map_err(|error| database::unusable(&error))?;
     quarantined_tools.retain(is_here);

@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(30);
 /// Bytes of the log before it is rotated, and of what is shown of it.
 pub(super) const MAX_LOG: u64 = 1024 * 1024;
 
-/// Where a daemon in the background writes.
+/// The file to which a daemon in the background writes.
 pub(super) fn log(data: &Path) -> PathBuf {
     data.join("daemon.log")
 }
@@ -124,7 +124,7 @@ fn not_started(exit: Exit, output: &str) -> Failure {
     failure.hint(last("hint: ").unwrap_or("`toolrack daemon logs` shows more"))
 }
 
-/// What was written to `path` after byte `from`, or the last of it when that is much. Invalid UTF-8 is replaced.
+/// Returns the text in `path` after byte `from`; only the end of it, if it is long. Invalid UTF-8 is replaced.
 pub(super) fn end_of(path: &Path, from: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;

@@ -60,13 +60,13 @@ pub(crate) struct UnitArgs {
 /// The name of the unit.
 const UNIT: &str = "toolrack.service";
 
-/// What the first line of a unit that is ours begins with.
+/// The beginning of the first line of our units.
 const OURS: &str = "# Written by `toolrack daemon install";
 
 const FOR_USER: &str = include_str!("install/user.service");
 const FOR_SYSTEM: &str = include_str!("install/system.service");
 
-/// Where the data of the machine's daemon are. The unit makes the folder.
+/// The data folder of the machine's daemon. The unit makes it.
 const SYSTEM_HOME: &str = "/var/lib/toolrack";
 
 /// The variables that a user's daemon gets as they are when it is installed, if they are set.
@@ -76,7 +76,7 @@ const KEPT: &[&str] = &["TOOLRACK_HOME", "TOOLRACK_MCP_CONFIG", "XDG_CONFIG_HOME
 #[derive(Debug, Serialize)]
 struct Installed {
     unit: PathBuf,
-    /// What starts it, now and from now on.
+    /// The command that starts the daemon, now and at each boot.
     start: &'static str,
     undo: &'static str,
 }
@@ -86,7 +86,7 @@ struct Installed {
 struct Uninstalled {
     unit: PathBuf,
     removed: bool,
-    /// What ends it, if it still runs.
+    /// The command that ends the daemon, if it is running.
     stop: &'static str,
 }
 

@@ -13,7 +13,7 @@ const CHUNK: usize = 64 * 1024;
 /// Bytes of a line. The rest of a longer one is the next line.
 const MAX_LINE: usize = 64 * 1024;
 
-/// How far which file was read.
+/// The file that is read, and the position in it.
 #[derive(Debug)]
 pub(super) struct Tail {
     path: PathBuf,

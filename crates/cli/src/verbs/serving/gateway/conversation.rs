@@ -132,7 +132,7 @@ impl Conversation {
         Some(self.as_ours(request))
     }
 
-    /// What is sent after that: the lasting requests, and those that still wait.
+    /// The requests to send after that: the lasting ones, and those that still wait for an answer.
     pub(super) fn again(&mut self) -> Vec<Vec<u8>> {
         let mut lines: Vec<_> =
             self.initialize.is_some().then(|| self.initialized.clone()).flatten().into_iter().collect();

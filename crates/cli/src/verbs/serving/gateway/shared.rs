@@ -204,7 +204,7 @@ impl Front {
                 let line = std::mem::take(begun);
                 conversation.borrow_mut().asked(&line);
                 if write_line(asks, &line).await.is_err() {
-                    // What it still sends is read to its end.
+                    // Read what the backend still sends.
                     return std::future::pending().await;
                 }
             }

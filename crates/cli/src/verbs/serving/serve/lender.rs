@@ -36,7 +36,7 @@ const GREETING: Duration = Duration::from_secs(2);
 /// Pause before listening again after the system refused a connection, most likely for want of descriptors.
 const REFUSED: Duration = Duration::from_millis(100);
 
-/// What a daemon lends.
+/// The parts of a daemon that it lends.
 struct Lender<'a, R> {
     /// The build as it was when the daemon began.
     build: Option<Build>,

@@ -1,4 +1,4 @@
-//! What the other commands of the same user know of a running daemon.
+//! The record of a running daemon, which other commands of the same user read.
 
 use std::{
     fs::{self, OpenOptions, Permissions},
@@ -13,7 +13,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::birth::Birth;
+use super::process_start::ProcessStart;
 use crate::door::{Door, Key, folder};
 
 /// A running daemon. For its owner only: the token opens it.
@@ -23,7 +23,8 @@ pub(crate) struct Record {
     pub(crate) token: String,
     pub(crate) pid: u32,
     /// Tells the process from others of that number; not known on every system.
-    pub(crate) birth: Option<Birth>,
+    #[serde(rename = "birth")]
+    pub(crate) process_start: Option<ProcessStart>,
     /// Seconds since 1970.
     pub(crate) since: i64,
 }
@@ -32,7 +33,7 @@ impl Record {
     /// The record of this process.
     pub(crate) fn of_this(address: String, token: String) -> Self {
         let pid = std::process::id();
-        Self { address, token, pid, birth: Birth::of(pid), since: chrono::Utc::now().timestamp() }
+        Self { address, token, pid, process_start: ProcessStart::of(pid), since: chrono::Utc::now().timestamp() }
     }
 
     /// The dashboard, with the key to it.
@@ -71,7 +72,7 @@ impl Record {
     /// Whether its process still runs: that very one, and not another that has its number now.
     pub(crate) fn is_alive(&self) -> bool {
         let has_number = i32::try_from(self.pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None).is_ok());
-        has_number && (self.birth.is_none() || Birth::of(self.pid) == self.birth)
+        has_number && (self.process_start.is_none() || ProcessStart::of(self.pid) == self.process_start)
     }
 
     /// Sends the process a signal, if it is still that one.

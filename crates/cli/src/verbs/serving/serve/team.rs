@@ -55,7 +55,7 @@ pub(crate) fn read_file(path: &Path) -> Result<TeamFile, Failure> {
     TeamFile::parse(&text, folder).map_err(|error| refused(with_causes(&error)))
 }
 
-/// The team of the file at `path`. Its members are in the database of `world`.
+/// Makes the team of the file at `path`. Its members are in the database of `world`.
 ///
 /// # Errors
 /// As [`read_file`], when there is no database, and when the secret of the sign-in has no value.
@@ -123,7 +123,7 @@ async fn forget_from(store: &Store, member: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What the placeholder in `[sign_in]` stands for.
+/// Returns the value of the placeholder in `[sign_in]`.
 async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>, Failure> {
     let Some(text) = file.sign_in.as_ref().and_then(|sign_in| sign_in.client_secret.as_deref()) else {
         return Ok(None);
@@ -132,7 +132,7 @@ async fn client_secret(file: &TeamFile, world: &World) -> Result<Option<String>,
     secret.map(Some).map_err(|error| Failure::config(with_causes(&error)).hint("docs/guide/teams.md has an example"))
 }
 
-/// What the worlds of tenants are built from: their own folder, and nothing that `world` has.
+/// Makes the parts of the worlds of tenants: from their own folders, and with nothing of `world`.
 fn for_tenants(tenants: BTreeMap<String, Tenant>, typed: &ForAllWorlds, world: &World) -> MakeWorld {
     let (environment, typed) = (world.environment.clone(), typed.clone());
     Box::new(move |id, _| {
@@ -143,7 +143,7 @@ fn for_tenants(tenants: BTreeMap<String, Tenant>, typed: &ForAllWorlds, world: &
                 return Err(NoWorld { message: format!("the team has no tenant `{id}`"), hint: None });
             };
             begin(tenant, environment, typed).await.map_err(|failure| {
-                // The operator reads why; the members get no path of the machine.
+                // The operator reads the reason in the log; members must not get paths of the machine.
                 tracing::error!("the tenant `{id}` cannot be served: {}", failure.message);
                 let message = format!("the servers of the tenant `{id}` cannot be started now");
                 NoWorld { message, hint: Some("the operator of the daemon finds the reason in its log".to_owned()) }
@@ -205,7 +205,7 @@ fn for_people(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWor
     })
 }
 
-/// What the worlds of the members of a tenant have from it.
+/// The parts that the worlds of a tenant's members get from the tenant.
 #[derive(Clone)]
 struct OfTenant {
     request: Request,

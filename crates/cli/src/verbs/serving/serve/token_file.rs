@@ -41,7 +41,7 @@ pub(super) fn keep(file: &Path, token: &Token) -> Result<(), Failure> {
     write(file, token).map_err(|error| unusable(file, &in_words(&error)))
 }
 
-/// What `file` keeps; `None` where there is none.
+/// Returns the token in `file`; `None` if there is no such file.
 fn read(file: &Path) -> Result<Option<Token>, Failure> {
     let refused = |error: &io::Error| unusable(file, &in_words(error));
     // Opening a pipe would wait for ever.

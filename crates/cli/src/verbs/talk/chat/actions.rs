@@ -11,7 +11,7 @@ use super::{
 use crate::{
     args::ModelArgs,
     error::{Exit, Failure},
-    models::Wishes,
+    models::ModelOptions,
     render::{Cell, Tone, columns},
     verbs::{
         look::list,
@@ -27,7 +27,7 @@ use crate::{
 /// Tools that a search shows, and conversations that are shown.
 const SHOWN: usize = 20;
 
-/// What follows a command.
+/// The next step after a command.
 #[derive(Debug)]
 pub(super) enum After {
     Next,
@@ -128,8 +128,9 @@ impl Chat<'_> {
     }
 
     async fn take_model(&mut self, name: String, now: &mut Conversation) -> Result<(), Failure> {
-        let args = ModelArgs { model: Some(name), ..self.wishes.model.clone() };
-        let chosen = Wishes { model: args, ..self.wishes.clone() }.chosen(&self.world.model_context()).await?;
+        let args = ModelArgs { model: Some(name), ..self.model_options.model.clone() };
+        let chosen =
+            ModelOptions { model: args, ..self.model_options.clone() }.chosen(&self.world.model_context()).await?;
         now.journal.answered_by(chosen.model.name());
         self.world.samples_with(&chosen);
         let (agent, at_hand) = self.tools.clone().agent(&chosen, self.agent.system.take());

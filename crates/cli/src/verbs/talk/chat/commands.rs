@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[Known] = &[
     known("quit", "", "Leave"),
 ];
 
-/// What is to be done.
+/// The command that the user typed.
 #[derive(Debug, PartialEq)]
 pub(super) enum Command {
     Help,
@@ -62,7 +62,7 @@ pub(super) enum Command {
     Prompt(PromptRequest),
 }
 
-/// How `/help` shows a prompt, and a resource in what is said.
+/// The lines of `/help` about prompts, and about resources in a message.
 pub(super) const BESIDE: &[Known] = &[
     known("SERVER:PROMPT", "[NAME=VALUE …]", "Use a prompt of a server; /prompts lists them"),
     Known {

@@ -36,7 +36,7 @@ const REMEMBERED: usize = 1_000;
 /// Lines that wait to be shown above what is edited.
 const NEWS: usize = 64;
 
-/// What the menu of completions is called.
+/// The name of the menu of completions.
 const MENU: &str = "completions";
 
 /// A task that waits for what is typed.
@@ -168,7 +168,7 @@ impl Validator for Backslash {
     }
 }
 
-/// What is typed is not in a programming language.
+/// Checks nothing: the user does not type in a programming language.
 struct Plain;
 
 impl Highlighter for Plain {

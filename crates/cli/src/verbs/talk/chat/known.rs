@@ -1,4 +1,4 @@
-//! What the connected servers have for a conversation, as far as they have listed it: for Tab, which does not wait.
+//! The prompts and resources that connected servers have listed so far. Completion uses them, because it cannot wait.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ const MOST: usize = 1_000;
 const LONGEST: usize = 300;
 const ABOUT: usize = 80;
 
-/// What servers have; shared by the task that learns it and the code that offers it.
+/// The items of all servers; shared by the task that lists them and the code that offers them.
 #[derive(Debug, Default)]
-pub(super) struct Known(ArcSwap<Vec<Arc<Has>>>);
+pub(super) struct Known(ArcSwap<Vec<Arc<ServerItems>>>);
 
-/// What one server has.
+/// The items of one server.
 #[derive(Debug)]
-struct Has {
+struct ServerItems {
     server: String,
     prompts: Vec<KnownPrompt>,
     resources: Vec<KnownResource>,
@@ -89,7 +89,7 @@ impl Known {
             KnownResource::of(&server, start, about, false)
         });
         let resources = complete.chain(begun).take(MOST).collect();
-        let has = Arc::new(Has { server, prompts, resources });
+        let has = Arc::new(ServerItems { server, prompts, resources });
         self.0.rcu(|known| {
             let others = known.iter().filter(|known| known.server != has.server);
             let mut all: Vec<_> = others.chain([&has]).cloned().collect();
@@ -172,7 +172,7 @@ async fn learn(
         tokio::select! {
             event = events.recv() => match event {
                 Ok(Event::McpServerState { server, state }) if is_there(&state) => next.push(server),
-                // What is missed is offered late, or not at all.
+                // After missed events, items are offered late or not at all.
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             },
@@ -181,7 +181,7 @@ async fn learn(
     }
 }
 
-/// What cannot be listed is not offered; `/prompts` and `/resources` say why.
+/// Items of a server that cannot list them are not offered; `/prompts` and `/resources` say why.
 async fn ask(host: Host, server: ServerName, known: Arc<Known>) {
     let name = server.as_str();
     let (prompts, resources, templates) =

@@ -1,4 +1,4 @@
-//! What happens to the servers during a conversation.
+//! Changes of servers during a conversation.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::render::{Look, Sign, Tone, count, paint};
 /// Bytes of a line.
 const LINE: usize = 240;
 
-/// What the user should know of the servers, one line each.
+/// News about the servers for the user, one line each.
 #[derive(Debug)]
 pub(super) struct News {
     events: broadcast::Receiver<Event>,
@@ -20,7 +20,7 @@ pub(super) struct News {
 }
 
 impl News {
-    /// What happens from now on.
+    /// The events from now on.
     pub(super) fn of(host: &Host, look: Look) -> Self {
         let mut tools = BTreeMap::<_, Vec<_>>::new();
         for tool in host.catalog().tools() {

@@ -1,4 +1,4 @@
-//! What Tab offers in a conversation: commands, prompts and their arguments, servers and their resources.
+//! Completion in a conversation: commands, prompts and their arguments, servers and their resources.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{commands::COMMANDS, known::Known};
 /// Most candidates that are offered at once: a user does not look through more.
 const SHOWN: usize = 100;
 
-/// What may stand before the `@` of a resource in the same word.
+/// The characters that may precede the `@` of a resource in the same word.
 const BEFORE: &[char] = &['(', '[', '{', '<', '"', '\''];
 
 /// Offers completions of what is typed.

@@ -1,4 +1,4 @@
-//! What the user types next: from an editor at a terminal, line by line from anything else.
+//! Reads the user's next message: from an editor at a terminal, line by line from anything else.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{asker::Terminal, error::Failure, screen::Screen, wire::World};
 /// At the end of a line, this continues the text on the next line.
 const GOES_ON: char = '\\';
 
-/// What was typed.
+/// The user's input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     /// One or more lines.
@@ -19,7 +19,7 @@ pub(super) enum Typed {
     End,
 }
 
-/// Where typed text comes from.
+/// The source of the user's input.
 #[derive(Debug)]
 pub(super) enum Input {
     /// A user at a terminal.

@@ -1,4 +1,4 @@
-//! What happened in a conversation, message by message.
+//! Shows a conversation, message by message.
 
 use serde_json::Value;
 use toolrack_host::text;
@@ -13,7 +13,7 @@ use crate::{
     verbs::offers::call::render as call,
 };
 
-/// What is shown of a result that is folded.
+/// The part of a folded result that is shown.
 const LINES: usize = 8;
 const CHARACTERS: usize = 800;
 

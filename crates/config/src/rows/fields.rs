@@ -1,32 +1,36 @@
-//! The rows of the host's bounds: the host has their keys, their documentation and their places.
+//! The rows of the fields that the host defines: their keys, their documentation and their places stand there.
 
-use toolrack_host::spec::{Bound, BoundPlace};
+use toolrack_host::spec::{Field, FieldKind};
 
 use super::{Kind, Row, Sets};
 
-/// The names that other programs have for bounds.
+/// The names that other programs have for these fields.
 const ALIASES: &[(&str, &[(&str, &str)])] = &[("call_timeout", &[("tool_timeout", "Codex")])];
 
-/// Returns the rows of `bounds`.
-pub(super) const fn bounds<const N: usize>(bounds: &[Bound]) -> [Row; N] {
+/// Returns the rows of `fields`.
+pub(super) const fn rows<const N: usize>(fields: &[Field]) -> [Row; N] {
     let mut rows = [Row::new("", Kind::Flag, ""); N];
     let mut at = 0;
     while at < N {
-        rows[at] = row(bounds[at]);
+        rows[at] = row(fields[at]);
         at += 1;
     }
     rows
 }
 
-const fn row(bound: Bound) -> Row {
-    let (kind, sets) = match bound.place {
-        BoundPlace::Time(field) => (Kind::Time, Sets::Time(field)),
-        BoundPlace::Number { least, most, field } => (Kind::Whole { least, most }, Sets::Number(field)),
+const fn row(field: Field) -> Row {
+    let kind = match field.kind {
+        FieldKind::Flag => Kind::Flag,
+        FieldKind::Time => Kind::Time,
+        FieldKind::Number { least, most } => Kind::Whole { least, most },
+        FieldKind::Words(words) => Kind::Words(words),
+        _ => Kind::Text,
     };
-    let row = Row::new(bound.key, kind, bound.about).sets(sets);
+    let row = Row::new(field.key, kind, field.about).of(field.servers).otherwise(field.otherwise);
+    let row = row.sets(Sets::Field(field));
     let mut at = 0;
     while at < ALIASES.len() {
-        if is_same(ALIASES[at].0, bound.key) {
+        if is_same(ALIASES[at].0, field.key) {
             return row.also(ALIASES[at].1);
         }
         at += 1;
@@ -44,6 +48,16 @@ const fn is_same(one: &str, other: &str) -> bool {
         at += 1;
     }
     one.len() == other.len()
+}
+
+/// Returns the number of rows in `parts`.
+pub(super) const fn count(parts: &[&[Row]]) -> usize {
+    let (mut rows, mut part) = (0, 0);
+    while part < parts.len() {
+        rows += parts[part].len();
+        part += 1;
+    }
+    rows
 }
 
 /// Returns all rows of `parts`, one part behind the other.

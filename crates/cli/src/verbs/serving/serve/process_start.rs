@@ -1,4 +1,4 @@
-//! Tells processes of the same number apart: numbers are reused, births are not.
+//! Tells processes with the same number apart by their start: the system reuses numbers.
 
 use std::fs;
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 /// When a process was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Birth {
+pub(crate) struct ProcessStart {
     /// The start of the system from which the ticks count.
     boot: String,
     /// Clock ticks from there to the start of the process.
     ticks: u64,
 }
 
-impl Birth {
-    /// The birth of the process `pid`; `None` when there is none (a zombie counts as none), or this system does not
-    /// tell.
+impl ProcessStart {
+    /// Returns the start of the process `pid`; `None` if there is none (a zombie counts as none), or if this system
+    /// does not tell.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
         let ticks = started(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
@@ -49,9 +49,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_process_has_one_birth_and_another_process_another() {
-        let this = Birth::of(std::process::id());
+        let this = ProcessStart::of(std::process::id());
         assert!(this.is_some());
-        assert_eq!(this, Birth::of(std::process::id()));
-        assert_ne!(this, Birth::of(1));
+        assert_eq!(this, ProcessStart::of(std::process::id()));
+        assert_ne!(this, ProcessStart::of(1));
     }
 }

@@ -1,0 +1,409 @@
+//! Fields of a spec that have a row: one row in [`spec.rs`](super) or [`bounds.rs`](super::bounds) makes the field of
+//! the struct, and all that a reader of configuration must know of it.
+//!
+//! ```text
+//! row ──► the field of the struct, with its documentation and its default
+//!     └─► Field ──► the reader of entries, what a user agrees to, the JSON Schema, the reference page
+//! ```
+//!
+//! A field with a row is a flag, a text, a time, a number or one of some words (`words!`). It holds no placeholder and no
+//! secret, and it never decides which program answers.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use super::{Http, Limits, ServerSpec, Stdio, Timeouts, Transport};
+
+/// A row: a field of a spec, as an entry of a configuration sets it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Field {
+    /// The key in an entry.
+    pub key: &'static str,
+    /// Its documentation, without the default.
+    pub about: &'static str,
+    /// What counts where neither the entry nor `default` has a value.
+    pub otherwise: &'static str,
+    /// The servers that have it.
+    pub servers: Servers,
+    /// The values that it takes.
+    pub kind: FieldKind,
+    /// Returns its default, as [`Self::shown`] does.
+    pub default: fn() -> Json,
+    /// Sets it, and returns whether the value was of its kind and the server has the field.
+    pub set: fn(&mut ServerSpec, Given<'_>) -> bool,
+    /// Returns its value: a time in seconds, `null` for one that is not set; `None` for a server that does not have it.
+    pub shown: fn(&ServerSpec) -> Option<Json>,
+}
+
+/// The servers that have a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// All servers.
+    Any,
+    /// Child processes.
+    Stdio,
+    /// Endpoints.
+    Http,
+}
+
+/// The values that a field takes.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum FieldKind {
+    /// Yes or no.
+    Flag,
+    /// Any text.
+    Text,
+    /// A time.
+    Time,
+    /// A whole number.
+    Number {
+        /// The least value of an entry.
+        least: u64,
+        /// The largest value of an entry.
+        most: u64,
+    },
+    /// One of these words.
+    Words(&'static [&'static str]),
+}
+
+/// The value that an entry gives to a field.
+#[derive(Clone, Copy, Debug)]
+pub enum Given<'a> {
+    /// Yes or no.
+    Flag(bool),
+    /// A text, or a word.
+    Text(&'a str),
+    /// A time.
+    Time(Duration),
+    /// A number.
+    Number(u64),
+}
+
+/// A type that a field with a row can have.
+pub(super) trait FieldType: Sized {
+    const KIND: FieldKind;
+
+    /// Returns the value; `None` if it is not of this type.
+    fn read(given: Given<'_>) -> Option<Self>;
+
+    fn shown(&self) -> Json;
+}
+
+impl FieldType for bool {
+    const KIND: FieldKind = FieldKind::Flag;
+
+    fn read(given: Given<'_>) -> Option<Self> {
+        match given {
+            Given::Flag(flag) => Some(flag),
+            _ => None,
+        }
+    }
+
+    fn shown(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl FieldType for String {
+    const KIND: FieldKind = FieldKind::Text;
+
+    fn read(given: Given<'_>) -> Option<Self> {
+        match given {
+            Given::Text(text) => Some(text.to_owned()),
+            _ => None,
+        }
+    }
+
+    fn shown(&self) -> Json {
+        json!(self)
+    }
+}
+
+impl FieldType for Duration {
+    const KIND: FieldKind = FieldKind::Time;
+
+    fn read(given: Given<'_>) -> Option<Self> {
+        match given {
+            Given::Time(time) => Some(time),
+            _ => None,
+        }
+    }
+
+    fn shown(&self) -> Json {
+        json!(self.as_secs_f64())
+    }
+}
+
+/// A number that is too large for the type becomes its largest.
+macro_rules! numbers {
+    ($($number:ty),+) => {
+        $(impl FieldType for $number {
+            const KIND: FieldKind = FieldKind::Number { least: 0, most: u32::MAX as u64 };
+
+            fn read(given: Given<'_>) -> Option<Self> {
+                match given {
+                    Given::Number(number) => Some(Self::try_from(number).unwrap_or(Self::MAX)),
+                    _ => None,
+                }
+            }
+
+            fn shown(&self) -> Json {
+                json!(self)
+            }
+        })+
+    };
+}
+
+numbers!(u32, usize);
+
+/// A field that has no default of its own.
+impl<T: FieldType> FieldType for Option<T> {
+    const KIND: FieldKind = T::KIND;
+
+    fn read(given: Given<'_>) -> Option<Self> {
+        T::read(given).map(Some)
+    }
+
+    fn shown(&self) -> Json {
+        self.as_ref().map_or(Json::Null, T::shown)
+    }
+}
+
+macro_rules! stdio {
+    ($transport:expr) => {
+        match $transport {
+            Transport::Stdio(stdio) => Some(stdio),
+            _ => None,
+        }
+    };
+}
+
+macro_rules! http {
+    ($transport:expr) => {
+        match $transport {
+            Transport::Http(http) | Transport::Sse(http) => Some(http),
+            _ => None,
+        }
+    };
+}
+
+/// A part of a spec whose fields have rows.
+pub(super) trait Part: Sized {
+    /// Returns the part; `None` for a server that does not have it.
+    fn of(spec: &ServerSpec) -> Option<&Self>;
+
+    fn of_mut(spec: &mut ServerSpec) -> Option<&mut Self>;
+}
+
+macro_rules! parts {
+    ($($part:ident: $spec:ident => $found:expr, $found_mut:expr;)+) => {
+        $(impl Part for $part {
+            fn of($spec: &ServerSpec) -> Option<&Self> {
+                $found
+            }
+
+            fn of_mut($spec: &mut ServerSpec) -> Option<&mut Self> {
+                $found_mut
+            }
+        })+
+    };
+}
+
+parts! {
+    ServerSpec: spec => Some(spec), Some(spec);
+    Timeouts: spec => Some(&spec.timeouts), Some(&mut spec.timeouts);
+    Limits: spec => Some(&spec.limits), Some(&mut spec.limits);
+    Stdio: spec => stdio!(&spec.transport), stdio!(&mut spec.transport);
+    Http: spec => http!(&spec.transport), http!(&mut spec.transport);
+}
+
+/// The fields of a struct that have no row, in their order.
+pub(super) trait Own {
+    type Fields<'a>
+    where
+        Self: 'a;
+
+    fn own(&self) -> Self::Fields<'_>;
+}
+
+/// Makes the [`Field`] of a row.
+macro_rules! field {
+    ($part:ident.$field:ident, $key:expr, $about:expr, $servers:ident, $type:ty, $default:expr, $kind:expr, $otherwise:expr) => {
+        $crate::spec::Field {
+            key: $key,
+            about: $about.trim_ascii_start(),
+            otherwise: $otherwise,
+            servers: $crate::spec::Servers::$servers,
+            kind: $kind,
+            default: || {
+                let default: $type = $default;
+                $crate::spec::fields::FieldType::shown(&default)
+            },
+            set: |spec, given| {
+                let value = $crate::spec::fields::FieldType::read(given);
+                let part = <$part as $crate::spec::fields::Part>::of_mut(spec);
+                let Some((part, value)) = part.zip(value) else { return false };
+                part.$field = value;
+                true
+            },
+            shown: |spec| {
+                let part = <$part as $crate::spec::fields::Part>::of(spec)?;
+                Some($crate::spec::fields::FieldType::shown(&part.$field))
+            },
+        }
+    };
+}
+
+/// Makes a struct of a spec: the fields of its own with their defaults, then those with rows. Without a `range`, a
+/// number may be any; `otherwise` says in the reference page what counts where the entry sets nothing, and `detail`
+/// what only programs need to know.
+macro_rules! spec {
+    (
+        $(#[$struct_about:meta])*
+        pub struct $name:ident for $servers:ident {
+            $($(#[$own_about:meta])* pub $own:ident: $own_type:ty = $own_default:expr,)*
+        }
+        rows {
+            $(
+                $(#[doc = $about:literal])+
+                $field:ident: $type:ty = $default:expr
+                    $(, range = $range:expr)? $(, otherwise = $otherwise:literal)? $(, detail = $detail:literal)?;
+            )*
+        }
+    ) => {
+        $(#[$struct_about])*
+        pub struct $name {
+            $($(#[$own_about])* pub $own: $own_type,)*
+            $(
+                $(#[doc = $about])+
+                $(#[doc = ""] #[doc = $detail])?
+                #[doc = concat!("\n\nConfigured as `", stringify!($field), "`. Default `", stringify!($default), "`.")]
+                pub $field: $type,
+            )*
+        }
+
+        impl $name {
+            /// The rows of its fields, in their order.
+            pub const FIELDS: &[Field] = &[
+                $(field!(
+                    $name.$field, stringify!($field), concat!($($about),+), $servers, $type, $default,
+                    kind!($type $(, $range)?), concat!($($otherwise)?)
+                ),)*
+            ];
+
+            /// Returns the default of every field.
+            fn usual() -> Self {
+                Self { $($own: $own_default,)* $($field: $default,)* }
+            }
+        }
+
+        impl $crate::spec::fields::Own for $name {
+            type Fields<'a> = ($(&'a $own_type,)*);
+
+            fn own(&self) -> Self::Fields<'_> {
+                ($(&self.$own,)*)
+            }
+        }
+    };
+}
+
+/// The values that a field of this type takes, within its range.
+macro_rules! kind {
+    ($type:ty) => {
+        <$type as $crate::spec::fields::FieldType>::KIND
+    };
+    ($type:ty, $range:expr) => {
+        $crate::spec::FieldKind::Number { least: $range.0, most: $range.1 }
+    };
+}
+
+/// Makes an enum whose variants are words of the configuration.
+macro_rules! words {
+    (
+        $(#[$about:meta])*
+        pub enum $name:ident {
+            $($(#[$variant_about:meta])* $variant:ident $word:literal,)+
+        }
+    ) => {
+        $(#[$about])*
+        pub enum $name {
+            $($(#[$variant_about])* $variant,)+
+        }
+
+        impl $name {
+            /// The words of the configuration, in the order of the variants.
+            pub const WORDS: &[&str] = &[$($word),+];
+
+            /// Returns the configuration's word for it.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// Parses a word of the configuration.
+            #[must_use]
+            pub fn parse(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl $crate::spec::fields::FieldType for $name {
+            const KIND: $crate::spec::FieldKind = $crate::spec::FieldKind::Words(Self::WORDS);
+
+            fn read(given: $crate::spec::Given<'_>) -> Option<Self> {
+                match given {
+                    $crate::spec::Given::Text(word) => Self::parse(word),
+                    _ => None,
+                }
+            }
+
+            fn shown(&self) -> serde_json::Value {
+                serde_json::Value::from(self.word())
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::PinMode, *};
+
+    fn read_and_shown<T: FieldType>(given: Given<'_>) -> Option<Json> {
+        T::read(given).map(|value| value.shown())
+    }
+
+    #[test]
+    fn each_type_of_a_row_takes_the_values_of_its_kind_alone() {
+        let given =
+            [Given::Flag(true), Given::Text("warn"), Given::Time(Duration::from_millis(1500)), Given::Number(7)];
+        let read = |read: fn(Given<'_>) -> Option<Json>| given.map(read);
+        let (flag, word) = (Some(json!(true)), Some(json!("warn")));
+        assert_eq!(read(read_and_shown::<bool>), [flag, None, None, None]);
+        assert_eq!(read(read_and_shown::<Option<String>>), [None, word.clone(), None, None]);
+        assert_eq!(read(read_and_shown::<PinMode>), [None, word, None, None]);
+        assert_eq!(read(read_and_shown::<Option<Duration>>), [None, None, Some(json!(1.5)), None]);
+        assert_eq!(read(read_and_shown::<u32>), [None, None, None, Some(json!(7))]);
+        assert_eq!(read_and_shown::<u32>(Given::Number(u64::MAX)), Some(json!(u32::MAX)));
+        assert_eq!(read_and_shown::<PinMode>(Given::Text("no word of it")), None);
+        assert_eq!(None::<String>.shown(), Json::Null);
+    }
+
+    #[test]
+    fn a_row_sets_and_shows_its_field_where_the_server_has_it() {
+        let (mut stdio, mut http) = (ServerSpec::stdio("x", [""; 0]), ServerSpec::http("https://x"));
+        let field = Http::FIELDS.iter().find(|field| field.key == "open_timeout").unwrap();
+        assert_eq!(((field.shown)(&stdio), (field.shown)(&http)), (None, Some((field.default)())));
+        let given = Given::Time(Duration::from_secs(77));
+        assert_eq!(((field.set)(&mut stdio, given), (field.set)(&mut http, given)), (false, true));
+        assert_eq!((field.shown)(&http), Some(json!(77.0)));
+        assert!(!(field.set)(&mut http, Given::Flag(true)));
+    }
+}
