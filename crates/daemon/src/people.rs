@@ -24,7 +24,7 @@ use crate::{
 const MAX_WORLDS: usize = 1_000;
 
 /// The paths on which a member uses their own servers beside those of the tenant. All others belong to the tenant.
-const THEIRS: [&str; 10] = [
+const THEIRS: [&str; 11] = [
     "/mcp",
     "/p",
     "/api/agents/mcp",
@@ -33,6 +33,7 @@ const THEIRS: [&str; 10] = [
     "/api/v1/calls",
     "/api/v1/me/credentials",
     "/api/v1/overview",
+    "/api/v1/profiles",
     "/api/v1/sessions",
     "/api/v1/turns",
 ];

@@ -79,6 +79,8 @@ fn a_configuration_switches_the_built_in_server_off() {
     assert_snapshot!(rack.run(&["list"]), @"
         $ toolrack list
         o builtin  native  built in  disabled
+        --- stderr ---
+        no servers are configured; `toolrack add NAME -- COMMAND` adds one, `toolrack import` those of other programs
         [0]
     ");
     assert_snapshot!(rack.run(&["call", "builtin/current_time"]), @"
@@ -108,6 +110,8 @@ fn only_named_files_count_when_the_command_line_says_so() {
     assert_snapshot!(rack.run(&["list", "--strict-mcp-config", "--mcp-config", "other.json"]), @"
         $ toolrack list --strict-mcp-config --mcp-config other.json
         + builtin  native  built in  connected (5 tools)
+        --- stderr ---
+        no servers are configured; `toolrack add NAME -- COMMAND` adds one, `toolrack import` those of other programs
         [0]
     ");
 }

@@ -196,7 +196,8 @@ fn removing_a_switched_server_of_a_project_leaves_nothing_behind() {
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[]))]));
     let _ = rack.run(&["disable", "theirs"]).ends_with(0);
     let _ = rack.run(&["remove", "theirs"]).ends_with(0);
-    assert_eq!(rack.run(&["list"]).stderr, "");
+    let left = rack.run(&["list"]).ends_with(0);
+    assert!(!format!("{}{}", left.stdout, left.stderr).contains("theirs"), "{left}");
 }
 
 #[test]

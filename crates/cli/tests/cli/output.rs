@@ -25,6 +25,8 @@ fn signs_are_unicode_only_where_the_locale_is() {
     assert_snapshot!(Rack::new().env("LANG", "C.UTF-8").run(&["list"]), @"
         $ toolrack list
         ✔ builtin  native  built in  connected (5 tools)
+        --- stderr ---
+        no servers are configured; `toolrack add NAME -- COMMAND` adds one, `toolrack import` those of other programs
         [0]
     ");
 }

@@ -3,7 +3,7 @@
 pub(crate) mod render;
 
 use clap::Args;
-use toolrack_config::Role;
+use toolrack_config::{Problem, Role};
 
 use crate::{
     args::ServersArgs,
@@ -50,7 +50,9 @@ pub(crate) async fn run(args: ListArgs, world: &World) -> Result<Exit, Failure> 
     } else {
         let page = render::page(&servers, world.screen.look());
         world.screen.page(page).await?;
-        if named.is_empty() && servers.iter().all(|server| server.name() == builtin::NAME) {
+        // A file that cannot be read may have servers.
+        let is_read = !loaded.problems.iter().any(Problem::is_error);
+        if named.is_empty() && is_read && servers.iter().all(|server| server.name() == builtin::NAME) {
             world.screen.note(match loaded.settings.role {
                 Role::Worker => {
                     "no servers are configured; `toolrack add NAME -- COMMAND` adds one, `toolrack import` those of other programs"
