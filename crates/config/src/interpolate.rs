@@ -568,8 +568,7 @@ mod tests {
             env: env.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
             cwd: Some("${DIR}".into()),
             inherit_env,
-            sandbox: None,
-            container: None,
+            ..Stdio::default()
         }
     }
 

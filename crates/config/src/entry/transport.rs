@@ -115,15 +115,14 @@ fn stdio(fields: &mut Fields<'_, '_, '_>, name_at: &Range<usize>) -> Stdio {
         check_template(fields, item);
         warn_of_secret(fields, item);
     }
-    let stdio = Stdio {
-        command,
-        args: args.into_iter().flatten().map(|item| item.value).collect(),
-        env: env(fields),
-        cwd: cwd(fields),
-        inherit_env: inherit_env(fields),
-        sandbox: super::sandbox::sandbox(fields),
-        container: container.map(Box::new),
-    };
+    let args = args.into_iter().flatten().map(|item| item.value).collect();
+    // A field with a row of its own is read by it.
+    let mut stdio = Stdio { command, args, ..Stdio::default() };
+    stdio.env = env(fields);
+    stdio.cwd = cwd(fields);
+    stdio.inherit_env = inherit_env(fields);
+    stdio.sandbox = super::sandbox::sandbox(fields);
+    stdio.container = container.map(Box::new);
     super::container::check_together(fields, &stdio, name_at);
     stdio
 }
