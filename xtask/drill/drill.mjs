@@ -189,6 +189,9 @@ async function until(who, status, send) {
   return performance.now() - begun;
 }
 
+/** Gives the value that the person's own server needs. */
+const gives = (who) => asks(who.token, "PUT", "/api/v1/me/credentials/CANARY", { value: canary("val", who) });
+
 async function changes(round) {
   const who = people[Math.floor(Math.random() * people.length)];
   who.isChanging = true;
@@ -202,6 +205,9 @@ async function changes(round) {
     await command("team", "remove", who.name);
     counts.revocations.push(await until(who, 401, me));
     Object.assign(who, await token(who));
+    // What they gave was deleted with them.
+    await until(who, 200, me);
+    await expects(204, gives(who));
   } else {
     const call = (one) => asks(one.token, "POST", "/api/v1/calls", { tool: "shared/echo", arguments: { text: canary("arg", one) } });
     await token(who, "viewer");
@@ -268,7 +274,7 @@ memory: ${memory.alone} KiB alone; a tenant ${cost(memory.tenants, memory.alone,
   SHARED ? "a shared" : "no"
 } server and none of its own ${cost(memory.worlds, memory.tenants, people.length)}`);
 begun = performance.now();
-await each(people, 4, (who) => expects(204, asks(who.token, "PUT", "/api/v1/me/credentials/CANARY", { value: canary("val", who) })));
+await each(people, 4, (who) => expects(204, gives(who)));
 await each(people, 4, async (who) => {
   const end = performance.now() + 30_000;
   const call = { tool: "mine/echo", arguments: { text: canary("arg", who) } };
