@@ -289,6 +289,14 @@ impl KeepSessions {
     }
 }
 
+/// The message about a `member` that `table` does not have, where that is an error.
+fn unknown_key(field: &str, member: &Member, table: &Table) -> String {
+    match misspelt(&member.name, table.keys()) {
+        Some(near) => format!("`{field}` is not a known key: did you mean `{near}`?"),
+        None => format!("`{field}` is not a known key"),
+    }
+}
+
 fn unknown(document: &Document, member: &Member, table: &Table, place: &str) -> Option<Problem> {
     if table.row(&member.name).is_some() {
         return None;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use toolrack_host::ToolProfile;
+
 /// An MCP endpoint of a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint<'a> {
@@ -19,8 +21,7 @@ impl<'a> Endpoint<'a> {
             return Some(Self::All);
         }
         let name = path.strip_prefix("/p/")?.strip_suffix("/mcp")?;
-        let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        (!name.is_empty() && name.bytes().all(is_usual)).then_some(Self::Profile(name))
+        ToolProfile::is_name(name).then_some(Self::Profile(name))
     }
 
     /// The endpoint of a profile, if there is one, or else that with all tools.

@@ -13,7 +13,7 @@ use crate::{
     node::{Member, Node, Value},
     problem::Problem,
     rows::{POLICY, RULE, Table},
-    suggest::misspelt,
+    settings::unknown_key,
 };
 
 /// The most rules of one file, each pattern counted.
@@ -133,10 +133,7 @@ impl Reader<'_> {
         let is_known = table.row(&member.name).is_some();
         if !is_known {
             let field = format!("{place}{}", member.name);
-            let message = match misspelt(&member.name, table.keys()) {
-                Some(near) => format!("`policy.{field}` is not a known key: did you mean `{near}`?"),
-                None => format!("`policy.{field}` is not a known key"),
-            };
+            let message = unknown_key(&format!("policy.{field}"), member, table);
             self.wrong(&field, message, &member.name_at);
         }
         is_known

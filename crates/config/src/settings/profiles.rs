@@ -9,7 +9,7 @@ use crate::{
     node::{Node, Value},
     problem::Problem,
     rows::{PROFILE, SHOW, Table},
-    suggest::misspelt,
+    settings::unknown_key,
 };
 
 /// The most profiles of one file, and the most tools of one profile that are shown in another way.
@@ -17,9 +17,6 @@ const MAX: usize = 256;
 
 /// The most bytes of a description.
 const DESCRIPTION: usize = 8 * 1024;
-
-/// The longest name of a tool that every model takes.
-const NAME: usize = 64;
 
 /// ToolProfiles by their names.
 pub type ToolProfiles = BTreeMap<Arc<str>, Arc<ToolProfile>>;
@@ -41,12 +38,6 @@ pub(super) fn read(document: &Document, node: &Node) -> (ToolProfiles, Vec<Probl
         profiles.insert(name, Arc::new(read));
     }
     (profiles, reader.problems)
-}
-
-/// Whether `name` has 1 to 64 letters, digits, `-` and `_`.
-fn is_name(name: &str) -> bool {
-    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    (1..=NAME).contains(&name.len()) && name.bytes().all(is_usual)
 }
 
 struct Reader<'a> {
@@ -84,11 +75,7 @@ impl Reader<'_> {
         let Some(members) = node.members() else { return self.must(table.title, "a table", node) };
         for member in members.iter().filter(|member| table.row(&member.name).is_none()) {
             let field = format!("{}.{}", table.title, member.name);
-            let message = match misspelt(&member.name, table.keys()) {
-                Some(near) => format!("`{field}` is not a known key: did you mean `{near}`?"),
-                None => format!("`{field}` is not a known key"),
-            };
-            self.wrong(&field, message, &member.name_at);
+            self.wrong(&field, unknown_key(&field, member, table), &member.name_at);
         }
     }
 
@@ -96,7 +83,7 @@ impl Reader<'_> {
         let must = "1 to 64 letters, digits, `-` and `_`";
         match profile.get("name") {
             None => self.must("profiles.name", "there", profile),
-            Some(member) => match member.node.as_text().filter(|name| is_name(name)) {
+            Some(member) => match member.node.as_text().filter(|name| ToolProfile::is_name(name)) {
                 Some(name) => return Some(Arc::from(name)),
                 None => self.must("profiles.name", must, &member.node),
             },
@@ -139,7 +126,7 @@ impl Reader<'_> {
         }
         let mut shown = ShownAs::default();
         if let Some(member) = node.get("name") {
-            shown.name = member.node.as_text().filter(|name| is_name(name)).map(ToOwned::to_owned);
+            shown.name = member.node.as_text().filter(|name| ToolProfile::is_name(name)).map(ToOwned::to_owned);
             match &shown.name {
                 None => self.must("profiles.show.name", "1 to 64 letters, digits, `-` and `_`", &member.node),
                 Some(name) if names.insert(name.clone(), member.node.at.clone()).is_some() => {

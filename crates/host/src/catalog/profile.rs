@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::{Catalog, CatalogTool, Selection};
 use crate::spec::ServerName;
 
+/// The longest name of a tool that every model takes.
+const MAX_NAME: usize = 64;
+
 /// A selection of tools, some of which models see under another name or with another description.
 ///
 /// Only what a model sees changes: rules, pins and the audit log know each tool by its server's name for it.
@@ -28,6 +31,14 @@ impl ToolProfile {
     #[must_use]
     pub fn new(selection: Selection) -> Self {
         Self { selection, shown: BTreeMap::new() }
+    }
+
+    /// Returns whether a profile, or a tool that it shows, can have this name: 1 to 64 ASCII letters, digits, `-` and `_`,
+    /// which fit into an address and into the request to every model.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_usual)
     }
 
     /// Shows the tool that `server` calls `tool` in another way.

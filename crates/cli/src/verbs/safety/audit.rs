@@ -15,7 +15,7 @@ use crate::{
     render::count,
     wire::World,
 };
-use args::{AuditVerb, ExportAuditArgs, ListAuditArgs, OnlyAudit, VerifyAuditArgs};
+use args::{AuditVerb, ExportAuditArgs, ListAuditArgs, NewestAudit, OnlyAudit, VerifyAuditArgs};
 use render::Exported;
 
 /// Rows that are read at once.
@@ -53,7 +53,7 @@ pub(crate) async fn run(verb: AuditVerb, world: &World) -> Result<Exit, Failure>
 }
 
 async fn list(args: ListAuditArgs, world: &World) -> Result<Exit, Failure> {
-    let query = AuditQuery { denied: args.denied, limit: args.limit, ..query(args.only, world) };
+    let query = newest(args.newest, world);
     let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;
     if world.screen.json() {
         world.screen.document(&Listed { rows: rows.into_iter().map(Row::from).collect() }).await?;
@@ -125,7 +125,12 @@ async fn export(args: ExportAuditArgs, world: &World) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-pub(super) fn query(only: OnlyAudit, world: &World) -> AuditQuery {
+/// What asks for the newest rows.
+pub(super) fn newest(NewestAudit { only, denied, limit }: NewestAudit, world: &World) -> AuditQuery {
+    AuditQuery { denied, limit, ..query(only, world) }
+}
+
+fn query(only: OnlyAudit, world: &World) -> AuditQuery {
     let since = only.since.and_then(|since| SystemTime::now().checked_sub(since));
     AuditQuery {
         server: only.server,

@@ -33,6 +33,13 @@ Examples:
   toolrack audit list --server github --tool create_issue --limit 200 --json")]
 pub(crate) struct ListAuditArgs {
     #[command(flatten)]
+    pub(crate) newest: NewestAudit,
+}
+
+/// The newest rows, of some or all kinds.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NewestAudit {
+    #[command(flatten)]
     pub(crate) only: OnlyAudit,
 
     /// Only calls that were not allowed

@@ -3,10 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
-use toolrack_host::principal::Role;
-use toolrack_team::Endpoint;
+use toolrack_host::{ToolProfile, principal::Role};
 
-use crate::{args::seconds, verbs::safety::audit::args::OnlyAudit};
+use crate::{args::seconds, verbs::safety::audit::args::NewestAudit};
 
 /// `team …`.
 #[derive(Debug, Subcommand)]
@@ -141,9 +140,8 @@ pub(crate) struct RemoveMemberArgs {
 
 /// The name of a profile.
 fn profile(word: &str) -> Result<String, String> {
-    let path = Endpoint::Profile(word).to_string();
-    let is_one = Endpoint::at(&path) == Some(Endpoint::Profile(word));
-    is_one.then(|| word.to_owned()).ok_or_else(|| "a profile is named with letters, digits, `-` and `_`".to_owned())
+    let named = ToolProfile::is_name(word).then(|| word.to_owned());
+    named.ok_or_else(|| "a profile is named with 1 to 64 letters, digits, `-` and `_`".to_owned())
 }
 
 /// `team audit`.
@@ -162,15 +160,7 @@ pub(crate) struct TeamAuditArgs {
     pub(crate) tenant: Option<String>,
 
     #[command(flatten)]
-    pub(crate) only: OnlyAudit,
-
-    /// Only calls that were not allowed
-    #[arg(long)]
-    pub(crate) denied: bool,
-
-    /// How many, the newest ones
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
-    pub(crate) limit: usize,
+    pub(crate) newest: NewestAudit,
 }
 
 /// A time of up to ten years.

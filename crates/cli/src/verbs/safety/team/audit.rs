@@ -15,7 +15,7 @@ use crate::{
     error::{Exit, Failure},
     render::{Cell, Tone, columns},
     verbs::{
-        safety::audit::{query, render::cells},
+        safety::audit::{newest, render::cells},
         serving::serve::team::{database_in, read_file},
     },
     wire::World,
@@ -47,14 +47,14 @@ struct Shown {
 pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Failure> {
     let file = read_file(&args.team)?;
     let tenants = chosen(&file, args.tenant.as_deref())?;
-    let query = AuditQuery { denied: args.denied, limit: args.limit, ..query(args.only.clone(), world) };
+    let query = newest(args.newest.clone(), world);
     let mut found = of_the_door(args.tenant.as_deref(), &query, world).await?;
     for tenant in tenants {
         found.extend(of_tenant(tenant, &query).await?);
     }
     // The sort is stable: rows of one log stay in their order.
     found.sort_by_key(|found| found.row.at);
-    let newest = found.split_off(found.len().saturating_sub(args.limit));
+    let newest = found.split_off(found.len().saturating_sub(query.limit));
     if world.screen.json() {
         let rows = newest.into_iter().map(|Found { tenant, row }| Shown { log: tenant, row: Row::from(row) });
         world.screen.document(&Listed { rows: rows.collect() }).await?;
