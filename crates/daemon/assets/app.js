@@ -33,12 +33,12 @@ import { connection, questions, refresh, startWorld, trouble, trust } from "./wo
 /** The sections of the dashboard, each with the right that it needs; some are only for the members of a team. */
 const SECTIONS = [
   { id: "", label: "Overview", needs: "see" },
-  { id: "chat", label: "Chat", needs: "administer" },
+  { id: "chat", label: "Chat", needs: "use" },
   { id: "servers", label: "Servers", needs: "operate" },
   { id: "tools", label: "Tools", needs: "see" },
   { id: "approvals", label: "Approvals", needs: "use" },
   { id: "trust", label: "Trust", needs: "operate" },
-  { id: "sessions", label: "Sessions", needs: "administer" },
+  { id: "sessions", label: "Sessions", needs: "use" },
   { id: "audit", label: "Audit", needs: "audit" },
   { id: "config", label: "Configuration", needs: "operate" },
   { id: "people", label: "People", needs: "administer", ofTeam: true },

@@ -42,6 +42,7 @@ export async function listen({ onEvent, onState }, signal, { last = "0", isOnlyO
     const seat = isOnlyOne ? { signal, leave() {} } : await seated(signal);
     /** @type {Refusal | null} */
     let refusal = null;
+    let isEnded = false;
     try {
       const headers = { "Last-Event-ID": last, Accept: "text/event-stream" };
       const response = await ask("/api/v1/events", { headers, signal: seat.signal });
@@ -51,6 +52,8 @@ export async function listen({ onEvent, onState }, signal, { last = "0", isOnlyO
         last = id ?? last;
         onEvent({ id, name: event, data: parse(data) });
       }
+      // The daemon ends the stream of a member when its configuration changes: the next request continues it.
+      isEnded = true;
     } catch (error) {
       if (signal.aborted || (error instanceof Refusal && error.status === 401)) return;
       if (seat.signal.aborted) continue;
@@ -59,7 +62,7 @@ export async function listen({ onEvent, onState }, signal, { last = "0", isOnlyO
       seat.leave();
     }
     tries += 1;
-    onState(refusal ? "refused" : "lost", refusal);
+    if (!isEnded) onState(refusal ? "refused" : "lost", refusal);
     await sleep(pause(tries), signal);
   }
 }

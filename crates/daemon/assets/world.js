@@ -88,6 +88,9 @@ const FETCH = {
 /** @type {Part[]} */
 const ALL = ["servers", "questions", "overview", "trust", "config", "tools"];
 
+/** The parts that the person may fetch. */
+const permitted = () => ALL.filter((part) => part !== "questions" || may("use"));
+
 /** Events come in bursts: the parts that they change are gathered for this long and then fetched once. In ms. */
 const GATHER = 120;
 
@@ -133,23 +136,9 @@ export function startWorld() {
   effect(() => {
     if (!me.value) return;
     const over = new AbortController();
-    if (may("operate")) follow(over.signal);
-    else lookNowAndThen(over.signal);
+    follow(over.signal);
     return () => over.abort();
   });
-}
-
-/** How often the page of a person without the right to listen fetches: events report the calls of all members. In ms. */
-const ROUND = 5_000;
-
-/** @param {AbortSignal} signal */
-function lookNowAndThen(signal) {
-  const round = () => document.hidden || refresh(...ALL.filter((part) => part !== "questions" || may("use")));
-  round();
-  connection.value = "live";
-  const timer = setInterval(round, ROUND);
-  document.addEventListener("visibilitychange", round, { signal });
-  signal.addEventListener("abort", () => clearInterval(timer));
 }
 
 /** @param {AbortSignal} signal */
@@ -167,7 +156,7 @@ function follow(signal) {
     if (refusal) trouble.value = refusal;
     if (state !== "live") return;
     begun = Math.min(begun, daemonNow());
-    refresh(...ALL);
+    refresh(...permitted());
   };
   listenTogether({ onEvent, onState }, signal);
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use toolrack_config::Interpolate;
-use toolrack_host::text;
+use toolrack_host::{Principal, text};
 
 use crate::shown;
 
@@ -18,6 +18,21 @@ const KEPT: usize = 1_000;
 /// The most bytes of one event; a longer one loses everything but its server.
 const MAX_BYTES: usize = 16 * 1024;
 
+/// Who may read an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The members who have this server.
+    Server(String),
+    /// The principal whose call it is about, and those who operate the servers.
+    Caller(Principal),
+    /// The principal whose question it is, and those who answer for the tenant.
+    Question(Principal),
+    /// Those who operate the servers.
+    Operators,
+    /// Every reader.
+    All,
+}
+
 /// An event.
 #[derive(Debug)]
 pub(crate) struct LoggedEvent {
@@ -25,6 +40,8 @@ pub(crate) struct LoggedEvent {
     pub(crate) id: u64,
     /// What it is called.
     pub(crate) name: String,
+    /// Who may read it.
+    pub(crate) audience: Audience,
     /// The rest, as JSON on one line.
     pub(crate) data: String,
 }
@@ -63,8 +80,8 @@ impl EventLog {
         Self { run: rand::rng().random(), kept: watch::Sender::default(), secrets }
     }
 
-    /// Adds an event. If the event is no object, or is too long, only its name is kept.
-    pub(crate) fn add(&self, name: &str, event: &impl Serialize) {
+    /// Adds an event for `audience`. If the event is no object, or is too long, only its name is kept.
+    pub(crate) fn add(&self, name: &str, audience: Audience, event: &impl Serialize) {
         let mut data = match serde_json::to_value(event) {
             Ok(Value::Object(members)) => members,
             _ => Map::new(),
@@ -82,7 +99,7 @@ impl EventLog {
             if kept.len() == KEPT {
                 kept.pop_front();
             }
-            kept.push_back(Arc::new(LoggedEvent { id, name: name.to_owned(), data: line }));
+            kept.push_back(Arc::new(LoggedEvent { id, name: name.to_owned(), audience, data: line }));
         });
     }
 
@@ -110,8 +127,11 @@ impl EventLog {
     /// Returns the events after the event `seen`; all kept events for a reader of another log.
     pub(crate) fn after(&self, seen: Option<u64>) -> Unseen {
         let kept = self.kept.borrow();
-        let gone = kept.front().map_or(0, |first| first.id.saturating_sub(seen.unwrap_or(0) + 1));
-        let events = kept.iter().filter(|event| seen.is_none_or(|seen| event.id > seen)).cloned().collect();
+        let first = kept.front().map_or(0, |first| first.id);
+        let gone = first.saturating_sub(seen.unwrap_or(0) + 1);
+        // The numbers of kept events have no gaps.
+        let known = seen.map_or(0, |seen| (seen + 1).saturating_sub(first));
+        let events = kept.iter().skip(usize::try_from(known).unwrap_or(usize::MAX)).cloned().collect();
         Unseen { missed: (gone > 0 || seen.is_none()).then_some(gone), events }
     }
 
@@ -149,7 +169,7 @@ mod tests {
     #[test]
     fn a_reader_goes_on_where_it_stopped() {
         let log = log();
-        (0..3).for_each(|n| log.add("a", &json!({ "n": n })));
+        (0..3).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
         assert_eq!(ids(&log.after(Some(1))), [2, 3]);
         assert_eq!(log.after(Some(1)).missed, None);
         assert!(log.after(Some(3)).events.is_empty());
@@ -160,7 +180,7 @@ mod tests {
     #[test]
     fn a_slow_reader_is_told_how_many_it_missed() {
         let log = log();
-        (0..KEPT + 10).for_each(|n| log.add("a", &json!({ "n": n })));
+        (0..KEPT + 10).for_each(|n| log.add("a", Audience::All, &json!({ "n": n })));
         let unseen = log.after(Some(4));
         assert_eq!((unseen.missed, unseen.events.len(), unseen.events[0].id), (Some(6), KEPT, 11));
     }
@@ -168,9 +188,9 @@ mod tests {
     #[test]
     fn an_event_of_another_run_means_that_something_was_missed_whatever_its_number() {
         let (before, log) = (self::log(), self::log());
-        (0..3).for_each(|_| before.add("a", &json!({})));
+        (0..3).for_each(|_| before.add("a", Audience::All, &json!({})));
         assert_eq!(log.after(log.number_of(&before.name_of(1))).missed, Some(0));
-        (0..3).for_each(|_| log.add("a", &json!({})));
+        (0..3).for_each(|_| log.add("a", Audience::All, &json!({})));
         for seen in [before.name_of(1), before.name_of(3), log.name_of(4), "2".to_owned(), "x".to_owned()] {
             let unseen = log.after(log.number_of(&seen));
             assert_eq!((unseen.missed, ids(&unseen)), (Some(0), vec![1, 2, 3]), "{seen}");
@@ -180,7 +200,7 @@ mod tests {
     #[test]
     fn an_event_that_is_too_long_is_cut() {
         let log = log();
-        log.add("a", &json!({ "server": "s", "text": "x".repeat(MAX_BYTES) }));
+        log.add("a", Audience::All, &json!({ "server": "s", "text": "x".repeat(MAX_BYTES) }));
         let event = &log.after(Some(0)).events[0];
         assert!(event.data.len() < 200 && event.data.contains(r#""server":"s""#), "{}", event.data);
     }

@@ -24,10 +24,11 @@ use crate::{
 const MAX_WORLDS: usize = 1_000;
 
 /// The paths on which a member uses their own servers beside those of the tenant. All others belong to the tenant.
-const THEIRS: [&str; 11] = [
+const THEIRS: [&str; 12] = [
     "/mcp",
     "/p",
     "/api/agents/mcp",
+    "/api/v1/events",
     "/api/v1/servers",
     "/api/v1/tools",
     "/api/v1/calls",

@@ -22,13 +22,15 @@ use toolrack_host::{
 use utoipa::ToSchema;
 
 use crate::{
-    event_log::{EventLog, conceal},
+    event_log::{Audience, EventLog, conceal},
     rights::Right,
     shown::{self, Finding},
 };
 
 /// The most open questions; further ones are declined.
 const MAX_OPEN: usize = 100;
+/// The most open questions about calls of one member of a tenant, so that no member takes the places of all others.
+const MAX_OPEN_OF_MEMBER: usize = 20;
 
 /// The [`Asker`] of a daemon: a question waits until a person answers it in the dashboard or over the API, until the
 /// call that caused it ends, or until its time is up, which declines it.
@@ -60,6 +62,13 @@ struct Inner {
 struct Open {
     last: u64,
     waiting: BTreeMap<u64, Waiting>,
+}
+
+impl Open {
+    fn has_room_for(&self, principal: &Principal) -> bool {
+        let of_one = || self.waiting.values().filter(|waiting| waiting.question.principal.is_same(principal)).count();
+        self.waiting.len() < MAX_OPEN && (principal.is_local() || of_one() < MAX_OPEN_OF_MEMBER)
+    }
 }
 
 #[derive(Debug)]
@@ -238,7 +247,10 @@ enum Unanswered {
 impl Unanswered {
     fn why(self) -> String {
         match self {
-            Self::TooMany => format!("no person was asked, because {MAX_OPEN} questions wait for an answer already"),
+            Self::TooMany => format!(
+                "no person was asked, because too many questions wait for an answer already ({MAX_OPEN}, or \
+                 {MAX_OPEN_OF_MEMBER} of one member)"
+            ),
             Self::Late => "no person answered in time".to_owned(),
         }
     }
@@ -284,6 +296,11 @@ impl Questions {
     /// From now on, `log` gets an event when a question is opened and closed.
     pub(crate) fn tell(&self, log: Arc<EventLog>) {
         let _ = self.inner.log.set(log);
+    }
+
+    /// Returns the log of these questions.
+    pub(crate) fn log(&self) -> Option<&Arc<EventLog>> {
+        self.inner.log.get()
     }
 
     /// From now on, `log`, which belongs to the daemon's own world, also gets these events, as questions of `agent`.
@@ -341,12 +358,13 @@ impl Questions {
     async fn ask(&self, about: About, approval: Option<Confirm>) -> Result<Answer, Unanswered> {
         let (answer, answered) = oneshot::channel();
         let caller = approval.as_ref().map(|approval| &approval.caller).or(self.caller.as_ref()).cloned();
+        let principal = caller.as_ref().map(|caller| caller.principal().clone()).unwrap_or_default();
         let about = match &self.secrets {
             Some(secrets) => about.concealed(secrets),
             None => about,
         };
-        let number = self.inner.put(about, caller, approval, answer).ok_or(Unanswered::TooMany)?;
-        let withdraw = WithdrawOnDrop { inner: &self.inner, number };
+        let number = self.inner.put(about, (caller, &principal), approval, answer).ok_or(Unanswered::TooMany)?;
+        let withdraw = WithdrawOnDrop { inner: &self.inner, number, principal };
         let answer = timeout(self.inner.patience, answered).await;
         drop(withdraw);
         answer.ok().and_then(Result::ok).ok_or(Unanswered::Late)
@@ -423,12 +441,12 @@ impl Inner {
     fn put(
         &self,
         about: About,
-        caller: Option<Caller>,
+        (caller, principal): (Option<Caller>, &Principal),
         approval: Option<Confirm>,
         answer: oneshot::Sender<Answer>,
     ) -> Option<u64> {
         let mut open = self.open.lock();
-        if open.waiting.len() >= MAX_OPEN {
+        if !open.has_room_for(principal) {
             return None;
         }
         open.last += 1;
@@ -438,7 +456,7 @@ impl Inner {
             id: self.id(number),
             agent: None,
             caller: caller.as_ref().map(Wanting::from),
-            principal: caller.map(|caller| caller.principal().clone()).unwrap_or_default(),
+            principal: principal.clone(),
             about,
             asked_at: shown::millis(now),
             expires_at: shown::millis(now + self.patience),
@@ -450,29 +468,32 @@ impl Inner {
         Some(number)
     }
 
-    /// Logs an event here and, as one of the agent's, in the other log. `event` gets the agent there.
-    fn tell(&self, name: &str, event: impl Fn(Option<&str>) -> Value) {
+    /// Logs an event about a question of `principal` here and, as one of the agent's, in the other log. `event` gets the
+    /// agent there.
+    fn tell(&self, name: &str, principal: &Principal, event: impl Fn(Option<&str>) -> Value) {
+        let audience = Audience::Question(principal.clone());
         if let Some(log) = self.log.get() {
-            log.add(name, &event(None));
+            log.add(name, audience.clone(), &event(None));
         }
         if let Some((agent, log)) = self.of_agent.get() {
             let mut event = event(Some(agent));
             event["agent"] = json!(agent);
-            log.add(name, &event);
+            log.add(name, audience, &event);
         }
     }
 
     fn opened(&self, question: &Question) {
-        self.tell("question_opened", |agent| match agent {
+        self.tell("question_opened", &question.principal, |agent| match agent {
             Some(agent) => json!({ "question": question.clone().of_agent(agent) }),
             None => json!({ "question": question }),
         });
     }
 
-    fn closed(&self, number: u64) {
+    fn closed(&self, number: u64, principal: &Principal) {
         let id = self.id(number);
         self.tell(
             "question_closed",
+            principal,
             |agent| json!({ "id": agent.map_or_else(|| id.clone(), |agent| outside_id(agent, &id)) }),
         );
     }
@@ -482,12 +503,14 @@ impl Inner {
 struct WithdrawOnDrop<'a> {
     inner: &'a Inner,
     number: u64,
+    /// Whose question it is.
+    principal: Principal,
 }
 
 impl Drop for WithdrawOnDrop<'_> {
     fn drop(&mut self) {
         self.inner.open.lock().waiting.remove(&self.number);
-        self.inner.closed(self.number);
+        self.inner.closed(self.number, &self.principal);
     }
 }
 
@@ -693,5 +716,21 @@ mod tests {
         }
         let Confirmed::No { why: Some(why) } = questions.confirm(question()).await else { panic!("it was confirmed") };
         assert!(why.contains("no person was asked"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_member_who_asks_too_much_takes_no_place_of_another() {
+        let questions = questions();
+        let asking = |subject| {
+            let (mut question, questions) = (question(), questions.clone());
+            question.caller = Caller::of(person(subject), Way::Gateway);
+            Box::pin(async move { questions.confirm(question).await })
+        };
+        let mut open: Vec<_> = (0..MAX_OPEN_OF_MEMBER).map(|_| asking("ann")).collect();
+        for asked in &mut open {
+            assert!(poll!(asked).is_pending());
+        }
+        assert!(matches!(poll!(asking("ann")), std::task::Poll::Ready(Confirmed::No { .. })));
+        assert!(poll!(&mut asking("bob")).is_pending());
     }
 }

@@ -1,4 +1,5 @@
-//! Deletes what removed members leave behind: the servers that run for them, and what they gave for these.
+//! Deletes what removed members leave behind: the servers that run for them, and what they gave for these. Both have the
+//! key of the membership that ended, so nothing of a later one is touched.
 //!
 //! The store of the team notes each removal until that is done, so that a removal counts also if the daemon did not run.
 
@@ -66,12 +67,12 @@ impl Removals {
     }
 
     async fn forget(&self, removed: &RemovedMember) -> Result<(), String> {
-        let RemovedMember { tenant, member } = removed;
+        let (tenant, member) = (&removed.tenant, removed.key());
         // A server that still runs could have its token renewed, and stored again.
-        if timeout(PATIENCE, self.tenants.end_member(tenant, member)).await.is_err() {
+        if timeout(PATIENCE, self.tenants.end_member(tenant, &member)).await.is_err() {
             tracing::warn!("servers of a removed member of `{tenant}` take long to end");
         }
-        (self.forget)(tenant.clone(), member.clone()).await?;
+        (self.forget)(tenant.clone(), member).await?;
         self.store.forgot_member(removed).await.map_err(|error| error.to_string())
     }
 }

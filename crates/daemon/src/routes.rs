@@ -16,11 +16,15 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use crate::{error::ApiError, rights::Right};
 
 /// Refuses a request whose principal has not this right.
-fn check(right: Right, extensions: &Extensions) -> Result<(), ApiError> {
+fn check_request(right: Right, extensions: &Extensions) -> Result<(), ApiError> {
     if right == Right::Open {
         return Ok(());
     }
-    let principal = extensions.get::<Principal>().ok_or_else(ApiError::unproven)?;
+    check(right, extensions.get::<Principal>().ok_or_else(ApiError::unproven)?)
+}
+
+/// Refuses a principal that has not this right.
+pub(crate) fn check(right: Right, principal: &Principal) -> Result<(), ApiError> {
     if right.is_of(principal) {
         return Ok(());
     }
@@ -40,7 +44,7 @@ fn check(right: Right, extensions: &Extensions) -> Result<(), ApiError> {
 
 /// Lets a request through whose principal has `right`.
 pub(crate) async fn require(right: Right, request: Request, next: Next) -> Response {
-    match check(right, request.extensions()) {
+    match check_request(right, request.extensions()) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     }
@@ -83,7 +87,7 @@ mod tests {
         if let Some(principal) = principal {
             extensions.insert(principal);
         }
-        check(right, &extensions).map_or_else(|refused| refused.status().as_u16(), |()| 200)
+        check_request(right, &extensions).map_or_else(|refused| refused.status().as_u16(), |()| 200)
     }
 
     #[test]

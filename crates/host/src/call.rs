@@ -53,7 +53,7 @@ use self::{
 use crate::{
     ask::SharedAsker,
     catalog::{Catalog, CatalogTool, CheckFailure, ListedTool, Named},
-    event::Event,
+    event::{Event, EventCall},
     link::{
         Link, LinkError, OnProgress, Request,
         decode::{call_result, plain_result},
@@ -343,7 +343,7 @@ impl Door {
         let place = self.quotas.as_ref().map_or(Ok(Place::UNBOUNDED), |quotas| quotas.count(&call.caller));
         let _place = place.map_err(|over| running.over(over))?;
         running.starts();
-        let approved = ApprovedCall { number, tool, server, arguments, asker };
+        let approved = ApprovedCall { id: running.call.clone(), tool, server, arguments, asker };
         let result = match script {
             Some(script) => Ok(Box::pin(self.run(script, call, approved)).await),
             None => self.send(&call, approved).await,
@@ -379,7 +379,7 @@ impl Door {
     }
 
     async fn send(&self, call: &Call, approved: ApprovedCall<'_>) -> Result<ToolOutcome, CallError> {
-        let ApprovedCall { number, tool, server, arguments, asker } = approved;
+        let ApprovedCall { id, tool, server, arguments, asker } = approved;
         let mode = server.spec.validate_args.unwrap_or_default();
         let mismatch = if mode == ValidateArgs::Off { None } else { Box::pin(mismatch(tool, &arguments)).await };
         if mode == ValidateArgs::Strict
@@ -407,7 +407,7 @@ impl Door {
             ]),
             asker,
             caller: call.caller.clone(),
-            on_progress: Some(self.on_progress(number, call.on_progress.clone())),
+            on_progress: Some(self.on_progress(id, call.on_progress.clone())),
             idle,
             // The wait for the connection counts as part of the call's time.
             total: server.spec.timeouts.call_total.max(idle).saturating_sub(began.elapsed()),
@@ -452,10 +452,10 @@ impl Door {
 
     /// Runs a script instead of sending a request. Each call in it has its own bounds, and so has the interpreter.
     async fn run(&self, script: Script, call: Call, approved: ApprovedCall<'_>) -> ToolOutcome {
-        let ApprovedCall { number, tool, server, arguments, asker } = approved;
+        let ApprovedCall { id, tool, server, arguments, asker } = approved;
         let context = ScriptContext {
             asker,
-            on_progress: Some(self.on_progress(number, call.on_progress)),
+            on_progress: Some(self.on_progress(id, call.on_progress)),
             conceal: call.conceal,
             caller: call.caller,
         };
@@ -466,7 +466,7 @@ impl Door {
     }
 
     /// Passes all progress to the caller, and some of it to the host's events.
-    fn on_progress(&self, number: u64, told: Option<OnProgress>) -> OnProgress {
+    fn on_progress(&self, id: EventCall, told: Option<OnProgress>) -> OnProgress {
         // `due` counts milliseconds from now, the start of the request.
         let (events, began, due) = (self.events.clone(), Instant::now(), AtomicU64::new(0));
         Arc::new(move |progress| {
@@ -474,7 +474,7 @@ impl Door {
             let next = |due| (due <= now).then(|| now.saturating_add(PROGRESS_INTERVAL_MS));
             if due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok() {
                 events(Event::ToolProgress {
-                    call: number,
+                    call: id.clone(),
                     progress: progress.progress,
                     total: progress.total,
                     message: progress.message.as_deref().map(quote),
@@ -499,7 +499,7 @@ async fn mismatch(tool: &CatalogTool, arguments: &Map<String, Value>) -> Option<
 
 /// A call that passed the gate.
 struct ApprovedCall<'a> {
-    number: u64,
+    id: EventCall,
     tool: &'a CatalogTool,
     server: &'a Server,
     /// The arguments to send.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::{pins::Quarantined, spec::ServerName, state::State};
+use crate::{Principal, pins::Quarantined, spec::ServerName, state::State};
 
 /// An event. The serialised `event` tag is stable; fields may be added. The server of the four events that Qbit has as
 /// well (connected, disconnected, error, tools updated) is serialised twice: as `server`, as in all others, and as
@@ -45,7 +45,7 @@ pub enum Event {
         error: String,
         /// The call that failed with it; `None` for an error of the connection.
         #[serde(skip_serializing_if = "Option::is_none")]
-        call: Option<u64>,
+        call: Option<EventCall>,
     },
     /// The catalog changed.
     McpToolsUpdated {
@@ -98,8 +98,8 @@ pub enum Event {
     },
     /// A call passed the gate and is being sent.
     ToolStarted {
-        /// Its number in this host.
-        call: u64,
+        /// The call.
+        call: EventCall,
         /// The server.
         server: ServerName,
         /// The tool.
@@ -108,7 +108,7 @@ pub enum Event {
     /// The server reported progress.
     ToolProgress {
         /// The call.
-        call: u64,
+        call: EventCall,
         /// The progress so far.
         progress: f64,
         /// The expected total.
@@ -119,7 +119,7 @@ pub enum Event {
     /// A call ended.
     ToolCompleted {
         /// The call.
-        call: u64,
+        call: EventCall,
         /// The server.
         server: ServerName,
         /// The tool.
@@ -133,7 +133,7 @@ pub enum Event {
     /// The gate requires a user's decision.
     ToolApprovalRequest {
         /// The call.
-        call: u64,
+        call: EventCall,
         /// The server.
         server: ServerName,
         /// The tool.
@@ -144,7 +144,7 @@ pub enum Event {
     /// The gate refused a call.
     ToolDenied {
         /// The call.
-        call: u64,
+        call: EventCall,
         /// The server.
         server: ServerName,
         /// The tool.
@@ -152,6 +152,22 @@ pub enum Event {
         /// The rule or answer.
         why: String,
     },
+}
+
+/// The call that an event is about. Serialised as its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventCall {
+    /// Its number in this host, from 1.
+    pub number: u64,
+    /// Who called: the text of such an event may contain what only they may read.
+    pub principal: Principal,
+}
+
+impl Serialize for EventCall {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(self.number)
+    }
 }
 
 /// The end of a call.

@@ -101,7 +101,7 @@ pub use catalog::{
 };
 pub use definition::DefinitionHash;
 pub use egress::Egress;
-pub use event::{CallEnd, Event};
+pub use event::{CallEnd, Event, EventCall};
 pub use glob::{BadGlob, Pattern, ToolFilter};
 pub use host::{
     Host, HostBuilder, Interpreter, Listing, Printed, Relay, ScriptCallError, ScriptTools, ServerStatus,

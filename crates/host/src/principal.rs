@@ -47,6 +47,7 @@ struct Identity {
     name: Option<Box<str>>,
     groups: Vec<Box<str>>,
     role: Role,
+    membership: u32,
 }
 
 /// The kinds of principals.
@@ -182,6 +183,7 @@ impl Principal {
             name: None,
             groups: Vec::new(),
             role: Role::default(),
+            membership: 0,
         }))))
     }
 
@@ -217,6 +219,13 @@ impl Principal {
     #[must_use]
     pub fn with_role(self, role: Role) -> Self {
         self.change(|identity| identity.role = role)
+    }
+
+    /// Sets the number of its membership in the tenant: how many ended before. A person who was removed and is a member
+    /// again begins anew, with another [key](Self::key).
+    #[must_use]
+    pub fn in_membership(self, number: u32) -> Self {
+        self.change(|identity| identity.membership = number)
     }
 
     /// Returns whether it is the person of a machine with a single user.
@@ -275,10 +284,34 @@ impl Principal {
         self.0.as_ref().map_or(Role::Admin, |identity| identity.role)
     }
 
-    /// Returns a key for what belongs to it, such as folders and rows: 64 hex digits that only tenant, issuer and subject
-    /// decide.
+    /// Returns the number of its membership in the tenant: how many ended before.
+    #[must_use]
+    pub fn membership(&self) -> u32 {
+        self.0.as_ref().map_or(0, |identity| identity.membership)
+    }
+
+    /// Returns a key for what belongs to it, such as folders and rows: the [key](Self::person_key) of the person or
+    /// service. After the first membership, `-` and the number of the membership follow, so that nothing of an earlier
+    /// membership belongs to a later one.
     #[must_use]
     pub fn key(&self) -> String {
+        Self::key_of(&self.person_key(), self.membership())
+    }
+
+    /// Returns the [key](Self::key) for the person or service with this [key](Self::person_key) in its membership with
+    /// this number.
+    #[must_use]
+    pub fn key_of(person: &str, membership: u32) -> String {
+        match membership {
+            0 => person.to_owned(),
+            number => format!("{person}-{number}"),
+        }
+    }
+
+    /// Returns a key of the person or service, whichever membership this is: 64 hex digits that only tenant, issuer and
+    /// subject decide.
+    #[must_use]
+    pub fn person_key(&self) -> String {
         let mut hash = Sha256::new();
         for part in [self.tenant(), self.issuer(), self.subject()] {
             hash.update((part.len() as u64).to_be_bytes());
@@ -342,6 +375,9 @@ mod tests {
         let renamed = ann().named("Ann").unwrap().in_groups(["eng"]).unwrap().with_role(Role::Admin);
         assert!(renamed.is_same(&ann()));
         assert_eq!(renamed.key(), ann().key());
+        let again = ann().in_membership(2);
+        assert_eq!((again.key(), again.person_key()), (format!("{}-2", ann().key()), ann().key()));
+        assert!(again.is_same(&ann()));
         // Rows and folders of members have this name.
         assert_eq!(ann().key(), "447b9ebcaffd9eb380c7bf38d77ee6e691d35d33f338c4ead31a05502d13ba0e");
         let shifted = |issuer, subject| Principal::new(Kind::Person, "acme", issuer, subject).unwrap().key();

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde_json::json;
 use toolrack_agent::{Message, Reply, Role, Turn, Usage, turn};
-use toolrack_host::{Conceal, owned};
+use toolrack_host::{Conceal, Principal, owned};
 
-use crate::{Claim, NewMessage, NewSession, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
+use crate::{Claim, NewMessage, NewSession, Owner, Session, Spent, Step, Store, StoreError, StoredMessage, Uuid};
 
 /// How many messages one query reads when a conversation continues.
 const PAGE_SIZE: usize = 1_000;
@@ -24,6 +24,8 @@ pub struct Journal {
     id: Uuid,
     /// The model that answers.
     model: String,
+    /// Whose conversation it is.
+    owner: Option<Owner>,
     /// How many messages are stored.
     kept: usize,
     /// The cost of the newest answer, until that is stored.
@@ -52,7 +54,14 @@ impl Journal {
     #[must_use]
     pub fn new(store: Option<Store>, model: &str, conceal: Conceal) -> Self {
         let id = Uuid::now_v7();
-        Self { store, conceal, session: None, id, model: model.to_owned(), kept: 0, spent: None, unsure: None }
+        let (model, owner) = (model.to_owned(), None);
+        Self { store, conceal, session: None, id, model, owner, kept: 0, spent: None, unsure: None }
+    }
+
+    /// The same for a conversation of `principal`.
+    #[must_use]
+    pub fn owned_by(self, principal: &Principal) -> Self {
+        Self { owner: Owner::of(principal), ..self }
     }
 
     /// A journal of a stored conversation, to continue it.
@@ -76,8 +85,9 @@ impl Journal {
         }
         let open = store.open_turn(session.id).await?.and_then(|state| serde_json::from_str(&state).ok());
         let kept = messages.len();
-        let (store, id, session) = (Some(store.clone()), session.id, Some(session));
-        let journal = Self { store, conceal, session, id, model: model.to_owned(), kept, spent: None, unsure: None };
+        let (id, model, owner) = (session.id, model.to_owned(), session.owner.clone());
+        let (store, session) = (Some(store.clone()), Some(session));
+        let journal = Self { store, conceal, session, id, model, owner, kept, spent: None, unsure: None };
         Ok((journal, Opened { messages, open }))
     }
 
@@ -116,8 +126,8 @@ impl Journal {
         };
         let messages = turn.messages();
         if self.session.is_none() {
-            let new =
-                NewSession { title: title(messages, &*self.conceal), model: Some(self.model.clone()), agent: None };
+            let (title, owner) = (title(messages, &*self.conceal), self.owner.clone());
+            let new = NewSession { title, model: Some(self.model.clone()), agent: None, owner };
             self.session = Some(store.create_session_as(self.id, &new).await?);
         }
         let mut added = self.add(&store, turn).await;

@@ -55,7 +55,7 @@
 //! A conversation grows by steps, each of which is stored as a whole and names its position:
 //!
 //! ```
-//! use toolrack_store::{NewMessage, NewSession, Role, Step, Store, StoreError};
+//! use toolrack_store::{NewMessage, NewSession, Role, Step, Store, StoreError, Whose};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -65,7 +65,7 @@
 //! assert_eq!(store.append(session.id, &step).await?, 1);
 //! // A step from an outdated position is refused, and changes nothing.
 //! assert!(matches!(store.append(session.id, &step).await, Err(StoreError::SessionMoved { found: 1, .. })));
-//! assert_eq!(store.find_session("last").await?.title, "Greetings");
+//! assert_eq!(store.find_session("last", Whose::All).await?.title, "Greetings");
 //! # store.close().await;
 //! # Ok::<(), StoreError>(())
 //! # })?;
@@ -81,6 +81,7 @@ pub mod journal;
 mod log;
 mod migrations;
 mod open;
+mod owner;
 mod pins;
 mod refusals;
 mod rows;
@@ -106,6 +107,7 @@ pub use approvals::Approval;
 pub use artifacts::{ArtifactBounds, ArtifactFolder, Piece, ReadError};
 pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
+pub use owner::{Owner, Whose};
 pub use pins::{Pinned, QuarantinedTool};
 pub use refusals::Refusal;
 pub use sessions::{

@@ -12,10 +12,10 @@ mod retention;
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 use sqlx::{Sqlite, SqliteConnection};
-use toolrack_host::text;
+use toolrack_host::{Caller, text};
 use uuid::Uuid;
 
-use crate::{Store, StoreError, rows::from_row};
+use crate::{Owner, Store, StoreError, Whose, audit::Entry, rows::from_row};
 
 pub use claim::Claim;
 pub(crate) use claim::Claims;
@@ -139,6 +139,8 @@ pub struct NewSession {
     pub model: Option<String>,
     /// The agent that leads it.
     pub agent: Option<String>,
+    /// Whose it is; `None` for the user of the machine.
+    pub owner: Option<Owner>,
 }
 
 /// A conversation, without its messages.
@@ -156,6 +158,8 @@ pub struct Session {
     pub model: Option<String>,
     /// The agent that leads it.
     pub agent: Option<String>,
+    /// Whose it is; `None` for the user of the machine.
+    pub owner: Option<Owner>,
     /// When it began.
     pub created_at: DateTime<Utc>,
     /// When something was last added to it. A new title does not count.
@@ -170,7 +174,9 @@ pub struct Session {
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
-pub struct SessionQuery {
+pub struct SessionQuery<'a> {
+    /// Whose sessions.
+    pub whose: Whose<'a>,
     /// Only those whose title contains this text; the case of ASCII letters is ignored.
     pub search: Option<String>,
     /// For the next page: only those after this one in the list, given by its `updated_at` and `id`.
@@ -198,6 +204,8 @@ struct SessionRow {
     title: String,
     model: Option<String>,
     agent: Option<String>,
+    owner: String,
+    owner_name: Option<String>,
     created_at: i64,
     updated_at: i64,
     spent: SpentRow,
@@ -208,11 +216,11 @@ struct SessionRow {
 }
 
 from_row!(SessionRow {
-    id, title, model, agent, created_at, updated_at, has_open_turn, messages, id_before, id_behind
+    id, title, model, agent, owner, owner_name, created_at, updated_at, has_open_turn, messages, id_before, id_behind
 } flatten spent);
 
 /// The start of every query for sessions. Each neighbour, and the last position, costs one look-up in an index.
-const SELECT: &str = "SELECT id, title, model, agent, created_at, updated_at, \
+const SELECT: &str = "SELECT id, title, model, agent, owner, owner_name, created_at, updated_at, \
     input, output, cached_read, cache_write, reasoning, cost, open_turn IS NOT NULL AS has_open_turn, \
     (SELECT coalesce(max(position) + 1, 0) FROM messages WHERE session_id = s.id) AS messages, \
     (SELECT max(id) FROM sessions WHERE id < s.id) AS id_before, \
@@ -229,6 +237,7 @@ impl SessionRow {
             title: self.title,
             model: self.model,
             agent: self.agent,
+            owner: Owner::of_row(self.owner, self.owner_name),
             created_at: time(self.created_at),
             updated_at: time(self.updated_at),
             messages: u64::try_from(self.messages).unwrap_or_default(),
@@ -265,6 +274,13 @@ fn kept_title(title: &str) -> &str {
     &title[..title.floor_char_boundary(MAX_TITLE)]
 }
 
+/// Restricts a query for sessions.
+fn only(whose: Whose<'_>, builder: &mut sqlx::QueryBuilder<Sqlite>) {
+    if let Some(key) = whose.key() {
+        builder.push(" AND owner = ").push_bind(key);
+    }
+}
+
 impl Store {
     /// Begins a conversation, without messages.
     ///
@@ -280,13 +296,15 @@ impl Store {
         let now = Utc::now().timestamp_millis();
         let mut transaction = self.begin_durably(doing).await?;
         sqlx::query(
-            "INSERT INTO sessions (id, title, model, agent, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5) \
-             ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO sessions (id, title, model, agent, owner, owner_name, created_at, updated_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT (id) DO NOTHING",
         )
         .bind(id.to_string())
         .bind(kept_title(&new.title))
         .bind(&new.model)
         .bind(&new.agent)
+        .bind(new.owner.as_ref().map_or("", |owner| &owner.key))
+        .bind(new.owner.as_ref().map(|owner| &owner.name))
         .bind(now)
         .execute(&mut *transaction)
         .await
@@ -318,9 +336,10 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn sessions(&self, query: &SessionQuery) -> Result<Vec<Session>, StoreError> {
+    pub async fn sessions(&self, query: &SessionQuery<'_>) -> Result<Vec<Session>, StoreError> {
         let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
         builder.push(" WHERE TRUE");
+        only(query.whose, &mut builder);
         if let Some(search) = &query.search {
             // `instr` and not `LIKE`, whose wildcards would need escaping.
             builder.push(" AND instr(lower(title), lower(").push_bind(search).push(")) > 0");
@@ -336,14 +355,14 @@ impl Store {
         Ok(rows.into_iter().filter_map(SessionRow::into_session).collect())
     }
 
-    /// The session that a user means by `typed`: its id, a prefix of its id (4 characters or more, with or without
+    /// The session of `whose` that a user means by `typed`: its id, a prefix of its id (4 characters or more, with or without
     /// hyphens), or `last` for the most recently changed.
     ///
     /// # Errors
     /// [`StoreError::UnknownSession`] and [`StoreError::AmbiguousSession`]; others when the database fails.
-    pub async fn find_session(&self, typed: &str) -> Result<Session, StoreError> {
+    pub async fn find_session(&self, typed: &str, whose: Whose<'_>) -> Result<Session, StoreError> {
         if typed == "last" {
-            let newest = self.sessions(&SessionQuery { limit: 1, ..SessionQuery::default() }).await?;
+            let newest = self.sessions(&SessionQuery { whose, limit: 1, ..SessionQuery::default() }).await?;
             return newest.into_iter().next().ok_or_else(|| self.unknown_session(typed));
         }
         let Some(start) = start_of_id(typed) else {
@@ -352,6 +371,7 @@ impl Store {
         let mut builder = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
         // The end of the range sorts after every id with this prefix. A range lets the query use the index of ids.
         builder.push(" WHERE id >= ").push_bind(&start).push(" AND id < ").push_bind(format!("{start}g"));
+        only(whose, &mut builder);
         builder.push(" ORDER BY updated_at DESC, id DESC LIMIT ").push_bind(MAX_CANDIDATES as i64 + 1);
         let rows: Vec<SessionRow> =
             builder.build_query_as().fetch_all(&self.pool).await.map_err(self.error("looking for a session"))?;
@@ -398,23 +418,29 @@ impl Store {
         if deleted.rows_affected() == 0 { Err(self.unknown_session(&id.to_string())) } else { Ok(()) }
     }
 
-    /// How many sessions there are, and what they have cost.
+    /// How many sessions of `whose` there are, and what they have cost.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
-    pub async fn session_totals(&self) -> Result<SessionTotals, StoreError> {
-        let error = || self.error("counting sessions");
-        let (sessions, messages): (i64, i64) =
-            sqlx::query_as("SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)")
-                .fetch_one(&self.pool)
-                .await
-                .map_err(error())?;
+    pub async fn session_totals(&self, whose: Whose<'_>) -> Result<SessionTotals, StoreError> {
+        let (error, key) = (|| self.error("counting sessions"), whose.key());
+        let (sessions, messages): (i64, i64) = sqlx::query_as(
+            "SELECT (SELECT count(*) FROM sessions WHERE ?1 IS NULL OR owner = ?1), (SELECT count(*) FROM messages \
+             WHERE ?1 IS NULL OR session_id IN (SELECT id FROM sessions WHERE owner = ?1))",
+        )
+        .bind(&key)
+        .fetch_one(&self.pool)
+        .await
+        .map_err(error())?;
         // Added up here, because SQL fails on a sum that overflows.
-        let spent: Vec<SpentRow> =
-            sqlx::query_as("SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions")
-                .fetch_all(&self.pool)
-                .await
-                .map_err(error())?;
+        let spent: Vec<SpentRow> = sqlx::query_as(
+            "SELECT input, output, cached_read, cache_write, reasoning, cost FROM sessions \
+             WHERE ?1 IS NULL OR owner = ?1",
+        )
+        .bind(&key)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(error())?;
         Ok(SessionTotals {
             sessions: u64::try_from(sessions).unwrap_or_default(),
             messages: u64::try_from(messages).unwrap_or_default(),
@@ -422,9 +448,30 @@ impl Store {
         })
     }
 
+    /// Records in the audit log that `by` read a conversation of another member.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn record_reading(&self, session: &Session, by: &Caller) -> Result<(), StoreError> {
+        self.record(entry("conversation_read", session, by)).await
+    }
+
+    /// Records in the audit log that `by` deleted a conversation of another member.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn record_deletion(&self, session: &Session, by: &Caller) -> Result<(), StoreError> {
+        self.record(entry("conversation_deleted", session, by)).await
+    }
+
     fn unknown_session(&self, typed: &str) -> StoreError {
         StoreError::UnknownSession { typed: printable(typed) }
     }
+}
+
+fn entry(kind: &str, session: &Session, by: &Caller) -> Entry {
+    let owner = session.owner.as_ref().map_or("", |owner| &owner.name);
+    Entry::of_conversation(kind, by, owner, &session.id.to_string())
 }
 
 /// Brings a typed prefix into the form of stored ids; `None` if no id can begin with it, or it is too short.

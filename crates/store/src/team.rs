@@ -165,9 +165,10 @@ struct MemberRow {
     name: String,
     groups: String,
     role: String,
+    membership: u32,
 }
 
-from_row!(MemberRow { issuer, subject, kind, tenant, name, groups, role });
+from_row!(MemberRow { issuer, subject, kind, tenant, name, groups, role, membership });
 
 struct TokenRow {
     id: String,
@@ -192,6 +193,7 @@ impl MemberRow {
             .named(&self.name)?
             .in_groups(groups.iter().map(String::as_str))
             .map(|principal| principal.with_role(self.role.parse().unwrap_or(Role::Scraper)))
+            .map(|principal| principal.in_membership(self.membership))
     }
 }
 
@@ -247,12 +249,13 @@ impl Tokens<'_> {
 }
 
 /// The tables of a team, each script after the one before.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("../team_migrations/0001_members.sql"),
     include_str!("../team_migrations/0002_front_door.sql"),
     include_str!("../team_migrations/0003_profiles.sql"),
     include_str!("../team_migrations/0004_given_roles.sql"),
     include_str!("../team_migrations/0005_removed.sql"),
+    include_str!("../team_migrations/0006_departures.sql"),
 ];
 
 /// The store of an installation that serves a team. Clones share it.
@@ -330,12 +333,13 @@ impl TeamStore {
             true => given_role(&mut transaction, owner, new.tenant()).await.map_err(self.error(doing))?,
             false => None,
         };
-        let after = new.clone().with_role(role.unwrap_or(new.role()));
+        let membership = removed::membership(&mut transaction, new).await.map_err(self.error(doing))?;
+        let after = new.clone().with_role(role.unwrap_or(new.role())).in_membership(membership);
         let changed = sqlx::query(
-            "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at, role_is_given) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
+            "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at, role_is_given, \
+             membership) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (issuer, subject) DO UPDATE SET kind = excluded.kind, \
              tenant = excluded.tenant, name = excluded.name, groups = excluded.groups, role = excluded.role, \
-             changed_at = excluded.changed_at, role_is_given = excluded.role_is_given \
+             changed_at = excluded.changed_at, role_is_given = excluded.role_is_given, membership = excluded.membership \
              WHERE (kind, tenant, name, groups, role) IS NOT \
              (excluded.kind, excluded.tenant, excluded.name, excluded.groups, excluded.role)",
         )
@@ -348,6 +352,7 @@ impl TeamStore {
         .bind(after.role().word())
         .bind(now())
         .bind(role.is_some())
+        .bind(membership)
         .execute(&mut *transaction)
         .await
         .map_err(self.error(doing))?;
@@ -367,7 +372,7 @@ impl TeamStore {
     /// [`StoreError`] when the database fails.
     pub async fn members(&self, tenant: Option<&str>) -> Result<Vec<Principal>, StoreError> {
         let rows: Vec<MemberRow> = sqlx::query_as(
-            "SELECT issuer, subject, kind, tenant, name, groups, role FROM team_members \
+            "SELECT issuer, subject, kind, tenant, name, groups, role, membership FROM team_members \
              WHERE (?1 IS NULL OR tenant = ?1) ORDER BY tenant, name, issuer, subject",
         )
         .bind(tenant)
@@ -437,7 +442,7 @@ impl TeamStore {
     pub async fn team_tokens(&self, which: Tokens<'_>) -> Result<Vec<TeamToken>, StoreError> {
         let mut query = QueryBuilder::new(
             "SELECT t.id, t.purpose, t.label, t.client, t.family, t.profile, t.made_at, t.ends_at, m.issuer, m.subject, m.kind, \
-             m.tenant, m.name, m.groups, m.role FROM team_tokens t JOIN team_members m \
+             m.tenant, m.name, m.groups, m.role, m.membership FROM team_tokens t JOIN team_members m \
              ON m.issuer = t.issuer AND m.subject = t.subject WHERE ",
         );
         which.condition(&mut query);
@@ -512,7 +517,8 @@ async fn given_role(
 
 async fn member(connection: &mut SqliteConnection, owner: TokenOwner<'_>) -> Result<Option<Principal>, sqlx::Error> {
     let row: Option<SqliteRow> = sqlx::query(
-        "SELECT issuer, subject, kind, tenant, name, groups, role FROM team_members WHERE issuer = ? AND subject = ?",
+        "SELECT issuer, subject, kind, tenant, name, groups, role, membership FROM team_members \
+         WHERE issuer = ? AND subject = ?",
     )
     .bind(owner.issuer)
     .bind(owner.subject)

@@ -246,7 +246,7 @@ async fn files_of_older_versions_keep_what_is_in_them() {
 
         let store = Store::open_as_it_is(&path).await.unwrap().unwrap();
         has_what_was_in_it(&store).await;
-        assert_eq!(store.find_session("last").await.unwrap(), session);
+        assert_eq!(store.find_session("last", Whose::All).await.unwrap(), session);
         store.close().await;
     }
 }
@@ -265,7 +265,7 @@ async fn an_older_file_that_many_open_at_once_is_brought_up_to_date_once() {
         });
         futures::future::join_all(opening).await;
         let store = Store::open(&path).await.unwrap();
-        assert_eq!(store.session_totals().await.unwrap().sessions, CHILDREN as u64);
+        assert_eq!(store.session_totals(Whose::All).await.unwrap().sessions, CHILDREN as u64);
     }
 }
 

@@ -417,11 +417,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn record_given(&self, by: &Caller, name: &str, is_given: bool) -> Result<(), StoreError> {
-        let doing = "writing the audit log";
-        let mut transaction = self.begin(doing).await?;
-        let entry = Entry::of_credential(by, name, is_given);
-        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
-        transaction.commit().await.map_err(self.error(doing))
+        self.record(Entry::of_credential(by, name, is_given)).await
     }
 }
 

@@ -224,25 +224,42 @@ impl Authority {
         Ok(kept)
     }
 
-    /// For whom a token stands whose hash the store may have.
+    /// Returns the standing of a token whose hash the store may have.
     async fn kept(&self, hash: TokenHash) -> Result<Option<Standing>, Unavailable> {
+        self.standing(hash, None).await
+    }
+
+    /// Returns the standing of a token that one of the issuers may have signed.
+    async fn signed(&self, issuers: &Issuers, token: &str) -> Result<Option<Standing>, Unavailable> {
+        let Some(vouched) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
+        self.standing(TokenHash::of(token), Some(vouched)).await
+    }
+
+    /// Returns the proof in the store. For a token that an issuer has `signed`, the store only knows how often the person
+    /// was removed from the team.
+    async fn proof(&self, hash: TokenHash, signed: Option<&Vouched>) -> Result<Option<Proof>, StoreError> {
+        let Some(signed) = signed else { return Ok(self.store.team_token(hash).await?.map(Proof::Kept)) };
+        let person = signed.principal.person_key();
+        let memberships = self.store.memberships(std::slice::from_ref(&person)).await?;
+        let number = memberships.get(&person).copied().unwrap_or_default();
+        let principal = signed.principal.clone().in_membership(number);
+        Ok(Some(Proof::Signed(Vouched { principal, ends_at: signed.ends_at })))
+    }
+
+    /// Reads the proof of a token, and keeps it with the version of the team that it is of.
+    async fn standing(&self, hash: TokenHash, signed: Option<Vouched>) -> Result<Option<Standing>, Unavailable> {
         for _ in 0..MAX_READS {
             let version = self.known.lock().version;
-            let Some(token) = self.store.team_token(hash).await.map_err(Unavailable::Store)? else { return Ok(None) };
+            let Some(proof) = self.proof(hash, signed.as_ref()).await.map_err(Unavailable::Store)? else {
+                return Ok(None);
+            };
             let mut known = self.known.lock();
-            // If the team changed since, this may be the token as it was before that.
+            // If the team changed since, this may be the proof as it was before that.
             if known.version == version {
-                return known.keep(hash, Standing::of(Proof::Kept(token))).map(Some).ok_or(Unavailable::Busy);
+                return known.keep(hash, Standing::of(proof)).map(Some).ok_or(Unavailable::Busy);
             }
         }
         Err(Unavailable::Busy)
-    }
-
-    /// For whom a token stands that one of the issuers may have signed.
-    async fn signed(&self, issuers: &Issuers, token: &str) -> Result<Option<Standing>, Unavailable> {
-        let Some(vouched) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
-        let standing = Standing::of(Proof::Signed(vouched));
-        self.known.lock().keep(TokenHash::of(token), standing).map(Some).ok_or(Unavailable::Busy)
     }
 
     /// Looks for changes until `ending`, and ends the standings that no longer hold. While the store cannot be read,
@@ -298,8 +315,16 @@ impl Authority {
     async fn look_at(&self, in_use: &[(TokenHash, Standing)]) -> Result<(), StoreError> {
         let hashes: Vec<_> = in_use.iter().map(|(hash, _)| *hash).collect();
         let tokens = self.store.team_tokens(Tokens::Hashes(&hashes)).await?;
-        for (hash, standing) in in_use {
-            if matches!(&standing.0.proof, Proof::Kept(before) if !tokens.contains(before)) {
+        let people: Vec<_> = in_use.iter().map(|(_, standing)| standing.member().person_key()).collect();
+        let memberships = self.store.memberships(&people).await?;
+        for ((hash, standing), person) in in_use.iter().zip(&people) {
+            let holds = match &standing.0.proof {
+                Proof::Kept(before) => tokens.contains(before),
+                Proof::Signed(vouched) => {
+                    vouched.principal.membership() == memberships.get(person).copied().unwrap_or_default()
+                }
+            };
+            if !holds {
                 self.known.lock().end(hash, standing);
             }
         }

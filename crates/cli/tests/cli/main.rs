@@ -121,6 +121,8 @@ mod team;
 #[cfg(test)]
 mod team_admin;
 #[cfg(test)]
+mod team_own;
+#[cfg(test)]
 mod team_person;
 #[cfg(test)]
 mod team_removed;

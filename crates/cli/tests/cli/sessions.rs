@@ -26,7 +26,8 @@ pub(crate) fn database(rack: &Rack) -> std::path::PathBuf {
 pub(crate) fn keep(path: &Path, title: &str, messages: Vec<NewMessage>) -> String {
     block_on(async {
         let store = Store::open(path).await.unwrap();
-        let new = NewSession { title: title.to_owned(), model: Some("mock/parrot".to_owned()), agent: None };
+        let new =
+            NewSession { title: title.to_owned(), model: Some("mock/parrot".to_owned()), agent: None, owner: None };
         let session = store.create_session(&new).await.unwrap();
         store.append(session.id, &Step { messages, ..Step::default() }).await.unwrap();
         let prefix = store.session(session.id).await.unwrap().prefix;

@@ -152,8 +152,8 @@ fn what_a_member_may_do_is_what_its_role_says() {
         all.iter().map(|(method, path)| team.status(method, path, &token) != 403).collect()
     };
     assert_eq!(open("viewer"), [true, false, false, false, false, false, false, false]);
-    assert_eq!(open("user"), [true, true, false, false, false, false, false, false]);
-    assert_eq!(open("operator"), [true, true, true, false, true, false, false, false]);
+    assert_eq!(open("user"), [true, true, false, false, false, true, false, false]);
+    assert_eq!(open("operator"), [true, true, true, false, true, true, false, false]);
     assert_eq!(open("auditor"), [true, false, false, true, false, false, false, false]);
     assert_eq!(open("admin"), [true, true, true, true, true, true, false, false]);
     assert_eq!(open("scraper"), [false, false, false, false, true, false, false, false]);

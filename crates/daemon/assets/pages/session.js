@@ -3,6 +3,7 @@
 import { ask, call, transcript } from "../api.js";
 import { counted, day, json, moment, time, tokens } from "../format.js";
 import { html, useState } from "../html.js";
+import { me } from "../me.js";
 import { Confirm } from "../parts/dialog.js";
 import { useAction, useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
@@ -25,6 +26,7 @@ export function Session({ id }) {
         up=${up}
       />${loaded.error ? html`<${Trouble} error=${loaded.error} again=${loaded.again} />` : html`<${Waiting} />`}`;
   const { session, messages } = /** @type {{session: Api.Session, messages: Api.Message[]}} */ (loaded.data);
+  const isOwn = !session.owner || session.owner.id === me.value?.id;
   const remove = async () => {
     await call(path, { method: "DELETE" });
     say("Deleted the conversation");
@@ -32,7 +34,7 @@ export function Session({ id }) {
   };
   return html`
     <${Head} title=${session.title || "Without a title"} up=${up} about=${aboutOf(session)}>
-      <a class="button primary" href=${hashOf(["chat", session.id])} data-testid="go-on">Go on with this</a>
+      ${isOwn && html`<a class="button primary" href=${hashOf(["chat", session.id])} data-testid="go-on">Go on with this</a>`}
       <button type="button" disabled=${save.busy} onClick=${() => save.run("md")} data-testid="export-md">
         Export Markdown
       </button>
@@ -45,16 +47,16 @@ export function Session({ id }) {
     <ol class="transcript" data-testid="transcript">
       ${messages.filter(({ role }) => role !== "tool").map((message) => html`<${Message} key=${message.id} message=${message} results=${messages} />`)}
     </ol>
-    ${session.open_turn && html`<p class="notice warn">The last turn is not finished. <a href=${hashOf(["chat", session.id])}>Go on with it here</a>, or with <code>toolrack chat --resume ${session.prefix}</code>.</p>`}
+    ${session.open_turn && isOwn && html`<p class="notice warn">The last turn is not finished. <a href=${hashOf(["chat", session.id])}>Go on with it here</a>, or with <code>toolrack chat --resume ${session.prefix}</code>.</p>`}
     ${asking && html`<${Confirm} title="Delete this conversation?" action="Delete" danger=${true} onClose=${() => setAsking(false)} doIt=${remove}><p>${session.title || "Without a title"}, ${counted(session.messages, "message")}. This cannot be taken back.</p><//>`}
   `;
 }
 
 /** @param {Api.Session} session */
-function aboutOf({ model, agent, created_at: created, messages, spent }) {
+function aboutOf({ owner, model, agent, created_at: created, messages, spent }) {
   const used = spent ? `${tokens(spent.input_tokens ?? 0)} tokens in, ${tokens(spent.output_tokens ?? 0)} out` : null;
   const cost = typeof spent?.cost_usd === "number" ? `$${spent.cost_usd.toFixed(4)}` : null;
-  return [agent, model, day(created), counted(messages, "message"), used, cost].filter(Boolean).join(" · ");
+  return [owner?.name, agent, model, day(created), counted(messages, "message"), used, cost].filter(Boolean).join(" · ");
 }
 
 /**

@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { ago, counted, moment } from "../format.js";
 import { html } from "../html.js";
+import { isMember, may } from "../me.js";
 import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
@@ -15,12 +16,13 @@ const SHOWN = 50;
 
 /** @param {{query: Record<string, string>}} given */
 export function Sessions({ query }) {
-  const { q = "", after = "" } = query;
-  const search = new URLSearchParams({ limit: String(SHOWN), ...(q && { q }), ...(after && { after }) });
-  const loaded = useLoaded((signal) => get(`/api/v1/sessions?${search}`, signal), [q, after]);
+  const { q = "", after = "", of = "" } = query;
+  const search = new URLSearchParams({ limit: String(SHOWN), ...(q && { q }), ...(after && { after }), ...(of && { of }) });
+  const loaded = useLoaded((signal) => get(`/api/v1/sessions?${search}`, signal), [q, after, of]);
   const found = /** @type {{sessions: Api.Session[], total: number} | null} */ (loaded.data);
   return html`
     <${Head} title="Sessions" help="sessions" about=${found && found.total > 0 ? counted(found.total, "conversation") : null} />
+    ${isMember() && may("administer") && html`<${Whose} of=${of} />`}
     <${Trouble} error=${loaded.error} again=${loaded.again} />
     ${!found && !loaded.error && html`<${Waiting} />`}
     ${
@@ -35,16 +37,27 @@ export function Sessions({ query }) {
       found &&
       found.sessions.length > 0 &&
       html`<ul class="rows sessions panel" data-testid="sessions">
-        ${found.sessions.map((session) => html`<${Row} key=${session.id} session=${session} />`)}
+        ${found.sessions.map((session) => html`<${Row} key=${session.id} session=${session} names=${of === "all"} />`)}
       </ul>`
     }
-    ${found && html`<${Pages} q=${q} after=${after} shown=${found.sessions} />`}
+    ${found && html`<${Pages} kept=${{ ...(q && { q }), ...(of && { of }) }} after=${after} shown=${found.sessions} />`}
   `;
 }
 
-/** @param {{session: Api.Session}} given */
-function Row({ session }) {
-  const { id, prefix, title, model, agent, messages, updated_at: updated, open_turn: open } = session;
+/** Whose conversations an administrator sees. @param {{of: string}} given */
+function Whose({ of }) {
+  return html`
+    <nav class="actions" aria-label="Whose conversations">
+      <a class="button" href=${hashOf(["sessions"])} aria-current=${of === "" ? "page" : null}>My own</a>
+      <a class="button" href=${hashOf(["sessions"], { of: "all" })} aria-current=${of === "all" ? "page" : null} data-testid="all-members">All members</a>
+    </nav>
+    ${of === "all" && html`<p class="quiet-text">The audit log records each conversation of another member that you read or delete.</p>`}
+  `;
+}
+
+/** @param {{session: Api.Session, names: boolean}} given `names` says that the owner is shown */
+function Row({ session, names }) {
+  const { id, prefix, title, model, agent, owner, messages, updated_at: updated, open_turn: open } = session;
   return html`
     <li data-testid="session" data-id=${id}>
       <div>
@@ -53,7 +66,7 @@ function Row({ session }) {
           ${open && html`<span class="mark warn">not finished</span>`}
         </p>
         <p class="quiet-text">
-          <code>${prefix}</code> ${[agent, model, counted(messages, "message")].filter(Boolean).join(" · ")}
+          <code>${prefix}</code> ${[names && (owner?.name ?? "the operator"), agent, model, counted(messages, "message")].filter(Boolean).join(" · ")}
         </p>
       </div>
       <time class="quiet-text" datetime=${updated} title=${moment(updated)}>${ago(updated)}</time>
@@ -61,14 +74,14 @@ function Row({ session }) {
   `;
 }
 
-/** @param {{q: string, after: string, shown: Api.Session[]}} given */
-function Pages({ q, after, shown }) {
+/** @param {{kept: Record<string, string>, after: string, shown: Api.Session[]}} given */
+function Pages({ kept, after, shown }) {
   const isFull = shown.length === SHOWN;
   if (!after && !isFull) return null;
   return html`
     <nav class="actions" aria-label="Pages">
-      ${after && html`<a class="button" href=${hashOf(["sessions"], { q })}>The newest</a>`}
-      ${isFull && html`<a class="button" href=${hashOf(["sessions"], { q, after: shown[SHOWN - 1].id })}>Older</a>`}
+      ${after && html`<a class="button" href=${hashOf(["sessions"], kept)}>The newest</a>`}
+      ${isFull && html`<a class="button" href=${hashOf(["sessions"], { ...kept, after: shown[SHOWN - 1].id })}>Older</a>`}
     </nav>
   `;
 }

@@ -4,6 +4,7 @@ import { patternsIn } from "../choice.js";
 import { counted } from "../format.js";
 import { html, useId, useState } from "../html.js";
 import { choose, choice } from "../conversation.js";
+import { may } from "../me.js";
 import { overview, servers } from "../world.js";
 import { onText, onTick } from "./input.js";
 
@@ -47,7 +48,7 @@ function withTools({ servers, tools }) {
 function Fields({ model }) {
   return html`
     <div class="panel choices" data-testid="choices">
-      <${WhoAnswers} model=${model} />
+      ${may("operate") && html`<${WhoAnswers} model=${model} />`}
       <${Servers} />
       <${Tools} />
     </div>

@@ -102,8 +102,8 @@ pub(super) async fn call(
     Ok(streamed(world, running, call, progress).into_response())
 }
 
-/// The name of a call among all that run. No other member of the tenant can cancel it, or takes its name.
-fn name_of(principal: &Principal, id: &str) -> String {
+/// The name of a call or turn among all that run. No other member of the tenant can cancel it, or takes its name.
+pub(super) fn name_of(principal: &Principal, id: &str) -> String {
     format!("{} {id}", principal.key())
 }
 

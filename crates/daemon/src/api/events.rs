@@ -3,21 +3,28 @@
 use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
+    Extension,
     extract::State as Extract,
     http::{HeaderMap, HeaderValue},
     response::sse::{Event, KeepAlive, Sse},
 };
-use futures::{Stream, StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, future::select_all, stream};
 use serde_json::json;
 use tokio::sync::watch;
+use toolrack_host::Principal;
 
 use super::State;
 use crate::{
-    event_log::{EventLog, LoggedEvent, RecentEvents, Unseen},
+    event_log::{Audience, EventLog, LoggedEvent, RecentEvents, Unseen},
+    rights::Right,
     world::World,
 };
 
-/// Events as they happen, as Server-Sent Events. With `Last-Event-ID`, the missed events come first, as far as the
+/// Between the ids of the last events of two logs.
+const BETWEEN: &str = ".";
+
+/// Events as they happen, as Server-Sent Events. A member of a tenant gets those of their own calls and questions, and those
+/// of the servers that they have; who operates the servers gets all of the tenant. With `Last-Event-ID`, the missed events come first, as far as the
 /// daemon keeps them (1,000); `missed` has the number of the others. `0` requests all that are kept. The id of an event
 /// also names the run of the daemon: for an id of another run, `missed` comes at once, and then all kept events.
 ///
@@ -51,49 +58,116 @@ use crate::{
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(super) async fn stream(
     Extract(world): State,
+    Extension(principal): Extension<Principal>,
     headers: HeaderMap,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let reader = Reader::new(&world, headers.get("last-event-id"));
+    let reader = Reader::new(&world, principal, headers.get("last-event-id"));
+    let until = end_of(Arc::clone(&world), !reader.principal.is_local());
     let events = stream::unfold(reader, async |mut reader| Some((reader.next().await, reader)));
-    let ending = world.ending.clone();
-    Sse::new(events.map(Ok).take_until(ending.cancelled_owned())).keep_alive(KeepAlive::default())
+    Sse::new(events.map(Ok).take_until(until)).keep_alive(KeepAlive::default())
 }
 
-/// A reader of the log.
+/// Ready when the stream has to end: with the world, and for a member of a tenant also when the configuration has changed,
+/// because the member may have servers of their own from then on, or none any more. Readers connect again.
+async fn end_of(world: Arc<World>, is_of_member: bool) {
+    let mut applied = world.applied();
+    applied.mark_unchanged();
+    tokio::select! {
+        () = world.ending.cancelled() => {}
+        _ = applied.changed(), if is_of_member => {}
+    }
+}
+
+/// A reader of the events of its world. In the world of a member, also of those events of the tenant that only the
+/// tenant's world logs.
 struct Reader {
+    logs: Vec<ReadLog>,
+    world: Arc<World>,
+    principal: Principal,
+}
+
+/// A log, as far as one reader has read it.
+struct ReadLog {
     log: Arc<EventLog>,
     news: watch::Receiver<RecentEvents>,
-    /// The last one that it saw; `None` where that was in another run.
+    /// The last event that the reader saw; `None` where that was in another run.
     seen: Option<u64>,
     ready: VecDeque<Arc<LoggedEvent>>,
+    is_of_tenant: bool,
 }
 
 impl Reader {
-    fn new(world: &World, last: Option<&HeaderValue>) -> Self {
-        let log = Arc::clone(&world.log);
-        let seen = match last {
-            Some(last) => last.to_str().ok().and_then(|last| log.number_of(last)),
-            None => Some(log.newest()),
-        };
-        Self { news: log.watch(), log, seen, ready: VecDeque::new() }
+    fn new(world: &Arc<World>, principal: Principal, last: Option<&HeaderValue>) -> Self {
+        let last = last.map(|last| last.to_str().unwrap_or_default());
+        let of_tenant = world.questions.log().filter(|log| !Arc::ptr_eq(log, &world.log));
+        let mut logs = vec![ReadLog::new(&world.log, last, false)];
+        logs.extend(of_tenant.map(|log| ReadLog::new(log, last, true)));
+        Self { logs, world: Arc::clone(world), principal }
     }
 
     async fn next(&mut self) -> Event {
         loop {
-            if let Some(happened) = self.ready.pop_front() {
-                self.seen = Some(happened.id);
-                return Event::default().id(self.log.name_of(happened.id)).event(&happened.name).data(&happened.data);
-            }
-            self.news.mark_unchanged();
-            let Unseen { missed, events } = self.log.after(self.seen);
-            self.ready = events.into();
-            if let Some(missed) = missed {
-                self.seen = Some(self.ready.front().map_or(0, |first| first.id - 1));
+            if let Some(missed) = self.logs.iter_mut().find_map(ReadLog::read_on) {
                 return Event::default().event("missed").data(json!({ "count": missed }).to_string());
             }
-            if self.ready.is_empty() && self.news.changed().await.is_err() {
+            while let Some((event, is_of_tenant)) = self.logs.iter_mut().find_map(ReadLog::pop) {
+                if self.may_read(&event.audience, is_of_tenant) {
+                    return Event::default().id(self.seen()).event(&event.name).data(&event.data);
+                }
+            }
+            let news = self.logs.iter_mut().map(|log| Box::pin(log.news.changed()));
+            if select_all(news).await.0.is_err() {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// What the reader has seen of each log, as it sends it back.
+    fn seen(&self) -> String {
+        let names = self.logs.iter().map(|log| log.log.name_of(log.seen.unwrap_or(0)));
+        names.collect::<Vec<_>>().join(BETWEEN)
+    }
+
+    fn may_read(&self, audience: &Audience, is_of_tenant: bool) -> bool {
+        let operates = Right::Operate.is_of(&self.principal);
+        match audience {
+            Audience::All => true,
+            Audience::Question(asked) => operates || asked.is_same(&self.principal),
+            // The own world of a member logs these as well.
+            _ if is_of_tenant && !operates => false,
+            Audience::Caller(caller) => operates || caller.is_same(&self.principal),
+            Audience::Server(name) => operates || (self.world.has(name) && self.world.is_for(name, &self.principal)),
+            Audience::Operators => operates,
+        }
+    }
+}
+
+impl ReadLog {
+    fn new(log: &Arc<EventLog>, last: Option<&str>, is_of_tenant: bool) -> Self {
+        let seen = match last {
+            Some(last) => last.split(BETWEEN).find_map(|name| log.number_of(name)),
+            None => Some(log.newest()),
+        };
+        Self { log: Arc::clone(log), news: log.watch(), seen, ready: VecDeque::new(), is_of_tenant }
+    }
+
+    /// Fetches what is new. Returns how many events are gone, if some are, or if that is unknown.
+    fn read_on(&mut self) -> Option<u64> {
+        if !self.ready.is_empty() {
+            return None;
+        }
+        self.news.mark_unchanged();
+        let Unseen { missed, events } = self.log.after(self.seen);
+        self.ready = events.into();
+        if missed.is_some() {
+            self.seen = Some(self.ready.front().map_or(0, |first| first.id - 1));
+        }
+        missed
+    }
+
+    fn pop(&mut self) -> Option<(Arc<LoggedEvent>, bool)> {
+        let event = self.ready.pop_front()?;
+        self.seen = Some(event.id);
+        Some((event, self.is_of_tenant))
     }
 }

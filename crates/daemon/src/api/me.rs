@@ -14,6 +14,8 @@ pub(super) struct Me {
     tenant: String,
     /// `person` or `service`.
     kind: &'static str,
+    /// The id, as in `GET /api/v1/members`.
+    id: String,
     /// Who proved the identity.
     issuer: String,
     /// The identity at the issuer.
@@ -34,6 +36,7 @@ pub(super) async fn get(By(caller): By) -> Json<Me> {
     Json(Me {
         tenant: principal.tenant().to_owned(),
         kind: principal.kind().word(),
+        id: principal.key(),
         issuer: principal.issuer().to_owned(),
         subject: principal.subject().to_owned(),
         name: principal.name().to_owned(),

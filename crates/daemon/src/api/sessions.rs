@@ -7,14 +7,15 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
+use toolrack_host::Caller;
 use toolrack_store::{
-    Session, SessionQuery, Store,
+    Session, SessionQuery, Store, StoreError, Uuid, Whose,
     transcript::{TranscriptMessage, markdown},
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Path, Query, State, done};
-use crate::{shown::sessions::About, world::World};
+use super::{Answer, ApiError, By, Path, Query, State, done};
+use crate::{rights::Right, routes::check, shown::sessions::About, world::World};
 
 /// The most sessions of one answer.
 const MAX: usize = 500;
@@ -26,6 +27,9 @@ const MAX_MESSAGES: usize = 10_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
+    /// `me` (the default), or `all` for those of all members, which only an administrator may list.
+    #[serde(default)]
+    of: Whom,
     /// Words that the title or the text contains.
     q: Option<String>,
     /// The id of the last session of the page before this one.
@@ -34,11 +38,20 @@ pub(super) struct SessionsQuery {
     limit: Option<usize>,
 }
 
+/// Whose conversations.
+#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Whom {
+    #[default]
+    Me,
+    All,
+}
+
 /// Conversations, the one that was used last first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sessions {
     sessions: Vec<About>,
-    /// The number of all conversations.
+    /// The number of all these conversations.
     total: u64,
 }
 
@@ -46,23 +59,63 @@ fn store(world: &World) -> Result<&Store, ApiError> {
     world.store.as_ref().ok_or_else(ApiError::no_store)
 }
 
-/// Conversations that are kept.
+/// The conversation that `typed` means: one of the caller's own. An administrator finds those of other members by the whole
+/// id.
+async fn find(store: &Store, caller: &Caller, typed: &str) -> Result<(Session, Owned), ApiError> {
+    let principal = caller.principal();
+    let own = store.find_session(typed, Whose::Of(principal)).await;
+    let id = Uuid::try_parse(typed).ok().filter(|_| Right::Administer.is_of(principal));
+    match (own, id) {
+        (Err(StoreError::UnknownSession { .. }), Some(id)) => Ok((store.session(id).await?, Owned::ByAnother)),
+        (own, _) => Ok((own?, Owned::ByCaller)),
+    }
+}
+
+/// Whose conversation was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owned {
+    ByCaller,
+    ByAnother,
+}
+
+/// Finds a conversation to read. That an administrator read one of another member is recorded.
+async fn find_to_read(store: &Store, caller: &Caller, typed: &str) -> Result<Session, ApiError> {
+    let (session, owned) = find(store, caller, typed).await?;
+    if owned == Owned::ByAnother {
+        store.record_reading(&session, caller).await?;
+    }
+    Ok(session)
+}
+
+/// Conversations of the caller that are kept.
 #[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(SessionsQuery),
-    responses((status = 200, body = Sessions), (status = 404, body = ApiError),
+    responses((status = 200, body = Sessions), (status = 403, body = ApiError), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, Query(wanted): Query<SessionsQuery>) -> Answer<Sessions> {
+pub(super) async fn list(
+    Extract(world): State,
+    By(caller): By,
+    Query(wanted): Query<SessionsQuery>,
+) -> Answer<Sessions> {
     let store = store(&world)?;
+    let whose = match wanted.of {
+        Whom::Me => Whose::Of(caller.principal()),
+        Whom::All => {
+            check(Right::Administer, caller.principal())?;
+            Whose::All
+        }
+    };
     let after = match &wanted.after {
-        Some(id) => Some(store.find_session(id).await?),
+        Some(id) => Some(store.find_session(id, whose).await?),
         None => None,
     };
     let query = SessionQuery {
+        whose,
         search: wanted.q,
         after: after.map(|session| (session.updated_at, session.id)),
         limit: wanted.limit.unwrap_or(50).min(MAX),
     };
     let sessions = store.sessions(&query).await?;
-    let total = store.session_totals().await?.sessions;
+    let total = store.session_totals(whose).await?.sessions;
     Ok(Json(Sessions { sessions: sessions.iter().map(About::from).collect(), total }))
 }
 
@@ -107,8 +160,13 @@ async fn messages_from(
 #[utoipa::path(get, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path), Part),
     responses((status = 200, body = Transcript), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn get(Extract(world): State, Path(id): Path<String>, Query(part): Query<Part>) -> Answer<Transcript> {
-    let session = store(&world)?.find_session(&id).await?;
+pub(super) async fn get(
+    Extract(world): State,
+    By(caller): By,
+    Path(id): Path<String>,
+    Query(part): Query<Part>,
+) -> Answer<Transcript> {
+    let session = find_to_read(store(&world)?, &caller, &id).await?;
     let from = part.after.map_or(0, |after| after.saturating_add(1));
     let limit = part.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
     let (messages, next) = messages_from(&world, &session, from, limit).await?;
@@ -120,12 +178,19 @@ pub(super) async fn get(Extract(world): State, Path(id): Path<String>, Query(par
 #[utoipa::path(delete, path = "/api/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
-pub(super) async fn delete(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn delete(
+    Extract(world): State,
+    By(caller): By,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
     let store = store(&world)?;
-    let session = store.find_session(&id).await?;
+    let (session, owned) = find(store, &caller, &id).await?;
     if session.id.to_string() != id {
         let error = ApiError::new(StatusCode::NOT_FOUND, "UNKNOWN_SESSION", "no conversation has this id");
         return Err(error.hint("give the whole id, as GET /api/v1/sessions has it"));
+    }
+    if owned == Owned::ByAnother {
+        store.record_deletion(&session, &caller).await?;
     }
     store.delete_session(session.id).await?;
     Ok(done())
@@ -154,10 +219,11 @@ enum Kind {
         (status = 409, body = ApiError)))]
 pub(super) async fn export(
     Extract(world): State,
+    By(caller): By,
     Path(id): Path<String>,
     Query(format): Query<Format>,
 ) -> Result<Response, ApiError> {
-    let mut session = store(&world)?.find_session(&id).await?;
+    let mut session = find_to_read(store(&world)?, &caller, &id).await?;
     // Other code searches only answers of JSON for secrets.
     session.title = world.secrets.conceal(&session.title).into_owned();
     let (mut messages, mut next) = messages_from(&world, &session, 0, MAX_MESSAGES).await?;

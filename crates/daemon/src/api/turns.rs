@@ -21,14 +21,20 @@ use toolrack_agent::{
 use toolrack_config::Refresh;
 use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Principal, Selection, ServerName, Way};
 use toolrack_store::{
-    Claim, StoreError,
+    Claim, StoreError, Whose,
     journal::{self, Journal, Opened},
 };
 use utoipa::ToSchema;
 
-use super::{ApiError, Body, Path, State, calls::event, cancelled};
+use super::{
+    ApiError, Body, Path, State,
+    calls::{event, name_of},
+    cancelled,
+};
 use crate::{
     event_log::conceal,
+    rights::Right,
+    routes::check,
     world::{ChosenModel, NoModel, Running, Work, World, discovery_name},
 };
 
@@ -44,7 +50,7 @@ pub(super) struct NewTurn {
     text: String,
     /// The conversation, by its id, the beginning of its id, or `last`; a new one by default.
     session: Option<String>,
-    /// The model that answers, as `provider/name`, instead of the configured one.
+    /// The model that answers, as `provider/name`, instead of the configured one. Needs the right `operate`.
     model: Option<String>,
     /// Only the tools of these servers.
     servers: Option<Vec<String>>,
@@ -59,14 +65,18 @@ pub(super) struct NewTurn {
 /// `thinking`, `retry`, `without_tools`, `call_begins`, `call_ends`, and at the end `done` or `error`. A caller that
 /// disconnects interrupts the turn, which can be continued later.
 #[utoipa::path(post, path = "/api/v1/turns", tag = "conversations", request_body = NewTurn,
-    responses((status = 200, content_type = "text/event-stream", body = String), (status = 404, body = ApiError),
-        (status = 409, body = ApiError), (status = 422, body = ApiError)))]
+    responses((status = 200, content_type = "text/event-stream", body = String), (status = 403, body = ApiError),
+        (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn begin(
     Extract(world): State,
     Extension(principal): Extension<Principal>,
     Body(new): Body<NewTurn>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
-    let running = world.under_way.begin(Work::Turn, new.id.clone())?;
+    if let Some(model) = &new.model {
+        check(right_to_choose(model), &principal)?;
+    }
+    let name = new.id.as_ref().map(|id| name_of(&principal, id));
+    let running = world.under_way.begin(Work::Turn, name)?;
     let chosen =
         (world.models)(new.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
             let error = ApiError::new(StatusCode::CONFLICT, code, message);
@@ -75,7 +85,7 @@ pub(super) async fn begin(
                 None => error,
             }
         })?;
-    let (journal, claim, opened) = open(&world, new.session.as_deref(), chosen.model.name()).await?;
+    let (journal, claim, opened) = open(&world, &principal, new.session.as_deref(), chosen.model.name()).await?;
     let turn = turn(opened, &new.text, &chosen)?;
     let mut agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
     agent.caller = world.questions.caller(principal, Way::Agent).conversation(journal.prefix());
@@ -90,15 +100,30 @@ pub(super) async fn begin(
     Ok(Sse::new(stream::select(events, end).map(Ok)).keep_alive(KeepAlive::default()))
 }
 
+/// Another model than the configured one can cost more, or be a server in the network of the daemon. The mock reads a file
+/// of its machine.
+fn right_to_choose(model: &str) -> Right {
+    if model.starts_with("mock/") { Right::Install } else { Right::Operate }
+}
+
 /// Cancels the turn that its caller named like this. Its messages until then stay stored.
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
-pub(super) async fn cancel(Extract(world): State, Path(id): Path<String>) -> Result<Response, ApiError> {
-    cancelled(world.under_way.cancel(Work::Turn, &id))
+pub(super) async fn cancel(
+    Extract(world): State,
+    Extension(principal): Extension<Principal>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    cancelled(world.under_way.cancel(Work::Turn, &name_of(&principal, &id)))
 }
 
 /// Opens the conversation once no other turn is running in it: calls of a running turn would look interrupted.
-async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Journal, Option<Claim>, Opened), ApiError> {
+async fn open(
+    world: &World,
+    principal: &Principal,
+    session: Option<&str>,
+    model: &str,
+) -> Result<(Journal, Option<Claim>, Opened), ApiError> {
     let busy = |error: StoreError| match error {
         StoreError::SessionBusy { .. } => ApiError::new(StatusCode::CONFLICT, "SESSION_BUSY", error.to_string())
             .hint("wait until that turn has ended, or cancel it"),
@@ -106,12 +131,12 @@ async fn open(world: &World, session: Option<&str>, model: &str) -> Result<(Jour
     };
     let conceal = concealer(world);
     let Some(session) = session else {
-        let journal = Journal::new(world.store.clone(), model, conceal);
+        let journal = Journal::new(world.store.clone(), model, conceal).owned_by(principal);
         let claim = journal.claim().map_err(busy)?;
         return Ok((journal, claim, Opened::default()));
     };
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
-    let session = store.find_session(session).await?;
+    let session = store.find_session(session, Whose::Of(principal)).await?;
     let claim = store.claim(&session).map_err(busy)?;
     let (journal, opened) = Journal::open(store, session, model, conceal).await?;
     Ok((journal, Some(claim), opened))

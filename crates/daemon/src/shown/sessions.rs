@@ -14,6 +14,9 @@ pub struct About {
     title: String,
     model: Option<String>,
     agent: Option<String>,
+    /// The member whose conversation it is; missing for the user of the machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<OwnerOf>,
     created_at: String,
     updated_at: String,
     messages: u64,
@@ -25,6 +28,16 @@ pub struct About {
     spent: Spent,
 }
 
+/// The member whose conversation it is.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(title = "ConversationOwner")]
+pub struct OwnerOf {
+    /// The id of the member, as in `GET /api/v1/members`.
+    id: String,
+    /// What the member was called when the conversation began.
+    name: String,
+}
+
 impl From<&Session> for About {
     fn from(session: &Session) -> Self {
         Self {
@@ -33,6 +46,7 @@ impl From<&Session> for About {
             title: session.title.clone(),
             model: session.model.clone(),
             agent: session.agent.clone(),
+            owner: session.owner.as_ref().map(|owner| OwnerOf { id: owner.key.clone(), name: owner.name.clone() }),
             created_at: rfc3339(session.created_at),
             updated_at: rfc3339(session.updated_at),
             messages: session.messages,

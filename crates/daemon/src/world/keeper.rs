@@ -16,7 +16,7 @@ use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::{credentials::WorldOf, shown};
+use crate::{credentials::WorldOf, event_log::Audience, shown};
 
 /// How long a missing file may take to reappear: some editors delete a file and write it again.
 const GRACE: Duration = Duration::from_secs(1);
@@ -134,7 +134,7 @@ impl Keeper {
                 self.apply().await;
                 self.follow();
                 if !changes.is_null() {
-                    self.world.log.add("config_changed", &changes);
+                    self.world.log.add("config_changed", Audience::Operators, &changes);
                 }
                 Ok(())
             }
@@ -147,7 +147,7 @@ impl Keeper {
             tracing::warn!("the configuration was not changed: {problem}");
         }
         let shown: Vec<_> = problems.iter().map(shown::Problem::from).collect();
-        self.world.log.add("config_rejected", &json!({ "problems": shown }));
+        self.world.log.add("config_rejected", Audience::Operators, &json!({ "problems": shown }));
         self.world.rejected.store(Arc::new(problems.clone()));
         Err(NotReloaded::Rejected(problems))
     }

@@ -18,6 +18,7 @@ use tokio::{
 use toolrack_host::{CallEnd, Event, ServerName, State};
 
 use super::World;
+use crate::event_log::Audience;
 
 /// Ended calls that are remembered one by one.
 const RECENT: usize = 20;
@@ -159,17 +160,38 @@ pub(super) async fn listen(world: Arc<World>, mut events: broadcast::Receiver<Ev
             Ok(event) => note(&world, &counts, event),
             Err(RecvError::Lagged(lost)) => {
                 counts.send_modify(|counted| counted.lost += lost);
-                world.log.add("missed", &json!({ "count": lost }));
+                world.log.add("missed", Audience::All, &json!({ "count": lost }));
             }
             Err(RecvError::Closed) => return,
         }
     }
 }
 
+/// What servers write to their logs, and warn of, can contain texts of any caller.
+fn audience(event: &Event) -> Audience {
+    match event {
+        Event::McpServerState { server, .. }
+        | Event::McpServerConnected { server, .. }
+        | Event::McpServerDisconnected { server, .. }
+        | Event::McpServerError { server, call: None, .. }
+        | Event::McpToolsUpdated { server, .. }
+        | Event::McpToolQuarantined { server, .. }
+        | Event::McpPromptsChanged { server }
+        | Event::McpResourcesChanged { server } => Audience::Server(server.to_string()),
+        Event::McpServerError { call: Some(call), .. }
+        | Event::ToolStarted { call, .. }
+        | Event::ToolProgress { call, .. }
+        | Event::ToolCompleted { call, .. }
+        | Event::ToolApprovalRequest { call, .. }
+        | Event::ToolDenied { call, .. } => Audience::Caller(call.principal.clone()),
+        _ => Audience::Operators,
+    }
+}
+
 fn note(world: &World, counts: &Counts, event: Event) {
     let logged = serde_json::to_value(&event).unwrap_or_default();
     if let Some(name) = logged["event"].as_str() {
-        world.log.add(name, &logged);
+        world.log.add(name, audience(&event), &logged);
     }
     match event {
         Event::ToolCompleted { server, tool, outcome, duration, .. } => {

@@ -30,6 +30,7 @@ declare namespace Api {
 
   interface Me {
     tenant: string;
+    id: string;
     kind: "person" | "service";
     issuer: string;
     subject: string;
@@ -359,6 +360,7 @@ declare namespace Api {
     title: string | null;
     model: string | null;
     agent: string | null;
+    owner?: { id: string; name: string };
     created_at: string;
     updated_at: string;
     messages: number;

@@ -172,7 +172,7 @@ impl Door {
     ) -> Result<Map<String, Value>, CallError> {
         let tool = running.tool;
         (self.events)(Event::ToolApprovalRequest {
-            call: running.number,
+            call: running.call.clone(),
             server: tool.server.clone(),
             tool: tool.tool().name.clone(),
             why: why.clone(),

@@ -9,7 +9,7 @@ use tracing::{Span, field};
 use super::{CallError, Door, ToolOutcome, quota::OverQuota};
 use crate::{
     catalog::CatalogTool,
-    event::{CallEnd, Event},
+    event::{CallEnd, Event, EventCall},
     pins::Cause,
     text::quote,
     witness::{Caller, Decision, Evidence, Fact, GatedCall},
@@ -18,7 +18,7 @@ use crate::{
 /// A call, from the gate to its end.
 pub(super) struct Running<'a> {
     door: &'a Door,
-    pub(super) number: u64,
+    pub(super) call: EventCall,
     pub(super) tool: &'a CatalogTool,
     caller: Caller,
     /// `Some` only if there is a witness.
@@ -36,7 +36,7 @@ impl<'a> Running<'a> {
     pub(super) fn new(door: &'a Door, number: u64, tool: &'a CatalogTool, caller: Caller) -> Self {
         Self {
             door,
-            number,
+            call: EventCall { number, principal: caller.principal().clone() },
             tool,
             caller,
             arguments: None,
@@ -77,7 +77,7 @@ impl<'a> Running<'a> {
         self.decided(decision, why.clone());
         let (server, tool) = (&self.tool.server, &self.tool.tool().name);
         (self.door.events)(Event::ToolDenied {
-            call: self.number,
+            call: self.call.clone(),
             server: server.clone(),
             tool: tool.clone(),
             why: why.clone(),
@@ -110,7 +110,7 @@ impl<'a> Running<'a> {
     /// Reports that the call has passed the gate and starts.
     pub(super) fn starts(&mut self) {
         let (server, tool) = (self.tool.server.clone(), self.tool.tool().name.clone());
-        (self.door.events)(Event::ToolStarted { call: self.number, server, tool });
+        (self.door.events)(Event::ToolStarted { call: self.call.clone(), server, tool });
         self.started = Some(Instant::now());
     }
 
@@ -124,7 +124,7 @@ impl<'a> Running<'a> {
                 (self.end, self.code) = (CallEnd::Failed, Some(error.code()));
                 if error.is_protocol_error() {
                     let (server, error) = (self.tool.server.clone(), quote(&error.to_string()));
-                    (self.door.events)(Event::McpServerError { server, error, call: Some(self.number) });
+                    (self.door.events)(Event::McpServerError { server, error, call: Some(self.call.clone()) });
                 }
             }
         }
@@ -144,7 +144,7 @@ impl Drop for Running<'_> {
             // Record it within the call's span, even when the call is dropped.
             Span::current().record("end", field::debug(self.end));
             (self.door.events)(Event::ToolCompleted {
-                call: self.number,
+                call: self.call.clone(),
                 server: server.clone(),
                 tool: tool.clone(),
                 outcome: self.end,

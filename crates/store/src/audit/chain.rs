@@ -2,11 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
+use chrono::Utc;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest as _, Sha256};
 use sqlx::{QueryBuilder, SqliteConnection};
 
 use super::Entry;
+use crate::{Store, StoreError};
 
 /// How many rows one statement adds. The remainder goes in row by row, so that only two statements are ever prepared.
 const ROWS_PER_INSERT: usize = 32;
@@ -86,6 +88,16 @@ pub(super) async fn head(connection: &mut SqliteConnection) -> sqlx::Result<Opti
     Ok(row.and_then(|(seq, hash, kept_from, forgot_at)| {
         Some(Head { seq, hash: hash.try_into().ok()?, kept_from, forgot_at })
     }))
+}
+
+impl Store {
+    /// Adds `entry`, in a transaction of its own.
+    pub(crate) async fn record(&self, entry: Entry) -> Result<(), StoreError> {
+        let doing = "writing the audit log";
+        let mut transaction = self.begin(doing).await?;
+        append(&mut transaction, &[(Utc::now().timestamp_millis(), entry)]).await.map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
 }
 
 /// Adds `entries`, each with its time, to the end of the chain. The caller must hold a write transaction, so that no

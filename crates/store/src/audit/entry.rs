@@ -224,6 +224,12 @@ impl Entry {
         Self { why: line("the member was removed", MAX_WHY), ..Self::of_credential(by, name, false) }
     }
 
+    /// An administrator read or deleted the conversation `id` of the member `owner`.
+    pub(crate) fn of_conversation(kind: &str, by: &Caller, owner: &str, id: &str) -> Self {
+        let why = format!("the conversation {id} of {owner}");
+        Self { why: line(&why, MAX_WHY), ..Self::of_kind(kind).by(by) }
+    }
+
     /// A user took back the answer that calls of `tool` always run.
     pub(crate) fn of_forgotten(by: &Caller, server: &str, tool: &str) -> Self {
         Self {

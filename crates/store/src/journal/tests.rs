@@ -14,7 +14,7 @@ use toolrack_host::{
 use toolrack_testkit::fake_server_path;
 
 use super::*;
-use crate::{SessionQuery, tests::new_store};
+use crate::{SessionQuery, Whose, tests::new_store};
 
 /// Hides nothing.
 fn shown() -> Conceal {
@@ -85,7 +85,7 @@ async fn a_conversation_is_claimed_once_and_again_when_the_claim_is_dropped() {
     let mut journal = Journal::new(Some(store.clone()), "some/model", shown());
     let claim = journal.claim().unwrap();
     journal.keep(&said("one")).await.unwrap();
-    let session = store.find_session("last").await.unwrap();
+    let session = store.find_session("last", Whose::All).await.unwrap();
     assert!(matches!(store.clone().claim(&session), Err(StoreError::SessionBusy { .. })));
     assert!(matches!(journal.claim(), Err(StoreError::SessionBusy { .. })));
     drop(claim);

@@ -6,12 +6,13 @@ use std::path::Path;
 use chrono::Duration;
 use futures::future::join_all;
 use sqlx::{SqlitePool, sqlite::SqliteConnectOptions};
+use toolrack_host::{Principal, principal::Kind};
 
 use super::*;
 use crate::tests::new_store;
 
 async fn begin(store: &Store, title: &str) -> Session {
-    let new = NewSession { title: title.to_owned(), model: Some("mock/one".to_owned()), agent: None };
+    let new = NewSession { title: title.to_owned(), model: Some("mock/one".to_owned()), agent: None, owner: None };
     store.create_session(&new).await.unwrap()
 }
 
@@ -33,7 +34,7 @@ fn step(position: u64, messages: Vec<NewMessage>) -> Step {
     Step { position, messages, ..Step::default() }
 }
 
-async fn titles(store: &Store, query: SessionQuery) -> Vec<String> {
+async fn titles(store: &Store, query: SessionQuery<'_>) -> Vec<String> {
     store.sessions(&query).await.unwrap().into_iter().map(|session| session.title).collect()
 }
 
@@ -149,7 +150,7 @@ async fn adding_to_a_session_that_has_grown_meanwhile_fails() {
     store.delete_session(session.id).await.unwrap();
     let gone = other.append(session.id, &step(1, vec![says(Role::User, "late")])).await;
     assert!(matches!(gone, Err(StoreError::UnknownSession { .. })), "{gone:?}");
-    assert_eq!(store.session_totals().await.unwrap(), SessionTotals::default());
+    assert_eq!(store.session_totals(Whose::All).await.unwrap(), SessionTotals::default());
 }
 
 #[tokio::test]
@@ -221,16 +222,16 @@ async fn a_session_is_found_by_any_prefix_that_no_other_shares() {
         (&ids[1].replace('-', ""), 1),
         ("last", 0),
     ] {
-        assert_eq!(store.find_session(typed).await.unwrap().title, format!("number {found}"), "{typed}");
+        assert_eq!(store.find_session(typed, Whose::All).await.unwrap().title, format!("number {found}"), "{typed}");
     }
     for typed in ["", "019", "0190c", "LAST", "0190%", "number 0", "0190aaaa-1111-7000-8000-0000000000011"] {
-        let error = store.find_session(typed).await.unwrap_err();
+        let error = store.find_session(typed, Whose::All).await.unwrap_err();
         assert_eq!(error.to_string(), format!("there is no session `{typed}`"));
     }
-    let error = store.find_session("0190").await.unwrap_err();
+    let error = store.find_session("0190", Whose::All).await.unwrap_err();
     let said = "`0190` may be one of several sessions: 0190aaaa-1111, 0190aaaa-1112, 0190bbbb";
     assert_eq!(error.to_string(), said);
-    let odd = store.find_session("a\u{1b}[2J\nb").await.unwrap_err();
+    let odd = store.find_session("a\u{1b}[2J\nb", Whose::All).await.unwrap_err();
     assert_eq!(odd.to_string(), r"there is no session `a\u{1b}[2J\nb`");
 }
 
@@ -242,7 +243,7 @@ async fn sessions_that_begin_in_the_same_moment_have_prefixes_of_their_own() {
     }
     for session in store.sessions(&SessionQuery { limit: 99, ..SessionQuery::default() }).await.unwrap() {
         assert!(!session.prefix.ends_with('-'), "{}", session.prefix);
-        assert_eq!(store.find_session(&session.prefix).await.unwrap(), session);
+        assert_eq!(store.find_session(&session.prefix, Whose::All).await.unwrap(), session);
     }
 }
 
@@ -255,7 +256,7 @@ async fn a_session_goes_with_all_its_messages() {
     }
     store.delete_session(gone.id).await.unwrap();
     assert_eq!(store.messages(gone.id, 0, 9).await.unwrap(), []);
-    let totals = store.session_totals().await.unwrap();
+    let totals = store.session_totals(Whose::All).await.unwrap();
     assert_eq!((totals.sessions, totals.messages), (1, 2));
     for error in [
         store.delete_session(gone.id).await.unwrap_err(),
@@ -325,7 +326,7 @@ async fn what_was_spent_is_added_up_and_never_overflows() {
     store.append(session.id, &step(3, endless)).await.unwrap();
     let more = begin(&store, "").await;
     store.append(more.id, &step(0, vec![costing(spent(u64::MAX, None))])).await.unwrap();
-    let totals = store.session_totals().await.unwrap().spent;
+    let totals = store.session_totals(Whose::All).await.unwrap().spent;
     assert!(totals.input >= i64::MAX as u64 && totals.cost == Some(i64::MAX as u64), "{totals:?}");
 }
 
@@ -355,7 +356,7 @@ async fn old_sessions_are_forgotten_by_age_and_by_number() {
         let left = titles(&store, SessionQuery { limit: 9, ..SessionQuery::default() }).await;
         assert_eq!(left, kept, "{retention:?}");
         assert_eq!(forgotten as usize, 4 - kept.len());
-        assert_eq!(store.session_totals().await.unwrap().messages as usize, kept.len());
+        assert_eq!(store.session_totals(Whose::All).await.unwrap().messages as usize, kept.len());
     }
 }
 
@@ -384,7 +385,7 @@ async fn a_session_is_neither_begun_nor_changed_where_nothing_can_be_written() {
     let path = store.path().to_owned();
     let options = SqliteConnectOptions::new().filename(&path).read_only(true);
     let reader = Store::of(SqlitePool::connect_with(options).await.unwrap(), path);
-    assert_eq!(reader.find_session("last").await.unwrap(), session, "reading works");
+    assert_eq!(reader.find_session("last", Whose::All).await.unwrap(), session, "reading works");
     for error in [
         reader.create_session(&NewSession::default()).await.map(drop).unwrap_err(),
         reader.append(session.id, &step(0, vec![says(Role::User, "x")])).await.map(drop).unwrap_err(),
@@ -510,4 +511,35 @@ async fn is_whole(store: &Store, session: Uuid, expected: usize) {
 
 async fn open(path: &Path) -> Store {
     Store::open(path).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_query_for_one_principal_finds_the_conversations_of_no_other() {
+    let (_folder, store) = new_store().await;
+    let [ann, bob] = ["ann", "bob"].map(|subject| Principal::new(Kind::Person, "acme", "https://i", subject).unwrap());
+    let again = ann.clone().in_membership(1);
+    for (owner, title) in [(&Principal::LOCAL, "of the machine"), (&ann, "of ann"), (&bob, "of bob")] {
+        let new = NewSession { title: title.to_owned(), owner: Owner::of(owner), ..NewSession::default() };
+        let session = store.create_session(&new).await.unwrap();
+        store.append(session.id, &step(0, vec![says(Role::User, title)])).await.unwrap();
+    }
+    for (whose, found) in [
+        (Whose::Of(&Principal::LOCAL), vec!["of the machine"]),
+        (Whose::Of(&ann), vec!["of ann"]),
+        (Whose::Of(&bob), vec!["of bob"]),
+        (Whose::Of(&again), vec![]),
+    ] {
+        assert_eq!(titles(&store, SessionQuery { whose, limit: 9, ..SessionQuery::default() }).await, found);
+        let totals = store.session_totals(whose).await.unwrap();
+        assert_eq!((totals.sessions, totals.messages), (found.len() as u64, found.len() as u64));
+        let last = store.find_session("last", whose).await.map(|session| session.title).ok();
+        assert_eq!(last.as_deref(), found.first().copied());
+    }
+    let of_ann = store.find_session("last", Whose::Of(&ann)).await.unwrap();
+    assert_eq!(of_ann.owner, Owner::of(&ann));
+    for typed in [of_ann.id.to_string(), of_ann.prefix] {
+        assert!(store.find_session(&typed, Whose::Of(&ann)).await.is_ok());
+        assert!(matches!(store.find_session(&typed, Whose::Of(&bob)).await, Err(StoreError::UnknownSession { .. })));
+    }
+    assert_eq!(store.session_totals(Whose::All).await.unwrap().sessions, 3);
 }

@@ -172,7 +172,7 @@ impl GrantRow {
 }
 
 const GRANTS: &str = "SELECT g.family, g.client, g.client_name, g.redirect_uri, g.challenge, g.resource, g.scope, \
-    g.made_at, g.renewed_at, g.ends_at, m.issuer, m.subject, m.kind, m.tenant, m.name, m.groups, m.role \
+    g.made_at, g.renewed_at, g.ends_at, m.issuer, m.subject, m.kind, m.tenant, m.name, m.groups, m.role, m.membership \
     FROM team_grants g JOIN team_members m ON m.issuer = g.issuer AND m.subject = g.subject WHERE ";
 
 fn after(time: TimeDelta) -> i64 {

@@ -199,7 +199,7 @@ async fn a_removed_member_is_noted_until_its_values_are_deleted() {
     let noted = async || store.removed_members().await.unwrap();
     store.put_member(&ann(), &by()).await.unwrap();
     assert_eq!(noted().await, []);
-    let of = |principal: &Principal| RemovedMember { tenant: principal.tenant().to_owned(), member: principal.key() };
+    let of = RemovedMember::of;
     let moved = Principal::new(Kind::Person, "bolt", ANN.issuer, ANN.subject).unwrap();
     store.put_member(&moved, &by()).await.unwrap();
     assert_eq!(noted().await, [of(&ann())], "what it gave to the old tenant is not the new one's");
@@ -207,4 +207,36 @@ async fn a_removed_member_is_noted_until_its_values_are_deleted() {
     assert_eq!(noted().await, [of(&ann()), of(&moved)]);
     store.forgot_member(&of(&ann())).await.unwrap();
     assert_eq!(noted().await, [of(&moved)]);
+}
+
+#[tokio::test]
+async fn a_person_who_was_removed_or_moved_and_comes_back_has_a_new_membership() {
+    let (_folder, store) = store().await;
+    let key = async || store.member(ANN).await.unwrap().unwrap().key();
+    let memberships = async |person: &Principal| {
+        let person = person.person_key();
+        store.memberships(&[person.clone()]).await.unwrap().get(&person).copied().unwrap_or_default()
+    };
+    store.put_member(&ann(), &by()).await.unwrap();
+    assert_eq!(key().await, ann().key());
+    store.remove_member(ANN, &by()).await.unwrap();
+    store.put_member(&ann(), &by()).await.unwrap();
+    assert_eq!((key().await, memberships(&ann()).await), (ann().in_membership(1).key(), 1));
+    // Another name or group ends no membership.
+    store.put_member(&ann().in_groups(["eng"]).unwrap(), &by()).await.unwrap();
+    assert_eq!(key().await, ann().in_membership(1).key());
+
+    let moved = Principal::new(Kind::Person, "bolt", ANN.issuer, ANN.subject).unwrap();
+    store.put_member(&moved, &by()).await.unwrap();
+    assert_eq!((key().await, memberships(&moved).await), (moved.key(), 0));
+    store.put_signed_in(&ann(), &by()).await.unwrap();
+    assert_eq!((key().await, memberships(&moved).await), (ann().in_membership(2).key(), 1));
+    // What was noted before the return is of the memberships that ended, and so is what is forgotten.
+    let removed = store.removed_members().await.unwrap();
+    let keys: Vec<_> = removed.iter().map(RemovedMember::key).collect();
+    assert_eq!(keys, [ann().key(), ann().in_membership(1).key(), moved.key()]);
+    for removed in &removed {
+        store.forgot_member(removed).await.unwrap();
+    }
+    assert_eq!((store.removed_members().await.unwrap(), memberships(&ann()).await), (Vec::new(), 2));
 }

@@ -1,11 +1,14 @@
 //! Access tokens of issuers that the team trusts.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use chrono::Utc;
 use serde_json::{Value, json};
-use toolrack_host::{egress::Egress, principal::Kind};
-use toolrack_team::Issuers;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use toolrack_host::{Caller, Way, egress::Egress, principal::Kind};
+use toolrack_store::TokenOwner;
+use toolrack_team::{Authority, Issuers};
 
 use crate::{
     provider::{Fault, Key, Provider},
@@ -192,4 +195,25 @@ async fn a_flood_of_unknown_keys_makes_no_flood_of_requests() {
         assert_eq!(issuers.verify(&token).await.unwrap(), None);
     }
     assert_eq!(provider.plan.lock().keys_fetched, 1);
+}
+
+#[tokio::test]
+async fn a_removed_person_whose_token_an_issuer_signed_begins_anew() {
+    let (provider, stage, issuers) = stage().await;
+    let store = stage.store.clone();
+    let authority = Arc::new(Authority::new(store.clone()).trusting(issuers));
+    let mut watching = tokio::task::JoinSet::new();
+    watching.spawn(Arc::clone(&authority).watch(CancellationToken::new()));
+    let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
+    let standing = authority.prove(&token).await.unwrap().unwrap();
+    assert_eq!(standing.member().membership(), 0);
+
+    // The person also signed in, so that an administrator sees and removes them.
+    let by = Caller::local(Way::Cli);
+    store.put_signed_in(standing.member(), &by).await.unwrap();
+    let issuer = provider.issuer();
+    assert!(store.remove_member(TokenOwner { issuer, subject: "u-1" }, &by).await.unwrap());
+    timeout(Duration::from_secs(1), standing.ended()).await.unwrap();
+    let again = authority.prove(&token).await.unwrap().unwrap();
+    assert_eq!(again.member().key(), standing.member().clone().in_membership(1).key());
 }

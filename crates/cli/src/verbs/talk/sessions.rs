@@ -7,7 +7,7 @@ pub(crate) mod render;
 use serde::Serialize;
 use toolrack_config::closest;
 use toolrack_store::{
-    Session, SessionQuery, StoreError,
+    Session, SessionQuery, StoreError, Whose,
     journal::{Journal, Opened},
     transcript::TranscriptMessage,
 };
@@ -63,7 +63,7 @@ pub(crate) async fn run(verb: SessionsVerb, world: &World) -> Result<Exit, Failu
 /// When there is none or more than one, with what may have been meant.
 pub(crate) async fn named(typed: &str, world: &World) -> Result<Session, Failure> {
     let store = world.store()?;
-    match store.find_session(typed).await {
+    match store.find_session(typed, Whose::All).await {
         Err(error @ StoreError::UnknownSession { .. }) => Err(unknown(typed, failed(&error), world).await),
         found => found.map_err(|error| failed(&error)),
     }
@@ -137,11 +137,16 @@ async fn list(args: ListSessionsArgs, world: &World) -> Result<Exit, Failure> {
     let store = world.store()?;
     let after = after.map(|session| (session.updated_at, session.id));
     // One more, to know whether there are more.
-    let query = SessionQuery { search: args.search.clone(), after, limit: args.limit.saturating_add(1) };
+    let query = SessionQuery {
+        search: args.search.clone(),
+        after,
+        limit: args.limit.saturating_add(1),
+        ..SessionQuery::default()
+    };
     let mut found = store.sessions(&query).await.map_err(|error| failed(&error))?;
     let has_more = found.len() > args.limit;
     found.truncate(args.limit);
-    let totals = store.session_totals().await.map_err(|error| failed(&error))?.into();
+    let totals = store.session_totals(Whose::All).await.map_err(|error| failed(&error))?.into();
     let conceal = world.known_secrets(&loaded).await;
     let sessions = found.into_iter().map(|session| Titled::new(session, &conceal)).collect();
     let list = List { sessions, totals };

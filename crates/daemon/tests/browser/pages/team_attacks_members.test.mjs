@@ -184,8 +184,40 @@ test("the_events_of_a_tenant_are_in_no_stream_of_another", async () => {
   for (const other of others.slice(0, 3)) await soon(async () => (/bolt-shop/.test(other.text()) ? true : undefined));
   for (const other of others) assert.doesNotMatch(other.text(), /acme|canary/);
   assert.ok(acme);
-  for (const name of ["ann", "vic", "nightly", "bob"]) await refused(await as(name, "/api/v1/events", { headers: { "last-event-id": "0" } }), 403);
   stop.abort();
+});
+
+test("the_events_of_a_call_are_in_no_stream_of_another_member", async () => {
+  const stop = new AbortController();
+  const texts = new Map();
+  for (const name of ["ann", "eve", "vic", "nightly"]) {
+    const response = await as(name, "/api/v1/events", { headers: { "last-event-id": "0" }, signal: stop.signal });
+    assert.equal(response.status, 200, name);
+    texts.set(name, "");
+    (async () => {
+      for await (const piece of /** @type {any} */ (response.body).pipeThrough(new TextDecoderStream())) texts.set(name, texts.get(name) + piece);
+    })().catch(() => undefined);
+  }
+  await calls("ann", "acme-shop/slow", { steps: 2, pause: 10 }, { id: "of-ann" });
+  await calls("eve", "acme-shop/echo", { text: "of eve" });
+  const ended = (/** @type {string} */ name) => [...texts.get(name).matchAll(/"outcome"/g)].length;
+  await soon(async () => (ended("ann") >= 1 && ended("eve") >= 1 ? true : undefined));
+  const tools = (/** @type {string} */ name) => new Set([...texts.get(name).matchAll(/"tool":"([^"]+)"/g)].map(([, tool]) => tool));
+  assert.ok(!tools("eve").has("slow"));
+  for (const name of ["vic", "nightly"]) assert.doesNotMatch(texts.get(name), /tool_started|tool_completed|tool_progress|mcp_server_stderr/, name);
+  for (const text of texts.values()) assert.doesNotMatch(text, /config_changed|bolt/);
+  stop.abort();
+});
+
+test("a_conversation_of_a_member_is_there_for_no_other", async () => {
+  for (const name of ["eve", "olga", "nightly"]) {
+    await refused(await as(name, "/api/v1/sessions?of=all"), 403, { what: name });
+    assert.deepEqual((await (await as(name, "/api/v1/sessions")).json()).sessions, []);
+  }
+  for (const model of ["mock/etc/passwd", "ollama/any", "openai/gpt"]) {
+    await refused(await sends("ann", "/api/v1/turns", { text: "hello", model }), 403, { what: model });
+  }
+  await refused(await sends("ada", "/api/v1/turns", { text: "hello", model: "mock//etc/passwd" }), 403);
 });
 
 test("the_audit_log_metrics_and_conversations_of_a_tenant_are_its_own", async () => {
@@ -197,7 +229,7 @@ test("the_audit_log_metrics_and_conversations_of_a_tenant_are_its_own", async ()
     if (path !== "/metrics") for (const name of ["ann", "vic"]) assert.ok([200, 403].includes((await as(name, path)).status), path);
   }
   for (const name of ["ann", "eve", "vic", "olga", "nightly"]) {
-    for (const path of ["/api/v1/audit", "/api/v1/sessions"]) await refused(await as(name, path), 403, { what: `${name} ${path}` });
+    for (const path of ["/api/v1/audit", "/api/v1/sessions?of=all"]) await refused(await as(name, path), 403, { what: `${name} ${path}` });
   }
   for (const query of ["tenant=acme", "home=../acme", "file=../acme/toolrack.db"]) {
     const answer = await as("boss", `/api/v1/audit?${query}`);
@@ -227,7 +259,7 @@ test("no_role_is_raised_by_what_a_request_says", async () => {
     ["ann", "/metrics", "GET"],
     ["ann", "/api/v1/answers", "DELETE"],
     ["olga", "/api/v1/audit", "GET"],
-    ["olga", "/api/v1/sessions", "GET"],
+    ["vic", "/api/v1/sessions", "GET"],
     ["ada", "/api/v1/servers", "POST"],
     ["ada", "/api/v1/servers/acme-shop", "DELETE"],
     ["ada", "/api/v1/import", "POST"],

@@ -33,7 +33,7 @@ async fn child_tells_a_story() {
         return;
     };
     let store = Store::open(path).await.unwrap();
-    let session = store.find_session("last").await.unwrap().id;
+    let session = store.find_session("last", Whose::All).await.unwrap().id;
     let mut told = 0;
     while told < STEPS {
         let position = store.session(session).await.unwrap().messages;
@@ -68,7 +68,7 @@ async fn child_adds_until_it_is_killed() {
         return;
     };
     let store = Store::open(path).await.unwrap();
-    let session = store.find_session("last").await.unwrap();
+    let session = store.find_session("last", Whose::All).await.unwrap();
     for round in session.messages / 3.. {
         let messages = ["a", "b", "c"].map(|part| says(Role::Tool, &format!("x{round}{part}"))).to_vec();
         let open_turn = Some(format!("{{\"round\":{round}}}"));

@@ -1,0 +1,46 @@
+//! Whose a row is: that of the user of the machine, or of a member of a tenant.
+
+use toolrack_host::Principal;
+
+/// The principal to whom a row belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The [key](Principal::key) of the member.
+    pub key: String,
+    /// What the member was called when the row was made; untrusted.
+    pub name: String,
+}
+
+impl Owner {
+    /// The owner of what `principal` makes; `None` for the user of the machine.
+    #[must_use]
+    pub fn of(principal: &Principal) -> Option<Self> {
+        let owner = || Self { key: principal.key(), name: principal.name().to_owned() };
+        (!principal.is_local()).then(owner)
+    }
+
+    /// The owner in the columns of a row, where an empty key stands for the user of the machine.
+    pub(crate) fn of_row(key: String, name: Option<String>) -> Option<Self> {
+        (!key.is_empty()).then(|| Self { name: name.unwrap_or_default(), key })
+    }
+}
+
+/// Whose rows a query finds.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Whose<'a> {
+    /// Those of all.
+    #[default]
+    All,
+    /// Those of this principal.
+    Of(&'a Principal),
+}
+
+impl Whose<'_> {
+    /// The key that the rows have; `None` for all rows.
+    pub(crate) fn key(self) -> Option<String> {
+        match self {
+            Self::All => None,
+            Self::Of(principal) => Some(Owner::of(principal).map_or_else(String::new, |owner| owner.key)),
+        }
+    }
+}
