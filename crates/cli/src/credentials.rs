@@ -1,11 +1,14 @@
-//! Values that people give for servers of their own, in the vault.
+//! What people give for servers of their own, and servers that they add, in the vault.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
-use toolrack_config::Secrets;
-use toolrack_daemon::{Credentials, CredentialsOf, Given};
+use toolrack_config::{OwnServer, Secrets};
+use toolrack_daemon::{AddedServers, Credentials, CredentialsOf, Given};
 use toolrack_host::Caller;
 use toolrack_store::{Space, StoreError};
 
@@ -133,6 +136,77 @@ impl Credentials for OfMachine {
             }
             Ok(removed)
         })
+    }
+}
+
+/// The servers that the members of a tenant add for themselves. They are sealed, because headers hold secrets.
+#[derive(Debug)]
+pub(crate) struct AddedByMembers(Arc<Stored>);
+
+impl AddedByMembers {
+    pub(crate) fn new(stored: Arc<Stored>) -> Self {
+        Self(stored)
+    }
+
+    async fn read(&self, member: &str) -> Result<BTreeMap<String, OwnServer>, String> {
+        let store = self.0.store().map_err(|error| refused(&error))?;
+        let prefix = format!("{member}/");
+        let mut servers = BTreeMap::new();
+        for name in store.servers_of(&prefix).await.map_err(|error| unusable(&error))? {
+            let row = format!("{prefix}{name}");
+            let found = self.0.get_in(Space::OwnServer, &row).await.map_err(|error| refused(&error))?;
+            // A row of a newer version may have what this one cannot confine.
+            if let Some(server) = found.and_then(|text| serde_json::from_str(&text).ok()) {
+                servers.insert(name, server);
+            }
+        }
+        Ok(servers)
+    }
+}
+
+impl AddedServers for AddedByMembers {
+    fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>> {
+        Box::pin(async move {
+            let store = self.0.store().map_err(|error| refused(&error))?;
+            let names = store.servers_of("").await.map_err(|error| unusable(&error))?;
+            Ok(names.iter().filter_map(|name| name.split_once('/')).map(|(member, _)| member.to_owned()).collect())
+        })
+    }
+
+    fn servers<'a>(&'a self, member: &'a str) -> BoxFuture<'a, Result<BTreeMap<String, OwnServer>, String>> {
+        Box::pin(self.read(member))
+    }
+
+    fn add<'a>(
+        &'a self,
+        member: &'a str,
+        name: &'a str,
+        server: &'a OwnServer,
+        by: &'a Caller,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let (row, text) = (format!("{member}/{name}"), serde_json::to_string(server).unwrap_or_default());
+            self.0.set_in(Space::OwnServer, &row, &text).await.map_err(|error| refused(&error))?;
+            self.record(by, name, true).await
+        })
+    }
+
+    fn remove<'a>(&'a self, member: &'a str, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let row = format!("{member}/{name}");
+            let is_removed = self.0.remove_in(Space::OwnServer, &row).await.map_err(|error| refused(&error))?;
+            if is_removed {
+                self.record(by, name, false).await?;
+            }
+            Ok(is_removed)
+        })
+    }
+}
+
+impl AddedByMembers {
+    async fn record(&self, by: &Caller, name: &str, is_added: bool) -> Result<(), String> {
+        let store = self.0.store().map_err(|error| refused(&error))?;
+        store.record_own_server(by, name, is_added).await.map_err(|error| unusable(&error))
     }
 }
 

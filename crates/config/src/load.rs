@@ -50,6 +50,8 @@ const MAX_SERVERS: usize = 1_000;
 pub enum Scope {
     /// Built into the program.
     BuiltIn,
+    /// Added by the member of a team whose world it is.
+    Member,
     /// The user's own files: `toolrack.toml`, then `mcp.json`.
     User,
     /// Files of the project, from its root down to the working folder. They wait for approval.
@@ -66,6 +68,7 @@ impl Scope {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BuiltIn => "built in",
+            Self::Member => "member",
             Self::User => "user",
             Self::Project => "project",
             Self::Local => "local",
@@ -221,7 +224,8 @@ pub fn load(request: &Request, ledger: &dyn Ledger) -> Loaded {
     let layers = layers(request, &project);
     let wanted = ReadContext { agent: request.agent.as_deref(), check: request.check_model };
     let folders = RunFolders::new(&request.cwd, &project, &request.places);
-    let mut world = World::new(&request.built_in, ledger, wanted, folders);
+    let mut world =
+        World::new([(Scope::BuiltIn, &request.built_in), (Scope::Member, &request.of_member)], ledger, wanted, folders);
     for layer in &layers {
         world.add_file(layer);
     }
@@ -256,11 +260,19 @@ struct Place<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(built_in: &Desired, ledger: &'a dyn Ledger, wanted: ReadContext<'a>, folders: RunFolders) -> Self {
-        let entries = built_in.iter().map(|(name, spec)| {
+    /// Begins with servers that no file has, the weakest first.
+    fn new(
+        without_file: [(Scope, &Desired); 2],
+        ledger: &'a dyn Ledger,
+        wanted: ReadContext<'a>,
+        folders: RunFolders,
+    ) -> Self {
+        let without_file =
+            without_file.into_iter().flat_map(|(scope, servers)| servers.iter().map(move |one| (scope, one)));
+        let entries = without_file.map(|(scope, (name, spec))| {
             let entry = Entry {
                 name: name.to_string(),
-                scope: Scope::BuiltIn,
+                scope,
                 source: spec.source.clone(),
                 line: None,
                 agent: None,

@@ -15,6 +15,7 @@ mod me;
 mod members;
 mod models;
 mod my_credentials;
+mod my_servers;
 mod overview;
 mod profiles;
 mod questions;
@@ -145,6 +146,8 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(Use, routes!(questions::answer))
         .with(See, routes!(my_credentials::list))
         .with(Use, routes!(my_credentials::give, my_credentials::take_back))
+        .with(See, routes!(my_servers::list))
+        .with(Use, routes!(my_servers::add, my_servers::remove))
         .with(Use, routes!(access::list, access::make))
         .with(Use, routes!(access::revoke))
         .with(Use, routes!(access::sign_out))

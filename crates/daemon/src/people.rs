@@ -55,19 +55,29 @@ impl People {
         self.worlds.end_where(|id| is_of(id, member)).await;
     }
 
-    /// Whether the request is for the member's own world: the tenant has servers that not all members share, and the
-    /// request is not about what all share.
-    fn is_theirs(&self, method: &Method, path: &str) -> bool {
+    /// Has the worlds of the member with this key read their configuration again.
+    pub(crate) async fn reload(&self, member: &str) {
+        let worlds = self.worlds.all().into_iter().filter(|(id, _)| is_of(id, member));
+        for (_, world) in worlds {
+            // The world reports entries that cannot be used.
+            drop(world.reload().await);
+        }
+    }
+
+    /// Whether the request is for the member's own world: the tenant has servers that not all members share, or the member
+    /// has added some, and the request is not about what all share.
+    fn is_theirs(&self, member: &Principal, method: &Method, path: &str) -> bool {
         let loaded = self.tenant.loaded();
         let is_own = |spec: &ServerSpec| !self.tenant.of.runs(spec);
         let is_of_some = |spec: &ServerSpec| is_own(spec) || !spec.members.is_empty();
-        if !loaded.desired.values().any(is_of_some) || !is_below(path, &THEIRS) {
+        let has_added = self.tenant.own_servers.as_ref().is_some_and(|own| own.has(member));
+        if !(has_added || loaded.desired.values().any(is_of_some)) || !is_below(path, &THEIRS) {
             return false;
         }
         // Shared servers are started and stopped in the tenant's world, where they run.
         let server = path.strip_prefix("/api/v1/servers/").and_then(|rest| rest.split('/').next());
         match server {
-            Some(name) if method != Method::GET => loaded.desired.get(name).is_some_and(is_own),
+            Some(name) if method != Method::GET => loaded.desired.get(name).is_none_or(is_own),
             _ => true,
         }
     }
@@ -106,7 +116,7 @@ fn is_below(path: &str, places: &[&str]) -> bool {
 /// Passes the request of a member on to their own world, if it is for that world.
 pub(crate) async fn of_their_own(State(people): State<Arc<People>>, request: Request, next: Next) -> Response {
     match guard::member_of(&request) {
-        Some(member) if people.is_theirs(request.method(), request.uri().path()) => {
+        Some(member) if people.is_theirs(&member, request.method(), request.uri().path()) => {
             people.answer(&member, request).await
         }
         _ => next.run(request).await,

@@ -43,7 +43,7 @@ use crate::{
     routes, streams,
     tenants::{self, Tenants},
     unread,
-    world::{EndMember, Parts, World},
+    world::{MemberWorlds, Parts, World},
     worlds::{Common, MakeWorld, Serve, Times, Within},
 };
 
@@ -388,7 +388,7 @@ fn services(site: &Arc<Site>) -> Serve {
         if let Some(make) = within.for_people {
             let people = people_of(&site, world, make, tasks);
             // Set here and nowhere else.
-            let _ = world.end_member.set(ends_members_of(&people));
+            let _ = world.members.set(worlds_of(&people));
             router = router.layer(middleware::from_fn_with_state(people, people::of_their_own));
         }
         (once_applied(router, world).layer(DefaultBodyLimit::max(MAX_BODY)), gateway)
@@ -426,17 +426,27 @@ fn people_of(site: &Arc<Site>, tenant: &Arc<World>, make: MakeWorld, tasks: &Tas
     People::new(Arc::clone(tenant), common)
 }
 
-/// Ends the worlds of members, as long as there are any.
-fn ends_members_of(people: &Arc<People>) -> EndMember {
-    let people = Arc::downgrade(people);
-    Box::new(move |member| {
-        let people = people.upgrade();
-        Box::pin(async move {
-            if let Some(people) = people {
-                people.end(&member).await;
-            }
-        })
-    })
+/// The worlds of members, as long as there are any.
+fn worlds_of(people: &Arc<People>) -> MemberWorlds {
+    let (ends, reloads) = (Arc::downgrade(people), Arc::downgrade(people));
+    MemberWorlds {
+        end: Box::new(move |member| {
+            let people = ends.upgrade();
+            Box::pin(async move {
+                if let Some(people) = people {
+                    people.end(&member).await;
+                }
+            })
+        }),
+        reload: Box::new(move |member| {
+            let people = reloads.upgrade();
+            Box::pin(async move {
+                if let Some(people) = people {
+                    people.reload(&member).await;
+                }
+            })
+        }),
+    }
 }
 
 /// The tenants `ids` of a team. Their worlds end with `world`, and tell it nothing.

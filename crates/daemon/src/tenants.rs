@@ -36,8 +36,8 @@ impl Tenants {
     /// Ends the world of the member of `tenant` with this key, and waits until its servers have ended.
     pub(crate) async fn end_member(&self, tenant: &str, member: &str) {
         let Some(world) = self.worlds.get(tenant) else { return };
-        if let Some(end) = world.end_member.get() {
-            end(member.to_owned()).await;
+        if let Some(members) = world.members.get() {
+            (members.end)(member.to_owned()).await;
         }
     }
 }

@@ -42,6 +42,7 @@ use self::{
 use crate::{
     credentials::{CredentialsOf, WorldOf},
     event_log::EventLog,
+    own_servers::{OwnServers, with_own},
     profiles::Profiles,
     questions::Questions,
 };
@@ -70,6 +71,8 @@ pub struct Parts {
     pub of: WorldOf,
     /// The values that people give for servers of their own.
     pub credentials: CredentialsOf,
+    /// What members of a tenant may add, and have added; `None` where there is none.
+    pub own_servers: Option<Arc<OwnServers>>,
     /// Called with each world just before it is applied.
     pub before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
 }
@@ -121,8 +124,16 @@ pub struct NoModel {
     pub hint: Option<String>,
 }
 
-/// Ends the world of the member with a key, and is ready when its servers have ended.
-pub(crate) type EndMember = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
+/// What the world of a tenant does with the worlds of its members, each by the key of the member.
+pub(crate) struct MemberWorlds {
+    /// Ends them, and is ready when their servers have ended.
+    pub(crate) end: OfMember,
+    /// Has them read their configuration again, and is ready when that has been applied.
+    pub(crate) reload: OfMember,
+}
+
+/// Does something with the worlds of the member with a key.
+pub(crate) type OfMember = Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The state that everything in the daemon reads. One task changes it ([`keeper`]); readers never wait.
 pub(crate) struct World {
@@ -141,8 +152,10 @@ pub(crate) struct World {
     sign_ins: SignIns,
     pub(crate) of: WorldOf,
     pub(crate) credentials: CredentialsOf,
-    /// Ends the world of a member, if this is the world of a tenant.
-    pub(crate) end_member: OnceLock<EndMember>,
+    /// The worlds of members, if this is the world of a tenant.
+    pub(crate) members: OnceLock<MemberWorlds>,
+    /// What members add for themselves, in the world of a tenant and in those of its members.
+    pub(crate) own_servers: Option<Arc<OwnServers>>,
     /// Tasks that run beside requests.
     tasks: TaskTracker,
     pub(crate) under_way: UnderWay,
@@ -194,6 +207,7 @@ impl World {
             sign_ins,
             of,
             credentials,
+            own_servers,
             before_applying,
         } = parts;
         let log = Arc::new(EventLog::new(Arc::clone(&secrets)));
@@ -201,9 +215,10 @@ impl World {
         let (orders, inbox) = mpsc::channel(16);
         let (events, counts) = (host.events(), tally::Counts::default());
         let approvals = approvals(store.as_ref()).await;
+        let first = with_own(&request, own_servers.as_deref(), &of).await;
         let loaded = match &approvals {
-            Ok(approvals) => keeper::load(&request, approvals.clone(), None).await,
-            Err(_) => keeper::load(&request, Vec::new(), None).await,
+            Ok(approvals) => keeper::load(&first, approvals.clone(), None).await,
+            Err(_) => keeper::load(&first, Vec::new(), None).await,
         };
         // Applies the first configuration even if it has errors, because there is no older one to keep.
         let loaded = loaded.unwrap_or_else(|rejected| *rejected.loaded);
@@ -222,7 +237,8 @@ impl World {
             sign_ins,
             of,
             credentials,
-            end_member: OnceLock::new(),
+            members: OnceLock::new(),
+            own_servers,
             tasks: tasks.clone(),
             under_way: UnderWay::default(),
             began: Instant::now(),

@@ -216,6 +216,15 @@ impl fmt::Debug for Egress {
     }
 }
 
+/// Two are equal while their rules are.
+impl PartialEq for Egress {
+    fn eq(&self, other: &Self) -> bool {
+        self.rules() == other.rules()
+    }
+}
+
+impl Eq for Egress {}
+
 /// [`Profile::Local`], with the system's name resolution.
 impl Default for Egress {
     fn default() -> Self {

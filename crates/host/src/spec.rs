@@ -16,7 +16,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{glob::ToolFilter, native::Native, principal::Principal, who::Who};
+use crate::{egress::Egress, glob::ToolFilter, native::Native, principal::Principal, who::Who};
 
 #[macro_use]
 mod fields;
@@ -388,6 +388,9 @@ spec! {
         pub headers_helper: Option<Box<Stdio>> = None,
         /// The authorization of its requests, if the server requires it and no `Authorization` header is configured.
         pub oauth: OAuth = OAuth::default(),
+        /// The rules for connections to it, instead of those of the host: for a server that is not the operator's. No
+        /// file configures it.
+        pub egress: Option<Egress> = None,
     }
     rows {
         /// How long TCP and TLS together may take.

@@ -41,17 +41,20 @@ pub enum Space {
     Token,
     /// A value that a member of a team gave for servers of their own.
     Person,
+    /// A server that a member of a team added for themselves.
+    OwnServer,
 }
 
 impl Space {
     /// Every space.
-    pub const ALL: [Self; 3] = [Self::Secret, Self::Token, Self::Person];
+    pub const ALL: [Self; 4] = [Self::Secret, Self::Token, Self::Person, Self::OwnServer];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Secret => "secret",
             Self::Token => "token",
             Self::Person => "person",
+            Self::OwnServer => "own server",
         }
     }
 }
@@ -60,6 +63,7 @@ impl fmt::Display for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Person => "value of a member",
+            Self::OwnServer => "server of a member",
             _ => self.as_str(),
         })
     }
@@ -372,6 +376,15 @@ impl Store {
         self.names_since(Space::Person, member.to_owned()).await
     }
 
+    /// The rests of the names in [`Space::OwnServer`] that begin with `member`, sorted.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn servers_of(&self, member: &str) -> Result<Vec<String>, StoreError> {
+        let names = self.names_since(Space::OwnServer, member.to_owned()).await?;
+        Ok(names.into_iter().map(|(name, _)| name).collect())
+    }
+
     async fn names_since(&self, space: Space, prefix: String) -> Result<Vec<(String, i64)>, StoreError> {
         let store = self.clone();
         // A call that waits for its client must hold no connection meanwhile.
@@ -389,27 +402,32 @@ impl Store {
         .await
     }
 
-    /// Deletes all names in [`Space::Person`] that begin with `member`, because the member was removed. Records each in
-    /// the audit log, in the same transaction, and returns how many there were.
+    /// Deletes all names in [`Space::Person`] and [`Space::OwnServer`] that begin with `member`, because the member was
+    /// removed. Records each in the audit log, in the same transaction, and returns how many there were.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn forget_given(&self, member: &str, by: &Caller) -> Result<usize, StoreError> {
         let mut transaction = self.begin_erasing(REMOVING).await?;
-        let names: Vec<String> = sqlx::query_scalar(
-            "DELETE FROM vault WHERE space = ?1 AND substr(name, 1, length(?2)) = ?2 \
-             RETURNING substr(name, length(?2) + 1)",
+        let gone: Vec<(String, String)> = sqlx::query_as(
+            "DELETE FROM vault WHERE space IN (?1, ?2) AND substr(name, 1, length(?3)) = ?3 \
+             RETURNING space, substr(name, length(?3) + 1)",
         )
         .bind(Space::Person.as_str())
+        .bind(Space::OwnServer.as_str())
         .bind(member)
         .fetch_all(&mut *transaction)
         .await
         .map_err(self.error(REMOVING))?;
         let at = Utc::now().timestamp_millis();
-        let rows: Vec<_> = names.iter().map(|name| (at, Entry::of_forgotten_credential(by, name))).collect();
+        let entry = |(space, name): &(String, String)| match space == Space::Person.as_str() {
+            true => Entry::of_credential(by, name, false),
+            false => Entry::of_own_server(by, name, false),
+        };
+        let rows: Vec<_> = gone.iter().map(|one| (at, entry(one).because_of_removal())).collect();
         append(&mut transaction, &rows).await.map_err(self.error(REMOVING))?;
         transaction.commit().await.map_err(self.error(REMOVING))?;
-        Ok(names.len())
+        Ok(gone.len())
     }
 
     /// Records that `by` gave a value as `name`, or deleted it.
@@ -418,6 +436,17 @@ impl Store {
     /// When the database fails.
     pub async fn record_given(&self, by: &Caller, name: &str, is_given: bool) -> Result<(), StoreError> {
         self.record(Entry::of_credential(by, name, is_given)).await
+    }
+}
+
+/// Servers that members of a team add for themselves.
+impl Store {
+    /// Records that `by` added the server `name` for themselves, or removed it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn record_own_server(&self, by: &Caller, name: &str, is_added: bool) -> Result<(), StoreError> {
+        self.record(Entry::of_own_server(by, name, is_added)).await
     }
 }
 

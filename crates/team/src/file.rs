@@ -2,11 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroU8,
     path::{Path, PathBuf},
 };
 
-use serde::Deserialize;
-use toolrack_host::principal::{BadPrincipal, Role, check_tenant};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use toolrack_host::{
+    egress::{Allowed, EgressRules, Profile},
+    principal::{BadPrincipal, Role, check_tenant},
+};
 use url::Url;
 
 use crate::quotas::Limits;
@@ -107,10 +111,40 @@ pub struct Tenant {
     /// How many calls its members may make; without any, as many as they want.
     #[serde(default)]
     pub limits: Limits,
+    /// Servers that its members add for themselves; none by default.
+    pub own_servers: Option<OwnServersAllowed>,
     /// The variables of the daemon's environment that placeholders of its files may name. None by default, because they
     /// belong to the operator of the daemon.
     #[serde(default)]
     pub environment: Vec<String>,
+}
+
+/// Which servers members of a tenant may add for themselves: addresses that are reached with HTTPS on public networks, and no
+/// programs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnServersAllowed {
+    /// The most servers of one member.
+    pub most: NonZeroU8,
+    /// Where they may be as well, with any scheme and port: hosts such as `mcp.example.com` or `*.example.com`, and networks such
+    /// as `10.1.0.0/16`.
+    #[serde(default, deserialize_with = "destinations")]
+    pub allow: Vec<Allowed>,
+}
+
+impl OwnServersAllowed {
+    /// The rules for connections to these servers.
+    #[must_use]
+    pub fn egress(&self) -> EgressRules {
+        let source = "`own_servers` of the team file".to_owned();
+        EgressRules { profile: Profile::Hosted, allow: self.allow.clone(), source, ..EgressRules::default() }
+    }
+}
+
+fn destinations<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Allowed>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let read = |text: &String| text.parse().map_err(|error| D::Error::custom(format!("`{text}` is {error}")));
+    texts.iter().map(read).collect()
 }
 
 /// An issuer of access tokens.

@@ -61,7 +61,7 @@ pub use authority::{Authority, Standing, Unavailable};
 pub use door::{BadFrontDoor, FrontDoor};
 pub use endpoint::Endpoint;
 pub use fetch::Unreachable;
-pub use file::{BadTeamFile, SignInProvider, TeamFile, Tenant, TrustedIssuer};
+pub use file::{BadTeamFile, OwnServersAllowed, SignInProvider, TeamFile, Tenant, TrustedIssuer};
 pub use issuers::{Issuers, Vouched};
 pub use members::{Claims, NotAMember};
 pub use quotas::{Limits, MemberLimits, TenantQuotas};

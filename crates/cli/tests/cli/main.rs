@@ -127,6 +127,8 @@ mod team_person;
 #[cfg(test)]
 mod team_removed;
 #[cfg(test)]
+mod team_servers;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod tool_settings;

@@ -30,7 +30,7 @@ impl Team {
 
     /// `limits` are those of `acme`.
     fn with_limits(limits: &str) -> Self {
-        Self::made(limits, |tenant| {
+        Self::with_tenant(&format!("limits = {{ {limits} }}"), |tenant| {
             let mut server = fake(&[]);
             server["env"] = json!({ "CANARY": format!("canary-of-{tenant}"), "DAEMON": "${CANARY_DAEMON:-unseen}" });
             vec![("env", server), (tenant, fake(&[]))]
@@ -39,10 +39,11 @@ impl Team {
 
     /// The same with these servers of each tenant.
     pub(crate) fn with(servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
-        Self::made("", servers)
+        Self::with_tenant("", servers)
     }
 
-    fn made(limits: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
+    /// The same, with more lines about the tenant `acme` in the team file.
+    pub(crate) fn with_tenant(acme: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
         let rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
         let root = rack.home.root().join("team");
         for tenant in ["acme", "bolt"] {
@@ -50,7 +51,7 @@ impl Team {
             fs::create_dir_all(&home).unwrap();
             fs::write(home.join("mcp.json"), mcp_json(&servers(tenant))).unwrap();
         }
-        let tenants = format!("[[tenants]]\nid = \"acme\"\nlimits = {{ {limits} }}\n[[tenants]]\nid = \"bolt\"\n");
+        let tenants = format!("[[tenants]]\nid = \"acme\"\n{acme}\n[[tenants]]\nid = \"bolt\"\n");
         let file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
         fs::write(root.join("team.toml"), file).unwrap();
         let path = root.join("team.toml");

@@ -118,7 +118,7 @@ fn a_value_is_seen_by_no_other_member_whatever_their_role_and_by_no_answer() {
     }
 }
 
-fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }

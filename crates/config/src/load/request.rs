@@ -31,6 +31,8 @@ pub struct Request {
     pub strict: bool,
     /// Servers that are built into the program: the lowest layer, which files can replace or switch off.
     pub built_in: Desired,
+    /// Servers that the member of a team, for whom this is read, has added: files replace them, too.
+    pub of_member: Desired,
     /// The agent whose own servers (`[[agents.mcp]]`) come on top of everything else. An agent that no file defines is
     /// an error.
     pub agent: Option<String>,
@@ -48,6 +50,7 @@ impl Request {
             typed: Vec::new(),
             strict: false,
             built_in: Desired::new(),
+            of_member: Desired::new(),
             agent: None,
             check_model: None,
         }

@@ -3,12 +3,14 @@
 import { call, get } from "../api.js";
 import { ago, moment } from "../format.js";
 import { html, useState } from "../html.js";
+import { isMember, may } from "../me.js";
 import { Confirm } from "../parts/dialog.js";
 import { onText } from "../parts/input.js";
 import { useAction, useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { Trouble } from "../parts/problem.js";
 import { say } from "../parts/say.js";
+import { OwnServers } from "../parts/own-servers.js";
 import { Empty, Waiting } from "../parts/text.js";
 
 /** @param {string} name */
@@ -38,6 +40,7 @@ export function Credentials({ wanted }) {
       `
     }
     ${shown.map((one) => html`<${Credential} key=${one.name} credential=${one} changed=${changed} />`)}
+    ${wanted === null && isMember() && may("operate") && html`<${OwnServers} />`}
     ${wanted !== null && found && html`<p><a href="#/credentials">All of my credentials</a></p>`}
   `;
 }

@@ -9,6 +9,7 @@ import { useLoaded } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
 import { stateName } from "../parts/pill.js";
 import { Questions } from "../parts/questions.js";
+import { OwnServers } from "../parts/own-servers.js";
 import { Waiting } from "../parts/text.js";
 import { isSignedIn } from "../token.js";
 import { questions, servers } from "../world.js";
@@ -31,6 +32,7 @@ export function Home() {
     ${may("use") && questions.value.length > 0 && html`<section aria-label="Waiting for you"><${Questions} waiting=${questions.value} /></section>`}
     ${may("use") && html`<${Connect} />`}
     <${Servers} />
+    ${may("use") && html`<${OwnServers} />`}
   `;
 }
 

@@ -16,7 +16,7 @@ pub struct Row {
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
     /// `signed_out`, `sign_in_failed`, `turned_away`, `forgot`, `lost`; of a team `member_changed`, `member_removed`, `token_made`,
     /// `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`, `credential_given`, `credential_removed`, `conversation_read`,
-    /// `conversation_deleted`.
+    /// `conversation_deleted`, `own_server_added`, `own_server_removed`.
     #[schema(example = "call")]
     kind: String,
     /// `cli`, `daemon`, `gateway`, `agent`, `program`; for `turned_away`, the socket: `cli.sock`, `mcp.sock`.

@@ -16,7 +16,7 @@ use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::{credentials::WorldOf, event_log::Audience, shown};
+use crate::{credentials::WorldOf, event_log::Audience, own_servers::with_own, shown};
 
 /// How long a missing file may take to reappear: some editors delete a file and write it again.
 const GRACE: Duration = Duration::from_secs(1);
@@ -125,7 +125,8 @@ impl Keeper {
             Ok(approvals) => approvals,
             Err(error) => return self.reject(vec![Problem::error(error.to_string())]),
         };
-        match load(&self.world.request, approvals, Some(Arc::clone(&before))).await {
+        let request = with_own(&self.world.request, self.world.own_servers.as_deref(), &self.world.of).await;
+        match load(&request, approvals, Some(Arc::clone(&before))).await {
             Ok(loaded) => {
                 self.world.rejected.store(Arc::default());
                 let changes = changes(&before, &loaded);

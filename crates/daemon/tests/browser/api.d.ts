@@ -40,6 +40,13 @@ declare namespace Api {
     rights: string[];
   }
 
+  /** A server that the person who looks has added. */
+  interface OwnServer {
+    name: string;
+    url: string;
+    headers: string[];
+  }
+
   /** A value that servers need of the person who looks. */
   interface MyCredential {
     name: string;

@@ -82,6 +82,7 @@ export class Team {
       id = "acme"
       members = ["*@acme.example"]
       roles = { operator = ["olga@acme.example"], admin = ["ada@acme.example"] }
+      own_servers = { most = 2, allow = ["127.0.0.1"] }
       [[tenants]]
       id = "bolt"
       members = ["*@bolt.example"]

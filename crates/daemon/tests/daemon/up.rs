@@ -203,6 +203,7 @@ impl Up {
                 sign_ins: sign_ins_of(&sign_ins),
                 of: WorldOf::Machine,
                 credentials: Box::new(|_| None),
+                own_servers: None,
                 before_applying: Box::new({
                     let before_applying = Arc::clone(&before_applying);
                     move |_| before_applying()

@@ -69,24 +69,26 @@ const END_SESSION_TIME: Duration = Duration::from_secs(1);
 /// The time-out of posts that are unfinished when the connection ends.
 const LAST_POST_TIME: Duration = Duration::from_millis(200);
 
-/// One pooled client per connect time-out, made on first use and shared by all servers of a host, for the egress rules
-/// at the time of the connection.
+/// One pooled client per connect time-out, made on first use and shared by all servers of a host that have the same egress
+/// rules, for these rules at the time of the connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients(Arc<ArcSwap<Pools>>);
 
-type Pools = HashMap<Duration, (Guard, Client)>;
+/// By time-out, and whether the rules are those of the host.
+type Pools = HashMap<(Duration, bool), (Guard, Client)>;
 
 impl Clients {
-    fn get(&self, open_timeout: Duration, guard: Guard) -> Result<Client, LinkError> {
+    fn get(&self, spec: &Http, guard: Guard) -> Result<Client, LinkError> {
+        let key = (spec.open_timeout, spec.egress.is_none());
         let kept = |pools: &Pools| {
-            let (held_to, client) = pools.get(&open_timeout)?;
+            let (held_to, client) = pools.get(&key)?;
             (*held_to == guard).then(|| client.clone())
         };
         if let Some(client) = kept(&self.0.load()) {
             return Ok(client);
         }
         let builder = Client::builder()
-            .connect_timeout(open_timeout)
+            .connect_timeout(spec.open_timeout)
             .redirect(redirect::Policy::custom(redirects::follow))
             .user_agent(concat!("toolrack/", env!("CARGO_PKG_VERSION")))
             .tcp_nodelay(true)
@@ -97,7 +99,7 @@ impl Clients {
             Some(_) => Arc::clone(pools),
             None => {
                 let mut pools = Pools::clone(pools);
-                pools.insert(open_timeout, (guard.clone(), client.clone()));
+                pools.insert(key, (guard.clone(), client.clone()));
                 Arc::new(pools)
             }
         });
@@ -187,7 +189,7 @@ impl HttpWire {
         let url = endpoint_url(plan).await?;
         inbound.may_show(plan.egress.named_by(&url));
         Ok(Self(Arc::new(Endpoint {
-            client: plan.clients.get(plan.spec.open_timeout, plan.egress.configured())?,
+            client: plan.clients.get(plan.spec, plan.egress.configured())?,
             url,
             server: plan.server.clone(),
             spec: plan.spec.clone(),

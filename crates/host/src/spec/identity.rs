@@ -82,7 +82,7 @@ impl Identity {
     }
 
     fn http(&mut self, http: &Http) {
-        let (url, headers, headers_helper, oauth) = http.own();
+        let (url, headers, headers_helper, oauth, _egress) = http.own();
         self.field("url", [url]);
         // A header can select the tenant that answers.
         self.pairs("headers", headers);

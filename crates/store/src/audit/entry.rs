@@ -219,9 +219,15 @@ impl Entry {
         Self { credential: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
-    /// The value of a member was deleted because the member was removed.
-    pub(crate) fn of_forgotten_credential(by: &Caller, name: &str) -> Self {
-        Self { why: line("the member was removed", MAX_WHY), ..Self::of_credential(by, name, false) }
+    /// The same, which happened because the member was removed.
+    pub(crate) fn because_of_removal(self) -> Self {
+        Self { why: line("the member was removed", MAX_WHY), ..self }
+    }
+
+    /// A member added the server `name` for themselves, or removed it.
+    pub(crate) fn of_own_server(by: &Caller, name: &str, is_added: bool) -> Self {
+        let kind = if is_added { "own_server_added" } else { "own_server_removed" };
+        Self { server: line(name, MAX_NAME), ..Self::of_kind(kind).by(by) }
     }
 
     /// An administrator read or deleted the conversation `id` of the member `owner`.

@@ -224,6 +224,7 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         of: WorldOf::Machine,
         credentials: OfMachine::of(Arc::clone(world.stored())),
+        own_servers: None,
         before_applying: Box::new(move |loaded: &Loaded| {
             live.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
             keeper(&loaded.desired);
@@ -263,6 +264,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             of: of.clone(),
             credentials: Box::new(|_| None),
+            own_servers: None,
             before_applying: Box::new(move |loaded: &Loaded| {
                 gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
                 if let Some(sources) = &sources {

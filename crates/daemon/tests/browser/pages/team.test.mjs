@@ -51,8 +51,31 @@ test("an_operator_sees_the_live_overview_of_the_tenant", async () => {
   const page = await team.signedIn(visitor, "olga@acme.example");
   await page.getByTestId("figures").waitFor();
   await page.getByTestId("connection").and(page.locator('[data-status="live"]')).waitFor();
-  assert.equal(await page.getByTestId("nav-sessions").count(), 0);
+  assert.equal(await page.getByTestId("nav-people").count(), 0);
   await page.context().close();
+});
+
+test("a_member_adds_and_removes_a_server_of_their_own_and_no_other_sees_it", async () => {
+  const [page, other] = [await team.signedIn(visitor, "ann@acme.example"), await team.signedIn(visitor, "eve@acme.example")];
+  const own = page.getByTestId("own-servers");
+  await own.getByTestId("own-name").fill("mine");
+  await own.getByTestId("own-url").fill("http://10.1.2.3/mcp");
+  await own.getByTestId("add-own-server").click();
+  await own.getByText("`own_servers` of the team file").first().waitFor();
+  await own.getByTestId("own-url").fill("http://127.0.0.1:9/mcp");
+  await own.getByTestId("own-header").fill("Authorization");
+  await own.getByTestId("own-value").fill("Bearer of ann alone");
+  await own.getByTestId("add-own-server").click();
+  await own.locator('[data-testid=own-server][data-name=mine]').waitFor();
+  // Its state comes over the event stream: nothing listens at its address.
+  await page.locator('[data-testid=home-servers] [data-name=mine]').waitFor();
+  assert.doesNotMatch(await page.content(), /Bearer of ann/);
+  await other.getByTestId("own-servers").waitFor();
+  assert.equal(await other.locator("[data-name=mine]").count(), 0);
+  await own.getByTestId("remove-own-server").click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await page.locator("[data-name=mine]").first().waitFor({ state: "detached" });
+  for (const one of [page, other]) await one.context().close();
 });
 
 test("the_place_that_was_asked_for_is_there_after_the_sign_in", async () => {

@@ -14,16 +14,20 @@ use std::{
 use toolrack_auth::TokenKey;
 use toolrack_config::{Environment, Loaded, Places, Request};
 use toolrack_daemon::{
-    Forget, MakeWorld, NoWorld, Parts, Questions, Team, Vault, WorldOf, WorldParts, discovery_name, gateway::AnyClient,
+    Forget, MakeWorld, NoWorld, OwnServers, Parts, Questions, Team, Vault, WorldOf, WorldParts, discovery_name,
+    gateway::AnyClient,
 };
-use toolrack_host::{Caller, Policy, Principal, Way};
+use toolrack_host::{
+    Caller, Policy, Principal, Way,
+    egress::{Egress, SystemLookup},
+};
 use toolrack_store::{Space, Store, StoreError};
 use toolrack_team::{Authority, FrontDoor, Issuers, Limits, TeamFile, Tenant, TenantQuotas};
 
 use super::{ForAllWorlds, for_agents, models, parts, sign_ins};
 use crate::{
     args::Global,
-    credentials::OfMember,
+    credentials::{AddedByMembers, OfMember},
     database,
     error::{Exit, Failure, in_words, with_causes},
     models::ModelContext,
@@ -173,9 +177,20 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     // They read the folder, which has the tenant's database and key.
     parts.request.built_in.clear();
     (parts.of, parts.credentials) = (WorldOf::Tenant, OfMember::of_all(Arc::clone(world.stored())));
+    parts.own_servers = own_servers(&tenant, &world).await?;
     let for_agents = Some(for_agents(&typed, &world, WorldOf::AgentOfTenant));
     let for_people = Some(for_people(&typed, &world, &parts));
     Ok(WorldParts { parts, for_agents, for_people, then: Box::pin(async move { world.close().await }) })
+}
+
+/// What members of the tenant may add for themselves, and have added.
+async fn own_servers(tenant: &Tenant, world: &World) -> Result<Option<Arc<OwnServers>>, Failure> {
+    let Some(allowed) = &tenant.own_servers else { return Ok(None) };
+    let added = Arc::new(AddedByMembers::new(Arc::clone(world.stored())));
+    let own =
+        OwnServers::new(allowed.most.get().into(), Egress::new(allowed.egress(), Arc::new(SystemLookup)), added).await;
+    let own = own.map_err(|why| Failure::new(Exit::Other, "NO_OWN_SERVERS", why))?;
+    Ok(Some(Arc::new(own)))
 }
 
 /// What the worlds of the members of a tenant are built from: a host of their own, to which that of the tenant lends its
@@ -187,6 +202,7 @@ fn for_people(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWor
         store: of_tenant.store.clone(),
         questions: of_tenant.questions.clone(),
         vault: Arc::clone(&of_tenant.vault),
+        own_servers: of_tenant.own_servers.clone(),
     };
     Box::new(move |_, member| {
         let (people, typed, model_context) = (Arc::clone(&people), typed.clone(), model_context.clone());
@@ -212,6 +228,7 @@ struct OfTenant {
     store: Option<Store>,
     questions: Questions,
     vault: Arc<dyn Vault>,
+    own_servers: Option<Arc<OwnServers>>,
 }
 
 fn of_person(
@@ -221,7 +238,7 @@ fn of_person(
     model_context: ModelContext,
     of_tenant: OfTenant,
 ) -> WorldParts {
-    let OfTenant { request, store, questions, vault } = of_tenant;
+    let OfTenant { request, store, questions, vault, own_servers } = of_tenant;
     let Person { environment, secrets, sign_in, hosts, credentials, audit } = person;
     let questions = questions.concealing(Arc::clone(&secrets));
     // The rules of its files are known before anything of it runs.
@@ -241,6 +258,7 @@ fn of_person(
         sign_ins: sign_ins(sign_in.clone(), secrets),
         of: WorldOf::Person(member),
         credentials: credentials.of_this_one(),
+        own_servers,
         before_applying: Box::new(move |loaded: &Loaded| {
             gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
             audited.set(loaded.settings.audit);

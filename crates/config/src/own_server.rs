@@ -1,0 +1,176 @@
+//! Servers that members of a team add for themselves.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use toolrack_host::{
+    ServerSpec,
+    egress::Egress,
+    spec::{Http, Share, Source, Transport},
+};
+use url::Url;
+
+use crate::{
+    load::Scope,
+    placeholder::{self, Bare, Piece},
+};
+
+/// The most bytes of an address.
+const MAX_URL: usize = 2_000;
+/// The most headers.
+const MAX_HEADERS: usize = 16;
+/// The most bytes of the value of a header.
+const MAX_VALUE: usize = 8 * 1024;
+
+/// A server that a member of a team adds for themselves: an address, and headers. It starts no program, reads no file, and
+/// names nothing but values that the member gives, because the member has no right to any of that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnServer {
+    /// Its MCP endpoint, with `https`.
+    pub url: String,
+    /// Headers of its requests. `${user:NAME}` in a value stands for what the member gives as `NAME`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+/// Why a member cannot add a server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadOwnServer {
+    /// The address is none that is allowed.
+    #[error("`url` is an address with http or https, a host, no user and no fragment, of at most {MAX_URL} bytes")]
+    Url,
+    /// There are too many headers.
+    #[error("a server has at most {MAX_HEADERS} headers")]
+    Headers,
+    /// A header is none.
+    #[error("`{name}` is not the name of a header (RFC 9110, 5.1)")]
+    Header {
+        /// Its name, safe to print.
+        name: String,
+    },
+    /// The value of a header is none that is allowed.
+    #[error(
+        "the value of `{name}` has at most {MAX_VALUE} bytes of visible text, and no placeholder but `${{user:NAME}}`; \
+         write `$$` for a `$`"
+    )]
+    Value {
+        /// The name of the header, safe to print.
+        name: String,
+    },
+}
+
+impl OwnServer {
+    /// Checks the parts, and makes a server of them that `egress` confines. `url` may name any host: whether it may be
+    /// reached is decided at each connection.
+    ///
+    /// # Errors
+    /// [`BadOwnServer`]
+    pub fn spec(&self, egress: &Egress) -> Result<ServerSpec, BadOwnServer> {
+        let is_good = |url: &Url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.username().is_empty()
+                && url.password().is_none()
+                && url.fragment().is_none()
+        };
+        let url = Url::parse(&self.url).ok().filter(|url| self.url.len() <= MAX_URL && is_good(url));
+        let url = url.ok_or(BadOwnServer::Url)?;
+        if self.headers.len() > MAX_HEADERS {
+            return Err(BadOwnServer::Headers);
+        }
+        self.headers.iter().try_for_each(|(name, value)| check_header(name, value))?;
+        let http = Http {
+            // The same text for all readers, in which nothing is a placeholder.
+            url: url.as_str().replace('$', "$$"),
+            headers: self.headers.clone(),
+            egress: Some(egress.clone()),
+            ..Http::default()
+        };
+        let source = Source { scope: Scope::Member.as_str().to_owned(), path: None };
+        Ok(ServerSpec { share: Some(Share::User), source, ..ServerSpec::new(Transport::Http(http)) })
+    }
+}
+
+fn check_header(name: &str, value: &str) -> Result<(), BadOwnServer> {
+    let shown = || toolrack_host::text::for_line(&toolrack_host::text::clip(name, 64)).into_owned();
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_token) {
+        return Err(BadOwnServer::Header { name: shown() });
+    }
+    let is_visible = value.len() <= MAX_VALUE && value.chars().all(|c| !c.is_control());
+    // A bare `$NAME` is a variable of the environment in headers.
+    let pieces = placeholder::pieces(value, Bare::Names).ok().filter(|_| is_visible);
+    let is_own = |piece: &Piece<'_>| matches!(piece, Piece::Literal(_) | Piece::User(_));
+    match pieces {
+        Some(pieces) if pieces.iter().all(is_own) => Ok(()),
+        _ => Err(BadOwnServer::Value { name: shown() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(url: &str, headers: &[(&str, &str)]) -> OwnServer {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        OwnServer { url: url.to_owned(), headers: headers.collect() }
+    }
+
+    fn spec(url: &str, headers: &[(&str, &str)]) -> Result<ServerSpec, BadOwnServer> {
+        server(url, headers).spec(&Egress::default())
+    }
+
+    #[test]
+    fn a_member_adds_an_address_with_values_of_their_own() {
+        let made = spec("https://mcp.example/a?b=c", &[("Authorization", "Bearer ${user:TOKEN}"), ("X-Price", "$$5")]);
+        let made = made.unwrap();
+        assert_eq!(made.share, Some(Share::User));
+        let Transport::Http(http) = &made.transport else { panic!("it is no address") };
+        assert_eq!((&*http.url, http.headers.len()), ("https://mcp.example/a?b=c", 2));
+        assert!(http.egress.is_some());
+        assert_eq!(crate::given_in(&made).into_iter().collect::<Vec<_>>(), ["TOKEN"]);
+    }
+
+    #[test]
+    fn a_member_names_no_secret_no_variable_and_no_file() {
+        for value in [
+            "${secret:TENANT_TOKEN}",
+            "Bearer ${HOME}",
+            "${env:HOME}",
+            "$HOME",
+            "${input:token}",
+            "${user:A:-${secret:B}}",
+            "${user:TOKEN",
+            "${HOME:-x}",
+            "a\r\nb: c",
+            "\u{7f}",
+        ] {
+            assert!(matches!(spec("https://a.example", &[("X", value)]), Err(BadOwnServer::Value { .. })), "{value}");
+        }
+        for name in ["", "a b", "a:b", "a\nb", "ä"] {
+            assert!(matches!(spec("https://a.example", &[(name, "x")]), Err(BadOwnServer::Header { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_no_placeholder_and_no_password() {
+        for url in [
+            "",
+            "a.example",
+            "file:///etc/passwd",
+            "https://u:p@a.example",
+            "https://u@a.example",
+            "https://a/#b",
+            "ws://a",
+        ] {
+            assert_eq!(spec(url, &[]), Err(BadOwnServer::Url), "{url}");
+        }
+        let made = spec("https://a.example/${secret:X}/$HOME", &[]).unwrap();
+        assert!(crate::secrets_in(&made).is_empty());
+        let many: Vec<_> = (0..=MAX_HEADERS).map(|number| format!("X-{number}")).collect();
+        let many: Vec<_> = many.iter().map(|name| (&**name, "x")).collect();
+        assert_eq!(spec("https://a.example", &many), Err(BadOwnServer::Headers));
+    }
+}

@@ -1,0 +1,128 @@
+//! Servers that a member of a team adds for themselves.
+
+use std::collections::BTreeMap;
+
+use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
+use serde::{Deserialize, Serialize};
+use toolrack_config::OwnServer;
+use toolrack_host::{Caller, ServerName};
+use url::Url;
+use utoipa::ToSchema;
+
+use super::{Answer, ApiError, Body, By, Path, State, done};
+use crate::{
+    own_servers::{NotAdded, OwnServers},
+    world::World,
+};
+
+/// The servers that the caller has added, and how many they may add.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MyServers {
+    /// The most servers that the caller may add; 0 when the tenant lets its members add none.
+    most: usize,
+    servers: Vec<MyServer>,
+}
+
+/// A server that the caller has added.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MyServer {
+    name: String,
+    url: String,
+    /// The names of its headers. Their values are not shown.
+    headers: Vec<String>,
+}
+
+/// A server to add.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewOwnServer {
+    /// Its MCP endpoint. Most teams only let connections go to public addresses, with `https`.
+    #[schema(example = "https://mcp.example.com/mcp")]
+    url: String,
+    /// Headers of its requests. The values are kept sealed. `${user:NAME}` stands for a value of *My credentials*; `$$` for
+    /// a `$`.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+fn allowed(world: &World) -> Result<&OwnServers, ApiError> {
+    world.own_servers.as_deref().filter(|own| own.most() > 0).ok_or_else(|| {
+        ApiError::new(StatusCode::NOT_FOUND, "NO_OWN_SERVERS", "members add no servers here")
+            .hint("the operator of a team lets them with `own_servers` in the team file")
+    })
+}
+
+fn not_stored(why: String) -> ApiError {
+    ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "NOT_KEPT", why)
+}
+
+/// The servers that the caller has added for themselves. States and tools of them are with those of all others.
+#[utoipa::path(get, path = "/api/v1/me/servers", tag = "me",
+    responses((status = 200, body = MyServers), (status = 507, body = ApiError)))]
+pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<MyServers> {
+    let Ok(own) = allowed(&world) else { return Ok(Json(MyServers { most: 0, servers: Vec::new() })) };
+    let servers = own.of(caller.principal()).await.map_err(not_stored)?;
+    let shown = servers.into_iter().map(|(name, server)| MyServer {
+        name,
+        url: server.url,
+        headers: server.headers.into_keys().collect(),
+    });
+    Ok(Json(MyServers { most: own.most(), servers: shown.collect() }))
+}
+
+/// Adds a server for the caller alone, in place of an earlier one of this name. It starts at once.
+#[utoipa::path(put, path = "/api/v1/me/servers/{name}", tag = "me", request_body = NewOwnServer,
+    params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
+        (status = 422, body = ApiError), (status = 507, body = ApiError)))]
+pub(super) async fn add(
+    Extract(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+    Body(NewOwnServer { url, headers }): Body<NewOwnServer>,
+) -> Result<Response, ApiError> {
+    let own = allowed(&world)?;
+    let bad = |message: String| ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "BAD_SERVER", message);
+    let name = ServerName::new(name).map_err(|error| bad(error.to_string()))?;
+    if world.loaded().entry(name.as_str()).is_some() {
+        let message = format!("the tenant has a server `{name}` already");
+        return Err(ApiError::new(StatusCode::CONFLICT, "NAME_TAKEN", message).hint("take another name"));
+    }
+    let server = OwnServer { url, headers };
+    drop(server.spec(own.egress()).map_err(|error| bad(error.to_string()))?);
+    let url = Url::parse(&server.url).map_err(|error| bad(error.to_string()))?;
+    own.egress().configured().check(&url).map_err(|refused| {
+        bad(refused.to_string()).hint("the operator of the team says where servers of members may be: `own_servers`")
+    })?;
+    own.add(&name, &server, &caller).await.map_err(|error| match error {
+        NotAdded::Full(most) => {
+            let message = format!("you have {most} servers of your own, and the tenant allows no more");
+            ApiError::new(StatusCode::CONFLICT, "TOO_MANY_SERVERS", message).hint("remove one first")
+        }
+        NotAdded::NotStored(why) => not_stored(why),
+    })?;
+    changed(&world, &caller).await;
+    Ok(done())
+}
+
+/// Removes a server that the caller has added. Its connection ends.
+#[utoipa::path(delete, path = "/api/v1/me/servers/{name}", tag = "me", params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
+pub(super) async fn remove(
+    Extract(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    if !allowed(&world)?.remove(&name, &caller).await.map_err(not_stored)? {
+        return Err(ApiError::not_found("you have added no server of this name"));
+    }
+    changed(&world, &caller).await;
+    Ok(done())
+}
+
+/// Has the world of the caller, if it has begun, run the servers that are stored now.
+async fn changed(world: &World, caller: &Caller) {
+    if let Some(members) = world.members.get() {
+        (members.reload)(caller.principal().key()).await;
+    }
+}

@@ -1,0 +1,147 @@
+//! Servers that the members of a tenant add for themselves: addresses, which run in the world of their member alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
+use toolrack_config::{OwnServer, Request};
+use toolrack_host::{Caller, Desired, Principal, ServerName, egress::Egress};
+
+use crate::credentials::WorldOf;
+
+/// Stores the servers that the members of a tenant add, by the [key](Principal::key) of the member. An error is for people.
+pub trait AddedServers: Send + Sync {
+    /// Returns the keys of the members who have added any.
+    fn members(&self) -> BoxFuture<'_, Result<BTreeSet<String>, String>>;
+
+    /// Returns the servers of a member, by name.
+    fn servers<'a>(&'a self, member: &'a str) -> BoxFuture<'a, Result<BTreeMap<String, OwnServer>, String>>;
+
+    /// Stores a server of a member in place of an earlier one of this name, and records that `by` added it.
+    fn add<'a>(
+        &'a self,
+        member: &'a str,
+        name: &'a str,
+        server: &'a OwnServer,
+        by: &'a Caller,
+    ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// Removes a server of a member, and records that `by` did so. Returns whether there was one.
+    fn remove<'a>(&'a self, member: &'a str, name: &'a str, by: &'a Caller) -> BoxFuture<'a, Result<bool, String>>;
+}
+
+/// What the members of a tenant may add, and have added.
+pub struct OwnServers {
+    most: usize,
+    egress: Egress,
+    added: Arc<dyn AddedServers>,
+    /// The members who have added any; a request looks here first.
+    members: ArcSwap<BTreeSet<String>>,
+}
+
+impl fmt::Debug for OwnServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnServers").field("most", &self.most).field("egress", &self.egress).finish_non_exhaustive()
+    }
+}
+
+/// Why a server was not added.
+#[derive(Debug)]
+pub(crate) enum NotAdded {
+    /// The member has as many as they may have.
+    Full(usize),
+    /// It cannot be stored.
+    NotStored(String),
+}
+
+impl OwnServers {
+    /// Lets each member add at most `most` servers, where `egress` lets connections go. Reads who has added any.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn new(most: usize, egress: Egress, added: Arc<dyn AddedServers>) -> Result<Self, String> {
+        let members = ArcSwap::from_pointee(added.members().await?);
+        Ok(Self { most, egress, added, members })
+    }
+
+    /// The most servers of one member.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The rules for connections to these servers.
+    pub(crate) fn egress(&self) -> &Egress {
+        &self.egress
+    }
+
+    /// Whether the member has added any.
+    pub(crate) fn has(&self, member: &Principal) -> bool {
+        let members = self.members.load();
+        !members.is_empty() && members.contains(&member.key())
+    }
+
+    /// Returns the servers of the member, by name.
+    pub(crate) async fn of(&self, member: &Principal) -> Result<BTreeMap<String, OwnServer>, String> {
+        self.added.servers(&member.key()).await
+    }
+
+    /// Stores a server of the caller.
+    pub(crate) async fn add(&self, name: &ServerName, server: &OwnServer, by: &Caller) -> Result<(), NotAdded> {
+        let member = by.principal();
+        let before = self.of(member).await.map_err(NotAdded::NotStored)?;
+        if before.len() >= self.most && !before.contains_key(name.as_str()) {
+            return Err(NotAdded::Full(self.most));
+        }
+        self.added.add(&member.key(), name.as_str(), server, by).await.map_err(NotAdded::NotStored)?;
+        self.count(member, true);
+        Ok(())
+    }
+
+    /// Removes a server of the caller. Returns whether there was one.
+    pub(crate) async fn remove(&self, name: &str, by: &Caller) -> Result<bool, String> {
+        let member = by.principal();
+        let is_removed = self.added.remove(&member.key(), name, by).await?;
+        self.count(member, !self.of(member).await?.is_empty());
+        Ok(is_removed)
+    }
+
+    fn count(&self, member: &Principal, has_any: bool) {
+        self.members.rcu(|members| {
+            let mut members = BTreeSet::clone(members);
+            match has_any {
+                true => members.insert(member.key()),
+                false => members.remove(&member.key()),
+            };
+            members
+        });
+    }
+
+    /// Returns the servers of the member whose world is `of`. Those that cannot be read do not run: the log has why.
+    async fn desired(&self, of: &WorldOf) -> Desired {
+        let WorldOf::Person(member) = of else { return Desired::new() };
+        if !self.has(member) {
+            return Desired::new();
+        }
+        let servers = self.of(member).await.unwrap_or_else(|why| {
+            tracing::warn!("the servers that a member of `{}` added do not run: {why}", member.tenant());
+            BTreeMap::new()
+        });
+        let usable = servers
+            .into_iter()
+            .filter_map(|(name, server)| Some((ServerName::new(name).ok()?, server.spec(&self.egress).ok()?)));
+        usable.take(self.most).collect()
+    }
+}
+
+/// The request for the configuration of a world, with the servers that its member has added.
+pub(crate) async fn with_own(request: &Request, own: Option<&OwnServers>, of: &WorldOf) -> Request {
+    let of_member = match own {
+        Some(own) => own.desired(of).await,
+        None => Desired::new(),
+    };
+    Request { of_member, ..request.clone() }
+}
