@@ -81,3 +81,146 @@ pub(crate) fn texts(oauth: &OAuth) -> Vec<(&'static str, &str)> {
     ];
     fields.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use futures::{FutureExt as _, future::BoxFuture};
+    use serde_json::{Value as Json, json};
+    use toolrack_host::{Resolver, ServerName};
+
+    use super::*;
+    use crate::{
+        Environment, Interpolate, Secrets, Unset,
+        entry::{Decoded, Report, decode},
+        node::{Member, Node},
+    };
+
+    fn server(entry: &Json) -> ServerSpec {
+        let raw = Member { name: "demo".into(), name_at: 0..0, node: Node::from_json(entry) };
+        let mut report = Report::new(None, "demo");
+        match decode(&raw, &mut report) {
+            Decoded::Server(spec) => *spec,
+            other => panic!("{entry}: {other:?} {:?}", report.into_problems()),
+        }
+    }
+
+    /// Gives every value that is asked for, and notes its name.
+    #[derive(Debug, Default)]
+    struct Asked(Mutex<BTreeSet<String>>);
+
+    impl Asked {
+        fn found(&self, name: &str) -> BoxFuture<'static, Result<Option<String>, String>> {
+            self.0.lock().unwrap().insert(name.to_owned());
+            async { Ok(Some("/value".to_owned())) }.boxed()
+        }
+    }
+
+    impl Secrets for Asked {
+        fn secret<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+            self.found(name)
+        }
+
+        fn given<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+            self.found(name)
+        }
+    }
+
+    /// The names that are looked up when the server of `spec` begins and sends a request.
+    fn looked_up(spec: &ServerSpec) -> BTreeSet<String> {
+        let asked = Arc::new(Asked::default());
+        let interpolate = Interpolate::new(Environment::new([("HOME", "/home/me")]), Unset::Error);
+        let interpolate = interpolate.with_homes("/homes".into()).with_secrets(Arc::clone(&asked) as Arc<dyn Secrets>);
+        let name = ServerName::new("demo").unwrap();
+        match &spec.transport {
+            Transport::Stdio(stdio) => drop(interpolate.stdio(&name, stdio).now_or_never().unwrap().unwrap()),
+            Transport::Http(http) | Transport::Sse(http) => {
+                interpolate.url(&name, http).now_or_never().unwrap().unwrap();
+                interpolate.headers(&name, http).now_or_never().unwrap().unwrap();
+                interpolate.oauth(&name, http).now_or_never().unwrap().unwrap();
+            }
+            Transport::Native(_) => {}
+        }
+        asked.0.lock().unwrap().clone()
+    }
+
+    /// Entries with a placeholder of this kind in each text that may hold one.
+    fn entries(kind: &str) -> [(Json, &'static [&'static str]); 4] {
+        let of = |name: &str| format!("${{{kind}:{name}}}");
+        [
+            (
+                json!({
+                    "command": of("command"), "args": ["a", of("arg")], "env": { "A": format!("x {}", of("env")) },
+                    "cwd": of("cwd"), "sandbox": { "read": [of("read")], "write": [of("write")] },
+                }),
+                &["arg", "command", "cwd", "env", "read", "write"],
+            ),
+            (
+                json!({
+                    "command": "x",
+                    "container": { "image": of("image"), "mounts": [format!("{}:/data", of("mount"))] },
+                }),
+                &["image", "mount"],
+            ),
+            (
+                json!({
+                    "url": format!("https://x.example/{}", of("url")), "headers": { "X-Key": of("header") },
+                    "oauth": {
+                        "grant": "enterprise_managed", "client_id": of("client"), "client_secret": of("secret"),
+                        "assertion": of("assertion"),
+                        "idp": { "token_url": of("idp"), "client_id": of("idp_client"), "client_secret": of("idp_secret") },
+                    },
+                }),
+                &["assertion", "client", "header", "idp", "idp_client", "idp_secret", "secret", "url"],
+            ),
+            (
+                json!({
+                    "url": "https://x.example",
+                    "oauth": {
+                        "grant": "client_credentials", "client_id": of("client"), "private_key": of("key"),
+                        "key_id": of("key_id"),
+                    },
+                }),
+                &["client", "key", "key_id"],
+            ),
+        ]
+    }
+
+    #[test]
+    fn whatever_is_looked_up_when_a_server_begins_is_known_before() {
+        for (kind, known) in [("user", given_in as fn(&ServerSpec) -> _), ("secret", secrets_in)] {
+            for (entry, names) in entries(kind) {
+                let spec = server(&entry);
+                let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+                assert_eq!(looked_up(&spec), names, "{entry}");
+                assert_eq!(known(&spec), names, "{entry}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_in_the_default_of_a_placeholder_count_and_escaped_ones_do_not() {
+        let spec = server(
+            &json!({ "command": "x", "args": ["${A:-${user:ONE}}", "${B:-${C:-${secret:TWO}}}", "$${user:NO}"] }),
+        );
+        assert_eq!(given_in(&spec).into_iter().collect::<Vec<_>>(), ["ONE"]);
+        assert_eq!(secrets_in(&spec).into_iter().collect::<Vec<_>>(), ["TWO"]);
+    }
+
+    #[test]
+    fn a_server_for_which_a_person_gives_values_is_that_persons_unless_its_entry_says_otherwise() {
+        assert_eq!(share_of(&server(&json!({ "command": "x" }))), Share::Tenant);
+        assert_eq!(share_of(&server(&json!({ "command": "x", "args": ["${secret:A}"] }))), Share::Tenant);
+        assert_eq!(share_of(&server(&json!({ "command": "x", "args": ["${user:A}"] }))), Share::User);
+        assert_eq!(share_of(&server(&json!({ "url": "https://x", "headers": { "A": "${user:A}" } }))), Share::User);
+        assert_eq!(share_of(&server(&json!({ "command": "x", "share": "user" }))), Share::User);
+    }
+
+    #[test]
+    fn a_program_that_prints_headers_takes_values_of_a_person_too() {
+        let spec = server(&json!({ "url": "https://x", "headers_helper": ["print", "${user:A}", "${secret:B}"] }));
+        assert_eq!(given_in(&spec).into_iter().collect::<Vec<_>>(), ["A"]);
+        assert_eq!(secrets_in(&spec).into_iter().collect::<Vec<_>>(), ["B"]);
+    }
+}

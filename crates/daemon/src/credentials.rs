@@ -41,7 +41,7 @@ pub enum WorldOf {
     Tenant,
     /// An agent of a tenant: the servers that all its members share.
     AgentOfTenant,
-    /// This member of a tenant: the servers that each member has for itself, if they are for this one.
+    /// This member of a tenant: the servers that run once for each member, as far as they are for this one.
     Person(Principal),
 }
 

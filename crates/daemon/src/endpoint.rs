@@ -1,4 +1,4 @@
-//! Where MCP clients connect: at `/mcp`, and at `/p/NAME/mcp` for a profile.
+//! The MCP endpoints: `/mcp`, and `/p/NAME/mcp` for a profile.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use url::form_urlencoded;
 
 use crate::error::ApiError;
 
-/// The endpoint with all tools, for the router.
+/// The route of the endpoint with all tools.
 pub(crate) const ALL: &str = "/mcp";
 
-/// The endpoint of a profile, for the router.
+/// The route of the endpoints of profiles.
 pub(crate) const OF_PROFILE: &str = "/p/{profile}/mcp";
 
-/// Names the profile of the path where the gateway looks for it: in the query.
+/// Moves the name of the profile from the path into the query, where the gateway reads it.
 pub(crate) async fn with_profile(
     Path(parts): Path<HashMap<String, String>>,
     mut request: Request,

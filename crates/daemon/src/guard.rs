@@ -22,7 +22,7 @@ use http::{
 };
 use subtle::ConstantTimeEq as _;
 use toolrack_host::Principal;
-use toolrack_team::{Endpoint, FrontDoor, NoRandom, Standing, random_text};
+use toolrack_team::{Endpoint, FrontDoor, NoRandom, ProvedToken, random_text};
 
 pub(crate) use self::{
     members::Members,
@@ -88,14 +88,14 @@ pub(crate) enum Proved {
     /// The person whose daemon it is: the request has the token of this launch, or that of one of its agents.
     Local,
     /// A member of the team.
-    Member(Standing),
+    Member(ProvedToken),
 }
 
 impl Proved {
     fn principal(&self) -> Principal {
         match self {
             Self::Local => Principal::LOCAL,
-            Self::Member(standing) => standing.member().clone(),
+            Self::Member(proved) => proved.member().clone(),
         }
     }
 }
@@ -236,9 +236,7 @@ impl Guard {
     /// The membership of the member who was proved. Only requests to the control API need it.
     fn membership(&self, path: &str, proved: Option<&Proved>) -> Option<Membership> {
         match (proved, &self.members) {
-            (Some(Proved::Member(standing)), Some(members)) if Endpoint::at(path).is_none() => {
-                members.membership(standing)
-            }
+            (Some(Proved::Member(proved)), Some(members)) if Endpoint::at(path).is_none() => members.membership(proved),
             _ => None,
         }
     }
@@ -299,30 +297,30 @@ pub(crate) async fn check(State(guard): State<Arc<Guard>>, mut request: Request,
         request.extensions_mut().insert(membership);
     }
     match proved {
-        Some(Proved::Member(standing)) => {
+        Some(Proved::Member(proved)) => {
             let refusal = (guard.ended(), guard.challenge(request.uri().path(), request.headers()));
-            while_it_stands(standing, refusal, next.run(request)).await
+            until_the_token_ends(proved, refusal, next.run(request)).await
         }
         _ => next.run(request).await,
     }
 }
 
 /// The answer to a request of a member, or `refusal` as soon as its token has ended. A stream of events ends with it.
-async fn while_it_stands(
-    standing: Standing,
+async fn until_the_token_ends(
+    proved: ProvedToken,
     (refusal, challenge): (ApiError, HeaderValue),
     answer: impl Future<Output = Response>,
 ) -> Response {
     let response = tokio::select! {
         response = answer => response,
-        () = standing.ended() => return refused(refusal, challenge),
+        () = proved.ended() => return refused(refusal, challenge),
     };
     let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(EVENTS));
     if !is_stream {
         return response;
     }
     response.map(|body| {
-        let ended = async move { standing.ended().await };
+        let ended = async move { proved.ended().await };
         Body::from_stream(body.into_data_stream().take_until(Box::pin(ended)))
     })
 }

@@ -1,4 +1,5 @@
-//! The membership in a team of who sends a request: what the control API needs to show and change members and tokens.
+//! The member of a team behind a request, with the store of the team: what the control API needs to show and change members
+//! and tokens.
 
 use axum::{
     extract::FromRequestParts,
@@ -6,7 +7,7 @@ use axum::{
 };
 use toolrack_host::Principal;
 use toolrack_store::{TeamStore, TeamToken, TokenOwner};
-use toolrack_team::Standing;
+use toolrack_team::ProvedToken;
 
 use crate::error::ApiError;
 
@@ -20,9 +21,10 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Of the member whom `standing` proves; `None` if the store does not know the member.
-    pub(crate) fn of(store: &TeamStore, standing: &Standing) -> Option<Self> {
-        let token = standing.token()?.clone();
+    /// The membership of the member whom the token proves; `None` for a token that an issuer signed, whose member the store
+    /// does not have.
+    pub(crate) fn of(store: &TeamStore, proved: &ProvedToken) -> Option<Self> {
+        let token = proved.token()?.clone();
         Some(Self { store: store.clone(), token })
     }
 
@@ -47,7 +49,7 @@ pub(crate) fn owner(member: &Principal) -> TokenOwner<'_> {
     TokenOwner { issuer: member.issuer(), subject: member.subject() }
 }
 
-/// The membership, or why there is none: what is wrong with the rest of a request is said first.
+/// The membership, or why there is none. A handler that takes this can first refuse other mistakes in the request.
 pub(crate) type Joined = Result<Membership, ApiError>;
 
 impl<S: Sync> FromRequestParts<S> for Membership {

@@ -23,7 +23,7 @@ impl fmt::Debug for Missing {
 }
 
 impl Missing {
-    /// For `world`, if it is that of a member.
+    /// The missing values of the member whose world is `world`; `None` for another world.
     pub(crate) fn of_member(world: &Arc<World>, dashboard: Option<&Url>) -> Option<Self> {
         let is_of_member = matches!(world.of, WorldOf::Person(_));
         let dashboard = dashboard.filter(|_| is_of_member)?.clone();

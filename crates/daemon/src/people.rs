@@ -1,7 +1,7 @@
-//! The members of a tenant who have servers of their own: each has a [world](crate::worlds) for them, beside that of the
-//! tenant, whose servers are lent to it. Only the proved principal of a request decides whose world answers.
+//! The members of a tenant who have servers of their own: each has a [world](crate::worlds) for these servers, which
+//! borrows the servers of the tenant's world. The proved principal of a request alone decides whose world answers.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
     extract::{Request, State},
@@ -23,7 +23,7 @@ use crate::{
 /// The most worlds of members at once, in one tenant.
 const MAX_WORLDS: usize = 1_000;
 
-/// The paths on which a member uses their own servers beside those of the tenant. All others belong to the tenant.
+/// The paths that the member's own world answers. The tenant's world answers all others.
 const THEIRS: [&str; 12] = [
     "/mcp",
     "/p",
@@ -64,8 +64,8 @@ impl People {
         }
     }
 
-    /// Whether the request is for the member's own world: the tenant has servers that not all members share, or the member
-    /// has added some, and the request is not about what all share.
+    /// Whether the member's own world answers the request: the tenant has servers that not all members share, or the member
+    /// has added some, and the request is not about a server that they share.
     fn is_theirs(&self, member: &Principal, method: &Method, path: &str) -> bool {
         let loaded = self.tenant.loaded();
         let is_own = |spec: &ServerSpec| !self.tenant.of.runs(spec);
@@ -102,10 +102,10 @@ fn is_of(id: &str, member: &str) -> bool {
     id.strip_prefix(member).is_some_and(|rest| rest.starts_with(' '))
 }
 
-/// Names the world of a member with this role and these groups.
+/// Names the world of a member with this role and these groups. A provider may list the same groups in another order.
 fn key_of(member: &Principal) -> String {
-    let groups: Vec<_> = member.groups().collect();
-    format!("{} {} {}", member.key(), member.role().word(), groups.join(","))
+    let groups: BTreeSet<_> = member.groups().collect();
+    format!("{} {} {groups:?}", member.key(), member.role().word())
 }
 
 /// Whether `path` is one of `places`, or below one.
@@ -131,8 +131,8 @@ pub(crate) fn follow(world: &Arc<World>, tenant: &Arc<World>, tasks: &TaskTracke
     let (world, mut applied) = (Arc::clone(world), tenant.applied());
     tasks.spawn(async move {
         loop {
-            // The tenant's world reports entries that cannot be used. The first change stands for those that happened
-            // since the files were read.
+            // Its errors are dropped: the tenant's world reports entries that cannot be used. The first round reads what
+            // has changed while the world began.
             drop(world.reload().await);
             tokio::select! {
                 () = world.ending.cancelled() => return,
@@ -144,6 +144,8 @@ pub(crate) fn follow(world: &Arc<World>, tenant: &Arc<World>, tasks: &TaskTracke
 
 #[cfg(test)]
 mod tests {
+    use toolrack_host::principal::{Kind, Role};
+
     use super::*;
 
     #[test]
@@ -152,5 +154,29 @@ mod tests {
         for path in ["/mcpx", "/metrics", "/agents/a/mcp", "/api/v1/audit", "/api/v1/menu", "/api/v1/approvals"] {
             assert!(!is_below(path, &THEIRS), "{path}");
         }
+    }
+
+    fn ann(groups: &[&str], role: Role) -> Principal {
+        let ann = Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
+        ann.in_groups(groups.iter().copied()).unwrap().with_role(role)
+    }
+
+    #[test]
+    fn other_groups_or_another_role_are_another_world_and_another_order_is_not() {
+        let key = |groups: &[&str]| key_of(&ann(groups, Role::User));
+        assert_eq!(key(&["eng", "ops"]), key(&["ops", "eng"]));
+        assert_eq!(key(&["eng", "eng"]), key(&["eng"]));
+        assert_ne!(key(&["eng", "ops"]), key(&["eng"]));
+        assert_ne!(key(&["eng", "ops"]), key(&["eng,ops"]), "a group may have a comma in its name");
+        assert_ne!(key(&["eng", "ops"]), key(&["eng\", \"ops"]), "or quotes");
+        assert_ne!(key(&["eng"]), key_of(&ann(&["eng"], Role::Operator)));
+    }
+
+    #[test]
+    fn a_world_is_found_by_the_whole_key_of_its_member_alone() {
+        let (one, other) = (ann(&["eng"], Role::User), Principal::new(Kind::Person, "acme", "i", "bob").unwrap());
+        let id = key_of(&one);
+        assert!(is_of(&id, &one.key()) && is_of(&key_of(&ann(&[], Role::Viewer)), &one.key()));
+        assert!(!is_of(&id, &other.key()) && !is_of(&id, &one.key()[..63]) && !is_of(&one.key(), &one.key()));
     }
 }

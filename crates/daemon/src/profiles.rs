@@ -32,13 +32,13 @@ impl Profiles {
         self.0.borrow().keys().cloned().collect()
     }
 
-    /// Notices each change from now on.
+    /// Notifies of each change from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<ToolProfiles> {
         self.0.subscribe()
     }
 }
 
-/// The profile of a view, as it is at the moment.
+/// The name of the profile that a view shows, and the profiles among which it is looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Followed {
     pub(crate) name: Arc<str>,

@@ -1,7 +1,8 @@
-//! Deletes what removed members leave behind: the servers that run for them, and what they gave for these. Both have the
-//! key of the membership that ended, so nothing of a later one is touched.
+//! Ends the servers of removed members, and deletes the values that they gave for these servers. Both have the key of the
+//! membership that ended, so nothing of a later one is touched.
 //!
-//! The store of the team notes each removal until that is done, so that a removal counts also if the daemon did not run.
+//! The store of the team notes each removal until that is done, so that it is done also when the daemon did not run at the
+//! time of the removal.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,9 +16,9 @@ use toolrack_store::{RemovedMember, TeamStore};
 
 use crate::tenants::Tenants;
 
-/// How long the servers of a member may take to end. What they write after that stays.
+/// How long the servers of a member may take to end. A value that they store after that stays.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// When to try again what could not be deleted.
+/// The pause after which the daemon tries again to delete a value.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// Deletes what a member gave, by the tenant and the [key](toolrack_host::Principal::key) of the member. An error is for
@@ -31,7 +32,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// Does what is to be done at the start, and after each change of the team, until `ending`.
+    /// Deletes the values of removed members at the start and after each change of the team, until `ending`.
     pub(crate) async fn run(self, mut changes: watch::Receiver<()>, ending: CancellationToken) {
         loop {
             let is_done = tokio::select! {
@@ -46,7 +47,7 @@ impl Removals {
         }
     }
 
-    /// Returns whether nothing is left to be done.
+    /// Deletes the values of all members who were removed since; returns whether none is left.
     async fn round(&self) -> bool {
         let removed = match self.store.removed_members().await {
             Ok(removed) => removed,

@@ -4,7 +4,7 @@
 pub mod answers;
 pub mod audit;
 pub mod sessions;
-pub(crate) mod team;
+pub mod team;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;

@@ -90,3 +90,75 @@ impl Drop for Lent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        Router,
+        middleware::from_fn,
+        routing::{any, post},
+    };
+    use futures::channel::mpsc;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    type Piece = Result<Bytes, std::io::Error>;
+
+    /// A server with an address that reads its body and one that does not.
+    fn router() -> Router {
+        Router::new()
+            .route("/read", post(|body: Bytes| async move { body.len().to_string() }))
+            .route("/ignored", any(|| async { "ignored" }))
+            .layer(from_fn(read))
+    }
+
+    /// Whether the answer to a request with this body says that the connection closes.
+    async fn closes(path: &str, change: impl Fn(&mut Request), body: Body) -> bool {
+        let mut request = Request::post(path).body(body).unwrap();
+        change(&mut request);
+        let response = router().oneshot(request).await.unwrap();
+        response.headers().get(CONNECTION).is_some_and(|value| value == "close")
+    }
+
+    /// A body whose pieces come from the returned sender.
+    fn arriving() -> (mpsc::UnboundedSender<Piece>, Body) {
+        let (pieces, receiver) = mpsc::unbounded();
+        (pieces, Body::from_stream(receiver))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_connection_stays_when_the_rest_of_a_body_is_short_and_in_time() {
+        assert!(!closes("/ignored", |_| {}, Body::from("x".repeat(MAX_BYTES))).await);
+        assert!(!closes("/read", |_| {}, Body::from("x".repeat(2 * MAX_BYTES))).await, "the handler read all of it");
+        assert!(!closes("/ignored", |_| {}, Body::empty()).await);
+        let (pieces, body) = arriving();
+        for _ in 0..4 {
+            pieces.unbounded_send(Ok(Bytes::from_static(b"piece"))).unwrap();
+        }
+        drop(pieces);
+        assert!(!closes("/ignored", |_| {}, body).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_connection_closes_when_the_rest_is_too_long_too_late_or_broken() {
+        assert!(closes("/ignored", |_| {}, Body::from("x".repeat(MAX_BYTES + 1))).await);
+        let (pieces, body) = arriving();
+        pieces.unbounded_send(Ok(Bytes::from_static(b"the rest never comes"))).unwrap();
+        assert!(closes("/ignored", |_| {}, body).await);
+        drop(pieces);
+        let (pieces, body) = arriving();
+        pieces.unbounded_send(Err(std::io::Error::other("reset"))).unwrap();
+        assert!(closes("/ignored", |_| {}, body).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_read_for_http_2_or_for_a_client_that_waits_for_a_word() {
+        let long = || Body::from("x".repeat(MAX_BYTES + 1));
+        assert!(!closes("/ignored", |request| *request.version_mut() = Version::HTTP_2, long()).await);
+        let expects = |request: &mut Request| {
+            request.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
+        };
+        assert!(!closes("/ignored", expects, long()).await);
+    }
+}

@@ -157,3 +157,89 @@ fn primary_code(error: &sqlx::Error) -> Option<i32> {
     let code = error.as_database_error()?.code()?;
     code.parse::<i32>().ok().map(|code| code & 0xff)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{borrow::Cow, fmt};
+
+    use sqlx::error::{DatabaseError, ErrorKind};
+
+    use super::*;
+
+    /// What SQLite says, with its code.
+    #[derive(Debug)]
+    struct Said(&'static str);
+
+    impl fmt::Display for Said {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("it failed")
+        }
+    }
+
+    impl Error for Said {}
+
+    impl DatabaseError for Said {
+        fn message(&self) -> &'static str {
+            "it failed"
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            (!self.0.is_empty()).then_some(self.0.into())
+        }
+
+        fn as_error(&self) -> &(dyn Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn Error + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::Other
+        }
+    }
+
+    fn read(code: &'static str) -> String {
+        let error = sqlx::Error::Database(Box::new(Said(code)));
+        StoreError::from_sqlx("testing", Path::new("/home/ann/toolrack.db"), error).to_string()
+    }
+
+    #[test]
+    fn each_code_of_sqlite_says_what_to_do_also_in_its_extended_form() {
+        for (code, says) in [
+            ("5", "is in use by another process"),
+            ("261", "is in use by another process"), // SQLITE_BUSY_RECOVERY
+            ("517", "is in use by another process"), // SQLITE_BUSY_SNAPSHOT
+            ("6", "is in use by another process"),
+            ("262", "is in use by another process"), // SQLITE_LOCKED_SHAREDCACHE
+            ("8", "cannot be written"),
+            ("1032", "cannot be written"), // SQLITE_READONLY_DBMOVED
+            ("13", "the disk is full"),
+            ("11", "is damaged or no database"),
+            ("779", "is damaged or no database"), // SQLITE_CORRUPT_INDEX
+            ("26", "is damaged or no database"),
+            ("14", "cannot make"),
+            ("1", "failed at testing"),
+            ("19", "failed at testing"),
+            ("x", "failed at testing"),
+            ("", "failed at testing"),
+        ] {
+            let message = read(code);
+            assert!(message.contains(says) && message.contains("/home/ann/toolrack.db"), "{code}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_does_not_end_means_that_another_process_has_the_database() {
+        let error = StoreError::from_sqlx("testing", Path::new("/x"), sqlx::Error::PoolTimedOut);
+        assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+        let other = StoreError::from_sqlx("testing", Path::new("/x"), sqlx::Error::RowNotFound);
+        assert!(matches!(&other, StoreError::Other { doing: "testing", .. }), "{other}");
+        assert!(other.source().is_some(), "the cause is kept");
+    }
+}

@@ -1,4 +1,4 @@
-//! Whom a token stands for, and until when.
+//! Which member of the team a token proves, and until when.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -20,19 +20,19 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// How often the store is asked whether anything has changed. A revoked token opens nothing after this time.
+/// How often [`Authority::watch`] asks the store whether the team has changed. A revoked token opens nothing after this time.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// Tokens whose members are known without a look into the store. Beyond it, those that no request uses are forgotten.
+/// The most tokens that are kept in memory. Beyond it, the authority forgets those that no request uses.
 const MAX_KNOWN: usize = 10_000;
 
-/// So many tokens that are in use are read at once.
+/// How many tokens one query reads again after a change.
 const PART: usize = 500;
 
-/// How often one token is read again because the team changed meanwhile, before the request is refused.
+/// How often the authority reads one token again because the team changed meanwhile, before it refuses the request.
 const MAX_READS: usize = 8;
 
-/// Why nothing is known of a token.
+/// Why a token cannot be checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailable {
@@ -47,16 +47,16 @@ pub enum Unavailable {
     Busy,
 }
 
-/// A token that was proved, for as long as it stands. Clones share it.
+/// A token that was checked, and the member whom it proves, until it ends. Clones share it.
 #[derive(Clone)]
-pub struct Standing(Arc<Known>);
+pub struct ProvedToken(Arc<Known>);
 
 struct Known {
     proof: Proof,
     ended: CancellationToken,
 }
 
-/// Why a token stands for its member.
+/// What proves that a token is that of its member.
 #[derive(Clone, PartialEq)]
 enum Proof {
     /// The store has its hash.
@@ -65,14 +65,14 @@ enum Proof {
     Signed(Vouched),
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for ProvedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standing").field("member", self.member()).field("purpose", &self.purpose()).finish()
+        f.debug_struct("ProvedToken").field("member", self.member()).field("purpose", &self.purpose()).finish()
     }
 }
 
-impl Standing {
-    /// The member for whom the token stands.
+impl ProvedToken {
+    /// The member whom the token proves.
     #[must_use]
     pub fn member(&self) -> &Principal {
         match &self.0.proof {
@@ -119,8 +119,8 @@ impl Standing {
         }
     }
 
-    /// Ready when the token has ended or was revoked, or its member has other rights than before. A request that is
-    /// under way then must end.
+    /// Waits until the token ends or is revoked, or its member has other rights than before. A request that is under
+    /// way must end then.
     pub async fn ended(&self) {
         self.0.ended.cancelled().await;
     }
@@ -141,24 +141,24 @@ impl Standing {
     }
 }
 
-/// Says for whom tokens stand.
+/// Finds the member whom a token proves.
 ///
-/// What it has read once it knows until the store changes, so that most requests need no look into the store. One task
-/// ([`Self::watch`]) notices changes and ends what no longer stands.
+/// It keeps in memory what it has read from the store until the store changes, so that most requests need no query. One
+/// task ([`Self::watch`]) notices changes, and ends the tokens that were revoked or whose members have other rights.
 pub struct Authority {
     store: TeamStore,
     issuers: Option<Issuers>,
     refusals: Option<Arc<Refusals>>,
     known: Mutex<KnownTokens>,
-    /// Tells of each change of the team, once what no longer stands has ended.
+    /// Notifies of each change of the team, after the tokens that it ended.
     changes: watch::Sender<()>,
 }
 
-/// The tokens that are known, as the team was at `version`.
+/// The tokens in memory, as the team was at `version`.
 #[derive(Default)]
 struct KnownTokens {
     version: Option<i64>,
-    by_hash: HashMap<TokenHash, Standing>,
+    by_hash: HashMap<TokenHash, ProvedToken>,
 }
 
 impl fmt::Debug for Authority {
@@ -180,38 +180,39 @@ impl Authority {
         &self.store
     }
 
-    /// Tells of changes of the team: of each after the tokens that it ended open nothing any more.
+    /// Notifies of each change of the team, once the tokens that the change ended open nothing any more.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// Also knows for whom the tokens of `issuers` stand. What an issuer said of a person counts until the token ends.
+    /// Also accepts the tokens of `issuers`. What an issuer said of a person counts until the token ends.
     #[must_use]
     pub fn trusting(self, issuers: Issuers) -> Self {
         Self { issuers: Some(issuers), ..self }
     }
 
-    /// Also records each token that stands for no member. Those that an issuer could have signed, [`Issuers`] record.
+    /// Also records in the audit log each token that proves no member. [`Issuers`] record those that an issuer could have
+    /// signed.
     #[must_use]
     pub fn recording(self, refusals: Arc<Refusals>) -> Self {
         Self { refusals: Some(refusals), ..self }
     }
 
-    /// For whom `token` stands, if that is known without a look into the store and without a check of a signature.
+    /// The proof of `token`, if it is in memory: without a query, and without a check of a signature.
     #[must_use]
-    pub fn known(&self, token: &str) -> Option<Standing> {
+    pub fn known(&self, token: &str) -> Option<ProvedToken> {
         let known = self.known.lock().by_hash.get(&TokenHash::of(token)).cloned();
-        known.filter(|standing| !standing.has_ended(Utc::now()))
+        known.filter(|proved| !proved.has_ended(Utc::now()))
     }
 
-    /// For whom `token` stands; `None` when it is none, has ended or was revoked.
+    /// Checks `token`; `None` when it is no token of the team, has ended or was revoked.
     ///
     /// # Errors
     /// [`Unavailable`]; the request must be refused then.
-    pub async fn prove(&self, token: &str) -> Result<Option<Standing>, Unavailable> {
-        if let Some(standing) = self.known(token) {
-            return Ok(Some(standing));
+    pub async fn prove(&self, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
+        if let Some(proved) = self.known(token) {
+            return Ok(Some(proved));
         }
         let kept = match (looks_like_one(token), &self.issuers) {
             (true, _) => self.kept(TokenHash::of(token)).await?,
@@ -224,15 +225,15 @@ impl Authority {
         Ok(kept)
     }
 
-    /// Returns the standing of a token whose hash the store may have.
-    async fn kept(&self, hash: TokenHash) -> Result<Option<Standing>, Unavailable> {
-        self.standing(hash, None).await
+    /// Checks a token whose hash the store may have.
+    async fn kept(&self, hash: TokenHash) -> Result<Option<ProvedToken>, Unavailable> {
+        self.proved(hash, None).await
     }
 
-    /// Returns the standing of a token that one of the issuers may have signed.
-    async fn signed(&self, issuers: &Issuers, token: &str) -> Result<Option<Standing>, Unavailable> {
+    /// Checks a token that one of the issuers may have signed.
+    async fn signed(&self, issuers: &Issuers, token: &str) -> Result<Option<ProvedToken>, Unavailable> {
         let Some(vouched) = issuers.verify(token).await.map_err(Unavailable::Issuer)? else { return Ok(None) };
-        self.standing(TokenHash::of(token), Some(vouched)).await
+        self.proved(TokenHash::of(token), Some(vouched)).await
     }
 
     /// Returns the proof in the store. For a token that an issuer has `signed`, the store only knows how often the person
@@ -247,27 +248,27 @@ impl Authority {
     }
 
     /// Reads the proof of a token, and keeps it with the version of the team that it is of.
-    async fn standing(&self, hash: TokenHash, signed: Option<Vouched>) -> Result<Option<Standing>, Unavailable> {
+    async fn proved(&self, hash: TokenHash, signed: Option<Vouched>) -> Result<Option<ProvedToken>, Unavailable> {
         for _ in 0..MAX_READS {
             let version = self.known.lock().version;
             let Some(proof) = self.proof(hash, signed.as_ref()).await.map_err(Unavailable::Store)? else {
                 return Ok(None);
             };
             let mut known = self.known.lock();
-            // If the team changed since, this may be the proof as it was before that.
+            // If the team has changed since, this may be the proof as it was before the change.
             if known.version == version {
-                return known.keep(hash, Standing::of(proof)).map(Some).ok_or(Unavailable::Busy);
+                return known.keep(hash, ProvedToken::of(proof)).map(Some).ok_or(Unavailable::Busy);
             }
         }
         Err(Unavailable::Busy)
     }
 
-    /// Looks for changes until `ending`, and ends the standings that no longer hold. While the store cannot be read,
-    /// what stands goes on for as long as its tokens say.
+    /// Looks for changes until `ending`, and ends the tokens that no longer count. While the store cannot be read, the
+    /// tokens in memory go on to count until the end that each of them has.
     pub async fn watch(self: Arc<Self>, ending: CancellationToken) {
         let mut rounds = interval(ROUND);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut told = false;
+        let mut has_warned = false;
         loop {
             tokio::select! {
                 () = ending.cancelled() => return,
@@ -275,16 +276,17 @@ impl Authority {
             }
             self.known.lock().end_those_whose_time_is_over(Utc::now());
             match self.look_again().await {
-                Ok(()) => told = false,
-                Err(error) if !told => {
-                    told = true;
-                    tracing::warn!("{error}: changes of the team count once it can be read");
+                Ok(()) => has_warned = false,
+                Err(error) if !has_warned => {
+                    has_warned = true;
+                    tracing::warn!("{error}: changes of the team count once the store can be read again");
                 }
                 Err(_) => {}
             }
         }
     }
 
+    /// Reads the tokens in memory again if the team has changed.
     async fn look_again(&self) -> Result<(), StoreError> {
         let version = self.store.team_version().await?;
         if self.known.lock().version == Some(version) {
@@ -293,7 +295,7 @@ impl Authority {
         let in_use = self.known.lock().begin(version);
         let mut all_read = Ok(());
         for part in in_use.chunks(PART) {
-            // Each query waits until those of the requests are over, so there is one for many tokens.
+            // Each query waits for those of the requests, so one query reads many tokens.
             if self.look_at(part).await.is_ok() {
                 continue;
             }
@@ -303,7 +305,7 @@ impl Authority {
             }
         }
         if all_read.is_err() {
-            // What could not be read may have ended: the next round reads all of it again.
+            // A token that could not be read may have ended: the next round reads all of them again.
             self.known.lock().version = None;
         } else {
             self.changes.send_replace(());
@@ -311,21 +313,21 @@ impl Authority {
         all_read
     }
 
-    /// Reads tokens again, and ends those that no longer are what they were.
-    async fn look_at(&self, in_use: &[(TokenHash, Standing)]) -> Result<(), StoreError> {
+    /// Reads tokens again, and ends those that have changed or are gone.
+    async fn look_at(&self, in_use: &[(TokenHash, ProvedToken)]) -> Result<(), StoreError> {
         let hashes: Vec<_> = in_use.iter().map(|(hash, _)| *hash).collect();
         let tokens = self.store.team_tokens(Tokens::Hashes(&hashes)).await?;
-        let people: Vec<_> = in_use.iter().map(|(_, standing)| standing.member().person_key()).collect();
+        let people: Vec<_> = in_use.iter().map(|(_, proved)| proved.member().person_key()).collect();
         let memberships = self.store.memberships(&people).await?;
-        for ((hash, standing), person) in in_use.iter().zip(&people) {
-            let holds = match &standing.0.proof {
+        for ((hash, proved), person) in in_use.iter().zip(&people) {
+            let counts = match &proved.0.proof {
                 Proof::Kept(before) => tokens.contains(before),
                 Proof::Signed(vouched) => {
                     vouched.principal.membership() == memberships.get(person).copied().unwrap_or_default()
                 }
             };
-            if !holds {
-                self.known.lock().end(hash, standing);
+            if !counts {
+                self.known.lock().end(hash, proved);
             }
         }
         Ok(())
@@ -333,38 +335,39 @@ impl Authority {
 }
 
 impl KnownTokens {
-    /// From now on the team is as it was at `version`. Forgets what no request uses, and returns the rest, which has to
-    /// be read again.
-    fn begin(&mut self, version: i64) -> Vec<(TokenHash, Standing)> {
+    /// Takes `version` as that of the team from now on. Forgets the tokens that no request uses, and returns the others,
+    /// which have to be read again.
+    fn begin(&mut self, version: i64) -> Vec<(TokenHash, ProvedToken)> {
         self.version = Some(version);
         self.forget_unused();
-        self.by_hash.iter().map(|(hash, standing)| (*hash, standing.clone())).collect()
+        self.by_hash.iter().map(|(hash, proved)| (*hash, proved.clone())).collect()
     }
 
-    /// Ends `standing`, which no longer holds.
-    fn end(&mut self, hash: &TokenHash, standing: &Standing) {
+    /// Ends `proved`, which no longer counts.
+    fn end(&mut self, hash: &TokenHash, proved: &ProvedToken) {
         self.by_hash.remove(hash);
-        standing.0.ended.cancel();
+        proved.0.ended.cancel();
     }
 
     fn forget_unused(&mut self) {
-        self.by_hash.retain(|_, standing| Arc::strong_count(&standing.0) > 1);
+        self.by_hash.retain(|_, proved| Arc::strong_count(&proved.0) > 1);
     }
 
     fn end_those_whose_time_is_over(&mut self, now: DateTime<Utc>) {
-        self.by_hash.retain(|_, standing| {
-            let has_ended = standing.has_ended(now);
+        self.by_hash.retain(|_, proved| {
+            let has_ended = proved.has_ended(now);
             if has_ended {
-                standing.0.ended.cancel();
+                proved.0.ended.cancel();
             }
             !has_ended
         });
     }
 
-    /// Keeps `standing`, or what another request has kept meanwhile; `None` when there is no room.
-    fn keep(&mut self, hash: TokenHash, standing: Standing) -> Option<Standing> {
+    /// Keeps `proved`, unless another request has kept the same proof meanwhile, and returns the one that is kept; `None`
+    /// when there is no room.
+    fn keep(&mut self, hash: TokenHash, proved: ProvedToken) -> Option<ProvedToken> {
         if let Some(known) = self.by_hash.get(&hash)
-            && known.0.proof == standing.0.proof
+            && known.0.proof == proved.0.proof
         {
             return Some(known.clone());
         }
@@ -374,10 +377,10 @@ impl KnownTokens {
         if self.by_hash.len() >= MAX_KNOWN {
             return None;
         }
-        if let Some(before) = self.by_hash.insert(hash, standing.clone()) {
+        if let Some(before) = self.by_hash.insert(hash, proved.clone()) {
             before.0.ended.cancel();
         }
-        Some(standing)
+        Some(proved)
     }
 }
 

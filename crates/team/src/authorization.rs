@@ -1,11 +1,11 @@
 //! The authorization server: OAuth 2.1 for public clients, with the MCP endpoints of the team as resources.
 //!
 //! ```text
-//!   authorize ──► consent ──► request            the person is asked; what is asked for
+//!   authorize ──► consent ──► request            the page that asks the person; what the client asks for
 //!   token, revoke, register, metadata
 //!        │
 //!        ▼
-//!     failure                                    exact errors
+//!     failure                                    the errors of OAuth
 //! ```
 
 pub(crate) mod authorize;

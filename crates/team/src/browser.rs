@@ -1,4 +1,4 @@
-//! What is exchanged with a browser: cookies, and where a page may lead.
+//! Cookies of a browser, where a form comes from, and where a page may lead.
 
 use http::{
     HeaderMap, HeaderValue,
@@ -6,7 +6,7 @@ use http::{
 };
 use url::Url;
 
-/// The most bytes of an address of this origin to which a browser is sent after its sign-in.
+/// The most bytes of the address to which the front door sends a browser after its sign-in.
 pub(crate) const MAX_WAY: usize = 4 * 1024;
 
 /// The cookies of one origin.
@@ -40,7 +40,8 @@ impl Cookies {
     }
 }
 
-/// The value of the cookie `name`. Two different ones are none, because one of them is not from here.
+/// The value of the cookie `name`. When a request has two of it with different values, another site has set one of them:
+/// neither counts.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -56,7 +57,7 @@ pub(crate) fn is_from_here(headers: &HeaderMap, url: &Url) -> bool {
     says(ORIGIN.as_str(), &url.origin().ascii_serialization()) && says("sec-fetch-site", "same-origin")
 }
 
-/// The path and query of an address of this origin; `None` if it leads elsewhere, or to the sign-in itself.
+/// The path and query of `to`, if it is an address of this origin; `None` if it leads elsewhere, or to the sign-in itself.
 pub(crate) fn way_of(url: &Url, to: &str) -> Option<String> {
     let is_plain = to.len() <= MAX_WAY && to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if !is_plain || !to.starts_with('/') || to.starts_with("//") {

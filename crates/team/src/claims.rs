@@ -1,4 +1,4 @@
-//! From what a provider said to [`Claims`].
+//! Makes [`Claims`] of the statement of a provider.
 
 use serde_json::Value;
 use toolrack_host::text;
@@ -22,8 +22,8 @@ pub(crate) struct Places<'a> {
     pub(crate) tenant: Option<&'a str>,
 }
 
-/// The claims in `said`. An address counts only if the provider says that it is verified. Where the provider has a tenant
-/// claim, a statement without it has an empty one, so that no address decides in its place.
+/// The claims in `said`. An e-mail address counts only if the provider says that it is verified. Where the provider has a
+/// tenant claim, a statement without it gets an empty one, so that no address decides in its place.
 pub(crate) fn claims(said: &Said, places: Places<'_>) -> Claims {
     let is_verified = match said.get("email_verified") {
         Some(Value::Bool(verified)) => *verified,
@@ -41,12 +41,12 @@ pub(crate) fn claims(said: &Said, places: Places<'_>) -> Claims {
     }
 }
 
-/// A name for people, whatever characters the provider lets them have in theirs.
+/// A name that can be shown on one line, whatever characters the provider allows.
 fn shown(name: &str) -> String {
     text::clip(&text::for_line(name), MAX_NAME).into_owned()
 }
 
-/// An array of names, or one name. Those that no principal can have are left out: no rule can name them either.
+/// An array of names, or one name. Leaves out those that no principal can have: no rule can name them either.
 fn groups(value: Option<&Value>) -> Vec<String> {
     let fits = |group: &&str| !group.is_empty() && group.len() <= MAX_NAME && text::for_line(group) == *group;
     let groups: Vec<_> = match value {

@@ -1,7 +1,7 @@
 //! OAuth clients, of two kinds: those that registered themselves (RFC 7591), and those whose id is the address of a
 //! document that describes them (Client ID Metadata Documents).
 //!
-//! All that is known of a client is what it says of itself. What a person can trust is the host to which its answers go.
+//! A client says of itself what it wants. A person can trust only the host to which its answers go.
 
 mod redirect_uri;
 mod sealed;
@@ -31,9 +31,9 @@ const MAX_NAME: usize = 80;
 /// The most bytes of the document of a client, and of its address.
 const MAX_DOCUMENT: usize = 64 * 1024;
 const MAX_ID: usize = 1024;
-/// How long a document counts.
+/// How long a fetched document counts.
 const DOCUMENT_TIME: Duration = Duration::from_secs(10 * 60);
-/// The most documents that are remembered.
+/// The most documents that are kept in memory.
 const MAX_DOCUMENTS: usize = 256;
 /// Documents fetched in a minute, and at once.
 const DOCUMENTS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
@@ -50,12 +50,12 @@ pub(crate) struct Client {
 /// Why there is no such client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoClient {
-    /// None registered under this id, or its registration has ended.
+    /// No client is registered under this id, or its registration has ended.
     #[error(
         "no client is registered under this id; it may have been removed because it was never used: remove what the client remembers of this server, and connect again"
     )]
     Unknown,
-    /// The document proves nothing.
+    /// The document cannot be fetched, or does not describe the client.
     #[error("the document that describes this client cannot be used: {0}")]
     Document(String),
     /// Too many different documents at once.
@@ -72,8 +72,8 @@ impl From<Unreachable> for NoClient {
 }
 
 impl Client {
-    /// The address for the answer: the one that was asked for, if it is one of the client's; without a wish, the client's
-    /// only one. For an address of this machine, the port may differ (RFC 8252, 7.3).
+    /// The address for the answer: the one that the client asks for, if it is among those that it registered; if it asks
+    /// for none, its only one. For an address of this machine, the port may differ (RFC 8252, 7.3).
     pub(crate) fn redirect_uri(&self, asked: Option<&str>) -> Option<String> {
         match asked {
             Some(asked) => {
@@ -116,7 +116,7 @@ fn document_url(id: &str) -> Option<Url> {
     (matches!(url.scheme(), "https" | "http") && is_plain && url.path().len() > 1).then_some(url)
 }
 
-/// The document of a client. Members that are not known are of no interest.
+/// The document of a client. Other members are ignored.
 #[derive(Deserialize)]
 struct Document {
     client_id: String,
@@ -131,14 +131,14 @@ pub(crate) struct Clients {
     http: Http,
     sealer: Sealer,
     is_local: bool,
-    /// The documents of a short time ago, the newest last.
+    /// Documents that were fetched in the last [`DOCUMENT_TIME`], the newest last.
     documents: Mutex<Vec<(Instant, Arc<Client>)>>,
     limit: DefaultDirectRateLimiter,
 }
 
 impl Clients {
     /// Clients of the team at `url`. Documents come from public addresses alone, unless the team is on this machine.
-    /// `key` seals the ids of those for which the store keeps no place.
+    /// `key` seals the ids of clients that the store does not keep.
     pub(crate) fn new(store: TeamStore, url: &Url, egress: &Egress, key: Zeroizing<String>) -> reqwest::Result<Self> {
         Ok(Self {
             store,
@@ -150,8 +150,7 @@ impl Clients {
         })
     }
 
-    /// The client, if it can be found without a request to another program: `Ok(None)` for one whose document is not
-    /// known.
+    /// The client, if it can be found without a request to another program; `Ok(None)` if its document has to be fetched.
     pub(crate) async fn find_here(&self, id: &str) -> Result<Option<Arc<Client>>, NoClient> {
         if self.document_place(id).is_some() {
             return Ok(self.remembered(id));
@@ -165,7 +164,7 @@ impl Clients {
         found.map(|client| Some(Arc::new(client.into()))).ok_or(NoClient::Unknown)
     }
 
-    /// The client. Its document is fetched, if that is not known.
+    /// The client. Fetches its document if that is not in memory.
     pub(crate) async fn find(&self, id: &str) -> Result<Arc<Client>, NoClient> {
         if let Some(client) = self.find_here(id).await? {
             return Ok(client);
@@ -181,12 +180,12 @@ impl Clients {
         Ok(client)
     }
 
-    /// A client for which no place is kept until a person agrees; `None` if it says too much.
+    /// A client that the store does not keep until a person agrees; `None` if what it says does not fit into its id.
     pub(crate) fn sealed(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
         self.sealer.seal(name, redirect_uris)
     }
 
-    /// Keeps `client`, to which a person agrees, if no place is kept for it yet.
+    /// Stores `client`, to which a person agrees, unless it is stored already.
     pub(crate) async fn keep(&self, client: &Client) -> Result<(), StoreError> {
         match self.sealer.open(&client.id) {
             Some(sealed) if self.store.registered_client(&client.id).await?.is_none() => {
@@ -214,7 +213,9 @@ fn read(document: Document, id: &str) -> Result<Client, NoClient> {
         return wrong("it describes a client with another address");
     }
     if document.token_endpoint_auth_method.is_some_and(|method| method != "none") {
-        return wrong("its client wants to prove itself, and only public clients (`none`) are served here");
+        return wrong(
+            "its client wants to prove itself with a secret or a key, and only public clients (`none`) are served here",
+        );
     }
     if document.redirect_uris.is_empty() || document.redirect_uris.len() > MAX_REDIRECT_URIS {
         return Err(NoClient::Document(format!("it has none or more than {MAX_REDIRECT_URIS} addresses for answers")));

@@ -23,7 +23,7 @@ use crate::{
     tokens::looks_like_one,
 };
 
-/// Registrations in a minute, and at once, for which the store keeps a place. The id of any other holds what it says.
+/// Registrations in a minute, and at once, that the store keeps. The id of any other client contains what it says of itself.
 const REGISTRATIONS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(120).unwrap();
 
 /// Why there is no front door.
@@ -45,7 +45,7 @@ pub enum BadFrontDoor {
 /// which they act in the name of a person who agreed.
 ///
 /// It is an OAuth 2.1 authorization server for the team's [`Endpoint`]s, and for public clients alone. Its tokens
-/// are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) says for whom they stand.
+/// are random, and the [`TeamStore`] keeps only their hashes; [`Authority`](crate::Authority) checks them.
 ///
 /// Every refusal of bad input is a row `refused_at_the_door` of the audit log, within [bounds](Refusals).
 pub struct FrontDoor {
@@ -73,11 +73,11 @@ pub(crate) struct SignedIn {
 }
 
 impl FrontDoor {
-    /// The front door of `team`. `client_secret` is what the placeholder in
-    /// [`SignInProvider::client_secret`](crate::SignInProvider) stands for. Requests go where a program on a user's own
-    /// machine may send them; see [`Self::within`] for other rules.
+    /// The front door of `team`. `client_secret` is the value of the placeholder in
+    /// [`SignInProvider::client_secret`](crate::SignInProvider). Requests go where a program on a user's own machine may
+    /// send them; see [`Self::within`] for other rules.
     ///
-    /// Nothing is sent before the first person signs in.
+    /// It sends no request before the first person signs in.
     ///
     /// # Errors
     /// [`BadFrontDoor`]
@@ -137,9 +137,8 @@ impl FrontDoor {
         self.provider.is_some()
     }
 
-    /// Whether the browser says that a page of this team sent the request. A request that changes something and has no
-    /// other proof than the session cookie counts only then. A client that is no browser can claim it; it has no
-    /// person's cookie.
+    /// Whether the browser says that a page of this team sent the request. A request that changes something, and proves
+    /// its sender with the session cookie alone, counts only then. Another program can claim it, but has no person's cookie.
     #[must_use]
     pub fn is_of_own_page(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(ORIGIN) && is_from_here(headers, &self.team.url)
@@ -224,5 +223,123 @@ pub(crate) fn by(member: &Principal, client: Option<&str>) -> Caller {
     match client {
         Some(client) => caller.client(client),
         None => caller,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+    use toolrack_store::Store;
+
+    use super::*;
+
+    const SIGN_IN: &str = "[sign_in]\nissuer = \"https://login.example\"\nclient_id = \"toolrack\"\n";
+
+    async fn door(url: &str, more: &str) -> (TempDir, Arc<FrontDoor>) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
+        let file = format!("url = \"{url}\"\n{more}[[tenants]]\nid = \"acme\"\n");
+        let team = Arc::new(TeamFile::parse(&file, "/team".as_ref()).unwrap());
+        let door = FrontDoor::new(team, None, store).unwrap();
+        (folder, door)
+    }
+
+    #[tokio::test]
+    async fn a_challenge_leads_to_the_metadata_of_its_own_endpoint_where_tokens_can_be_had() {
+        let (_folder, open) = door("https://tools.example", SIGN_IN).await;
+        let metadata = "https://tools.example/.well-known/oauth-protected-resource";
+        assert_eq!(
+            open.challenge(Endpoint::All, false),
+            format!("Bearer resource_metadata=\"{metadata}/mcp\", scope=\"mcp\"")
+        );
+        assert_eq!(
+            open.challenge(Endpoint::Profile("review"), true),
+            format!("Bearer error=\"invalid_token\", resource_metadata=\"{metadata}/p/review/mcp\", scope=\"mcp\"")
+        );
+        let (_folder, closed) = door("https://tools.example", "").await;
+        assert_eq!(closed.challenge(Endpoint::All, false), "Bearer realm=\"toolrack\"");
+        assert_eq!(closed.challenge(Endpoint::All, true), "Bearer error=\"invalid_token\", realm=\"toolrack\"");
+    }
+
+    #[tokio::test]
+    async fn a_trusted_issuer_is_an_authorization_server_beside_the_teams_own() {
+        let issuer = "[[issuers]]\nissuer = \"https://tokens.example/\"\ntenants = [\"acme\"]\n";
+        let (_folder, alone) = door("https://tools.example", issuer).await;
+        assert_eq!(alone.authorization_servers(), ["https://tokens.example"]);
+        assert!(!alone.signs_in());
+        let (_folder, both) = door("https://tools.example", &(SIGN_IN.to_owned() + issuer)).await;
+        assert_eq!(both.authorization_servers(), ["https://tools.example", "https://tokens.example"]);
+    }
+
+    #[tokio::test]
+    async fn a_resource_is_one_endpoint_of_this_team_in_one_spelling() {
+        let (_folder, door) = door("https://tools.example", SIGN_IN).await;
+        let named = |query: &str| {
+            let parameters = Parameters::read(query).unwrap();
+            door.endpoint_in(&parameters).map(|endpoint| endpoint.to_string())
+        };
+        let own = "resource=https://tools.example/mcp";
+        assert_eq!(named(""), Ok("/mcp".to_owned()));
+        assert_eq!(named("resource="), Ok("/mcp".to_owned()));
+        assert_eq!(named(own), Ok("/mcp".to_owned()));
+        assert_eq!(named("resource=https://tools.example/p/review/mcp"), Ok("/p/review/mcp".to_owned()));
+        assert_eq!(named(&format!("{own}&{own}")), Ok("/mcp".to_owned()));
+        for other in [
+            "resource=https://tools.example",
+            "resource=https://tools.example/",
+            "resource=https://tools.example/mcp/",
+            "resource=https://tools.example/mcp?a=b",
+            "resource=https://tools.example.evil.example/mcp",
+            "resource=HTTPS://tools.example/mcp",
+            "resource=http://tools.example/mcp",
+            "resource=/mcp",
+            &format!("{own}&resource=https://tools.example/p/review/mcp"),
+            &format!("{own}&resource=https://other.example/mcp"),
+        ] {
+            assert!(named(other).is_err(), "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_without_an_origin_did_not_come_from_a_page_of_the_team() {
+        let (_folder, door) = door("https://tools.example", SIGN_IN).await;
+        let with = |pairs: &[(&'static str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            door.is_of_own_page(&HeaderMap::from_iter(pairs))
+        };
+        assert!(with(&[("origin", "https://tools.example")]));
+        assert!(with(&[("origin", "https://tools.example"), ("sec-fetch-site", "same-origin")]));
+        assert!(!with(&[]) && !with(&[("sec-fetch-site", "same-origin")]));
+        assert!(!with(&[("origin", "https://tools.example"), ("sec-fetch-site", "same-site")]));
+        assert!(!with(&[("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")]));
+    }
+
+    #[tokio::test]
+    async fn only_the_cookie_of_a_browser_whose_tenant_is_there_signs_a_person_in() {
+        let (_folder, door) = door("http://127.0.0.1:4000", "").await;
+        let by = Caller::local(Way::Daemon);
+        let kept = async |tenant: &str, purpose: Purpose| {
+            let member = Principal::new(toolrack_host::principal::Kind::Person, tenant, "i", tenant).unwrap();
+            door.store.put_member(&member, &by).await.unwrap();
+            let secret = crate::tokens::Secret::new(purpose).unwrap();
+            let owner = toolrack_store::TokenOwner { issuer: "i", subject: tenant };
+            let (label, ends_at) = (String::new(), None);
+            let token = toolrack_store::NewToken {
+                hash: secret.hash(),
+                purpose,
+                label,
+                client: None,
+                family: None,
+                profile: None,
+                ends_at,
+            };
+            door.store.keep_token(owner, &token, &by).await.unwrap();
+            let cookie = format!("{}={}", door.session_cookie(), secret.reveal());
+            let headers = HeaderMap::from_iter([(http::header::COOKIE, cookie.parse().unwrap())]);
+            door.signed_in(&headers).await.unwrap().map(|person| person.member.subject().to_owned())
+        };
+        assert_eq!(kept("acme", Purpose::Browser).await.as_deref(), Some("acme"));
+        assert_eq!(kept("acme", Purpose::Personal).await, None, "a token is no cookie");
+        assert_eq!(kept("gone", Purpose::Browser).await, None, "the team file has no such tenant any more");
     }
 }

@@ -1,4 +1,4 @@
-//! Where MCP clients connect, each place with tokens of its own (RFC 8707).
+//! The MCP endpoints of a team. A token is for one of them (RFC 8707).
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use toolrack_host::ToolProfile;
 /// An MCP endpoint of a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint<'a> {
-    /// With all tools.
+    /// The endpoint with all tools.
     All,
-    /// With those of a profile.
+    /// The endpoint with the tools of this profile.
     Profile(&'a str),
 }
 
@@ -24,13 +24,13 @@ impl<'a> Endpoint<'a> {
         ToolProfile::is_name(name).then_some(Self::Profile(name))
     }
 
-    /// The endpoint of a profile, if there is one, or else that with all tools.
+    /// The endpoint of `profile`; without one, that with all tools.
     #[must_use]
     pub fn of(profile: Option<&'a str>) -> Self {
         profile.map_or(Self::All, Self::Profile)
     }
 
-    /// The name of its profile.
+    /// The name of the profile whose tools it has.
     #[must_use]
     pub fn profile(self) -> Option<&'a str> {
         match self {

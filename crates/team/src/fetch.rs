@@ -26,7 +26,7 @@ impl Unreachable {
         Self { who: url.origin().ascii_serialization(), why: why.into() }
     }
 
-    /// What is said of a program whose last request left no reason.
+    /// The error when the last request was cancelled, so that its reason is unknown.
     pub(crate) fn lately() -> Self {
         Self { who: "the provider".to_owned(), why: "could not be reached a short time ago".to_owned() }
     }

@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::quotas::Limits;
 
-/// A team: its address, its tenants, and who vouches for its people.
+/// A team: its address, its tenants, the provider of its people, and the issuers that it trusts.
 ///
 /// ```
 /// let team = toolrack_team::TeamFile::parse(
@@ -99,7 +99,7 @@ pub struct Tenant {
     /// The groups whose people belong to it.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// The values of the provider's tenant claim that stand for it.
+    /// The values of the provider's tenant claim that mean this tenant.
     #[serde(default)]
     pub claims: Vec<String>,
     /// The groups and addresses that have a role. A person with several has the mightiest; with none, [`Self::role`].
@@ -174,7 +174,7 @@ fn groups_claim() -> String {
     "groups".to_owned()
 }
 
-/// Why there is no team.
+/// Why a team file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTeamFile {
@@ -191,7 +191,7 @@ pub enum BadTeamFile {
         /// What it lacks.
         needs: &'static str,
     },
-    /// The name of a tenant is none.
+    /// A tenant has a name that no tenant can have.
     #[error("{0}")]
     Tenant(#[from] BadPrincipal),
     /// Two tenants have one name or one folder.
@@ -221,7 +221,7 @@ pub enum BadTeamFile {
 }
 
 impl TeamFile {
-    /// Understands the text of a file in `folder`, where relative homes of tenants begin.
+    /// Parses the text of a file in `folder`, where relative homes of tenants begin.
     ///
     /// # Errors
     /// [`BadTeamFile`]

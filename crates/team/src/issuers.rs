@@ -46,7 +46,7 @@ impl fmt::Debug for Issuers {
     }
 }
 
-/// Whom a signed token stands for, and until when.
+/// The principal whom a signed token proves, and until when.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Vouched {
@@ -78,16 +78,16 @@ impl Issuers {
         Ok(Self { team, known, refusals })
     }
 
-    /// Whom `token` stands for. `None` if it proves nothing: why is a row of the audit log, and no caller learns it.
+    /// Checks `token`. `None` if it proves nothing: the reason is a row of the audit log, and no caller learns it.
     ///
     /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
     /// team's `/mcp` (or the configured audience) in `aud`, and `iss`, `sub` and `exp`. `exp`, `nbf` and `iat` may be off
     /// by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: that
     /// counts only with a claim of access tokens (`scope`, `scp` or `client_id`), and with none of an ID token or a
     /// logout token. A token that is bound to a key of its client (`cnf`: RFC 9449, RFC 8705) proves nothing here, where
-    /// no client proves a key. It stands for a service if its subject is its client (RFC 9068, 5), and else for a person.
+    /// no client proves a key. It proves a service if its subject is its client (RFC 9068, 5), and else a person.
     ///
-    /// Keys are remembered for an hour, and fetched again for an unknown one, but not within 30 s of the last time.
+    /// Keys count for an hour after they were fetched. A token with an unknown key has them fetched again, at most every 30 s.
     ///
     /// # Errors
     /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is not known whether the token proves
@@ -119,7 +119,8 @@ impl Issuers {
         if kind != "at+jwt" && !is_of_access(&said) {
             return Err(Unproved::forged("it is no access token"));
         }
-        // Its holder proves a key with each request (RFC 7800), which no door here asks for: a thief of the token could not.
+        // Its holder would have to prove a key with each request (RFC 7800), so that a thief cannot use it. No door here
+        // asks for that.
         if said.contains_key("cnf") {
             return Err(Unproved::forged("it is bound to a key of its client, and only bearer tokens are served here"));
         }
@@ -129,7 +130,7 @@ impl Issuers {
         let is_service = client.is_some() && client == text_of(&said, "sub");
         let kind = if is_service { Kind::Service } else { Kind::Person };
         let among = |tenant: &str| config.tenants.contains(tenant);
-        let principal = self.team.principal(kind, &claims(&said, places), Some(&among)).map_err(told)?;
+        let principal = self.team.principal(kind, &claims(&said, places), Some(&among)).map_err(not_a_member)?;
         let ends_at =
             ends_at(&said).and_then(|at| DateTime::from_timestamp(at.saturating_add(LEEWAY.cast_signed()), 0));
         let ends_at = ends_at.ok_or_else(|| Unproved::forged("its end is no time"))?;
@@ -146,7 +147,7 @@ impl Issuers {
     }
 }
 
-fn told(error: NotAMember) -> Unproved {
+fn not_a_member(error: NotAMember) -> Unproved {
     Unproved::forged(match error {
         NotAMember::NoTenant => "it belongs to no tenant for which its issuer may vouch".to_owned(),
         other => other.to_string(),
@@ -159,7 +160,7 @@ fn is_of_access(said: &Said) -> bool {
         && !NOT_OF_ACCESS.iter().any(|claim| said.contains_key(*claim))
 }
 
-/// Who a token says has made it, which nothing proves yet; `None` for a text that is no signed statement.
+/// The issuer that a token names, which is not proved yet; `None` for a text that is no signed statement.
 fn claimed_issuer(token: &str) -> Option<String> {
     if token.len() > signed::MAX_BYTES || token.split('.').count() != 3 {
         return None;

@@ -4,8 +4,8 @@
 //! providers vouch for people. A door makes [`Claims`] from something that was proved, and [`TeamFile::principal`] makes
 //! the [`Principal`](toolrack_host::Principal) from them.
 //!
-//! [`FrontDoor`] signs people in and gives clients tokens, [`Authority`] says for whom these tokens stand, and
-//! [`Issuers`] judges those of others.
+//! [`FrontDoor`] signs people in and gives clients tokens, [`Authority`] finds the member whom such a token proves, and
+//! [`Issuers`] checks the tokens of trusted issuers.
 //!
 //! This crate knows no tool, and listens to no address: [`FrontDoor::router`] is for a server.
 //!
@@ -16,13 +16,13 @@
 //!   authorization    sign_in        clients get tokens; people sign in in a browser
 //!        └──────┬──────┘
 //!               ▼
-//!     door ──► clients, provider    what both share; who the clients are; who signs people in
+//!     door ──► clients, provider    shared by both; OAuth clients; the provider that signs people in
 //!               │          │
 //!               │      issuers      access tokens of trusted issuers, beside `provider`
 //!               ▼          ▼
-//!           signed, remembered, fetch        signed statements and their keys; what others said; requests to them
+//!           signed, remembered, fetch        signed statements and their keys; a cache of fetched data; requests
 //!
-//!   authority                       for whom a token stands, and until when
+//!   authority                       which member a token proves, and until when
 //!      │
 //!      ▼
 //!    tokens ► random   members ◄── claims    random text; who belongs to which tenant, with which role
@@ -31,8 +31,8 @@
 //!                       file        what the operator of a team writes
 //! ```
 //!
-//! Beside them: `quotas` counts the calls of a tenant's members; `page`, `browser` and `parameters` are what is exchanged with browsers, `refusals` the rows of the audit
-//! log about bad input.
+//! Beside them: `quotas` counts the calls of a tenant's members; `endpoint` names the MCP endpoints; `page`, `browser` and
+//! `parameters` write and read what browsers send; `refusals` writes the rows of the audit log about bad input.
 
 mod authority;
 mod authorization;
@@ -57,7 +57,7 @@ mod sign_in;
 mod signed;
 mod tokens;
 
-pub use authority::{Authority, Standing, Unavailable};
+pub use authority::{Authority, ProvedToken, Unavailable};
 pub use door::{BadFrontDoor, FrontDoor};
 pub use endpoint::Endpoint;
 pub use fetch::Unreachable;

@@ -7,12 +7,12 @@ use toolrack_host::{
 
 use crate::file::{TeamFile, Tenant};
 
-/// What a provider has proved about a person or a service.
+/// What a provider says about a person or a service, in a statement that was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Who vouches.
+    /// The provider that says it.
     pub issuer: String,
-    /// What the issuer calls it.
+    /// The id that the issuer gave the person or service.
     pub subject: String,
     /// The name that other people read.
     pub name: Option<String>,
@@ -34,7 +34,7 @@ pub enum NotAMember {
     /// More than one tenant does.
     #[error("you belong to more than one tenant of this team: {}", .0.join(", "))]
     SeveralTenants(Vec<String>),
-    /// A claim cannot be a name.
+    /// A claim has a value that no principal can have.
     #[error("{0}")]
     Claim(#[from] BadPrincipal),
 }
@@ -86,8 +86,8 @@ impl Tenant {
     }
 }
 
-/// Whether the verified address is `rule`, or of its domain. Names of domains have no case; names before the `@` are
-/// compared without it, too, because every provider of today does.
+/// Whether the verified address is `rule`, or of its domain. Case makes no difference, before the `@` neither, because
+/// providers make none.
 fn has_address(claims: &Claims, rule: &str) -> bool {
     let Some(address) = &claims.verified_email else { return false };
     match (rule.strip_prefix("*@"), address.rsplit_once('@')) {

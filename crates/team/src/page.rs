@@ -24,8 +24,8 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Makes a page. `forms` are sources of the policy (CSP) to which its forms may lead beside this origin: a browser also
-/// judges redirects behind a form by them.
+/// Makes a page. `forms` are sources (CSP) to which its forms may lead beside this origin: a browser checks the redirects
+/// behind a form against them as well.
 pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, forms: &str) -> Response {
     let page = html! {
         (DOCTYPE)
@@ -53,7 +53,7 @@ pub(crate) fn page(status: StatusCode, title: &str, body: &Markup, forms: &str) 
         headers.insert(name, HeaderValue::from_static(value));
     }
     let policy = if forms.is_empty() { POLICY.clone() } else { format!("{} {forms}", *POLICY) };
-    // Sources come from checked addresses; a policy that is none must not leave the page without one.
+    // `forms` comes from checked addresses. If it makes the policy invalid all the same, the page gets a stricter one.
     let policy = HeaderValue::from_str(&policy)
         .unwrap_or(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
     headers.insert(CONTENT_SECURITY_POLICY, policy);
@@ -76,4 +76,58 @@ pub(crate) fn see_other(place: &str) -> Response {
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+
+    use super::*;
+
+    async fn body(answer: Response) -> String {
+        String::from_utf8(to_bytes(answer.into_body(), usize::MAX).await.unwrap().to_vec()).unwrap()
+    }
+
+    fn header(answer: &Response, name: HeaderName) -> &str {
+        answer.headers()[name].to_str().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_notice_shows_foreign_text_as_text() {
+        let answer = notice(StatusCode::FORBIDDEN, "<b>Title</b>", &["<script>alert(1)</script>", "a & b"]);
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+        let page = body(answer).await;
+        assert!(page.contains("<title>&lt;b&gt;Title&lt;/b&gt; – Toolrack</title>"), "{page}");
+        assert!(page.contains("<p>&lt;script&gt;alert(1)&lt;/script&gt;</p><p>a &amp; b</p>"), "{page}");
+    }
+
+    #[tokio::test]
+    async fn the_style_of_a_page_is_the_one_that_its_policy_allows() {
+        let answer = notice(StatusCode::OK, "Title", &[]);
+        let policy = header(&answer, CONTENT_SECURITY_POLICY).to_owned();
+        let page = body(answer).await;
+        let style = page.split("<style>").nth(1).unwrap().split("</style>").next().unwrap();
+        assert!(policy.contains(&format!("'sha256-{}'", STANDARD.encode(Sha256::digest(style)))), "{policy}");
+    }
+
+    #[test]
+    fn forms_lead_only_where_the_page_says_and_a_policy_that_cannot_be_sent_allows_nothing() {
+        let policy = |forms: &str| {
+            let answer = page(StatusCode::OK, "Title", &html! {}, forms);
+            header(&answer, CONTENT_SECURITY_POLICY).to_owned()
+        };
+        assert!(policy("").ends_with("form-action 'self'"));
+        assert!(policy("https: com.example.app:").ends_with("form-action 'self' https: com.example.app:"));
+        assert_eq!(policy("https:\r\nSet-Cookie: x"), "default-src 'none'; frame-ancestors 'none'");
+    }
+
+    #[test]
+    fn a_redirect_tells_the_next_page_nothing_and_cannot_add_a_header() {
+        let answer = see_other("/servers?a=b");
+        assert_eq!((answer.status(), header(&answer, LOCATION)), (StatusCode::SEE_OTHER, "/servers?a=b"));
+        assert_eq!((header(&answer, REFERRER_POLICY), header(&answer, CACHE_CONTROL)), ("no-referrer", "no-store"));
+        let refused = see_other("/\r\nSet-Cookie: x");
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+        assert!(refused.headers().get(LOCATION).is_none());
+    }
 }

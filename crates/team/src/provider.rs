@@ -27,7 +27,7 @@ use crate::{
 /// The most bytes of an answer of the provider.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// What the provider says of itself.
+/// The metadata of a provider (OpenID Connect Discovery).
 #[derive(Clone, Debug, Deserialize)]
 struct Metadata {
     issuer: String,
@@ -45,30 +45,30 @@ struct Metadata {
 pub(crate) struct Provider {
     config: SignInProvider,
     secret: Option<String>,
-    /// Where the browser comes back to.
+    /// The address to which the provider sends the browser back.
     back: RedirectUrl,
     http: Http,
     metadata: Arc<Remembered<Metadata>>,
     keys: Keys,
 }
 
-/// The three secrets of one sign-in.
+/// The secrets of one sign-in.
 pub(crate) struct Attempt {
-    /// Comes back with the browser.
+    /// The browser brings it back.
     pub(crate) state: String,
-    /// Comes back in the statement.
+    /// The provider puts it into the ID token.
     pub(crate) nonce: String,
-    /// Proves to the provider that the one who began brings the code (PKCE).
+    /// Proves to the provider that the program that began the sign-in brings the code (PKCE).
     pub(crate) verifier: String,
 }
 
 /// Why the provider signed no one in.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotSignedIn {
-    /// It is down, or does not do what OpenID Connect wants.
+    /// The provider is down, or does not follow OpenID Connect.
     #[error("{0}")]
     Unreachable(#[from] Unreachable),
-    /// What came back proves nothing.
+    /// The provider refused, or its answer proves nothing.
     #[error("{0}")]
     Refused(String),
 }
@@ -145,8 +145,8 @@ impl Provider {
         Ok(request.url().0)
     }
 
-    /// Whether an answer with this `iss` parameter comes from this provider (RFC 9207). It may leave it out, unless its
-    /// metadata say that it does not.
+    /// Whether an answer with this `iss` parameter comes from this provider (RFC 9207). The provider may leave the
+    /// parameter out, unless its metadata promises it.
     pub(crate) async fn sent(&self, iss: Option<&str>) -> Result<bool, Unreachable> {
         match iss {
             Some(iss) => Ok(is_issuer(&self.config.issuer, iss)),
@@ -173,7 +173,7 @@ impl Provider {
         Ok(claims(&said, places))
     }
 
-    /// What an ID token needs beside what every statement needs (OpenID Connect Core, 3.1.3.7).
+    /// Checks what only ID tokens must have (OpenID Connect Core, 3.1.3.7).
     fn check(&self, said: &Said, attempt: &Attempt) -> Result<(), NotSignedIn> {
         let refused = |why: &str| Err(NotSignedIn::Refused(why.to_owned()));
         let nonce = text_of(said, "nonce").unwrap_or_default();
@@ -191,7 +191,7 @@ impl Provider {
         Ok(())
     }
 
-    /// Adds what the provider tells only at its userinfo endpoint (OpenID Connect Core, 5.3), if something is missing.
+    /// Adds the claims of the userinfo endpoint (OpenID Connect Core, 5.3), if the ID token lacks one that is needed.
     async fn complete(&self, said: &mut Said, metadata: &Metadata, token: &str) -> Result<(), NotSignedIn> {
         let wanted =
             ["email", self.config.groups_claim.as_str()].into_iter().chain(self.config.tenant_claim.as_deref());
@@ -199,7 +199,9 @@ impl Provider {
         let Some(place) = metadata.userinfo_endpoint.as_ref().filter(|_| lacks) else { return Ok(()) };
         let more: Said = self.http.json_with(place, Some(token)).await?;
         if text_of(&more, "sub") != text_of(said, "sub") {
-            return Err(NotSignedIn::Refused("the provider tells of another person than the one who signed in".into()));
+            return Err(NotSignedIn::Refused(
+                "the provider describes another person than the one who signed in".into(),
+            ));
         }
         for (claim, value) in more {
             said.entry(claim).or_insert(value);
@@ -229,7 +231,7 @@ impl Provider {
         if let Some(secret) = &self.secret {
             client = client.set_client_secret(ClientSecret::new(secret.clone()));
         }
-        // Without a word of the provider, `client_secret_basic` is meant (RFC 8414, 2).
+        // A provider that names no method takes `client_secret_basic` (RFC 8414, 2).
         let methods = metadata.token_endpoint_auth_methods_supported.as_deref().unwrap_or_default();
         let takes_basic = methods.is_empty() || methods.iter().any(|method| method == "client_secret_basic");
         client.set_auth_type(if takes_basic { AuthType::BasicAuth } else { AuthType::RequestBody })
@@ -245,7 +247,7 @@ impl<'c> AsyncHttpClient<'c> for Http {
     }
 }
 
-/// A code that is old or was used is the browser's fault; everything else is a mistake of the configuration.
+/// The error for a code that the provider refuses. When it refuses the client itself, the configuration is wrong.
 fn refused_code(answer: &BasicErrorResponse) -> NotSignedIn {
     let more = answer.error_description().map(|more| format!(" ({})", text::for_line(&text::clip(more, 200))));
     let code = text::for_line(&text::clip(answer.error().as_ref(), 64)).into_owned();

@@ -5,7 +5,7 @@ use rand::{TryRngCore as _, rngs::OsRng};
 use toolrack_store::{RefreshHash, TokenHash};
 use zeroize::Zeroizing;
 
-/// The system has no random numbers.
+/// The system gives no random numbers.
 #[derive(Debug, thiserror::Error)]
 #[error("the system gives no random numbers, without which no token can be made")]
 pub struct NoRandom;
@@ -27,7 +27,7 @@ pub fn random_text<const BYTES: usize>(prefix: &str) -> Result<Zeroizing<String>
     Ok(Zeroizing::new(prefix.to_owned() + &HEXLOWER.encode(&*bytes)))
 }
 
-/// A refresh token: a handle by which its grant is found, even when the token counts no more, and 256 random bits.
+/// A refresh token: a handle, by which the store finds its grant even after the token was used, and 256 random bits.
 pub(crate) struct RefreshToken(Zeroizing<String>);
 
 impl RefreshToken {
@@ -54,7 +54,7 @@ impl RefreshToken {
         &self.0
     }
 
-    /// What is kept of it.
+    /// The hashes that the store keeps.
     pub(crate) fn hash(&self) -> RefreshHash {
         RefreshHash { handle: TokenHash::of(self.handle()), token: TokenHash::of(&self.0) }
     }

@@ -1,4 +1,4 @@
-//! Bad input that a door refused: a row of the audit log each, within bounds.
+//! Writes a row of the audit log for each request that a door refused, within bounds.
 
 use std::{
     num::NonZeroU32,
@@ -8,7 +8,8 @@ use std::{
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use toolrack_store::{TeamStore, audit::DoorRefusal};
 
-/// Rows of one kind for each minute, and at once. A flood cannot fill the log, and the next row says how many have none.
+/// The most rows of one kind in a minute, and at once, so that a flood cannot fill the log. The next row says how many
+/// refusals before it have none.
 const ROWS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 /// Writes refusals of a team's doors into the audit log: of each kind at most 60 at once, and then one in a second. A flood of
@@ -18,6 +19,7 @@ pub struct Refusals {
     store: TeamStore,
     /// By door and code. Both are words of the program, so there are few.
     limit: DefaultKeyedRateLimiter<(String, String)>,
+    /// Refusals since the last row that have none.
     untold: AtomicU64,
 }
 
@@ -35,8 +37,8 @@ impl Refusals {
         self.record(DoorRefusal { door: "daemon", code: "unknown_token", why, ..DoorRefusal::default() }).await;
     }
 
-    /// Records a refusal, with the number of those before it that have no row, or counts it. A database that fails is
-    /// reported to the program's own log, because the refusal stands in any case.
+    /// Records a refusal, with the number of those before it that have no row, or only counts it. When the database
+    /// fails, the program's log says so; the request is refused all the same.
     pub async fn record(&self, refusal: DoorRefusal<'_>) {
         if self.limit.check_key(&(refusal.door.to_owned(), refusal.code.to_owned())).is_err() {
             self.untold.fetch_add(1, Ordering::Relaxed);

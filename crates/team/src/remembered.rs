@@ -1,4 +1,5 @@
-//! What another program said, for as long as that counts: fetched when needed, by one request for all who wait.
+//! A cache of one value that another program sends. It fetches the value when a caller needs it, with one request for all
+//! callers that wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,17 +12,17 @@ use tokio::time::Instant;
 
 use crate::fetch::Unreachable;
 
-/// After this time it is fetched again.
+/// How long a value counts before it is fetched again.
 const FRESH: Duration = Duration::from_secs(60 * 60);
-/// For so long it counts where it cannot be fetched again.
+/// How long it counts when it cannot be fetched again.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
-/// The pause between two requests, whatever callers want.
+/// The shortest time between two requests, however many callers wait.
 const PAUSE: Duration = Duration::from_secs(30);
 
 type Fetched<T> = Result<Arc<T>, Unreachable>;
 type Fetch<T> = Shared<BoxFuture<'static, Fetched<T>>>;
 
-/// Fetches a `T`, and remembers it.
+/// Fetches a `T`, and keeps it.
 pub(crate) struct Remembered<T> {
     fetch: Box<dyn Fn() -> BoxFuture<'static, Fetched<T>> + Send + Sync>,
     state: Mutex<State<T>>,
@@ -39,11 +40,11 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         Self { fetch: Box::new(fetch), state: Mutex::new(State { known: None, tried: None, under_way: None }) }
     }
 
-    /// What is known, which is at most an hour old, or at most a day where the other program cannot be reached. After a
-    /// failure, the next request is made no earlier than 30 s after the last.
+    /// The value: at most an hour old, or at most a day where the other program cannot be reached. The next request after
+    /// a failure follows no earlier than 30 s after the last.
     ///
     /// # Errors
-    /// [`Unreachable`] when nothing is known.
+    /// [`Unreachable`] when there is no value.
     pub(crate) async fn get(&self) -> Fetched<T> {
         let known = self.known_within(FRESH);
         match known {
@@ -52,8 +53,8 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         }
     }
 
-    /// Something newer than `known`, in which a caller did not find what it looked for. `None` if it was fetched less
-    /// than 30 s ago.
+    /// A newer value than `known`, in which the caller did not find what it looked for. `None` if the last request began
+    /// less than 30 s ago.
     ///
     /// # Errors
     /// [`Unreachable`]
@@ -76,7 +77,7 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         let fetched = fetch.clone().await;
         {
             let mut state = self.state.lock();
-            // Each of those who waited comes here, and the first writes it down.
+            // Every caller that waited comes here; the first keeps the value.
             if state.under_way.as_ref().is_some_and(|under_way| under_way.ptr_eq(&fetch)) {
                 state.under_way = None;
                 match &fetched {
@@ -102,7 +103,7 @@ impl<T: Send + Sync + 'static> Remembered<T> {
         Some(fetch)
     }
 
-    /// What the last request brought.
+    /// The value or the error of the last request.
     fn last(&self) -> Fetched<T> {
         if let Some(known) = self.known_within(STALE) {
             return Ok(known);

@@ -34,7 +34,7 @@ use crate::{
 
 /// How long the session of a browser counts.
 const SESSION: TimeDelta = TimeDelta::hours(12);
-/// How long a person may take at the provider.
+/// How long a person may stay at the provider.
 const SIGN_IN_TIME: TimeDelta = TimeDelta::minutes(10);
 /// The most browsers in which one person is signed in. The oldest makes room for a new one.
 const MAX_SESSIONS: usize = 50;
@@ -51,7 +51,7 @@ enum Stop {
     Unreachable(Unreachable),
     /// The person belongs to no tenant, or to several.
     Stranger(NotAMember, String),
-    /// Trouble of this program.
+    /// The daemon itself failed.
     Ours(String),
 }
 
@@ -162,8 +162,7 @@ fn began_here(door: &FrontDoor, headers: &HeaderMap, parameters: &Parameters) ->
     }
 }
 
-/// Writes down the member as the provider tells of it now, and begins a new session, which takes the place of the one that
-/// the browser had.
+/// Stores the member as the provider describes them now, and begins a session, which replaces the one that the browser had.
 async fn keep(door: &FrontDoor, headers: &HeaderMap, member: &Principal) -> Result<Secret, Stop> {
     let by = by(member, None);
     door.store.put_signed_in(member, &by).await?;
@@ -246,7 +245,7 @@ fn set_cookie(door: &FrontDoor, answer: &mut Response, name: &str, value: &str, 
     }
 }
 
-/// A page that says why the person is not signed in, and what to do. No session ends by it.
+/// A page that says why the person is not signed in, and what to do. It ends no session.
 async fn stopped(door: &FrontDoor, stop: Stop) -> Response {
     let again = "Nothing has changed. To try again, begin from the page or the program that sent you here.";
     let record = |code, why| DoorRefusal { door: "sign-in", code, why, ..DoorRefusal::default() };
@@ -268,8 +267,8 @@ async fn stopped(door: &FrontDoor, stop: Stop) -> Response {
         Stop::Unreachable(error) => {
             tracing::warn!(%error, "the provider that signs people in cannot be used");
             let why = format!("The provider that signs people in cannot be used: {error}.");
-            let next = "Try again in a minute. Sessions and clients that stand go on. If this stays, tell the operator \
-                of this team what you read above.";
+            let next = "Try again in a minute. If that does not help, tell the operator of this team what you read above. \
+                Browsers and clients that are signed in stay so.";
             notice(StatusCode::SERVICE_UNAVAILABLE, "You are not signed in", &[&why, next])
         }
         Stop::NoProvider => {
@@ -280,5 +279,97 @@ async fn stopped(door: &FrontDoor, stop: Stop) -> Response {
         Stop::Ours(why) => {
             notice(StatusCode::INTERNAL_SERVER_ERROR, "You are not signed in", &[&format!("{why}."), again])
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::COOKIE;
+    use toolrack_store::Store;
+
+    use super::*;
+
+    async fn door() -> (tempfile::TempDir, Arc<FrontDoor>) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
+        let file = "url = \"http://127.0.0.1:4000\"\n[[tenants]]\nid = \"acme\"\n";
+        let team = crate::TeamFile::parse(file, "/team".as_ref()).unwrap();
+        (folder, FrontDoor::new(Arc::new(team), None, store).unwrap())
+    }
+
+    fn ann() -> Principal {
+        Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap()
+    }
+
+    const ANN: TokenOwner<'static> = TokenOwner { issuer: "https://login.example", subject: "ann" };
+
+    async fn signs_in(door: &FrontDoor, headers: &HeaderMap) -> Secret {
+        keep(door, headers, &ann()).await.unwrap_or_else(|_| panic!("Ann is not signed in"))
+    }
+
+    /// A personal token of Ann.
+    async fn personal_token(door: &FrontDoor) -> Secret {
+        let secret = Secret::new(Purpose::Personal).unwrap();
+        let token = NewToken {
+            hash: secret.hash(),
+            purpose: Purpose::Personal,
+            label: String::new(),
+            client: None,
+            family: None,
+            profile: None,
+            ends_at: None,
+        };
+        door.store.keep_token(ANN, &token, &by(&ann(), None)).await.unwrap();
+        secret
+    }
+
+    fn cookie_of(door: &FrontDoor, secret: &str) -> HeaderMap {
+        let cookie = format!("{}={secret}", door.session_cookie());
+        HeaderMap::from_iter([(COOKIE, cookie.parse().unwrap())])
+    }
+
+    #[tokio::test]
+    async fn the_oldest_browser_of_a_person_makes_room_and_no_other_token_does() {
+        let (_folder, door) = door().await;
+        let first = signs_in(&door, &HeaderMap::new()).await;
+        let personal = personal_token(&door).await;
+        let second = signs_in(&door, &HeaderMap::new()).await;
+        for _ in 2..=MAX_SESSIONS {
+            signs_in(&door, &HeaderMap::new()).await;
+        }
+        let kept = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
+        assert!(!kept(&first).await && kept(&second).await && kept(&personal).await);
+        let tokens = door.store.team_tokens(Tokens::Of(ANN)).await.unwrap();
+        assert_eq!(tokens.iter().filter(|token| token.purpose == Purpose::Browser).count(), MAX_SESSIONS);
+    }
+
+    #[tokio::test]
+    async fn a_new_session_replaces_the_one_of_its_browser_and_a_token_in_its_place_stays() {
+        let (_folder, door) = door().await;
+        let first = signs_in(&door, &HeaderMap::new()).await;
+        let second = signs_in(&door, &cookie_of(&door, first.reveal())).await;
+        let kept = async |secret: &Secret| door.store.team_token(secret.hash()).await.unwrap().is_some();
+        assert!(!kept(&first).await && kept(&second).await);
+        // Another site cannot have a browser end a person's token by a cookie with it.
+        let personal = personal_token(&door).await;
+        signs_in(&door, &cookie_of(&door, personal.reveal())).await;
+        assert!(kept(&personal).await && kept(&second).await);
+    }
+
+    #[tokio::test]
+    async fn a_session_is_named_after_its_browser_in_safe_and_few_words() {
+        let (_folder, door) = door().await;
+        let label = async |agent: &str| {
+            let headers = HeaderMap::from_iter([(USER_AGENT, agent.parse().unwrap())]);
+            let secret = signs_in(&door, &headers).await;
+            door.store.team_token(secret.hash()).await.unwrap().unwrap().label
+        };
+        assert_eq!(label("Firefox/140.0").await, "Firefox/140.0");
+        assert!(label(&"x".repeat(5_000)).await.len() <= MAX_LABEL + "…".len());
+        let session = signs_in(&door, &HeaderMap::new()).await;
+        let token = door.store.team_token(session.hash()).await.unwrap().unwrap();
+        assert_eq!(token.label, "a browser");
+        let hours = token.ends_at.unwrap().signed_duration_since(token.made_at).num_hours();
+        assert_eq!(hours, SESSION.num_hours());
     }
 }

@@ -1,4 +1,4 @@
-//! Signed statements (JWT, RFC 7519) of providers, and the keys that prove them (RFC 7517).
+//! Signed statements (JWT, RFC 7519) of providers, and the keys that check them (RFC 7517).
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -25,7 +25,7 @@ const MAX_KEYS: usize = 100;
 /// How far the clocks of this machine and of a provider may differ, in seconds.
 pub(crate) const LEEWAY: u64 = 60;
 
-/// What a statement says.
+/// The claims of a statement.
 pub(crate) type Said = Map<String, Value>;
 
 /// Why a statement proves nothing. Safe to print.
@@ -47,7 +47,7 @@ impl Unproved {
 pub(crate) struct Keys(Remembered<Vec<Jwk>>);
 
 impl Keys {
-    /// The keys at the address that `place` finds, each time they are fetched.
+    /// Keys that are fetched from the address that `place` finds.
     pub(crate) fn at(
         http: Http,
         place: impl Fn() -> futures::future::BoxFuture<'static, Result<Url, Unreachable>> + Send + Sync + 'static,
@@ -74,7 +74,7 @@ struct KeySet {
     keys: Vec<Value>,
 }
 
-/// The keys that can prove something. Those of kinds that this version does not know are left out.
+/// Reads a set of keys. Leaves out keys of kinds that this version does not know.
 fn read_keys(set: KeySet) -> Vec<Jwk> {
     set.keys.into_iter().take(MAX_KEYS).filter_map(|key| serde_json::from_value(key).ok()).collect()
 }
@@ -88,8 +88,8 @@ fn find(keys: &[Jwk], kid: Option<&str>, algorithm: Algorithm) -> Option<Jwk> {
     }
 }
 
-/// Whether a key may prove a signature of this algorithm. The key decides, and never the statement: it names its
-/// algorithm itself, or has a kind that leaves no doubt. Keys that are shared secrets prove nothing.
+/// Whether a key may check a signature of this algorithm. The key decides, and never the statement: it names its
+/// algorithm itself, or its kind has only this one. A shared secret checks nothing.
 fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
     let signs = key.common.public_key_use.as_ref().is_none_or(|purpose| *purpose == PublicKeyUse::Signature);
     let verifies = key.common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
@@ -120,30 +120,29 @@ fn allows(key: &Jwk, algorithm: Algorithm) -> bool {
 /// What a statement must say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
-    /// Who says it.
+    /// The provider that signed it.
     pub(crate) issuer: &'a Url,
-    /// For whom.
+    /// The program that it is for.
     pub(crate) audience: &'a str,
     /// The types that it may have (RFC 8725, 3.11), without `application/` and in small letters; empty for none.
     pub(crate) types: &'a [&'a str],
 }
 
-/// Whether `issuer` is the URL of a provider, as it writes it. `https://login.example` and the same with a slash behind
-/// it are one URL.
+/// Whether `issuer` is `url` as a provider writes it. `https://login.example` and `https://login.example/` are one URL.
 pub(crate) fn is_issuer(url: &Url, issuer: &str) -> bool {
     issuer == url.as_str() || (url.path() == "/" && issuer == bare(url))
 }
 
-/// The URL of a provider as principals have it: without a slash behind the host.
+/// The URL of a provider as principals have it: `https://login.example`, without a slash.
 pub(crate) fn bare(url: &Url) -> &str {
     if url.path() == "/" { url.as_str().trim_end_matches('/') } else { url.as_str() }
 }
 
 /// Reads a statement that the provider with these keys signed.
 ///
-/// Accepts only asymmetric signatures, of an algorithm that the key itself allows; refuses headers with `crit`, because
-/// none is known (RFC 7515, 4.1.11). `iss`, `aud`, `exp` and `sub` must be there; `exp`, `nbf` and `iat` may be off by
-/// 60 s.
+/// Accepts only asymmetric signatures, of an algorithm that the key itself allows; refuses headers with `crit`, which
+/// demand extensions that it does not know (RFC 7515, 4.1.11). `iss`, `aud`, `exp` and `sub` must be there; `exp`, `nbf`
+/// and `iat` may be off by 60 s.
 pub(crate) async fn read(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<(Said, String), Unproved> {
     if token.len() > MAX_BYTES {
         return Err(Unproved::forged(format!("it is longer than {MAX_BYTES} bytes")));
@@ -180,7 +179,7 @@ fn rules(algorithm: Algorithm, expected: Expected<'_>) -> Validation {
     rules
 }
 
-/// A statement from the future proves nothing.
+/// Refuses a statement whose `iat` is in the future.
 fn check_times(said: &Said) -> Result<(), Unproved> {
     let Some(at) = said.get("iat") else { return Ok(()) };
     let latest = chrono::Utc::now().timestamp().saturating_add(LEEWAY.cast_signed());
@@ -203,7 +202,7 @@ fn why(kind: &ErrorKind) -> String {
 /// When a statement ends, in seconds since 1970.
 pub(crate) fn ends_at(said: &Said) -> Option<i64> {
     let at = said.get("exp")?;
-    // A number with a fraction is a NumericDate, too (RFC 7519, 2).
+    // A NumericDate may have a fraction (RFC 7519, 2).
     at.as_i64().or_else(|| at.as_f64().map(|at| at as i64))
 }
 

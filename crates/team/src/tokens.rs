@@ -1,4 +1,4 @@
-//! Tokens: random text that stands for a member.
+//! Tokens: random text that proves a member.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use zeroize::Zeroizing;
 
 use crate::random::{NoRandom, random_text};
 
-/// A new token: three letters that say what it is for, and 256 random bits in hexadecimal digits. It is shown once and
-/// kept nowhere; the store has its hash.
+/// A new token: three letters that say what it is for, and 256 random bits in hexadecimal digits. A person or client sees
+/// it once; the store keeps only its hash.
 pub struct Secret(Zeroizing<String>);
 
 impl fmt::Debug for Secret {
@@ -32,14 +32,14 @@ impl Secret {
         &self.0
     }
 
-    /// What is kept of it.
+    /// The hash that the store keeps.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(&self.0)
     }
 }
 
-/// What a token begins with, so that programs that look for leaked secrets know it.
+/// What a token begins with, so that programs that look for leaked secrets recognise it.
 fn prefix(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Access => "tra_",

@@ -14,9 +14,9 @@ pub struct LockedDatabase {
 }
 
 impl LockedDatabase {
-    /// Locks all bytes of the file, and with them those that stand for SQLite's locks
-    /// (<https://www.sqlite.org/fileformat2.html#the_lock_byte_page>). Such locks are a process's: only others are kept out,
-    /// and a process that opens and closes the file once more has given up its lock.
+    /// Locks all bytes of the file, among them those that SQLite uses as its locks
+    /// (<https://www.sqlite.org/fileformat2.html#the_lock_byte_page>). Such a lock belongs to the process: it keeps out only
+    /// other processes, and this process gives it up when it opens and closes the file once more.
     ///
     /// # Panics
     /// When the file is not there, or another process has locked it.

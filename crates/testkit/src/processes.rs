@@ -1,9 +1,9 @@
-//! What runs and what is left, as `/proc` tells (Linux only).
+//! Which processes run, and which are left behind, as `/proc` shows (Linux only).
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often a process is looked at while it is waited for.
+/// The pause between two looks at a process that a test waits for.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Whether a process runs. A zombie does not: it has ended and waits to be reaped.
@@ -28,9 +28,9 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// Every live process whose environment holds `name=value`, wherever it stands in the tree.
+/// Every live process whose environment holds `name=value`, anywhere in the tree.
 ///
-/// The environment is the one that the process was started with; processes of other users are not seen.
+/// The environment is the one that the process was started with. Processes of other users cannot be seen.
 #[must_use]
 pub fn with_env(name: &str, value: &str) -> Vec<u32> {
     let wanted = format!("{name}={value}");
@@ -99,7 +99,7 @@ mod tests {
         // `spawn` returns once the child runs its own program, so its environment is already its own.
         assert_eq!(with_env("TESTKIT_MARK", "a b"), [pid]);
         drop(child.stdin.take());
-        assert!(wait_gone(pid, Duration::from_secs(10)), "nobody has reaped it, yet it has ended");
+        assert!(wait_gone(pid, Duration::from_secs(10)), "its parent has not reaped it, but it has ended");
         child.wait().unwrap();
         assert!(descendants(pid).is_empty());
     }

@@ -17,9 +17,9 @@ pub(crate) struct FarLines {
 
 #[derive(Debug, Default)]
 struct Request {
-    /// How many lines were asked for.
+    /// The number of the last question.
     number: u32,
-    /// The task that waits for the last one.
+    /// Takes its answer, while a task waits for that.
     answer: Option<oneshot::Sender<Option<String>>>,
 }
 
@@ -33,13 +33,17 @@ impl Drop for FarKeys {
     }
 }
 
-/// Tells the command when no task waits any longer.
-struct UnaskOnDrop<'a>(&'a FarLines);
+/// Takes a question back when the task that waits for its answer ends. A later question stays.
+struct UnaskOnDrop<'a> {
+    lines: &'a FarLines,
+    number: u32,
+}
 
 impl Drop for UnaskOnDrop<'_> {
     fn drop(&mut self) {
-        if self.0.request().answer.take().is_some() {
-            self.0.outbox.push(ToCommand::Unask);
+        let mut request = self.lines.request();
+        if request.number == self.number && request.answer.take().is_some() {
+            self.lines.outbox.push(ToCommand::Unask);
         }
     }
 }
@@ -84,7 +88,7 @@ impl FarLines {
             request.answer = Some(answer);
             request.number
         };
-        let _unask = UnaskOnDrop(self);
+        let _unask = UnaskOnDrop { lines: self, number };
         self.outbox.push(ask(number));
         self.outbox.open();
         line.await.ok().flatten()
@@ -127,5 +131,58 @@ mod tests {
             sent.push(format!("{message:?}"));
         }
         assert_eq!(sent, ["Ask(1)", "Unask", "Ask(2)"]);
+    }
+
+    /// What was sent to the command.
+    fn sent(lines: &FarLines) -> Vec<String> {
+        lines.outbox.open();
+        std::iter::from_fn(|| lines.outbox.next().now_or_never().flatten()).map(|sent| format!("{sent:?}")).collect()
+    }
+
+    #[tokio::test]
+    async fn the_end_of_input_answers_a_question_and_no_second_answer_does() {
+        let lines = FarLines::new(Outbox::default());
+        let answered = async {
+            tokio::task::yield_now().await;
+            lines.typed(1, None);
+            lines.typed(1, Some("again".to_owned()));
+        };
+        assert_eq!(tokio::join!(lines.next(), answered).0, None);
+        assert_eq!(sent(&lines), ["Ask(1)"], "the question was answered, so it is not taken back");
+    }
+
+    #[tokio::test]
+    async fn keys_come_at_once_only_while_a_task_wants_them() {
+        let lines = FarLines::new(Outbox::default());
+        let keys = lines.keys();
+        assert!(lines.key().now_or_never().is_none());
+        drop(keys);
+        lines.forget();
+        assert_eq!(sent(&lines), ["Keys(true)", "AskKey(1)", "Unask", "Keys(false)", "Forget"]);
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_the_editor_that_cannot_be_read_means_that_there_is_none() {
+        for answer in [None, Some("{"), Some("7")] {
+            let lines = FarLines::new(Outbox::default());
+            let answered = async {
+                tokio::task::yield_now().await;
+                lines.typed(1, answer.map(ToOwned::to_owned));
+            };
+            let (edited, ()) = tokio::join!(lines.edit("text"), answered);
+            assert!(matches!(edited, Edited::NoEditor), "{answer:?}: {edited:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_second_question_takes_the_place_of_the_first() {
+        let lines = FarLines::new(Outbox::default());
+        let (first, second) = (lines.clone(), lines.clone());
+        let answered = async {
+            tokio::task::yield_now().await;
+            lines.typed(2, Some("right".to_owned()));
+        };
+        let (first, second, ()) = tokio::join!(first.next(), second.next(), answered);
+        assert_eq!((first, second.as_deref()), (None, Some("right")));
     }
 }

@@ -35,9 +35,12 @@ struct Waiting {
 }
 
 impl Outbox {
-    /// Puts a message behind the others.
+    /// Puts a message behind the others, or drops it when the command was given up.
     pub(crate) fn push(&self, message: ToCommand) {
         let mut waiting = self.waiting();
+        if waiting.is_given_up {
+            return;
+        }
         waiting.bytes += message.len();
         waiting.messages.push_back(message);
         // Too much is waiting to be taken back later.
@@ -138,5 +141,54 @@ mod tests {
         let outbox = Outbox::default();
         (0..9).for_each(|_| outbox.push(text(1024 * 1024)));
         assert!(outbox.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn no_writer_waits_for_a_command_that_was_given_up() {
+        let outbox = Outbox::default();
+        outbox.push(text(ENOUGH + 1));
+        let mut writer = Box::pin(outbox.room());
+        assert!(writer.as_mut().now_or_never().is_none());
+        (0..8).for_each(|_| outbox.push(text(1024 * 1024)));
+        assert!(writer.now_or_never().is_some());
+        outbox.push(text(ENOUGH + 1));
+        assert!(outbox.room().now_or_never().is_some(), "what is written now is dropped");
+        assert!(outbox.next().now_or_never().unwrap().is_none());
+        assert!(outbox.take_back(), "the daemon can still hand back a command that never read");
+    }
+
+    #[tokio::test]
+    async fn a_lot_of_output_cannot_be_taken_back() {
+        let outbox = Outbox::default();
+        outbox.push(text(ENOUGH));
+        assert!(outbox.take_back(), "it fits");
+        outbox.push(text(ENOUGH));
+        outbox.push(ToCommand::End(0));
+        outbox.push(text(1));
+        assert!(!outbox.take_back());
+        assert!(outbox.next().now_or_never().is_some(), "and goes out by itself");
+    }
+
+    #[tokio::test]
+    async fn messages_keep_their_order_and_a_waiting_reader_gets_each() {
+        let outbox = Outbox::default();
+        outbox.open();
+        let numbers = async {
+            let mut numbers = Vec::new();
+            while let Some(ToCommand::End(number)) = outbox.next().await {
+                numbers.push(number);
+                if number == 3 {
+                    break;
+                }
+            }
+            numbers
+        };
+        let writer = async {
+            for number in 1..=3 {
+                outbox.push(ToCommand::End(number));
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(tokio::join!(numbers, writer).0, [1, 2, 3]);
     }
 }

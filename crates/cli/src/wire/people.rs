@@ -54,7 +54,7 @@ impl World {
 }
 
 impl ForPeople {
-    /// A member of the tenant. Servers of theirs have a home, working folders and a sandbox below a folder of theirs.
+    /// The parts of one member. Their servers have homes, working folders and sandboxes below the member's folder.
     ///
     /// # Errors
     /// When that folder cannot be made.

@@ -89,3 +89,66 @@ fn enclosed(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn style(text: &str) -> Style {
+        Style::of(text)
+    }
+
+    #[test]
+    fn the_style_is_that_of_the_first_indented_line_and_of_the_line_ends() {
+        for (text, newline, unit) in [
+            ("", "\n", "  "),
+            ("{\n    \"a\": 1\n}\n", "\n", "    "),
+            ("{\r\n\t\"a\": 1\r\n}", "\r\n", "\t"),
+            ("{\n      \n  \"a\": {\n    \"b\": 1\n}}", "\n", "  "),
+            ("{ \"a\": 1 }\n", "\n", "  "),
+        ] {
+            let style = style(text);
+            assert_eq!((style.newline, &*style.unit), (newline, unit), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_fields_of_an_entry_come_in_their_usual_order_and_unknown_ones_after_them() {
+        let entry = json!({ "zz": 1, "headers": {}, "url": "https://x", "aa": 2, "type": "http" });
+        let text = value(&entry, &style(""), &Layout::OneLine);
+        assert_eq!(text, r#"{ "type": "http", "url": "https://x", "headers": {}, "zz": 1, "aa": 2 }"#);
+        assert!(rank("command") < rank("args") && rank("args") < rank("env") && rank("env") < rank("unknown"));
+    }
+
+    #[test]
+    fn short_lists_stay_on_one_line_and_long_or_deep_ones_do_not() {
+        let style = style("{\n\t\"a\": 1\n}");
+        let lines = Layout::Lines("\t".to_owned());
+        assert_eq!(
+            value(&json!(["-y", "server", 1, true, null]), &style, &lines),
+            r#"["-y", "server", 1, true, null]"#
+        );
+        let long: Vec<_> = (0..20).map(|number| format!("argument {number}")).collect();
+        let text = value(&json!(long), &style, &lines);
+        assert!(text.starts_with("[\n\t\t\"argument 0\",\n\t\t\"argument 1\"") && text.ends_with("\n\t]"), "{text}");
+        assert_eq!(value(&json!([[1], []]), &style, &lines), "[\n\t\t[1],\n\t\t[]\n\t]");
+    }
+
+    #[test]
+    fn nested_objects_are_indented_by_one_step_each_in_the_line_ends_of_the_file() {
+        let style = style("{\r\n  \"a\": 1\r\n}");
+        let text = property("a", &json!({ "env": { "B": "c" } }), &style, &Layout::Lines("  ".to_owned()));
+        assert_eq!(text, "\"a\": {\r\n    \"env\": {\r\n      \"B\": \"c\"\r\n    }\r\n  }");
+    }
+
+    #[test]
+    fn names_and_texts_are_escaped_so_that_they_are_read_back_as_they_were() {
+        let odd = json!({ "a\"b\\\n": "\u{1}\u{2028}</script> ${X}", "": {} });
+        for layout in [Layout::OneLine, Layout::Lines(String::new())] {
+            let text = value(&odd, &style(""), &layout);
+            assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), odd, "{text}");
+        }
+    }
+}

@@ -223,3 +223,61 @@ fn variable_name(source: &str) -> String {
         Some(_) => name.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_variable_comes_from_any_words() {
+        for (source, name) in [
+            ("perplexity-key", "PERPLEXITY_KEY"),
+            ("apiKey", "APIKEY"),
+            ("  a..b  ", "A_B"),
+            ("1password", "_1PASSWORD"),
+            ("-_-", "VALUE"),
+            ("", "VALUE"),
+            ("é", "VALUE"),
+            ("schlüssel", "SCHL_SSEL"),
+        ] {
+            assert_eq!(variable_name(source), name, "{source}");
+        }
+    }
+
+    #[test]
+    fn placeholders_of_opencode_are_found_only_in_their_own_form() {
+        for (text, parts) in [
+            ("{env:NAME}", Some(("env", "NAME"))),
+            ("{file:~/.key} and more", Some(("file", "~/.key"))),
+            ("{env:A:B}", Some(("env", "A:B"))),
+            ("{env:}", None),
+            ("{env}", None),
+            ("{ENV:NAME}", None),
+            ("{other:NAME}", None),
+            ("{env:NAME", None),
+            ("{}", None),
+            ("{", None),
+            ("env:NAME}", None),
+            ("{{env:NAME}}", None),
+        ] {
+            assert_eq!(is_curly(text), parts, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_words_are_the_result_is_a_name_that_a_placeholder_can_have(source in "\\PC{0,40}") {
+            prop_assert!(is_name(&variable_name(&source)), "{source:?}");
+        }
+
+        #[test]
+        fn no_text_makes_the_search_for_a_placeholder_fail(text in "[{}:a-zé$]{0,12}") {
+            if let Some((kind, argument)) = is_curly(&text) {
+                let written = format!("{{{kind}:{argument}}}");
+                prop_assert!(text.starts_with(&written), "{text:?}");
+            }
+        }
+    }
+}

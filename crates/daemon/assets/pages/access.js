@@ -1,4 +1,4 @@
-// What opens the team in the name of the member who looks: tokens, browsers and clients, which they make and revoke here.
+// The tokens, browsers and clients of the member at this page, who makes and revokes them here.
 
 import { call, post } from "../api.js";
 import { day } from "../format.js";

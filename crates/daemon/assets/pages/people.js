@@ -1,4 +1,4 @@
-// The members of a tenant, for its administrators: what each may do, with what each comes in, and how to remove one.
+// The members of a tenant, for its administrators, who change their roles, revoke what lets them in, and remove them.
 
 import { call, get } from "../api.js";
 import { counted } from "../format.js";

@@ -1,13 +1,10 @@
 // The entries that projects want to run, the user's agreements, and the tools in quarantine.
 
-import { post } from "../api.js";
 import { ago, counted, moment } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
+import { decide, Decision, useDecision } from "../parts/decision.js";
 import { Confirm } from "../parts/dialog.js";
-import { useAction } from "../parts/loaded.js";
 import { Head } from "../parts/page.js";
-import { Trouble } from "../parts/problem.js";
-import { say } from "../parts/say.js";
 import { Empty, spoken, Waiting } from "../parts/text.js";
 import { Proposal } from "../parts/proposal.js";
 import { QuarantinedTools } from "../parts/quarantined.js";
@@ -51,18 +48,9 @@ function Refused({ refused }) {
 /** @param {{pending: Api.Pending, isRefused?: boolean}} given */
 function Pending({ pending, isRefused = false }) {
   const { name, project, hash, source, line, config, before, points } = pending;
-  const approve = useAction(async () => {
-    await post("/api/v1/trust/approve", { project, name, hash });
-    say(`Agreed to ${name}`);
-    refresh("trust", "servers", "overview");
-  });
-  const refuse = useAction(async () => {
-    await post("/api/v1/trust/refuse", { project, name, hash });
-    say(`Refused ${name}: it waits no more until it changes`);
-    refresh("trust", "servers", "overview");
-  });
-  const error = approve.error ?? refuse.error;
-  const isStale = /** @type {any} */ (error)?.status === 409;
+  const about = { project, name, hash };
+  const approve = useDecision("/api/v1/trust/approve", about, `Agreed to ${name}`);
+  const refuse = useDecision("/api/v1/trust/refuse", about, `Refused ${name}: it waits no more until it changes`);
   return html`
     <article class="panel pending" data-testid="pending" data-name=${name} data-status=${before ? "changed" : "new"}>
       <header class="question-head">
@@ -81,24 +69,7 @@ function Pending({ pending, isRefused = false }) {
         </div>`
       }
       <p class="quiet-text">Fingerprint <code class="path">${hash}</code></p>
-      <${Trouble} error=${error} again=${isStale ? () => refresh("trust") : null} />
-      <p class="actions">
-        <button
-          type="button"
-          class="primary"
-          disabled=${approve.busy}
-          onClick=${() => approve.run()}
-          data-testid="approve"
-        >
-          Agree to exactly this
-        </button>
-        ${
-          !isRefused &&
-          html`<button type="button" disabled=${refuse.busy} onClick=${() => refuse.run()} data-testid="refuse">
-            Refuse
-          </button>`
-        }
-      </p>
+      <${Decision} yes=${approve} no=${isRefused ? null : refuse} label="Agree to exactly this" testid="approve" />
     </article>
   `;
 }
@@ -108,9 +79,8 @@ function Agreed({ trusted }) {
   const [asking, setAsking] = useState(/** @type {Api.Trusted | null} */ (null));
   const revoke = async () => {
     if (!asking) return;
-    await post("/api/v1/trust/revoke", { project: asking.project, name: asking.name });
-    say(`Took back the agreement to ${asking.name}`);
-    refresh("trust", "servers", "overview");
+    const { project, name } = asking;
+    await decide("/api/v1/trust/revoke", { project, name }, `Took back the agreement to ${name}`);
   };
   return html`
     <section class="panel" data-testid="agreed">

@@ -1,4 +1,4 @@
-// With what a member of a team comes in: tokens, browsers, and clients that act in their name. No token is ever shown.
+// What lets a member of a team in: tokens, browsers, and clients that act in their name. No token is ever shown.
 
 import { call, get } from "../api.js";
 import { ago, day, moment } from "../format.js";

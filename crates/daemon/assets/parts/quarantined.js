@@ -1,15 +1,11 @@
 // Tools in quarantine, because they differ from their pins: the pinned definition, the present one, and the decision.
 
-import { post } from "../api.js";
 import { fieldsOf } from "../difference.js";
 import { ago, moment } from "../format.js";
 import { html } from "../html.js";
-import { refresh } from "../world.js";
+import { Decision, useDecision } from "./decision.js";
 import { Findings } from "./findings.js";
-import { useAction } from "./loaded.js";
 import { HelpLink } from "./page.js";
-import { Trouble } from "./problem.js";
-import { say } from "./say.js";
 
 /** @param {{tools: Api.QuarantinedTool[]}} given */
 export function QuarantinedTools({ tools }) {
@@ -27,12 +23,8 @@ export function QuarantinedTools({ tools }) {
 /** @param {{quarantined: Api.QuarantinedTool}} given */
 function QuarantinedTool({ quarantined }) {
   const { server, tool, why, since, hash, definition, pinned, findings } = quarantined;
-  const approve = useAction(async () => {
-    await post("/api/v1/trust/tools/approve", { server, tool, hash });
-    say(`${server}/${tool} is used as it is now`);
-    refresh("trust", "servers", "overview");
-  });
-  const isStale = /** @type {any} */ (approve.error)?.status === 409;
+  const said = `${server}/${tool} is used as it is now`;
+  const approve = useDecision("/api/v1/trust/tools/approve", { server, tool, hash }, said);
   return html`
     <article class="panel pending" data-testid="quarantined-tool" data-name=${`${server}/${tool}`} data-status=${quarantined.cause}>
       <header class="question-head">
@@ -43,18 +35,7 @@ function QuarantinedTool({ quarantined }) {
       <${Findings} findings=${findings} />
       <${Definition} now=${definition} before=${pinned} />
       <p class="quiet-text">Definition <code class="path">${hash}</code></p>
-      <${Trouble} error=${approve.error} again=${isStale ? () => refresh("trust") : null} />
-      <p class="actions">
-        <button
-          type="button"
-          class="primary"
-          disabled=${approve.busy}
-          onClick=${() => approve.run()}
-          data-testid="approve-tool"
-        >
-          Use it exactly like this
-        </button>
-      </p>
+      <${Decision} yes=${approve} label="Use it exactly like this" testid="approve-tool" />
     </article>
   `;
 }

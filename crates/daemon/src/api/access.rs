@@ -1,4 +1,4 @@
-//! With what a member comes in: tokens, sessions of browsers, and the clients that act in their name.
+//! What lets a member in: personal tokens, sessions of browsers, and the clients that act in their name.
 
 use axum::{Json, http::StatusCode, response::Response};
 use chrono::{DateTime, Duration, Utc};
@@ -13,7 +13,7 @@ use crate::{
     membership::{Joined, Membership, owner},
     shown::{
         seconds,
-        team::{Client, Token},
+        team::{Client, OwnToken},
     },
 };
 
@@ -21,15 +21,15 @@ use crate::{
 const MAX_TOKENS: usize = 50;
 /// The most bytes of a label.
 const MAX_LABEL: usize = 128;
-/// How long a token opens anything, if the request does not say. In days.
+/// How long a token lasts if the request does not say. In days.
 const USUAL_DAYS: u32 = 90;
-/// The same at most.
+/// The longest time that a token lasts. In days.
 const MAX_DAYS: u32 = 365;
 
 /// The personal tokens of a member, and the browsers that they are signed in with.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct MemberTokens {
-    tokens: Vec<Token>,
+    tokens: Vec<OwnToken>,
 }
 
 /// The clients that act in the name of a member.
@@ -46,8 +46,8 @@ pub(super) struct WantedToken {
     #[serde(default)]
     #[schema(example = "my laptop")]
     label: String,
-    /// How long it opens anything: 1 to 365, and 90 by default. A token that is made with another token ends no later
-    /// than that one.
+    /// How many days it lasts: 1 to 365, and 90 by default. A token that is made with another token ends no later than
+    /// that one.
     #[schema(minimum = 1, maximum = 365)]
     days: Option<u32>,
 }
@@ -182,7 +182,7 @@ pub(super) async fn end_client(
 pub(super) async fn tokens_of(membership: &Membership, member: &Principal) -> Answer<MemberTokens> {
     let tokens = membership.store.team_tokens(Tokens::Of(owner(member))).await?.into_iter();
     let tokens = tokens.filter(|token| token.purpose != Purpose::Access);
-    Ok(Json(MemberTokens { tokens: tokens.map(|token| Token::of(token, &membership.token.id)).collect() }))
+    Ok(Json(MemberTokens { tokens: tokens.map(|token| OwnToken::of(&token, &membership.token.id)).collect() }))
 }
 
 pub(super) async fn revoke_token_of(

@@ -12,13 +12,13 @@ use super::{Answer, ApiError, Body, By, Path, access, done};
 use crate::{
     membership::{Joined, Membership, owner},
     rights::Right,
-    shown::team::{Holdings, Member},
+    shown::team::{Holdings, ListedMember},
 };
 
 /// The members of a tenant.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Members {
-    members: Vec<Member>,
+    members: Vec<ListedMember>,
 }
 
 /// What a member may do from now on.
@@ -30,7 +30,7 @@ pub(super) struct NewRole {
     role: Role,
 }
 
-/// The members of the tenant of who asks, by name.
+/// The members of the caller's own tenant, by name.
 #[utoipa::path(get, path = "/api/v1/members", tag = "members",
     responses((status = 200, body = Members), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
 pub(super) async fn list(membership: Joined) -> Answer<Members> {
@@ -47,7 +47,7 @@ pub(super) async fn list(membership: Joined) -> Answer<Members> {
     let members = store.members(Some(tenant)).await?;
     let shown = members.iter().map(|member| {
         let holdings = held.remove(&key(member)).unwrap_or_default();
-        Member::of(member, &holdings, member.is_same(membership.member()))
+        ListedMember::of(member, &holdings, member.is_same(membership.member()))
     });
     Ok(Json(Members { members: shown.collect() }))
 }
@@ -161,3 +161,6 @@ async fn apply(
         _ => Err(no_member()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use memchr::memchr2;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::refusal::{INVALID_REQUEST, PARSE_ERROR, Refusal};
@@ -63,13 +63,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
     struct Wire<'a> {
         #[serde(borrow)]
         jsonrpc: Option<Cow<'a, str>>,
-        #[serde(borrow)]
+        #[serde(borrow, default, deserialize_with = "present")]
         id: Option<&'a RawValue>,
         #[serde(borrow)]
         method: Option<Cow<'a, str>>,
         #[serde(borrow)]
         params: Option<&'a RawValue>,
-        #[serde(borrow)]
+        #[serde(borrow, default, deserialize_with = "present")]
         result: Option<&'a RawValue>,
         #[serde(borrow)]
         error: Option<&'a RawValue>,
@@ -83,7 +83,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
     if wire.params.is_some_and(|params| !params.get().starts_with('{')) {
         return invalid(&id, "`params` is not an object");
     }
-    match (wire.method, wire.id, wire.result, wire.error) {
+    // A client may write the id of a notification, and the one of `result` and `error` that it does not mean, as null.
+    let is_null = |raw: &&RawValue| raw.get() == "null";
+    let is_notification = wire.method.as_deref().is_some_and(|method| method.starts_with("notifications/"));
+    let written_id = wire.id.filter(|id| !(is_null(id) && is_notification));
+    let result = wire.result.filter(|result| !(is_null(result) && (wire.error.is_some() || wire.method.is_some())));
+    match (wire.method, written_id, result, wire.error) {
         (Some(method), None, None, None) => Ok(Incoming::Notification { method, params: wire.params }),
         (Some(method), Some(_), None, None) => match id {
             Some(id) => Ok(Incoming::Request { id, method, params: wire.params }),
@@ -93,6 +98,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Incoming<'_>, (Option<Id>, Refusal)> 
         (None, Some(raw), None, Some(error)) => Ok(Incoming::Response { id: value(raw), outcome: Err(error) }),
         _ => invalid(&id, "neither a request, nor a notification, nor a response"),
     }
+}
+
+/// Reads a member that is there, also where it is null.
+fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(member).map(Some)
 }
 
 fn value(raw: &RawValue) -> Value {
@@ -158,4 +168,113 @@ fn one_line(mut out: Vec<u8>) -> Bytes {
         }
     }
     out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The kind of a message and its id, or the code of the refusal and the id that it goes to.
+    fn kind(text: &str) -> Result<(&'static str, String), (i64, Option<String>)> {
+        match read(text.as_bytes()) {
+            Ok(Incoming::Request { id, .. }) => Ok(("request", id.json().to_owned())),
+            Ok(Incoming::Notification { .. }) => Ok(("notification", String::new())),
+            Ok(Incoming::Response { id, outcome: Ok(_) }) => Ok(("result", id.to_string())),
+            Ok(Incoming::Response { id, outcome: Err(_) }) => Ok(("error", id.to_string())),
+            Err((id, refusal)) => Err((refusal.code, id.map(|id| id.json().to_owned()))),
+        }
+    }
+
+    #[test]
+    fn each_kind_of_message_is_recognised_and_its_id_stays_as_the_client_wrote_it() {
+        for (text, expected, id) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request", "1"),
+            (r#"{"jsonrpc":"2.0","id":-9007199254740993,"method":"ping"}"#, "request", "-9007199254740993"),
+            (r#"{"jsonrpc":"2.0","id":"\u00e9\n","method":"ping","params":{}}"#, "request", r#""\u00e9\n""#),
+            (r#"{"method":"ping","unknown":[1],"id":"","jsonrpc":"2.0"}"#, "request", r#""""#),
+            (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, "notification", ""),
+            (r#"{"jsonrpc":"2.0","id":"a","result":null}"#, "result", r#""a""#),
+            (r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":""}}"#, "error", "7"),
+            (r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{"code":1,"message":""}}"#, "error", "7"),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{},"error":null}"#, "result", "7"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":null,"result":null}"#, "request", "1"),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"notifications/cancelled"}"#, "notification", ""),
+            ("\n {\"jsonrpc\":\"2.0\",\"method\":\"pi\\u006eg\"} \n", "notification", ""),
+        ] {
+            assert_eq!(kind(text), Ok((expected, id.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_none_is_refused_under_its_id_where_that_can_be_read() {
+        let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(LONGEST_ID));
+        for (text, code, id) in [
+            ("", PARSE_ERROR, None),
+            ("{", PARSE_ERROR, None),
+            ("\u{feff}{}", PARSE_ERROR, None),
+            ("7", INVALID_REQUEST, None),
+            ("null", INVALID_REQUEST, None),
+            (" [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", INVALID_REQUEST, None),
+            ("[", INVALID_REQUEST, None),
+            ("{}", INVALID_REQUEST, None),
+            (r#"{"id":1,"method":"ping"}"#, INVALID_REQUEST, Some("1")),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, INVALID_REQUEST, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#, INVALID_REQUEST, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, INVALID_REQUEST, None),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, INVALID_REQUEST, None),
+            (r#"{"jsonrpc":"2.0","id":1}"#, INVALID_REQUEST, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}"#, INVALID_REQUEST, Some("1")),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, INVALID_REQUEST, Some("1")),
+            (r#"{"jsonrpc":"2.0","result":{}}"#, INVALID_REQUEST, None),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, INVALID_REQUEST, None),
+            (r#"{"jsonrpc":"2.0","id":1e3,"method":"ping"}"#, INVALID_REQUEST, None),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, INVALID_REQUEST, None),
+            (r#"{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}"#, INVALID_REQUEST, None),
+            (&*long, INVALID_REQUEST, None),
+        ] {
+            assert_eq!(kind(text), Err((code, id.map(ToOwned::to_owned))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_a_malformed_message_repeats_no_text_of_the_client() {
+        for text in [r#"{"jsonrpc":"2.0","id":1,"method":{"canary":1}}"#, r#"{"jsonrpc":"2.0","canary"}"#, "canary"] {
+            let (_, refusal) = read(text.as_bytes()).unwrap_err();
+            assert!(!refusal.message.contains("canary"), "{}", refusal.message);
+        }
+    }
+
+    fn id(text: &str) -> Id {
+        Id::read(&RawValue::from_string(text.to_owned()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_answer_is_one_line_whatever_white_space_the_result_has() {
+        let answer = response(&id("\"a\""), b"{\r\n  \"text\": \"two\\nlines\"\n}");
+        assert!(!answer.contains(&b'\n') && !answer.contains(&b'\r'));
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer, json!({ "jsonrpc": "2.0", "id": "a", "result": { "text": "two\nlines" } }));
+    }
+
+    #[test]
+    fn an_error_has_the_id_of_its_request_or_null() {
+        let refusal = Refusal::invalid_params("say \"when\"");
+        let read = |bytes: Bytes| serde_json::from_slice::<Value>(&bytes).unwrap();
+        let expected = json!({ "code": -32602, "message": "say \"when\"" });
+        assert_eq!(read(error(None, &refusal)), json!({ "jsonrpc": "2.0", "id": null, "error": expected }));
+        let unsupported = read(error(Some(&id("9")), &Refusal::unsupported_version("1999-01-01")));
+        assert_eq!((&unsupported["id"], &unsupported["error"]["data"]["requested"]), (&json!(9), &json!("1999-01-01")));
+    }
+
+    #[test]
+    fn the_gateway_writes_requests_with_an_id_and_notifications_without() {
+        let read = |bytes: Bytes| serde_json::from_slice::<Value>(&bytes).unwrap();
+        let params = json!({ "a": 1 });
+        let request = read(call(Some(3), "roots/list", &params));
+        assert_eq!(request, json!({ "jsonrpc": "2.0", "id": 3, "method": "roots/list", "params": { "a": 1 } }));
+        let notification = read(call(None, "notifications/message", &params));
+        assert_eq!(notification, json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "a": 1 } }));
+    }
 }

@@ -133,3 +133,69 @@ pub(super) fn words(foreign: &str) -> String {
     let clipped = toolrack_host::text::clip(foreign, 200);
     format!("`{}`", toolrack_host::text::for_line(&clipped))
 }
+
+#[cfg(test)]
+mod tests {
+    use toolrack_host::{RpcError, ServerName};
+
+    use super::*;
+
+    fn remote(code: i64) -> CallError {
+        let error = RpcError { code, message: "it failed".to_owned(), data: None };
+        CallError::Remote { server: ServerName::new("github").unwrap(), what: "echo".to_owned(), error }
+    }
+
+    #[test]
+    fn a_code_of_a_server_that_means_the_gateway_itself_is_not_passed_on() {
+        for (code, legacy, modern) in [
+            (-32602, -32602, -32602),
+            (RESOURCE_NOT_FOUND, RESOURCE_NOT_FOUND, INVALID_PARAMS),
+            (HEADER_MISMATCH, INTERNAL, INTERNAL),
+            (UNSUPPORTED_VERSION, INTERNAL, INTERNAL),
+            (MISSING_CAPABILITY, MISSING_CAPABILITY, MISSING_CAPABILITY),
+            (42, 42, 42),
+        ] {
+            assert_eq!(Refusal::of(remote(code), Era::Legacy).code, legacy, "{code}");
+            assert_eq!(Refusal::of(remote(code), Era::Modern).code, modern, "{code}");
+        }
+        let refusal = Refusal::of(remote(MISSING_CAPABILITY), Era::Modern);
+        assert_eq!(refusal.status_for(Era::Modern), StatusCode::BAD_REQUEST);
+        assert_eq!(Refusal::of(remote(METHOD_NOT_FOUND), Era::Modern).status_for(Era::Modern), StatusCode::OK);
+    }
+
+    #[test]
+    fn only_clients_of_the_newer_era_get_a_status_for_an_unknown_method() {
+        let refusal = Refusal::unknown_method("tools/fly");
+        assert_eq!(refusal.status_for(Era::Modern), StatusCode::NOT_FOUND);
+        assert_eq!(refusal.status_for(Era::Legacy), StatusCode::OK);
+        for refusal in [Refusal::invalid_request("x"), Refusal::header_mismatch("x"), Refusal::malformed_meta("x")] {
+            assert_eq!(refusal.status_for(Era::Legacy), StatusCode::BAD_REQUEST, "{}", refusal.code);
+        }
+        assert_eq!(Refusal::busy("too many calls", "`calls`").status_for(Era::Legacy), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(Refusal::stopping().status_for(Era::Modern), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(Refusal::invalid_params("x").status_for(Era::Modern), StatusCode::OK);
+    }
+
+    #[test]
+    fn a_missing_resource_has_the_code_of_the_clients_era() {
+        let modern = Refusal::not_found(Era::Modern, "file:///x", "no server has it");
+        let legacy = Refusal::not_found(Era::Legacy, "file:///x", "no server has it");
+        assert_eq!((modern.code, legacy.code), (INVALID_PARAMS, RESOURCE_NOT_FOUND));
+        assert_eq!(modern.data.unwrap()["uri"], "file:///x");
+    }
+
+    #[test]
+    fn a_quota_tells_the_client_in_whole_seconds_when_to_try_again() {
+        let refusal = Refusal::over_quota("used up".to_owned(), Duration::from_millis(1_200));
+        assert_eq!(refusal.data.unwrap()["retryAfterSeconds"], 2.0);
+        assert_eq!(refusal.retry_after, Some(Duration::from_millis(1_200)));
+    }
+
+    #[test]
+    fn foreign_text_in_an_error_is_short_and_on_one_line() {
+        assert_eq!(words("tools/call"), "`tools/call`");
+        let long = words(&"x\n".repeat(1_000));
+        assert!(!long.contains('\n') && long.len() < 700, "{long}");
+        assert!(!Refusal::unknown_method("\u{1b}[2J\u{202e}").message.contains(['\u{1b}', '\u{202e}']));
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
 use toolrack_store::{Purpose, audit::DoorRefusal};
-use toolrack_team::{Authority, Endpoint, FrontDoor, Standing, Unavailable};
+use toolrack_team::{Authority, Endpoint, FrontDoor, ProvedToken, Unavailable};
 
 use super::{WAIT, bearer, is_protected, too_many};
 use crate::{error::ApiError, membership::Membership};
@@ -31,7 +31,7 @@ impl Members {
         path: &str,
         headers: &HeaderMap,
         may_look: impl Fn() -> bool,
-    ) -> Result<Option<Standing>, ApiError> {
+    ) -> Result<Option<ProvedToken>, ApiError> {
         if !is_protected(path) {
             return Ok(None);
         }
@@ -39,39 +39,39 @@ impl Members {
         let has_token = headers.contains_key(AUTHORIZATION);
         let secret = if has_token { bearer(headers) } else { self.door.session_in(headers) };
         let Some(secret) = secret.filter(|secret| !secret.is_empty()) else { return Ok(None) };
-        let standing = match self.authority.known(secret) {
-            Some(standing) => Some(standing),
+        let proved = match self.authority.known(secret) {
+            Some(proved) => Some(proved),
             None if !may_look() => return Err(too_many("too many requests")),
             None => self.authority.prove(secret).await.map_err(|error| unavailable(&error))?,
         };
-        let Some(standing) = standing else { return Ok(None) };
-        match (standing.purpose(), has_token) {
-            (Purpose::Personal | Purpose::Access, true) if standing.opens(path) => Ok(Some(standing)),
+        let Some(proved) = proved else { return Ok(None) };
+        match (proved.purpose(), has_token) {
+            (Purpose::Personal | Purpose::Access, true) if proved.opens(path) => Ok(Some(proved)),
             (Purpose::Personal | Purpose::Access, true) => {
                 let why = "a client sent its token to another address than the one for which it was given";
-                self.refuse("wrong_audience", why, &standing).await;
-                Err(wrong_audience(Endpoint::of(standing.profile())))
+                self.refuse("wrong_audience", why, &proved).await;
+                Err(wrong_audience(Endpoint::of(proved.profile())))
             }
             // Another site can make a browser send a request with the cookie, and could so call tools.
             (Purpose::Browser, false) if !method.is_safe() && !self.door.is_of_own_page(headers) => {
                 let why = "a page of another site sent a request with the cookie of a member";
-                self.refuse("cross_site", why, &standing).await;
+                self.refuse("cross_site", why, &proved).await;
                 Err(cross_site())
             }
-            (Purpose::Browser, false) if standing.opens(path) => Ok(Some(standing)),
+            (Purpose::Browser, false) if proved.opens(path) => Ok(Some(proved)),
             // Another site can make a browser send this, and it opens nothing there.
             (Purpose::Browser, false) => Ok(None),
             // The secret of a cookie is no token, and a token no cookie: one was taken from where it was.
             _ => {
-                self.refuse("wrong_place", "a cookie was sent as a token, or a token as a cookie", &standing).await;
+                self.refuse("wrong_place", "a cookie was sent as a token, or a token as a cookie", &proved).await;
                 Ok(None)
             }
         }
     }
 
-    /// What the control API needs of the member whom `standing` proves.
-    pub(super) fn membership(&self, standing: &Standing) -> Option<Membership> {
-        Membership::of(self.authority.store(), standing)
+    /// What the control API needs of the member whom `proved` proves.
+    pub(super) fn membership(&self, proved: &ProvedToken) -> Option<Membership> {
+        Membership::of(self.authority.store(), proved)
     }
 
     /// What a client without a right token reads in `WWW-Authenticate`; `is_wrong` says whether it sent one.
@@ -92,8 +92,8 @@ impl Members {
         "send `Authorization: Bearer TOKEN` with a token that the operator of the team gave you".to_owned()
     }
 
-    async fn refuse(&self, code: &str, why: &str, standing: &Standing) {
-        let by = Some(standing.member());
+    async fn refuse(&self, code: &str, why: &str, proved: &ProvedToken) {
+        let by = Some(proved.member());
         self.door.refusals().record(DoorRefusal { door: "daemon", code, why, by, ..DoorRefusal::default() }).await;
     }
 }

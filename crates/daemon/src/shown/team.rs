@@ -9,22 +9,49 @@ use utoipa::ToSchema;
 
 use super::seconds;
 
-/// A member of a tenant.
+/// A member of a team.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(title = "Member")]
-pub(crate) struct Member {
-    /// The id of the member in this API. It gives no access.
-    id: String,
-    name: String,
+pub struct Member {
+    /// The id of the member in the control API. It gives no access.
+    pub id: String,
+    /// The tenant.
+    pub tenant: String,
+    /// The name, for people.
+    pub name: String,
     /// `person` or `service`.
-    kind: &'static str,
+    pub kind: &'static str,
     /// `viewer`, `user`, `operator`, `auditor`, `admin` or `scraper`.
-    role: &'static str,
-    groups: Vec<String>,
+    pub role: &'static str,
+    /// The groups.
+    pub groups: Vec<String>,
     /// The issuer that vouches for the member; `toolrack` for one that `toolrack team token` made.
-    issuer: String,
+    pub issuer: String,
     /// The member, as the issuer names it.
-    subject: String,
+    pub subject: String,
+}
+
+impl From<&Principal> for Member {
+    fn from(member: &Principal) -> Self {
+        Self {
+            id: member.key(),
+            tenant: member.tenant().to_owned(),
+            name: member.name().to_owned(),
+            kind: member.kind().word(),
+            role: member.role().word(),
+            groups: member.groups().map(str::to_owned).collect(),
+            issuer: member.issuer().to_owned(),
+            subject: member.subject().to_owned(),
+        }
+    }
+}
+
+/// A member in the list that an administrator sees.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(title = "ListedMember")]
+pub(crate) struct ListedMember {
+    #[serde(flatten)]
+    member: Member,
     /// Whether the member sends this request.
     you: bool,
     /// How many personal tokens the member has.
@@ -62,58 +89,61 @@ impl Holdings {
     }
 }
 
-impl Member {
+impl ListedMember {
     pub(crate) fn of(member: &Principal, holdings: &Holdings, you: bool) -> Self {
         let Holdings { tokens, sessions, clients, active_at } = *holdings;
-        Self {
-            id: member.key(),
-            name: member.name().to_owned(),
-            kind: member.kind().word(),
-            role: member.role().word(),
-            groups: member.groups().map(str::to_owned).collect(),
-            issuer: member.issuer().to_owned(),
-            subject: member.subject().to_owned(),
-            you,
-            tokens,
-            sessions,
-            clients,
-            active_at: active_at.map(seconds),
-        }
+        Self { member: member.into(), you, tokens, sessions, clients, active_at: active_at.map(seconds) }
     }
 }
 
 /// A token or a session of a member, without the secret.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(title = "MemberToken")]
-pub(crate) struct Token {
+pub struct Token {
     /// Names the token. It gives no access.
-    id: String,
-    /// `personal`, or `browser` for the session of a browser.
-    purpose: &'static str,
+    pub id: String,
+    /// `personal`, `browser` for the session of a browser, or `access` for the token of a client.
+    pub purpose: &'static str,
     /// What it is for, in the words of who made it; the name of the browser for a session.
-    label: String,
+    pub label: String,
+    /// The client that has it.
+    pub client: Option<String>,
     /// The profile whose MCP endpoint it opens, and nothing else.
-    profile: Option<String>,
+    pub profile: Option<String>,
     /// In RFC 3339.
-    made_at: String,
+    pub made_at: String,
     /// In RFC 3339; `null` if it does not end by itself.
-    ends_at: Option<String>,
+    pub ends_at: Option<String>,
+}
+
+impl From<&TeamToken> for Token {
+    fn from(token: &TeamToken) -> Self {
+        Self {
+            id: token.id.clone(),
+            purpose: token.purpose.word(),
+            label: text::for_line(&token.label).into_owned(),
+            client: token.client.as_deref().map(|client| text::for_line(client).into_owned()),
+            profile: token.profile.clone(),
+            made_at: seconds(token.made_at),
+            ends_at: token.ends_at.map(seconds),
+        }
+    }
+}
+
+/// A token or a session of the member who sends the request.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(title = "OwnToken")]
+pub(crate) struct OwnToken {
+    #[serde(flatten)]
+    token: Token,
     /// Whether this request was sent with it.
     current: bool,
 }
 
-impl Token {
+impl OwnToken {
     /// `used` is the id of the token that this request was sent with.
-    pub(crate) fn of(token: TeamToken, used: &str) -> Self {
-        Self {
-            current: token.id == used,
-            id: token.id,
-            purpose: token.purpose.word(),
-            label: text::for_line(&token.label).into_owned(),
-            profile: token.profile,
-            made_at: seconds(token.made_at),
-            ends_at: token.ends_at.map(seconds),
-        }
+    pub(crate) fn of(token: &TeamToken, used: &str) -> Self {
+        Self { token: token.into(), current: token.id == used }
     }
 }
 
@@ -159,4 +189,76 @@ impl From<Grant> for Client {
 
 fn time(at: i64) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(at, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use toolrack_host::{Caller, Way, principal::Kind};
+    use toolrack_store::{Code, NewGrant, Store, TokenHash, TokenOwner};
+
+    use super::*;
+
+    /// A grant of Ann, as the store has it.
+    async fn grant() -> Grant {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap().with_team().await.unwrap();
+        let by = Caller::local(Way::Cli);
+        let ann = ann();
+        store.put_member(&ann, &by).await.unwrap();
+        let code = TokenHash::of("code");
+        let new = NewGrant {
+            owner: TokenOwner { issuer: ann.issuer(), subject: ann.subject() },
+            client: "trc_1",
+            client_name: "Cursor\u{202e}",
+            redirect_uri: "https://client.example/back",
+            challenge: "secret-challenge",
+            resource: "https://tools.example/mcp",
+            scope: "mcp",
+            code,
+        };
+        assert!(store.begin_grant(&new, &by).await.unwrap());
+        match store.take_code(code).await.unwrap() {
+            Code::Good(grant) => *grant,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ann() -> Principal {
+        Principal::new(Kind::Person, "acme", "https://login.example", "u-17").unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_client_is_shown_with_the_place_of_its_answers_and_without_their_parameters() {
+        let mut grant = grant().await;
+        for (uri, place) in [
+            ("https://client.example:8443/back?code=1", Some("https://client.example:8443")),
+            ("http://127.0.0.1:4000/back", Some("http://127.0.0.1:4000")),
+            ("no address", None),
+        ] {
+            grant.redirect_uri = uri.to_owned();
+            assert_eq!(Client::from(grant.clone()).sent_to.as_deref(), place, "{uri}");
+        }
+        (grant.made_at, grant.renewed_at, grant.ends_at) = (0, Some(86_400), i64::MAX);
+        let shown = serde_json::to_string(&Client::from(grant)).unwrap();
+        assert!(!shown.contains("challenge") && !shown.contains('\u{202e}'), "{shown}");
+        assert!(shown.contains("1970-01-01T00:00:00Z") && shown.contains("1970-01-02T00:00:00Z"), "{shown}");
+        assert!(shown.contains("\"ends_at\":null"), "a time that no calendar has: {shown}");
+    }
+
+    #[tokio::test]
+    async fn a_member_was_active_when_a_client_or_a_browser_last_got_a_token() {
+        let mut holdings = Holdings::default();
+        let active = |holdings: &Holdings| ListedMember::of(&ann(), holdings, true).active_at;
+        assert_eq!(active(&holdings), None);
+        let mut grant = grant().await;
+        for (renewed_at, expected) in
+            [(None, None), (Some(86_400), Some("1970-01-02T00:00:00Z")), (Some(10), Some("1970-01-02T00:00:00Z"))]
+        {
+            grant.renewed_at = renewed_at;
+            holdings.add_grant(&grant);
+            assert_eq!(active(&holdings).as_deref(), expected, "{renewed_at:?}");
+        }
+        let shown = ListedMember::of(&ann(), &holdings, false);
+        assert_eq!((shown.clients, shown.tokens, shown.sessions, shown.you), (3, 0, 0, false));
+    }
 }

@@ -204,3 +204,90 @@ fn note(world: &World, counts: &Counts, event: Event) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn counted() -> (Counts, Tally) {
+        let counts = Counts::default();
+        let tally = Tally::of(&counts);
+        (counts, tally)
+    }
+
+    fn add(counts: &Counts, server: &str, end: CallEnd, ms: u64) {
+        counts.send_modify(|counted| counted.add(server.to_owned(), "tool".to_owned(), end, Duration::from_millis(ms)));
+    }
+
+    #[test]
+    fn calls_are_counted_by_server_and_end_and_a_cancelled_one_is_no_failure() {
+        let (counts, tally) = counted();
+        for (server, end) in [
+            ("git", CallEnd::Ok),
+            ("git", CallEnd::Ok),
+            ("git", CallEnd::ToolError),
+            ("db", CallEnd::Failed),
+            ("db", CallEnd::Cancelled),
+        ] {
+            add(&counts, server, end, 10);
+        }
+        assert_eq!(tally.totals(), (5, 2));
+        let by_server = tally.by_server();
+        let ok = by_server[&("git".to_owned(), CallEnd::Ok.word())];
+        assert_eq!((by_server.len(), ok.calls, ok.time), (4, 2, Duration::from_millis(20)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_calls_of_the_last_minute_count_for_the_rate() {
+        let (counts, tally) = counted();
+        add(&counts, "git", CallEnd::Ok, 1);
+        advance(Duration::from_secs(40)).await;
+        add(&counts, "git", CallEnd::Ok, 1);
+        assert_eq!(tally.last_minute(), 2);
+        advance(Duration::from_secs(21)).await;
+        assert_eq!(tally.last_minute(), 1, "also without a new call");
+        advance(MINUTE).await;
+        assert_eq!((tally.last_minute(), tally.totals().0), (0, 2));
+        add(&counts, "git", CallEnd::Ok, 1);
+        assert_eq!(counts.borrow().ends.len(), 1, "old ones are forgotten");
+    }
+
+    #[test]
+    fn the_newest_calls_come_first_and_no_more_than_the_bound() {
+        let (counts, tally) = counted();
+        for number in 0..RECENT + 5 {
+            add(&counts, &format!("s{number}"), CallEnd::Ok, 1);
+        }
+        let recent = tally.recent();
+        assert_eq!((recent.len(), &*recent[0].server, &*recent[RECENT - 1].server), (RECENT, "s24", "s5"));
+    }
+
+    #[test]
+    fn servers_beyond_the_bound_are_counted_together() {
+        let (counts, tally) = counted();
+        for number in 0..MAX_SERVERS + 7 {
+            add(&counts, &format!("s{number}"), CallEnd::Ok, 1);
+        }
+        add(&counts, "s0", CallEnd::Ok, 1);
+        let by_server = tally.by_server();
+        assert_eq!(by_server.len(), MAX_SERVERS + 1);
+        assert_eq!(by_server[&("(others)".to_owned(), CallEnd::Ok.word())].calls, 7);
+        assert_eq!(by_server[&("s0".to_owned(), CallEnd::Ok.word())].calls, 2, "a known one still has its own count");
+        assert_eq!(tally.totals().0, 1_008);
+    }
+
+    #[test]
+    fn the_time_of_the_next_try_is_known_until_the_state_changes() {
+        let (counts, tally) = counted();
+        let server = ServerName::new("git").unwrap();
+        let reconnecting = State::Reconnecting { attempt: 3, attempts: 3, in_ms: 60_000, error: "gone".into() };
+        counts.send_modify(|counted| counted.note_state(&server, &reconnecting));
+        let at = tally.retry_at("git").unwrap();
+        assert!(at > Utc::now() + Duration::from_secs(50) && at <= Utc::now() + Duration::from_secs(60));
+        assert_eq!(tally.retry_at("db"), None);
+        counts.send_modify(|counted| counted.note_state(&server, &State::Connecting));
+        assert_eq!(tally.retry_at("git"), None);
+    }
+}

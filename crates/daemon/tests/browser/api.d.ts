@@ -58,6 +58,7 @@ declare namespace Api {
   /** A member of the tenant of the person who looks. */
   interface Member {
     id: string;
+    tenant: string;
     name: string;
     kind: "person" | "service";
     role: string;
@@ -76,6 +77,7 @@ declare namespace Api {
     id: string;
     purpose: "personal" | "browser";
     label: string;
+    client: string | null;
     profile: string | null;
     made_at: string;
     ends_at: string | null;

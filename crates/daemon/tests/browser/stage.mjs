@@ -156,11 +156,9 @@ export class Stage {
 
 /** A browser whose pages fail a test if something unexpected happens on them. */
 export class Visitor {
-  static async start() {
-    const visitor = new Visitor();
+  async start() {
     // The browser's sandbox does not work in containers, and the tests show only our own page.
-    visitor.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-    return visitor;
+    this.browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
   }
 
   /**
@@ -214,7 +212,7 @@ export class Visitor {
 export function staged({ empty = false, cable = false, words = [], converse = false } = {}) {
   const both = { stage: new Stage({ empty, cable }), visitor: new Visitor() };
   before(async () => {
-    both.visitor = await Visitor.start();
+    await both.visitor.start();
     if (converse) both.stage.converse();
     await both.stage.up(...words);
     if (!empty) await both.stage.settled("workshop", "connected");

@@ -7,8 +7,9 @@ import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { after, before } from "node:test";
 import { Cable } from "./cable.mjs";
-import { BINARY, PATIENCE, ROOT, workshop } from "./stage.mjs";
+import { BINARY, PATIENCE, ROOT, Visitor, workshop } from "./stage.mjs";
 
 const PROVIDER = process.env.TOOLRACK_TEST_PROVIDER ?? join(ROOT, ".cache/provider/node_modules");
 
@@ -95,6 +96,11 @@ export class Team {
     return execFileSync(BINARY, words, options);
   }
 
+  /** Makes a personal token of a member. @param {string} name @param {string} tenant @param {string[]} more words @returns {string} */
+  tokenOf(name, tenant, ...more) {
+    return JSON.parse(this.run("team", "token", name, "--tenant", tenant, "--json", ...more)).token;
+  }
+
   /** Returns a new profile of a browser, without a sign-in. @param {import("./stage.mjs").Visitor} visitor */
   async browser(visitor) {
     const context = await visitor.browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" });
@@ -141,6 +147,29 @@ export class Team {
     }
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
+
+/**
+ * A team for the tests of a file, and a browser if they need one.
+ * @param {object} [options]
+ * @param {boolean} [options.browser]
+ * @param {() => Promise<string>} [options.more] of the team file
+ * @param {(team: Team) => Promise<void>} [options.begin] when all is up, before the first test
+ * @param {(team: Team) => Promise<void>} [options.end] after the last test, when all is still up
+ */
+export function withTeam({ browser = false, more = async () => "", begin = async () => {}, end = async () => {} } = {}) {
+  const [team, visitor] = [new Team(), new Visitor()];
+  before(async () => {
+    if (browser) await visitor.start();
+    await team.up(await more());
+    await begin(team);
+  });
+  after(async () => {
+    await end(team);
+    await visitor.close();
+    await team.down();
+  });
+  return { team, visitor };
 }
 
 /** Returns the rows of a tenant's audit log, or of the daemon's own. @param {Team} team @param {string} [tenant] */

@@ -352,3 +352,141 @@ fn each_text(value: Value, hide: &Hide) -> Value {
         plain => plain,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use toolrack_host::{ClientTransport, Decision, ServerName, principal::Kind};
+
+    use super::*;
+
+    fn server() -> ServerName {
+        ServerName::new("github").unwrap()
+    }
+
+    /// Hides the word `5ecret`.
+    fn hide() -> Hide {
+        Arc::new(|text: &str| text.replace("5ecret", "***"))
+    }
+
+    fn ann() -> Principal {
+        Principal::new(Kind::Person, "acme", "https://login.example", "u-17").unwrap().named("Ann").unwrap()
+    }
+
+    fn entry(fact: Fact) -> Entry {
+        Entry::of(fact, None, &hide())
+    }
+
+    #[test]
+    fn each_fact_has_its_kind_and_hides_secrets_in_what_servers_say() {
+        let (server, said) = (server(), || "said 5ecret\u{1b}[2J".to_owned());
+        let facts = [
+            (Fact::Failed { server: server.clone(), error: said() }, "failed"),
+            (Fact::Closed { server: server.clone(), reason: Some(said()) }, "closed"),
+            (Fact::SignedIn { server: server.clone(), issuer: said() }, "signed_in"),
+            (Fact::SignedOut { server: server.clone(), outcome: said() }, "signed_out"),
+            (Fact::SignInFailed { server: server.clone(), error: said(), code: "REFUSED" }, "sign_in_failed"),
+        ];
+        for (fact, kind) in facts {
+            let entry = entry(fact);
+            assert_eq!((&*entry.kind, entry.server.as_deref()), (kind, Some("github")));
+            let why = entry.why.unwrap();
+            assert!(why.starts_with("said ***") && !why.contains('\u{1b}'), "{kind}: {why}");
+        }
+        let connected = entry(Fact::Connected { server: server.clone(), tools: 7 });
+        assert_eq!((&*connected.kind, connected.count, connected.why), ("connected", Some(7), None));
+        let closed = entry(Fact::Closed { server, reason: None });
+        assert_eq!((&*closed.kind, closed.why), ("closed", None));
+    }
+
+    #[test]
+    fn a_row_says_who_acted_and_names_the_user_of_a_machine_not_at_all() {
+        let caller = Caller::of(ann(), Way::Gateway).client("Claude\nCode").over(ClientTransport::Http).session("s-1");
+        let answered = |caller| Fact::Answered {
+            server: server(),
+            tool: "push".to_owned(),
+            caller,
+            decision: Decision::Confirmed,
+            why: String::new(),
+        };
+        let row = entry(answered(caller.conversation("c-1").agent("reviewer")));
+        assert_eq!(
+            (row.who.as_deref(), row.over.as_deref(), row.session.as_deref()),
+            (Some("gateway"), Some("http"), Some("s-1"))
+        );
+        assert_eq!((row.tenant.as_deref(), row.issuer.as_deref()), (Some("acme"), Some("https://login.example")));
+        assert_eq!((row.subject.as_deref(), row.name.as_deref()), (Some("u-17"), Some("Ann")));
+        assert_eq!((row.conversation.as_deref(), row.agent.as_deref()), (Some("c-1"), Some("reviewer")));
+        assert!(!row.client.unwrap().contains('\n'));
+        assert_eq!((row.decision.as_deref(), row.kind.as_str()), (Some("confirmed"), "answer"));
+
+        let row = entry(answered(Caller::local(Way::Cli)));
+        assert_eq!((row.who.as_deref(), row.client), (Some("cli"), None));
+        assert_eq!((row.tenant, row.issuer, row.subject, row.name), (None, None, None, None));
+    }
+
+    #[test]
+    fn the_agent_that_owns_a_host_counts_more_than_the_one_that_a_caller_names() {
+        let fact = || Fact::Answered {
+            server: server(),
+            tool: "push".to_owned(),
+            caller: Caller::local(Way::Agent).agent("claimed"),
+            decision: Decision::Denied,
+            why: String::new(),
+        };
+        assert_eq!(Entry::of(fact(), Some("owner"), &hide()).agent.as_deref(), Some("owner"));
+        assert_eq!(Entry::of(fact(), None, &hide()).agent.as_deref(), Some("claimed"));
+    }
+
+    #[test]
+    fn names_and_reasons_of_any_length_are_cut() {
+        let long = "é".repeat(5_000);
+        let fact = Fact::TurnedAway { door: "cli.sock", process: long.clone(), why: long.clone(), untold: 3 };
+        let row = entry(fact);
+        assert_eq!((row.who.as_deref(), row.count), (Some("cli.sock"), Some(3)));
+        assert!(row.client.unwrap().len() <= MAX_NAME && row.why.unwrap().len() <= MAX_WHY);
+        let none = entry(Fact::TurnedAway { door: "cli.sock", process: String::new(), why: long, untold: 0 });
+        assert_eq!(none.count, None, "no earlier one without a row");
+    }
+
+    #[test]
+    fn a_refusal_at_a_door_names_the_door_the_client_and_the_proved_member() {
+        let member = ann();
+        let refusal = DoorRefusal {
+            door: "token",
+            code: "invalid_grant",
+            why: "the code was used before",
+            client: Some("Cursor\u{202e}"),
+            by: Some(&member),
+            untold: 2,
+        };
+        let row = Entry::of_door(&refusal);
+        assert_eq!((&*row.kind, row.who.as_deref()), ("refused_at_the_door", Some("token")));
+        assert_eq!((row.code.as_deref(), row.count), (Some("invalid_grant"), Some(2)));
+        assert_eq!((row.tenant.as_deref(), row.subject.as_deref()), (Some("acme"), Some("u-17")));
+        assert!(!row.client.unwrap().contains('\u{202e}'));
+        let row = Entry::of_door(&DoorRefusal { door: "mcp", code: "unknown_token", ..DoorRefusal::default() });
+        assert_eq!((row.tenant, row.subject, row.client, row.count), (None, None, None, None));
+    }
+
+    #[test]
+    fn secrets_are_hidden_in_names_and_values_of_arguments_at_every_depth() {
+        let hidden = each_text(json!({ "5ecret": [{ "a": "x 5ecret" }, 5, null], "b": { "c": ["5ecret"] } }), &hide());
+        assert_eq!(hidden, json!({ "***": [{ "a": "x ***" }, 5, null], "b": { "c": ["***"] } }));
+    }
+
+    #[test]
+    fn a_value_that_a_member_gave_is_named_and_a_removed_member_is_the_reason() {
+        let by = Caller::of(ann(), Way::Daemon);
+        let given = Entry::of_credential(&by, "GITHUB_TOKEN", true);
+        assert_eq!((&*given.kind, given.credential.as_deref()), ("credential_given", Some("GITHUB_TOKEN")));
+        let forgotten = Entry::of_credential(&by, "GITHUB_TOKEN", false).because_of_removal();
+        assert_eq!(forgotten.kind, "credential_removed");
+        assert_eq!(forgotten.why.as_deref(), Some("the member was removed"));
+        let token = Entry::of_token("token_made", &by, (&ann(), "t-1"), "my laptop");
+        assert_eq!((token.token.as_deref(), token.why.as_deref()), (Some("t-1"), Some("my laptop")));
+        assert_eq!(token.member.as_deref(), Some("Ann of acme (u-17 of https://login.example, user)"));
+    }
+}

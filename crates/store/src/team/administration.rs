@@ -4,7 +4,7 @@ use chrono::Utc;
 use sqlx::{Sqlite, Transaction};
 use toolrack_host::{Caller, Principal, principal::Role};
 
-use super::{TokenOwner, member, removed};
+use super::{TokenOwner, given_role, member, removed};
 use crate::{
     StoreError, TeamStore,
     audit::{Entry, append},
@@ -57,8 +57,10 @@ impl TeamStore {
                 return Ok(MemberChanged::LastAdmin);
             }
         }
+        let given = given_role(&mut transaction, owner, tenant).await.map_err(self.error(doing))?;
         let entry = match change {
-            MemberChange::Role(role) if role == found.role() => return Ok(MemberChanged::Done),
+            MemberChange::Role(role) if given == Some(role) => return Ok(MemberChanged::Done),
+            // Also where the role is the same: the provider no longer decides about it.
             MemberChange::Role(role) => {
                 give_role(&mut transaction, owner, role).await.map_err(self.error(doing))?;
                 Entry::of_member("member_changed", caller, &found.with_role(role))

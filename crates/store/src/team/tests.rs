@@ -151,14 +151,14 @@ async fn an_administrator_changes_only_members_of_their_own_tenant_and_never_the
     assert_eq!(change("acme", MemberChange::Remove).await, MemberChanged::LastAdmin);
     assert_eq!(change("acme", lowered).await, MemberChanged::LastAdmin);
     assert_eq!(change("acme", MemberChange::Role(Role::Admin)).await, MemberChanged::Done);
-    assert_eq!(kinds(&store).await, ["member_changed"], "nothing was changed");
+    assert_eq!(kinds(&store).await, ["member_changed"; 2], "only that the role is given now");
 
     let bob = Principal::new(Kind::Person, "acme", ANN.issuer, "bob").unwrap().with_role(Role::Admin);
     store.put_member(&bob, &by()).await.unwrap();
     assert_eq!(change("acme", lowered).await, MemberChanged::Done);
     assert_eq!(change("acme", MemberChange::Remove).await, MemberChanged::Done);
     assert_eq!(store.member(ANN).await.unwrap(), None);
-    assert_eq!(kinds(&store).await[2..], ["member_changed", "member_removed"]);
+    assert_eq!(kinds(&store).await[3..], ["member_changed", "member_removed"]);
 }
 
 #[tokio::test]
@@ -174,6 +174,87 @@ async fn a_role_that_an_administrator_gave_stays_when_the_member_signs_in_again(
     let moved = Principal::new(Kind::Person, "bolt", ANN.issuer, ANN.subject).unwrap().with_role(Role::Operator);
     store.put_signed_in(&moved, &by()).await.unwrap();
     assert_eq!(role().await, Role::Operator);
+}
+
+#[tokio::test]
+async fn a_role_that_is_given_counts_also_where_the_provider_gave_the_same_before() {
+    let (_folder, store) = store().await;
+    store.put_signed_in(&ann().with_role(Role::User), &by()).await.unwrap();
+    let give = async || store.change_member("acme", ANN, MemberChange::Role(Role::User), &by()).await.unwrap();
+    assert_eq!(give().await, MemberChanged::Done);
+    store.put_signed_in(&ann().with_role(Role::Operator), &by()).await.unwrap();
+    assert_eq!(store.member(ANN).await.unwrap().unwrap().role(), Role::User, "the provider made her an operator since");
+    let rows = kinds(&store).await.len();
+    assert_eq!(give().await, MemberChanged::Done);
+    assert_eq!(kinds(&store).await.len(), rows, "a role that is given already changes nothing");
+}
+
+#[tokio::test]
+async fn a_team_of_an_older_version_keeps_its_members_and_tokens() {
+    for version in 1..=SCRIPTS.len() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+        for script in &SCRIPTS[..version] {
+            sqlx::raw_sql(*script).execute(&store.pool).await.unwrap();
+        }
+        let hash = TokenHash::of("t-1");
+        let row = "INSERT INTO team_members (issuer, subject, kind, tenant, name, groups, role, changed_at) \
+                   VALUES ('https://login.example', 'ann', 'person', 'acme', 'Ann', '[\"eng\"]', 'operator', 1)";
+        sqlx::query(row).execute(&store.pool).await.unwrap();
+        let token = "INSERT INTO team_tokens (hash, id, issuer, subject, purpose, label, made_at) \
+                     VALUES (?, 'id', 'https://login.example', 'ann', 'personal', 'my laptop', 1)";
+        sqlx::query(token).bind(hash.0.to_vec()).execute(&store.pool).await.unwrap();
+
+        let team = store.with_team().await.unwrap();
+        let found = team.team_token(hash).await.unwrap().unwrap();
+        assert_eq!((&found.member, found.profile, &*found.label), (&ann(), None, "my laptop"), "version {version}");
+        assert_eq!(team.removed_members().await.unwrap(), []);
+        // What an older version stored is changed and removed as any other row is.
+        team.put_signed_in(&ann().with_role(Role::Viewer), &by()).await.unwrap();
+        assert_eq!(team.member(ANN).await.unwrap().unwrap().role(), Role::Viewer, "no administrator gave a role");
+        assert!(team.remove_member(ANN, &by()).await.unwrap());
+        assert!(team.team_token(hash).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_row_of_a_newer_version_gives_no_right_that_this_one_does_not_know() {
+    let (_folder, store) = store().await;
+    store.put_member(&ann(), &by()).await.unwrap();
+    store.keep_token(ANN, &new("t-1"), &by()).await.unwrap().unwrap();
+    let change = async |what: &str| {
+        let text = format!("UPDATE team_members SET {what}");
+        sqlx::query(sqlx::AssertSqlSafe(text)).execute(&store.pool).await.unwrap();
+        store.member(ANN).await.unwrap()
+    };
+    assert_eq!(change("role = 'owner'").await.unwrap().role(), Role::Scraper);
+    assert_eq!(change("kind = 'robot'").await.unwrap().kind(), Kind::Service);
+    assert_eq!(change("groups = '{\"eng\": true}'").await.unwrap().groups().count(), 0);
+    assert_eq!(change("tenant = '../etc'").await, None, "no principal can have this tenant");
+    assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
+    assert!(change("tenant = 'acme'").await.is_some());
+    sqlx::query("UPDATE team_tokens SET purpose = 'root'").execute(&store.pool).await.unwrap();
+    assert!(store.team_token(TokenHash::of("t-1")).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_change_of_a_member_with_several_tenants_in_the_team_touches_only_the_right_one() {
+    let (_folder, store) = store().await;
+    store.put_member(&ann().with_role(Role::Admin), &by()).await.unwrap();
+    let eve =
+        Principal::new(Kind::Person, "bolt", ANN.issuer, "eve").unwrap().named("Eve").unwrap().with_role(Role::Admin);
+    store.put_member(&eve, &by()).await.unwrap();
+    // The other tenant has an administrator, too, who does not count for this one.
+    let lowered = store.change_member("acme", ANN, MemberChange::Role(Role::User), &by()).await.unwrap();
+    assert_eq!(lowered, MemberChanged::LastAdmin);
+    assert_eq!(store.members(Some("bolt")).await.unwrap(), [eve]);
+    let names: Vec<_> = store.members(None).await.unwrap().iter().map(|member| member.tenant().to_owned()).collect();
+    assert_eq!(names, ["acme", "bolt"]);
+    let (ours, theirs) = (Tokens::OfTenant("acme"), Tokens::OfTenant("bolt"));
+    store.keep_token(ANN, &new("t-1"), &by()).await.unwrap();
+    assert_eq!((store.team_tokens(ours).await.unwrap().len(), store.team_tokens(theirs).await.unwrap().len()), (1, 0));
+    assert_eq!(store.revoke_tokens(theirs, &by()).await.unwrap(), 0);
+    assert_eq!(store.revoke_tokens(ours, &by()).await.unwrap(), 1);
 }
 
 #[tokio::test]

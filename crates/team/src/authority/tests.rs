@@ -61,23 +61,23 @@ impl Team {
         query.execute(&mut connection).await.unwrap();
     }
 
-    async fn prove(&self, secret: &Secret) -> Option<Standing> {
+    async fn prove(&self, secret: &Secret) -> Option<ProvedToken> {
         self.authority.prove(secret.reveal()).await.unwrap()
     }
 }
 
 /// Longer than a round of the watch, and not longer than is promised.
-async fn within_a_second(standing: &Standing) {
-    timeout(Duration::from_secs(1), standing.ended()).await.unwrap();
+async fn within_a_second(proved: &ProvedToken) {
+    timeout(Duration::from_secs(1), proved.ended()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_revoked_token_ends_the_requests_that_are_under_way_and_opens_nothing() {
     let team = Team::new().await;
     let ((one, id), (other, _)) = (team.token(None).await, team.token(None).await);
-    let (standing, stays) = (team.prove(&one).await.unwrap(), team.prove(&other).await.unwrap());
+    let (proved, stays) = (team.prove(&one).await.unwrap(), team.prove(&other).await.unwrap());
     assert_eq!(team.store.revoke_tokens(Tokens::Id(&id), &by()).await.unwrap(), 1);
-    within_a_second(&standing).await;
+    within_a_second(&proved).await;
     assert!(team.prove(&one).await.is_none());
     assert!(!stays.0.ended.is_cancelled() && team.prove(&other).await.is_some());
 }
@@ -86,10 +86,10 @@ async fn a_revoked_token_ends_the_requests_that_are_under_way_and_opens_nothing(
 async fn another_role_ends_what_stands_and_counts_for_the_next_request() {
     let team = Team::new().await;
     let (secret, _) = team.token(None).await;
-    let standing = team.prove(&secret).await.unwrap();
-    assert_eq!(standing.member().role(), Role::User);
+    let proved = team.prove(&secret).await.unwrap();
+    assert_eq!(proved.member().role(), Role::User);
     team.store.put_member(&ann(Role::Viewer), &by()).await.unwrap();
-    within_a_second(&standing).await;
+    within_a_second(&proved).await;
     assert_eq!(team.prove(&secret).await.unwrap().member().role(), Role::Viewer);
 }
 
@@ -97,15 +97,15 @@ async fn another_role_ends_what_stands_and_counts_for_the_next_request() {
 async fn a_token_that_cannot_be_read_keeps_no_other_from_ending() {
     let team = Team::new().await;
     let tokens = [team.token(None).await, team.token(None).await, team.token(None).await];
-    let mut standings = Vec::new();
+    let mut proved = Vec::new();
     for (secret, _) in &tokens {
-        standings.push(team.prove(secret).await.unwrap());
+        proved.push(team.prove(secret).await.unwrap());
     }
     let [(_, unreadable), revoked @ ..] = &tokens;
     team.damage(unreadable).await;
     for (_, id) in revoked {
         assert_eq!(team.store.revoke_tokens(Tokens::Id(id), &by()).await.unwrap(), 1);
-        within_a_second(&standings.remove(1)).await;
+        within_a_second(&proved.remove(1)).await;
     }
 }
 
@@ -113,8 +113,8 @@ async fn a_token_that_cannot_be_read_keeps_no_other_from_ending() {
 async fn a_token_stands_until_its_end() {
     let team = Team::new().await;
     let (secret, _) = team.token(Some(Utc::now() + chrono::Duration::seconds(2))).await;
-    let standing = team.prove(&secret).await.unwrap();
-    timeout(Duration::from_secs(4), standing.ended()).await.unwrap();
+    let proved = team.prove(&secret).await.unwrap();
+    timeout(Duration::from_secs(4), proved.ended()).await.unwrap();
     assert!(team.prove(&secret).await.is_none());
 }
 
@@ -122,9 +122,9 @@ async fn a_token_stands_until_its_end() {
 async fn a_known_token_needs_no_store_and_an_unknown_one_is_refused_without_it() {
     let team = Team::new().await;
     let (secret, _) = team.token(None).await;
-    let standing = team.prove(&secret).await.unwrap();
+    let proved = team.prove(&secret).await.unwrap();
     team.store.close().await;
-    assert!(Arc::ptr_eq(&team.prove(&secret).await.unwrap().0, &standing.0));
+    assert!(Arc::ptr_eq(&team.prove(&secret).await.unwrap().0, &proved.0));
     let unknown = Secret::new(Purpose::Personal).unwrap();
     assert!(matches!(team.authority.prove(unknown.reveal()).await, Err(Unavailable::Store(_))));
     // What cannot be a token needs no store to be refused.
@@ -137,11 +137,11 @@ async fn only_tokens_in_use_take_room_beyond_the_bound() {
     let team = Team::new().await;
     let (secret, _) = team.token(None).await;
     let token = team.store.team_token(secret.hash()).await.unwrap().unwrap();
-    let standing = || Standing::of(Proof::Kept(token.clone()));
+    let proved = || ProvedToken::of(Proof::Kept(token.clone()));
     let mut known = KnownTokens::default();
-    let held = known.keep(TokenHash::of("held"), standing()).unwrap();
+    let held = known.keep(TokenHash::of("held"), proved()).unwrap();
     for number in 1..=MAX_KNOWN {
-        assert!(known.keep(TokenHash::of(&number.to_string()), standing()).is_some());
+        assert!(known.keep(TokenHash::of(&number.to_string()), proved()).is_some());
     }
     assert!(known.by_hash.len() <= MAX_KNOWN);
     assert!(known.by_hash.contains_key(&TokenHash::of("held")) && !held.0.ended.is_cancelled());
@@ -150,11 +150,11 @@ async fn only_tokens_in_use_take_room_beyond_the_bound() {
 #[tokio::test]
 async fn all_of_many_tokens_in_use_end_within_a_second() {
     let team = Team::new().await;
-    let mut standings = Vec::new();
+    let mut proved = Vec::new();
     for _ in 0..PART + 10 {
-        standings.push(team.prove(&team.token(None).await.0).await.unwrap());
+        proved.push(team.prove(&team.token(None).await.0).await.unwrap());
     }
     team.store.revoke_tokens(Tokens::Of(ANN), &by()).await.unwrap();
-    let all = futures::future::join_all(standings.iter().map(Standing::ended));
+    let all = futures::future::join_all(proved.iter().map(ProvedToken::ended));
     timeout(Duration::from_secs(1), all).await.unwrap();
 }

@@ -27,7 +27,7 @@ use crate::{
 /// The most bytes of a request.
 const MAX_QUERY: usize = 4_000;
 
-/// Why no client gets an answer yet.
+/// Why the client gets no code.
 enum Stop {
     /// A page shows the error: the client may not have an answer.
     PageError(PageError),
@@ -55,10 +55,10 @@ fn wrong(code: &'static str, why: &str) -> Stop {
     Stop::PageError(PageError { code, why: why.to_owned(), is_ours: false })
 }
 
-/// `GET /oauth/authorize`: shows a person who asks for what.
+/// `GET /oauth/authorize`: shows a person which client asks for what.
 ///
-/// What is wrong is shown as a page, unless the client has proved to be one that may have an answer there *and* a person
-/// has signed in, so that this address redirects no one by itself (RFC 9700, 4.11.2).
+/// An error is shown as a page, unless the client may have its answer at the address that it names *and* a person has
+/// signed in. So no link to this page redirects a browser by itself (RFC 9700, 4.11.2).
 pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, query: RawQuery) -> Response {
     let query = query.0.unwrap_or_default();
     match read(&door, &headers, &query).await {
@@ -67,7 +67,7 @@ pub(crate) async fn show(State(door): State<Arc<FrontDoor>>, headers: HeaderMap,
     }
 }
 
-/// `POST /oauth/authorize`: what the person answered.
+/// `POST /oauth/authorize`: the answer of the person.
 pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMap, body: Bytes) -> Response {
     let form = std::str::from_utf8(&body).ok().and_then(Parameters::read).unwrap_or_default();
     match answered(&door, &headers, &form).await {
@@ -76,13 +76,13 @@ pub(crate) async fn answer(State(door): State<Arc<FrontDoor>>, headers: HeaderMa
     }
 }
 
-/// What is asked for, and who is there to be asked.
+/// The request of the client, and the person who is signed in.
 async fn read(door: &FrontDoor, headers: &HeaderMap, query: &str) -> Result<(ConsentRequest, SignedIn), Stop> {
-    // What is longer could neither come back from a sign-in nor be a field of the form.
+    // A longer query could neither come back from a sign-in nor be a field of the form.
     let Some(parameters) = Parameters::read(query).filter(|_| query.len() <= MAX_QUERY) else {
         return Err(wrong("invalid_request", "the request is longer than 4,000 bytes"));
     };
-    // No request is made to another program for a person who has not signed in.
+    // The document of the client is fetched only once a person has signed in.
     let known = reply_to(&door.clients, &parameters, false).await?;
     let Some(person) = door.signed_in(headers).await? else { return Err(Stop::SignIn) };
     let to = match known {
@@ -139,7 +139,7 @@ async fn allow(door: &FrontDoor, asked: &ConsentRequest, person: &SignedIn) -> R
     Ok(see_other(&reply(door, &asked.to, &[("code", &code)])))
 }
 
-/// What a browser gets instead of the page or the code.
+/// The answer to a browser that gets neither the page nor the code.
 async fn stopped(door: &FrontDoor, stop: Stop, query: &str) -> Response {
     match stop {
         Stop::SignIn => {
@@ -190,7 +190,7 @@ fn tell(door: &FrontDoor, client_error: &ClientError) -> Response {
     see_other(&reply(door, &client_error.to, &[("error", client_error.code), ("error_description", client_error.why)]))
 }
 
-/// The address of the client with an answer, the state that it sent, and who answers (RFC 9207). The address itself stays
+/// The address of the client with an answer, the state that it sent, and the issuer (RFC 9207). The address itself stays
 /// byte by byte as the client wrote it.
 fn reply(door: &FrontDoor, to: &ReplyTo, answer: &[(&str, &str)]) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());

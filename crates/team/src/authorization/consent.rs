@@ -1,4 +1,4 @@
-//! The page that asks a person, and the seal that ties its form to what it showed and to the browser that it was shown in.
+//! The page that asks a person, and the seal that ties its form to the content of the page and to one browser.
 
 use axum::response::Response;
 use chrono::Utc;
@@ -17,7 +17,7 @@ use crate::{
     provider::Provider,
 };
 
-/// How long a page can be answered, in seconds.
+/// How long a person can answer a page, in seconds.
 const ANSWER_TIME: i64 = 30 * 60;
 
 /// A form of the page.
@@ -45,7 +45,7 @@ impl<'a> Form<'a> {
         mac.map(|mac| HEXLOWER_PERMISSIVE.encode(&mac)).unwrap_or_default()
     }
 
-    /// The key is the secret in the browser's cookie, which no other page can read. All that the page shows is sealed.
+    /// The seal, over all that the page shows. Its key is the secret in the browser's cookie, which no other page can read.
     fn mac(&self, asked: &ConsentRequest, person: &SignedIn) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(person.cookie.as_bytes()).ok()?;
         let client = &asked.to.client;
@@ -98,12 +98,12 @@ fn tools(door: &FrontDoor, asked: &ConsentRequest) -> String {
     }
 }
 
-/// Where the answer goes, for people, and what that means.
+/// Where the answer goes, in words for people, and a warning about it.
 fn destination(redirect_uri: &str) -> (String, &'static str) {
     match target(redirect_uri) {
         Target::Site(host) => (host, "You are sent to that web site, which can then use your tools."),
         Target::ThisMachine => {
-            let host = redirect_uri.split('/').nth(2).unwrap_or_default();
+            let host = local_host(redirect_uri);
             (format!("a program on your own machine ({host})"), "A program on your machine waits for the answer.")
         }
         Target::Program(scheme) => {
@@ -112,21 +112,96 @@ fn destination(redirect_uri: &str) -> (String, &'static str) {
     }
 }
 
-/// Where the forms may lead, redirects behind them included: to the client, to the site to which the client's own leads
-/// on, and to the provider, at which another person signs in.
+/// The host and port of an address on the person's own machine.
+fn local_host(redirect_uri: &str) -> &str {
+    let host = redirect_uri.split('/').nth(2).unwrap_or_default();
+    host.split(['?', '#', ';', ',']).next().unwrap_or_default()
+}
+
+/// Where the forms may lead, redirects included: to the client, to any https site to which the client redirects further,
+/// and to the provider, at which another person signs in.
 fn forms(door: &FrontDoor, redirect_uri: &str) -> String {
     let client = match target(redirect_uri) {
         Target::Site(_) => String::new(),
         // Sources cannot name IPv6 addresses (CSP 3, 2.3.1).
         Target::ThisMachine if redirect_uri.contains('[') => " http:".to_owned(),
-        Target::ThisMachine => {
-            let host = redirect_uri.split('/').nth(2).unwrap_or_default();
-            let host = host.split(['?', '#', ';', ',']).next().unwrap_or_default();
-            format!(" http://{host}")
-        }
+        Target::ThisMachine => format!(" http://{}", local_host(redirect_uri)),
         Target::Program(scheme) => format!(" {scheme}:"),
     };
     let issuer = door.provider.as_ref().map(Provider::issuer).filter(|issuer| issuer.scheme() == "http");
     let provider = issuer.map(|issuer| format!(" {}", issuer.origin().ascii_serialization()));
     format!("https:{client}{}", provider.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use toolrack_host::{Principal, principal::Kind};
+    use toolrack_store::RegisteredClient;
+
+    use super::{super::request::ReplyTo, *};
+
+    fn asked(name: &str, redirect_uri: &str) -> ConsentRequest {
+        let (id, redirect_uris) = ("trc_1".to_owned(), vec![redirect_uri.to_owned()]);
+        let client = RegisteredClient { id, name: name.to_owned(), redirect_uris };
+        ConsentRequest {
+            to: ReplyTo { client: Arc::new(client.into()), redirect_uri: redirect_uri.to_owned(), state: None },
+            scope: "mcp".to_owned(),
+            challenge: String::new(),
+            resource: "https://tools.example/mcp".to_owned(),
+        }
+    }
+
+    fn ann(cookie: &str) -> SignedIn {
+        let member = Principal::new(Kind::Person, "acme", "https://login.example", "ann").unwrap();
+        SignedIn { cookie: cookie.to_owned().into(), member }
+    }
+
+    #[test]
+    fn a_seal_is_for_one_page_one_client_and_one_browser_until_it_ends() {
+        let (request, person) = (asked("A client", "https://client.example/back"), ann("cookie"));
+        let form = Form::now("client_id=trc_1");
+        let seal = form.seal(&request, &person);
+        assert!(form.is_sealed_by(&seal, &request, &person));
+        assert!(form.is_sealed_by(&seal.to_uppercase(), &request, &person), "digits have no case");
+        assert!(!form.is_sealed_by(&seal, &request, &ann("another cookie")));
+        assert!(!form.is_sealed_by(&seal, &asked("Renamed", "https://client.example/back"), &person));
+        assert!(!form.is_sealed_by(&seal, &asked("A client", "https://evil.example/back"), &person));
+        assert!(!Form { query: "client_id=trc_2", ..form }.is_sealed_by(&seal, &request, &person));
+        for other in ["", "0", &seal[2..], &format!("{seal}00"), "é"] {
+            assert!(!form.is_sealed_by(other, &request, &person), "{other}");
+        }
+
+        let old = Form { query: "client_id=trc_1", ends: Utc::now().timestamp() - 1 };
+        let seal = old.seal(&request, &person);
+        assert!(!old.is_sealed_by(&seal, &request, &person), "its time is over");
+    }
+
+    #[test]
+    fn parts_of_a_seal_cannot_be_moved_from_one_to_the_next() {
+        let (request, person) = (asked("A client", "https://client.example/back"), ann("cookie"));
+        let mut moved = asked("A client", "https://client.example/back");
+        moved.scope = "cp".to_owned();
+        let shorter = moved.to.redirect_uri.clone() + "m";
+        moved.to.redirect_uri = shorter;
+        let form = Form::now("x");
+        assert!(!form.is_sealed_by(&form.seal(&request, &person), &moved, &person));
+    }
+
+    #[test]
+    fn the_page_says_in_words_where_the_answer_goes() {
+        for (uri, place, warning) in [
+            ("https://client.example/back", "client.example", "that web site"),
+            ("https://client.example:8443/back", "client.example:8443", "that web site"),
+            ("http://127.0.0.1:4000/back", "a program on your own machine (127.0.0.1:4000)", "waits for the answer"),
+            ("http://[::1]:4000/back", "a program on your own machine ([::1]:4000)", "waits for the answer"),
+            ("http://localhost?code=1", "a program on your own machine (localhost)", "waits for the answer"),
+            ("cursor://x/back", "the program that opens addresses with cursor:", "gets the answer"),
+        ] {
+            let (shown, why) = destination(uri);
+            assert_eq!(shown, place);
+            assert!(why.contains(warning), "{uri}: {why}");
+        }
+    }
 }

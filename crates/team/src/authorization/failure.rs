@@ -20,7 +20,7 @@ pub(super) struct Failure {
     why: String,
     client: Option<String>,
     by: Option<Principal>,
-    /// Whether this is bad input, and not trouble of this program.
+    /// Whether the request was bad. Otherwise the daemon itself failed.
     is_refusal: bool,
 }
 
@@ -39,12 +39,12 @@ impl Failure {
         Self { status: StatusCode::TOO_MANY_REQUESTS, ..Self::new("temporarily_unavailable", why) }
     }
 
-    /// Whose mistake it is, for the audit log.
+    /// Names the client in the audit log.
     pub(super) fn of_client(self, client: Option<&str>) -> Self {
         Self { client: client.map(ToOwned::to_owned), ..self }
     }
 
-    /// In whose name the client acts.
+    /// Names the member for whom the client acts in the audit log.
     pub(super) fn of_member(self, member: &Principal) -> Self {
         Self { by: Some(member.clone()), ..self }
     }
@@ -65,7 +65,7 @@ impl From<NoRandom> for Failure {
     }
 }
 
-/// The answer to a client: what it asked for, or an error, which the audit log gets as well.
+/// The answer to a client. A refusal is a row of the audit log as well.
 pub(super) async fn answer(door: &FrontDoor, at: &str, result: Result<Response, Failure>) -> Response {
     let failure = match result {
         Ok(answer) => return for_clients(answer),
@@ -96,4 +96,26 @@ pub(super) async fn answer(door: &FrontDoor, at: &str, result: Result<Response, 
 /// What may stand in an `error_description`: printable ASCII without `"` and `\` (RFC 6749, 5.2).
 pub(super) fn description(why: &str) -> String {
     why.chars().map(|c| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\') { c } else { '\'' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_has_only_characters_that_oauth_allows() {
+        assert_eq!(description("the client said \"x\\y\""), "the client said 'x'y'");
+        assert_eq!(description("é\u{202e}\n\u{7f}~ "), "''''~ ");
+    }
+
+    #[test]
+    fn each_kind_of_failure_has_its_status_and_only_bad_input_is_a_refusal() {
+        let (code, client) = (Failure::new("invalid_grant", "x"), Failure::new("invalid_client", "x"));
+        assert_eq!((code.status.as_u16(), client.status.as_u16()), (400, 401));
+        let busy = Failure::too_many("x");
+        assert_eq!((busy.status.as_u16(), busy.code), (429, "temporarily_unavailable"));
+        assert!(code.is_refusal && client.is_refusal && busy.is_refusal);
+        let ours = Failure::from(NoRandom);
+        assert_eq!((ours.status.as_u16(), ours.code, ours.is_refusal), (500, "server_error", false));
+    }
 }

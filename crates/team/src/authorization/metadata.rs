@@ -62,7 +62,7 @@ pub(crate) async fn server(State(door): State<Arc<FrontDoor>>) -> Response {
     )
 }
 
-/// `OPTIONS` of what clients in web pages use. No cookie counts there, so any page may ask.
+/// `OPTIONS` of the addresses that clients in web pages use. No cookie counts there, so any page may use them.
 pub(crate) async fn preflight() -> Response {
     let mut answer = StatusCode::NO_CONTENT.into_response();
     let headers = answer.headers_mut();

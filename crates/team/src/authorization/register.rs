@@ -1,5 +1,5 @@
-//! Clients register themselves (RFC 7591), within bounds: public clients, a few addresses, and none stays that no person
-//! uses. However many register, no other is kept out.
+//! Clients register themselves (RFC 7591), within bounds: public clients, with a few addresses. A client that no person
+//! uses is removed again, and no number of registrations keeps another client out.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
 /// The most bytes of a registration.
 const MAX_BYTES: usize = 16 * 1024;
 
-/// What a client says of itself. Members that are not known are left out (RFC 7591, 2).
+/// What a client says of itself. Other members are ignored (RFC 7591, 2).
 #[derive(Deserialize)]
 struct Registration {
     #[serde(default)]
@@ -65,7 +65,7 @@ async fn registered(door: &FrontDoor, body: &[u8]) -> Result<Response, Failure> 
 /// Makes the client. The store keeps it, unless very many register at once.
 async fn made(door: &FrontDoor, name: String, redirect_uris: Vec<String>) -> Result<RegisteredClient, Failure> {
     if door.registrations.check().is_err() {
-        let too_many = || Failure::too_many("too many clients register at once, and this one says too much of itself");
+        let too_many = || Failure::too_many("too many clients register at once, and this registration is too long");
         return door.clients.sealed(&name, &redirect_uris)?.ok_or_else(too_many);
     }
     let client = RegisteredClient { id: random_text::<16>("trc_")?.to_string(), name, redirect_uris };
@@ -73,7 +73,7 @@ async fn made(door: &FrontDoor, name: String, redirect_uris: Vec<String>) -> Res
     Ok(client)
 }
 
-/// A client that wants to prove itself with a secret gets none: it is told in the answer, as RFC 7591 (3.2.1) allows.
+/// Checks a registration. A client that asks for a secret gets none; the answer says so, as RFC 7591 (3.2.1) allows.
 fn check(asked: &Registration) -> Result<(), Failure> {
     let wrong_uri = |why: String| Err(Failure::new("invalid_redirect_uri", why));
     if asked.redirect_uris.is_empty() {

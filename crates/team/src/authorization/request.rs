@@ -1,4 +1,4 @@
-//! What a client asks for with `/oauth/authorize`, and what is wrong with that.
+//! Reads and checks what a client asks for with `/oauth/authorize`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const MAX_STATE: usize = 2 * 1024;
 /// Characters of a challenge of PKCE: 256 bits in base64url (RFC 7636, 4.2).
 const CHALLENGE: usize = 43;
 
-/// Where answers go, once the client has proved to be one that may have them there.
+/// Where the answer goes: an address that this client has registered.
 #[derive(Clone, Debug)]
 pub(super) struct ReplyTo {
     pub(super) client: Arc<Client>,
@@ -31,12 +31,12 @@ pub(super) struct ConsentRequest {
     pub(super) resource: String,
 }
 
-/// An error that a page shows to the person, because the client has not proved that it may have an answer.
+/// An error that a page shows to the person, because the address for the answer is not one of the client's.
 #[derive(Debug)]
 pub(super) struct PageError {
     pub(super) code: &'static str,
     pub(super) why: String,
-    /// Whether this is trouble of this program, and not bad input.
+    /// Whether the daemon itself failed. Otherwise the request was bad.
     pub(super) is_ours: bool,
 }
 
@@ -64,8 +64,8 @@ impl From<NoClient> for PageError {
     }
 }
 
-/// Whether the client may have its answer where it wants. `may_fetch` says whether its document may be fetched; without
-/// that, `Ok(None)` says that it would have to be.
+/// The client, and the address that it asks for, if that is one of its own. `may_fetch` allows a request for its document;
+/// without it, `Ok(None)` says that the document has to be fetched.
 pub(super) async fn reply_to(
     clients: &Clients,
     parameters: &Parameters,
@@ -90,7 +90,7 @@ pub(super) async fn reply_to(
     Ok(Some(ReplyTo { client, redirect_uri, state }))
 }
 
-/// What the client asks for. Only codes with PKCE by S256 are given.
+/// What the client asks for: a code, with PKCE by S256.
 pub(super) fn asked(door: &FrontDoor, to: ReplyTo, parameters: &Parameters) -> Result<ConsentRequest, ClientError> {
     let checked = check(parameters).and_then(|(scope, challenge)| {
         let endpoint = door.endpoint_in(parameters).map_err(|why| ("invalid_target", why))?;
@@ -122,7 +122,7 @@ fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'s
     let Some(challenge) = parameters.get("code_challenge") else {
         return Err(("invalid_request", "the parameter code_challenge is missing: PKCE is required"));
     };
-    // Without a method, `plain` is meant (RFC 7636, 4.3).
+    // A client that names no method means `plain` (RFC 7636, 4.3).
     if parameters.get("code_challenge_method") != Some("S256") {
         return Err(("invalid_request", "the parameter code_challenge_method must be S256"));
     }
@@ -133,8 +133,8 @@ fn check(parameters: &Parameters) -> Result<(String, String), (&'static str, &'s
     Ok((scope(parameters.get("scope"))?, challenge.to_owned()))
 }
 
-/// The scope that is given: the only one there is. Clients may ask for others beside it, and are told in the answer that
-/// they did not get them (RFC 6749, 3.3).
+/// The scope that the client gets: the only one there is. A client may ask for others beside it, and sees in the answer
+/// that it did not get them (RFC 6749, 3.3).
 pub(super) fn scope(asked: Option<&str>) -> Result<String, (&'static str, &'static str)> {
     match asked {
         Some(asked) if !asked.split(' ').any(|scope| scope == SCOPE) => {

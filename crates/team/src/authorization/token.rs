@@ -79,7 +79,7 @@ pub(super) fn required<'a>(form: &'a Parameters, name: &str) -> Result<&'a str, 
     form.get(name).ok_or_else(|| Failure::new("invalid_request", format!("the parameter {name} is missing")))
 }
 
-/// Exchanges a code. One that does not belong to this request was perhaps stolen: it and all that came of it end.
+/// Exchanges a code. A code that does not belong to this request was perhaps stolen: the code and its tokens end.
 async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let (code, redirect_uri) = (required(form, "code")?, required(form, "redirect_uri")?);
     let verifier = required(form, "code_verifier")?;
@@ -105,7 +105,7 @@ async fn by_code(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Re
     end(door, &wrong.0, wrong.1).await
 }
 
-/// What of a code does not belong to the request.
+/// Why a code does not belong to the request.
 fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> Option<&'static str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier));
@@ -122,9 +122,8 @@ fn mismatch(grant: &Grant, client: &str, redirect_uri: &str, verifier: &str) -> 
     }
 }
 
-/// Exchanges a refresh token for the next one. One that was used before is in two hands, of which one is the wrong one:
-/// the grant ends (OAuth 2.1, 4.3.1). That holds for a client that tries again because it lost an answer, too, because
-/// it cannot be told from a thief.
+/// Exchanges a refresh token for the next one. A refresh token that was used before was perhaps stolen, so the grant ends
+/// (OAuth 2.1, 4.3.1), also for a client that repeats its request because it lost the answer: it looks like a thief.
 async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result<Response, Failure> {
     let unknown = || Failure::new("invalid_grant", "there is no such refresh token, or its grant has ended");
     let old = RefreshToken::read(required(form, "refresh_token")?).ok_or_else(unknown)?;
@@ -160,7 +159,7 @@ async fn by_refresh(door: &FrontDoor, form: &Parameters, client: &str) -> Result
 
 const REUSED: &str = "the refresh token was used before: all tokens of its grant are revoked";
 
-/// Ends a grant that is perhaps in the wrong hands.
+/// Ends a grant whose tokens were perhaps stolen.
 async fn end(door: &FrontDoor, grant: &Grant, why: &str) -> Result<Response, Failure> {
     let by = by(&grant.member, Some(&grant.client_name));
     door.store.end_grant(&grant.family, &by).await?;

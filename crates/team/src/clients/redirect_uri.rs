@@ -31,7 +31,7 @@ pub(crate) enum Target {
     Program(String),
 }
 
-/// Whether a client may have its answers there: https, http on this machine, or the scheme of a program.
+/// Whether answers for a client may go to `uri`: https, http on this machine, or the scheme of a program.
 ///
 /// # Errors
 /// Why not.
@@ -39,11 +39,11 @@ pub(crate) fn check(uri: &str) -> Result<(), &'static str> {
     if uri.len() > MAX_URI {
         return Err("an address for answers is longer than 1024 bytes");
     }
-    // Only what may stand in a header and in a page as it is.
+    // Only characters that a header and a page can hold as they are.
     if !uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
         return Err("an address for answers has characters that no address has");
     }
-    let Ok(url) = uri.parse::<Url>() else { return Err("an address for answers is none") };
+    let Ok(url) = uri.parse::<Url>() else { return Err("an address for answers cannot be parsed") };
     if uri.contains('#') {
         return Err("an address for answers has a fragment");
     }

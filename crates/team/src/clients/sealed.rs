@@ -1,5 +1,5 @@
-//! Clients that register while very many do: their id is what they said, sealed, and the store keeps nothing of them until a
-//! person agrees. So a flood of registrations fills no table and keeps no client out.
+//! Clients that register during a flood of registrations: the id of such a client contains what it said, sealed, and the
+//! store keeps nothing of it until a person agrees. So a flood fills no table and keeps no client out.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{TimeDelta, Utc};
@@ -28,7 +28,7 @@ struct Said {
     redirect_uris: Vec<String>,
     /// Until when it counts, in seconds since 1970.
     ends: i64,
-    /// So that two clients that say the same are two.
+    /// Random, so that two clients that say the same have different ids.
     number: String,
 }
 
@@ -37,7 +37,7 @@ impl Sealer {
         Self { key }
     }
 
-    /// The client with an id; `None` for one that says more than an id can hold.
+    /// The client, with an id; `None` if what it says does not fit into an id.
     pub(super) fn seal(&self, name: &str, redirect_uris: &[String]) -> Result<Option<RegisteredClient>, NoRandom> {
         let said = Said {
             name: name.to_owned(),

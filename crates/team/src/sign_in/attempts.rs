@@ -1,5 +1,5 @@
-//! Sign-ins that are under way. The server keeps nothing of them, so that no flood of them can push others out: the
-//! browser has a secret in a cookie, from which the state, the nonce and the verifier of each sign-in are derived.
+//! Sign-ins that are under way. The daemon keeps no table of them that a flood could fill: the browser has a secret in a
+//! cookie, from which the state, the nonce and the verifier of each sign-in are derived.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use data_encoding::HEXLOWER;
@@ -27,8 +27,8 @@ pub(super) struct Way {
 }
 
 impl Browser {
-    /// The browser with this cookie; without one that can be a secret, a new one. Sign-ins in several of its tabs
-    /// share it.
+    /// The browser with this cookie; a new one if the cookie is missing or has another form. Sign-ins in several tabs
+    /// share the secret.
     pub(super) fn of(cookie: Option<&str>) -> Result<Self, NoRandom> {
         match cookie.and_then(Self::read) {
             Some(browser) => Ok(browser),

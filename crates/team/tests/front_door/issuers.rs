@@ -205,15 +205,15 @@ async fn a_removed_person_whose_token_an_issuer_signed_begins_anew() {
     let mut watching = tokio::task::JoinSet::new();
     watching.spawn(Arc::clone(&authority).watch(CancellationToken::new()));
     let token = provider.signed(said(&provider, &stage, &json!({})), "at+jwt");
-    let standing = authority.prove(&token).await.unwrap().unwrap();
-    assert_eq!(standing.member().membership(), 0);
+    let proved = authority.prove(&token).await.unwrap().unwrap();
+    assert_eq!(proved.member().membership(), 0);
 
     // The person also signed in, so that an administrator sees and removes them.
     let by = Caller::local(Way::Cli);
-    store.put_signed_in(standing.member(), &by).await.unwrap();
+    store.put_signed_in(proved.member(), &by).await.unwrap();
     let issuer = provider.issuer();
     assert!(store.remove_member(TokenOwner { issuer, subject: "u-1" }, &by).await.unwrap());
-    timeout(Duration::from_secs(1), standing.ended()).await.unwrap();
+    timeout(Duration::from_secs(1), proved.ended()).await.unwrap();
     let again = authority.prove(&token).await.unwrap().unwrap();
-    assert_eq!(again.member().key(), standing.member().clone().in_membership(1).key());
+    assert_eq!(again.member().key(), proved.member().clone().in_membership(1).key());
 }

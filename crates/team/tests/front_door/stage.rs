@@ -201,7 +201,7 @@ impl Stage {
         pair(&answer)
     }
 
-    /// Whether a token stands for a member.
+    /// Whether a token proves a member.
     pub(crate) async fn counts(&self, token: &str) -> bool {
         self.store.team_token(TokenHash::of(token)).await.unwrap().is_some()
     }
@@ -217,7 +217,7 @@ impl Stage {
         rows.into_iter().map(|row| row.entry).collect()
     }
 
-    /// Whether the database or its log holds this text.
+    /// Whether a file of the store contains this text.
     #[expect(clippy::disallowed_methods, reason = "a test reads what the store wrote")]
     pub(crate) fn keeps(&self, text: &str) -> bool {
         let files =

@@ -1,11 +1,15 @@
 //! Codes and refresh tokens, in the right hands and in wrong ones.
 
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
 use toolrack_host::{Caller, Way};
 use toolrack_store::{TokenHash, TokenOwner};
+use toolrack_team::{FrontDoor, TeamFile};
 
 use crate::{
     browser::Browser,
-    stage::{Stage, VERIFIER, pair},
+    stage::{Stage, VERIFIER, listen, pair, serve, sign_in},
 };
 
 #[tokio::test]
@@ -190,4 +194,54 @@ async fn a_removed_person_takes_their_clients_along() {
     assert!(!stage.counts(&access).await);
     assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant");
     assert_eq!(stage.exchange(&client, &late, &[("code_verifier", VERIFIER)]).await.error(), "invalid_grant");
+}
+
+/// Renews at a daemon with the same database that has read another team file since.
+async fn renewed_after_a_change(stage: &Stage, url: &str, tenant: &str, client: &str, refresh: &str) -> String {
+    let sign_in = sign_in(&"http://127.0.0.1:9".parse().unwrap());
+    let file = format!("url = \"{url}\"\n{sign_in}[[tenants]]\nid = \"{tenant}\"\n");
+    let team = Arc::new(TeamFile::parse(&file, "/team".as_ref()).unwrap());
+    let door = FrontDoor::new(team, None, stage.store.clone()).unwrap();
+    let (listener, place) = listen().await;
+    let mut tasks = JoinSet::new();
+    serve(&mut tasks, listener, door.router()).await;
+    let form = [("grant_type", "refresh_token"), ("client_id", client), ("refresh_token", refresh)];
+    Browser::new().post(&place.join("/oauth/token").unwrap(), &form).await.error()
+}
+
+#[tokio::test]
+async fn a_tenant_that_leaves_the_team_takes_the_clients_of_its_members_along() {
+    let stage = Stage::new().await;
+    let client = stage.client().await;
+    let (access, refresh) = stage.tokens(&client).await;
+    assert_eq!(renewed_after_a_change(&stage, stage.url.as_str(), "bolt", &client, &refresh).await, "invalid_grant");
+    assert!(!stage.counts(&access).await, "its access tokens end with the grant");
+    assert_eq!(stage.refresh(&client, &refresh, &[]).await.error(), "invalid_grant", "also when the tenant is back");
+    let refusals = stage.audit().await.into_iter().filter(|entry| entry.kind == "refused_at_the_door");
+    let whys: Vec<_> = refusals.filter_map(|entry| entry.why).collect();
+    assert!(whys.iter().any(|why| why.contains("no longer one of the team")), "{whys:?}");
+}
+
+#[tokio::test]
+async fn tokens_for_an_address_that_the_team_had_before_are_not_renewed() {
+    let stage = Stage::new().await;
+    let client = stage.client().await;
+    let (access, refresh) = stage.tokens(&client).await;
+    let moved = renewed_after_a_change(&stage, "https://tools.example", "acme", &client, &refresh).await;
+    assert_eq!(moved, "invalid_grant");
+    assert!(stage.counts(&access).await, "what the client has goes on until its end");
+}
+
+#[tokio::test]
+async fn two_clients_of_one_person_end_each_on_its_own() {
+    let stage = Stage::new().await;
+    let (one, other) = (stage.client().await, stage.client().await);
+    let (first, second) = (stage.tokens(&one).await, stage.tokens(&other).await);
+    // A second consent to the same client is a grant of its own, too.
+    let third = stage.tokens(&one).await;
+    let form = [("token", &*first.1), ("client_id", &*one)];
+    assert_eq!(Browser::new().post(&stage.at("/oauth/revoke"), &form).await.status, 200);
+    assert!(!stage.counts(&first.0).await && stage.counts(&second.0).await && stage.counts(&third.0).await);
+    assert_eq!(stage.refresh(&other, &second.1, &[]).await.status, 200);
+    assert_eq!(stage.refresh(&one, &third.1, &[]).await.status, 200);
 }

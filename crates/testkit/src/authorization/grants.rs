@@ -81,7 +81,7 @@ impl Grants {
         random
     }
 
-    /// Registers a client. Returns its id and, if it shall have one, its secret.
+    /// Registers a client. Returns its id and, `with_secret`, its secret.
     pub(super) fn register(&mut self, with_secret: bool) -> (String, Option<String>) {
         let id = self.random("client");
         self.given.remove(&id);

@@ -51,7 +51,7 @@ struct Endpoint {
     open: Mutex<Open>,
 }
 
-/// What outlives the requests of clients.
+/// State that outlives the requests of clients.
 #[derive(Debug)]
 struct Open {
     sessions: Sessions,

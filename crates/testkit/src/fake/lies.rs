@@ -141,7 +141,7 @@ fn shape(faults: &Faults, struck: &Struck, mut message: Value, status: u16) -> V
     frames
 }
 
-/// An id that was not asked for.
+/// An id that no client used.
 fn another(id: &Value) -> Value {
     match id.as_u64() {
         Some(number) => json!(number + 1_000_000),

@@ -15,7 +15,7 @@ use super::wire::{self, Frame, Incoming, Outbox};
 /// Lines that are not messages: text, JSON that is not JSON-RPC, a broken beginning.
 const BANNER: &str = "Starting the fake server…\n\n{\"level\":30,\"msg\":\"ready\"}\n[info] { not JSON\n42\n";
 
-/// Serves until stdin ends, unless a fault has it otherwise.
+/// Serves until stdin ends, unless a fault changes that.
 pub(crate) async fn serve(server: Arc<Server>) -> io::Result<()> {
     let (out, frames) = Outbox::new();
     let style = Style::of(&server);
@@ -46,7 +46,7 @@ async fn read(server: &Arc<Server>, out: &Outbox) -> io::Result<()> {
             return Ok(());
         }
         if close.is_some_and(|close| asks(&line, close)) {
-            // Before the answer: a client that has read the answer writes in vain.
+            // Closed before the answer, so that whatever a client writes after it has read the answer is lost.
             nix::unistd::close(0)?;
         }
         let method = take(server, &peer, out, &line);

@@ -41,7 +41,7 @@ pub(crate) enum Incoming {
     Invalid(String),
 }
 
-/// Reads one message, without believing much.
+/// Reads one message, whatever form it has.
 pub(crate) fn parse(bytes: &[u8]) -> Incoming {
     let mut message: Value = match serde_json::from_slice(bytes) {
         Ok(message) => message,

@@ -21,9 +21,9 @@ use crate::{
     wire::World,
 };
 use args::{RemoveMemberArgs, RevokeArgs, TeamVerb, TenantArgs, TokenArgs};
-use render::{Made, Member, Members, Token};
+use render::{Made, MemberToken, Members};
 
-/// Vouches for the members that are made here, and not by signing in at a provider.
+/// The issuer of the members that `team token` makes, who sign in at no provider.
 pub(super) const ISSUER: &str = "toolrack";
 
 /// `team revoke --json`.
@@ -82,7 +82,7 @@ async fn token(args: &TokenArgs, world: &World) -> Result<Exit, Failure> {
     let ends_at = ends_at.to_rfc3339_opts(SecondsFormat::Secs, true);
     if world.screen.json() {
         let profile = args.profile.as_deref();
-        let made = Made { token: secret.reveal(), id, member: Member::of(&member), profile, ends_at };
+        let made = Made { token: secret.reveal(), id, member: (&member).into(), profile, ends_at };
         world.screen.document(&made).await?;
         return Ok(Exit::Ok);
     }
@@ -121,14 +121,14 @@ async fn member_of(args: &TokenArgs, store: &TeamStore) -> Result<Principal, Fai
 async fn members(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
     let members = store(world).await?.members(args.tenant.as_deref()).await;
     let members = members.map_err(|error| database::unusable(&error))?;
-    let list = Members { members: members.iter().map(Member::of).collect() };
+    let list = Members { members: members.iter().map(Into::into).collect() };
     show(&list, render::members(&list), "members", world).await
 }
 
 async fn tokens(args: &TenantArgs, world: &World) -> Result<Exit, Failure> {
     let which = args.tenant.as_deref().map_or(Tokens::All, Tokens::OfTenant);
     let tokens = store(world).await?.team_tokens(which).await.map_err(|error| database::unusable(&error))?;
-    let list = render::Tokens { tokens: tokens.iter().map(Token::of).collect() };
+    let list = render::Tokens { tokens: tokens.iter().map(MemberToken::from).collect() };
     show(&list, render::tokens(&list), "tokens", world).await
 }
 

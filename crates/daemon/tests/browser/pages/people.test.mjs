@@ -4,21 +4,11 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { AXE, BINARY, PATIENCE, Visitor } from "../stage.mjs";
-import { Team } from "../team.mjs";
+import { test } from "node:test";
+import { AXE, BINARY, PATIENCE } from "../stage.mjs";
+import { withTeam } from "../team.mjs";
 
-const team = new Team();
-let visitor = new Visitor();
-
-before(async () => {
-  visitor = await Visitor.start();
-  await team.up();
-});
-after(async () => {
-  await visitor.close();
-  await team.down();
-});
+const { team, visitor } = withTeam({ browser: true });
 
 /** @param {string} token */
 const bearer = (token) => ({ headers: { authorization: `Bearer ${token}` } });

@@ -10,8 +10,7 @@ import { leave, Stage, Visitor } from "../stage.mjs";
 
 const NGINX = existsSync("/usr/sbin/nginx") ? "/usr/sbin/nginx" : "nginx";
 const stage = new Stage();
-/** @type {Visitor} */
-let visitor;
+const visitor = new Visitor();
 /** @type {import("node:child_process").ChildProcess} */
 let nginx;
 let below = "";
@@ -26,7 +25,7 @@ const free = () =>
   });
 
 before(async () => {
-  visitor = await Visitor.start();
+  await visitor.start();
   const port = await free();
   await stage.up("--allow-host", `127.0.0.1:${port}`);
   await stage.settled("workshop", "connected");
@@ -45,7 +44,7 @@ before(async () => {
 
 after(async () => {
   nginx?.kill();
-  await visitor?.close();
+  await visitor.close();
   await stage.down();
 });
 

@@ -1,21 +1,10 @@
 // People of a team sign in with their provider, and see only their own servers.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Visitor } from "../stage.mjs";
-import { audit, Team } from "../team.mjs";
+import { test } from "node:test";
+import { audit, withTeam } from "../team.mjs";
 
-const team = new Team();
-let visitor = new Visitor();
-
-before(async () => {
-  visitor = await Visitor.start();
-  await team.up();
-});
-after(async () => {
-  await visitor.close();
-  await team.down();
-});
+const { team, visitor } = withTeam({ browser: true });
 
 /** The session cookie of a page. @param {any} page */
 async function sessionOf(page) {

@@ -1,20 +1,18 @@
 // Attacks with OAuth clients of a team: codes and tokens that go astray, clients that lie, and floods of them.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Team } from "../team.mjs";
+import { test } from "node:test";
+import { withTeam } from "../team.mjs";
 import { Agent, Client, bearer, fields, opens, refused, told, trap } from "../thief.mjs";
 
-const team = new Team();
+const { team } = withTeam({
+  begin: async () => {
+    await ann.signIn("ann@acme.example");
+    await eve.signIn("eve@acme.example");
+  },
+});
 const ann = new Agent(team);
 const eve = new Agent(team);
-
-before(async () => {
-  await team.up();
-  await ann.signIn("ann@acme.example");
-  await eve.signIn("eve@acme.example");
-});
-after(() => team.down());
 
 /** Waits until a token opens nothing. @param {string} token */
 async function closes(token) {

@@ -1,34 +1,32 @@
 // Members of a team who reach for what belongs to other members and to other tenants.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Team, audit } from "../team.mjs";
+import { test } from "node:test";
+import { audit, withTeam } from "../team.mjs";
 import { bearer, mcp, opens, refused } from "../thief.mjs";
 
-const team = new Team();
 /** The tokens of members, by their names. @type {Record<string, string>} */
 const tokens = {};
 /** A word in what members of acme send. */
 const CANARY = "canary-of-acme-7f3a";
 
-/** @param {string} name @param {string} tenant @param {string} role @param {string[]} more */
-function member(name, tenant, role, ...more) {
-  tokens[name] = JSON.parse(team.run("team", "token", name, "--tenant", tenant, "--role", role, "--json", ...more)).token;
-}
-
-before(async () => {
-  await team.up();
-  member("ann", "acme", "user");
-  member("eve", "acme", "user");
-  member("vic", "acme", "viewer");
-  member("olga", "acme", "operator");
-  member("ada", "acme", "admin");
-  member("nightly", "acme", "user", "--service");
-  member("bob", "bolt", "user");
-  member("boss", "bolt", "admin");
-  for (const name of ["ann", "bob"]) assert.equal(await opens(team, tokens[name]), 200);
+const { team } = withTeam({
+  begin: async (team) => {
+    for (const [name, tenant, role, ...more] of [
+      ["ann", "acme", "user"],
+      ["eve", "acme", "user"],
+      ["vic", "acme", "viewer"],
+      ["olga", "acme", "operator"],
+      ["ada", "acme", "admin"],
+      ["nightly", "acme", "user", "--service"],
+      ["bob", "bolt", "user"],
+      ["boss", "bolt", "admin"],
+    ]) {
+      tokens[name] = team.tokenOf(name, tenant, "--role", role, ...more);
+    }
+    for (const name of ["ann", "bob"]) assert.equal(await opens(team, tokens[name]), 200);
+  },
 });
-after(() => team.down());
 
 /** @param {string} name @param {string} path @param {RequestInit & {headers?: Record<string, string>}} [options] */
 const as = (name, path, { headers = {}, ...options } = {}) =>
@@ -286,7 +284,7 @@ test("a_service_approves_no_call_and_no_member_gives_values_that_no_server_needs
 });
 
 test("the_open_streams_of_a_removed_member_end_within_a_second", async () => {
-  member("zoe", "acme", "operator");
+  tokens.zoe = team.tokenOf("zoe", "acme", "--role", "operator");
   const events = await as("zoe", "/api/v1/events");
   const call = calls("zoe", "acme-shop/slow", { steps: 100, pause: 100 });
   const headers = { accept: "text/event-stream", "content-type": "application/json" };

@@ -1,21 +1,17 @@
 // Requests to the daemon of a team that are made to be read in two ways, or to look as if they came from elsewhere.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Team } from "../team.mjs";
+import { test } from "node:test";
+import { withTeam } from "../team.mjs";
 import { Agent, Client, bearer, opens, raw, refused, statuses } from "../thief.mjs";
 
-const team = new Team();
 let token = "";
-
-before(async () => {
-  await team.up();
-  token = JSON.parse(team.run("team", "token", "tom", "--tenant", "acme", "--role", "admin", "--json")).token;
-  assert.equal(await opens(team, token), 200);
-});
-after(async () => {
-  assert.equal(await opens(team, token), 200);
-  await team.down();
+const { team } = withTeam({
+  begin: async (team) => {
+    token = team.tokenOf("tom", "acme", "--role", "admin");
+    assert.equal(await opens(team, token), 200);
+  },
+  end: async (team) => assert.equal(await opens(team, token), 200),
 });
 
 const host = () => new URL(team.origin).host;

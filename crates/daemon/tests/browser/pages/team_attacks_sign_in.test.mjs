@@ -1,22 +1,11 @@
 // Attacks on the people of a team who sign in in a browser, and on the sessions that they have there.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Visitor } from "../stage.mjs";
-import { Team } from "../team.mjs";
+import { test } from "node:test";
+import { withTeam } from "../team.mjs";
 import { Agent, Client, bearer, fields, mcp, opens, refused, told, trap } from "../thief.mjs";
 
-const team = new Team();
-let visitor = new Visitor();
-
-before(async () => {
-  visitor = await Visitor.start();
-  await team.up();
-});
-after(async () => {
-  await visitor.close();
-  await team.down();
-});
+const { team, visitor } = withTeam({ browser: true });
 
 const place = (/** @type {string} */ path) => `${team.origin}${path}`;
 
@@ -213,7 +202,7 @@ test("a_cookie_is_no_token_and_a_token_no_cookie", async () => {
   const agent = new Agent(team);
   await agent.signIn("ann@acme.example");
   const session = String(agent.session);
-  const token = JSON.parse(team.run("team", "token", "tom", "--tenant", "acme", "--json")).token;
+  const token = team.tokenOf("tom", "acme");
   assert.equal(await opens(team, token), 200);
   await refused(await mcp(team, { cookie: agent.cookie, origin: team.origin }), 401);
   await refused(await mcp(team, bearer(session)), 401, { secrets: [session] });

@@ -1,29 +1,27 @@
 // Tokens of an issuer that a team trusts, forged and misused: none opens the MCP endpoint.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { Issuer, base64url, mac, pair, seal, written } from "../issuer.mjs";
-import { Team } from "../team.mjs";
+import { withTeam } from "../team.mjs";
 import { bearer, mcp, opens, raw, refused, statuses, told, trap } from "../thief.mjs";
 
-const team = new Team();
 const issuer = new Issuer();
 const forger = pair("RS256");
-
-before(async () => {
-  await issuer.up();
-  await team.up(`
-    [[issuers]]
-    issuer = "${issuer.url}"
-    tenants = ["acme"]
-  `);
-  assert.equal(await opens(team, right()), 200);
-});
-after(async () => {
-  // The door still opens for what is right.
-  assert.equal(await opens(team, right()), 200);
-  issuer.down();
-  await team.down();
+const { team } = withTeam({
+  more: async () => {
+    await issuer.up();
+    return `
+      [[issuers]]
+      issuer = "${issuer.url}"
+      tenants = ["acme"]
+    `;
+  },
+  begin: async (team) => assert.equal(await opens(team, right()), 200),
+  end: async (team) => {
+    assert.equal(await opens(team, right()), 200, "a right token still opens the endpoint");
+    issuer.down();
+  },
 });
 
 const audience = () => `${team.origin}/mcp`;

@@ -9,12 +9,10 @@ import { spawn } from "node:child_process";
 import { chmodSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { delimiter, join } from "node:path";
-import { after, before, test } from "node:test";
-import { BINARY, PATIENCE, ROOT, Visitor } from "../stage.mjs";
-import { audit, Team } from "../team.mjs";
+import { test } from "node:test";
+import { BINARY, PATIENCE, ROOT } from "../stage.mjs";
+import { audit, withTeam } from "../team.mjs";
 
-const team = new Team();
-let visitor = new Visitor();
 /** The profile of Ann's browser. @type {any} */
 let ann;
 
@@ -29,22 +27,19 @@ const opener = createServer((request, response) => {
   });
 });
 
-before(async () => {
-  visitor = await Visitor.start();
-  await team.up();
-  ann = await team.browser(visitor);
-  await new Promise((listens) => opener.listen(0, "127.0.0.1", () => listens(undefined)));
-  const { port } = /** @type {import("node:net").AddressInfo} */ (opener.address());
-  const tell = `fetch("http://127.0.0.1:${port}/", { method: "POST", body: process.argv[1] })`;
-  const script = join(team.folder, "bin/xdg-open");
-  mkdirSync(join(team.folder, "bin"));
-  writeFileSync(script, `#!/bin/sh\nexec '${process.execPath}' -e '${tell}' "$1"\n`);
-  chmodSync(script, 0o755);
-});
-after(async () => {
-  opener.close();
-  await visitor.close();
-  await team.down();
+const { team, visitor } = withTeam({
+  browser: true,
+  begin: async (team) => {
+    ann = await team.browser(visitor);
+    await new Promise((listens) => opener.listen(0, "127.0.0.1", () => listens(undefined)));
+    const { port } = /** @type {import("node:net").AddressInfo} */ (opener.address());
+    const tell = `fetch("http://127.0.0.1:${port}/", { method: "POST", body: process.argv[1] })`;
+    const script = join(team.folder, "bin/xdg-open");
+    mkdirSync(join(team.folder, "bin"));
+    writeFileSync(script, `#!/bin/sh\nexec '${process.execPath}' -e '${tell}' "$1"\n`);
+    chmodSync(script, 0o755);
+  },
+  end: async () => void opener.close(),
 });
 
 /** @param {string} variable @param {string} usual */

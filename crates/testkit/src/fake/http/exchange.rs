@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 /// Longest request body that is read, in bytes.
 const MAX_BODY: usize = 256 * 1024 * 1024;
 
-/// What a client asked.
+/// A request of a client.
 #[derive(Debug)]
 pub(crate) struct HttpRequest {
     pub(crate) method: String,

@@ -1,4 +1,4 @@
-//! `toolrack team audit`: the rows of the team's door and of all tenants in one view.
+//! `toolrack team audit`: the rows of the daemon's own audit log and of the logs of all tenants, in one view.
 
 use serde::Serialize;
 use toolrack_daemon::shown::audit::Row;
@@ -21,12 +21,12 @@ use crate::{
     wire::World,
 };
 
-/// How many rows of the door are read to find those about one tenant.
+/// The most rows of the daemon's log that are read to find those about one tenant.
 const OF_THE_DOOR: usize = 10_000;
 
 /// A row, and the tenant in whose audit log it is.
 struct Found {
-    /// `None` for the log of the daemon's user, which has what happens at the door.
+    /// `None` for the daemon's own log, which has sign-ins and refused requests.
     tenant: Option<String>,
     row: AuditRow,
 }
@@ -78,7 +78,7 @@ fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>
     })
 }
 
-/// What happened at the door and to members; with a tenant, only what its members did or what was done to them.
+/// The rows of the daemon's own log; with a tenant, only those about its members.
 async fn of_the_door(tenant: Option<&str>, query: &AuditQuery, world: &World) -> Result<Vec<Found>, Failure> {
     let query = AuditQuery { limit: if tenant.is_some() { OF_THE_DOOR } else { query.limit }, ..query.clone() };
     let rows = world.store()?.audit(&query).await.map_err(|error| database::unusable(&error))?;

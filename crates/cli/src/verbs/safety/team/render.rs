@@ -1,8 +1,8 @@
 //! Members and their tokens.
 
-use chrono::SecondsFormat;
 use serde::Serialize;
-use toolrack_host::{Principal, text};
+use toolrack_daemon::shown::team::{Member, Token};
+use toolrack_host::text;
 use toolrack_store::TeamToken;
 
 use crate::render::{Cell, Tone, columns};
@@ -25,64 +25,23 @@ pub(crate) struct Members {
     pub(crate) members: Vec<Member>,
 }
 
-/// A member.
-#[derive(Debug, Serialize)]
-pub(crate) struct Member {
-    tenant: String,
-    name: String,
-    kind: &'static str,
-    role: &'static str,
-    groups: Vec<String>,
-    issuer: String,
-    subject: String,
-}
-
 /// `team tokens --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Tokens {
-    pub(crate) tokens: Vec<Token>,
+    pub(crate) tokens: Vec<MemberToken>,
 }
 
-/// A token, without what it opens with.
+/// A token and its member.
 #[derive(Debug, Serialize)]
-pub(crate) struct Token {
-    id: String,
+pub(crate) struct MemberToken {
     member: Member,
-    purpose: &'static str,
-    label: String,
-    client: Option<String>,
-    profile: Option<String>,
-    made_at: String,
-    ends_at: Option<String>,
+    #[serde(flatten)]
+    token: Token,
 }
 
-impl Member {
-    pub(crate) fn of(member: &Principal) -> Self {
-        Self {
-            tenant: member.tenant().to_owned(),
-            name: member.name().to_owned(),
-            kind: member.kind().word(),
-            role: member.role().word(),
-            groups: member.groups().map(str::to_owned).collect(),
-            issuer: member.issuer().to_owned(),
-            subject: member.subject().to_owned(),
-        }
-    }
-}
-
-impl Token {
-    pub(crate) fn of(token: &TeamToken) -> Self {
-        let time = |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(SecondsFormat::Secs, true);
-        Self {
-            id: token.id.clone(),
-            member: Member::of(&token.member),
-            purpose: token.purpose.word(),
-            label: token.label.clone(),
-            client: token.client.clone(),
-            profile: token.profile.clone(),
-            made_at: time(token.made_at),
-            ends_at: token.ends_at.map(time),
-        }
+impl From<&TeamToken> for MemberToken {
+    fn from(token: &TeamToken) -> Self {
+        Self { member: (&token.member).into(), token: token.into() }
     }
 }
 
@@ -102,11 +61,11 @@ pub(crate) fn members(list: &Members) -> String {
 
 /// A line per token.
 pub(crate) fn tokens(list: &Tokens) -> String {
-    let row = |token: &Token| {
+    let row = |MemberToken { member, token }: &MemberToken| {
         let ends = token.ends_at.as_deref().map_or_else(|| "has no end".to_owned(), |at| format!("until {at}"));
         vec![
             Cell::new(Tone::Strong, token.id.clone()),
-            Cell::new(Tone::Plain, text::for_line(&format!("{} of {}", token.member.name, token.member.tenant))),
+            Cell::new(Tone::Plain, text::for_line(&format!("{} of {}", member.name, member.tenant))),
             Cell::new(Tone::Plain, token.purpose),
             Cell::new(Tone::Faint, ends),
             Cell::new(Tone::Faint, text::for_line(&token.label)),
