@@ -106,7 +106,7 @@ impl ProvedToken {
     pub fn profile(&self) -> Option<&str> {
         match &self.0.proof {
             Proof::Kept(token) => token.profile.as_deref(),
-            Proof::Signed(_) => None,
+            Proof::Signed(vouched) => vouched.profile.as_deref(),
         }
     }
 
@@ -244,7 +244,7 @@ impl Authority {
         let memberships = self.store.memberships(std::slice::from_ref(&person)).await?;
         let number = memberships.get(&person).copied().unwrap_or_default();
         let principal = signed.principal.clone().in_membership(number);
-        Ok(Some(Proof::Signed(Vouched { principal, ends_at: signed.ends_at })))
+        Ok(Some(Proof::Signed(Vouched { principal, ..signed.clone() })))
     }
 
     /// Reads the proof of a token, and keeps it with the version of the team that it is of.

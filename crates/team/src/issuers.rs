@@ -5,12 +5,14 @@ use std::{fmt, sync::Arc};
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use serde::Deserialize;
+use serde_json::Value;
 use toolrack_host::{Principal, egress::Egress, principal::Kind, text};
 use toolrack_store::audit::DoorRefusal;
 use url::Url;
 
 use crate::{
     claims::{Places, claims},
+    endpoint::Endpoint,
     fetch::{Http, Unreachable},
     file::{TeamFile, TrustedIssuer},
     members::NotAMember,
@@ -36,7 +38,6 @@ pub struct Issuers {
 
 struct Issuer {
     config: TrustedIssuer,
-    audience: String,
     keys: Keys,
 }
 
@@ -54,6 +55,8 @@ pub struct Vouched {
     pub principal: Principal,
     /// When the token ends, with a minute for clocks that differ.
     pub ends_at: DateTime<Utc>,
+    /// The profile whose MCP endpoint the token opens, and nothing else.
+    pub profile: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -70,9 +73,7 @@ impl Issuers {
     pub fn new(team: Arc<TeamFile>, egress: &Egress, refusals: Arc<Refusals>) -> Result<Self, reqwest::Error> {
         let issuer = |config: &TrustedIssuer| {
             let http = Http::new(egress.configured(), MAX_BYTES)?;
-            let audience = config.audience.clone();
-            let audience = audience.unwrap_or_else(|| format!("{}/mcp", team.url.as_str().trim_end_matches('/')));
-            Ok(Issuer { config: config.clone(), audience, keys: keys(http, config, egress) })
+            Ok(Issuer { config: config.clone(), keys: keys(http, config, egress) })
         };
         let known = team.issuers.iter().map(issuer).collect::<Result<_, reqwest::Error>>()?;
         Ok(Self { team, known, refusals })
@@ -81,7 +82,7 @@ impl Issuers {
     /// Checks `token`. `None` if it proves nothing: the reason is a row of the audit log, and no caller learns it.
     ///
     /// A token is at most 16 KiB long, has an asymmetric signature of an algorithm that the issuer's key allows, this
-    /// team's `/mcp` (or the configured audience) in `aud`, and `iss`, `sub` and `exp`. `exp`, `nbf` and `iat` may be off
+    /// team's `/mcp`, the endpoint of one profile, or the configured audience in `aud`, and `iss`, `sub` and `exp`. `exp`, `nbf` and `iat` may be off
     /// by 60 s. Its type is `at+jwt` (RFC 9068, 2.1). Issuers that do not know that type write `JWT` or nothing: that
     /// counts only with a claim of access tokens (`scope`, `scp` or `client_id`), and with none of an ID token or a
     /// logout token. A token that is bound to a key of its client (`cnf`: RFC 9449, RFC 8705) proves nothing here, where
@@ -93,28 +94,28 @@ impl Issuers {
     /// [`Unreachable`] when the keys of its issuer cannot be fetched: it is not known whether the token proves
     /// anything. Keys that were fetched within a day go on to count.
     pub async fn verify(&self, token: &str) -> Result<Option<Vouched>, Unreachable> {
-        let Some(claimed) = claimed_issuer(token) else {
+        let Some(claimed) = claims_of(token) else {
             self.refusals.unknown_token().await;
             return Ok(None);
         };
-        let Some(issuer) = self.known.iter().find(|issuer| is_issuer(&issuer.config.issuer, &claimed)) else {
-            self.refuse("unknown_issuer", "no issuer that this team trusts made the token", &claimed).await;
+        let Some(issuer) = self.known.iter().find(|issuer| is_issuer(&issuer.config.issuer, &claimed.issuer)) else {
+            self.refuse("unknown_issuer", "no issuer that this team trusts made the token", &claimed.issuer).await;
             return Ok(None);
         };
-        match self.vouched(issuer, token).await {
+        match self.vouched(issuer, token, &claimed).await {
             Ok(vouched) => Ok(Some(vouched)),
             Err(Unproved::Unreachable(error)) => Err(error),
             Err(Unproved::Forged(why)) => {
-                self.refuse("invalid_token", &why, &claimed).await;
+                self.refuse("invalid_token", &why, &claimed.issuer).await;
                 Ok(None)
             }
         }
     }
 
-    async fn vouched(&self, issuer: &Issuer, token: &str) -> Result<Vouched, Unproved> {
+    async fn vouched(&self, issuer: &Issuer, token: &str, claimed: &Claimed) -> Result<Vouched, Unproved> {
         let config = &issuer.config;
-        let types = ["at+jwt", "jwt", ""];
-        let expected = Expected { issuer: &config.issuer, audience: &issuer.audience, types: &types };
+        let (audience, endpoint) = self.audience(config, claimed);
+        let expected = Expected { issuer: &config.issuer, audience: &audience, types: &["at+jwt", "jwt", ""] };
         let (said, kind) = signed::read(token, &issuer.keys, expected).await?;
         if kind != "at+jwt" && !is_of_access(&said) {
             return Err(Unproved::forged("it is no access token"));
@@ -137,7 +138,24 @@ impl Issuers {
         if ends_at <= Utc::now() {
             return Err(Unproved::forged("it has ended"));
         }
-        Ok(Vouched { principal, ends_at })
+        Ok(Vouched { principal, ends_at, profile: endpoint.profile().map(str::to_owned) })
+    }
+
+    /// The audience that the token must have, and the MCP endpoint that it then opens: that with all tools, or the only one
+    /// of a profile that it names.
+    fn audience<'c>(&self, config: &TrustedIssuer, claimed: &'c Claimed) -> (String, Endpoint<'c>) {
+        if let Some(configured) = &config.audience {
+            return (configured.clone(), Endpoint::All);
+        }
+        let team = self.team.url.as_str().trim_end_matches('/');
+        let mut named: Vec<_> =
+            claimed.audiences.iter().filter_map(|audience| Endpoint::at(audience.strip_prefix(team)?)).collect();
+        named.dedup();
+        let endpoint = match named[..] {
+            [only] => only,
+            _ => Endpoint::All,
+        };
+        (format!("{team}{endpoint}"), endpoint)
     }
 
     async fn refuse(&self, code: &str, why: &str, issuer: &str) {
@@ -160,13 +178,24 @@ fn is_of_access(said: &Said) -> bool {
         && !NOT_OF_ACCESS.iter().any(|claim| said.contains_key(*claim))
 }
 
-/// The issuer that a token names, which is not proved yet; `None` for a text that is no signed statement.
-fn claimed_issuer(token: &str) -> Option<String> {
+/// What a token claims, which is not proved yet.
+struct Claimed {
+    issuer: String,
+    audiences: Vec<String>,
+}
+
+/// The claims of a token; `None` for a text that is no signed statement.
+fn claims_of(token: &str) -> Option<Claimed> {
     if token.len() > signed::MAX_BYTES || token.split('.').count() != 3 {
         return None;
     }
     let said: Said = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
-    text_of(&said, "iss").map(ToOwned::to_owned)
+    let audiences = match said.get("aud") {
+        Some(Value::String(one)) => vec![one.clone()],
+        Some(Value::Array(all)) => all.iter().filter_map(|one| one.as_str().map(ToOwned::to_owned)).collect(),
+        _ => Vec::new(),
+    };
+    Some(Claimed { issuer: text_of(&said, "iss")?.to_owned(), audiences })
 }
 
 /// The keys at the configured address, or at the one in the issuer's metadata (RFC 8414, or OpenID Connect Discovery).

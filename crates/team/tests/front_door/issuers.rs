@@ -63,6 +63,28 @@ async fn a_token_of_a_trusted_issuer_stands_for_a_person_or_a_service() {
 }
 
 #[tokio::test]
+async fn a_token_for_the_endpoint_of_a_profile_opens_that_alone() {
+    let (provider, stage, issuers) = stage().await;
+    let (all, few) = (stage.resource(), stage.at("/p/few/mcp").to_string());
+    let authority = Authority::new(stage.store.clone()).trusting(issuers);
+    for (audiences, opens) in [
+        (json!(few), Some("/p/few/mcp")),
+        (json!([few, "https://elsewhere.example"]), Some("/p/few/mcp")),
+        (json!([few, all]), Some("/mcp")),
+        (json!([few, stage.at("/p/other/mcp")]), None),
+        (json!(stage.at("/p/../mcp/")), None),
+        (json!("https://elsewhere.example/p/few/mcp"), None),
+    ] {
+        let token = provider.signed(said(&provider, &stage, &json!({ "aud": audiences })), "at+jwt");
+        let proved = authority.prove(&token).await.unwrap();
+        let paths = ["/mcp", "/p/few/mcp", "/p/other/mcp", "/api/v1/me"];
+        let open: Vec<_> =
+            paths.into_iter().filter(|path| proved.as_ref().is_some_and(|proved| proved.opens(path))).collect();
+        assert_eq!(open, opens.into_iter().collect::<Vec<_>>(), "{audiences}");
+    }
+}
+
+#[tokio::test]
 async fn clocks_may_differ_by_a_minute() {
     let (provider, stage, issuers) = stage().await;
     let now = Utc::now().timestamp();
