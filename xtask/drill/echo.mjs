@@ -10,6 +10,13 @@ const object = (/** @type {string[]} */ required) => ({
   required,
 });
 
+const tool = (/** @type {string} */ name, /** @type {string} */ description) => ({
+  name,
+  description,
+  inputSchema: object(["text"]),
+  annotations: { readOnlyHint: true },
+});
+
 /** What is answered to a message. `own` is what a header or a variable holds for the caller. */
 async function answer({ method, params }, own) {
   switch (method) {
@@ -22,7 +29,7 @@ async function answer({ method, params }, own) {
     case "ping":
       return {};
     case "tools/list":
-      return { tools: [{ name: "echo", description: "Says it back.", inputSchema: object(["text"]), annotations: { readOnlyHint: true } }] };
+      return { tools: [tool("echo", "Says it back."), tool("barred", "Does so where no rule forbids it.")] };
     case "prompts/list":
       return { prompts: [{ name: "say", arguments: [{ name: "text", required: true }] }] };
     case "prompts/get":

@@ -51,6 +51,7 @@ Usage: cargo xtask <COMMAND>
   growth [--soak SECONDS]        worlds of up to 1,000 servers and 100,000 tools: what does one of them cost?
                                  --soak: calls and reconnects for so long: does memory grow?
   drill [ARGS]                   1,000 people of 100 tenants use one daemon at once: does anything of one reach another?
+                                 --memory: what does the idle world of a person cost, and what is left after its end?
                                  ARGS are those of xtask/drill/drill.mjs, such as --seconds 180
   book                           the guide as a book, in target/book (installs mdBook if need be)
   dist [--programs TRIPLE=FOLDER] [--check | --only-build]

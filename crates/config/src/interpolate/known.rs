@@ -3,7 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    ops::{Bound, Range},
+    ops::{Bound, Range, RangeInclusive},
 };
 
 use serde_json::{Map, Value};
@@ -83,7 +83,12 @@ impl Known {
         if secret.trim().len() < MIN_SECRET {
             return;
         }
-        for form in forms(&secret) {
+        let forms = forms(&secret);
+        if self.starts.is_too_small(self.forms.len() + forms.len()) {
+            // Twice as many, so that it does not grow with each secret.
+            self.fill_starts(2 * (self.forms.len() + forms.len()));
+        }
+        for form in forms {
             self.starts.add(&form);
             self.longest = self.longest.max(form.len());
             let form = self.forms.entry(form).or_default();
@@ -119,9 +124,14 @@ impl Known {
                 }
             }
         }
-        self.starts = Starts::default();
-        self.forms.keys().for_each(|form| self.starts.add(form));
+        self.fill_starts(self.forms.len());
         self.longest = self.forms.keys().map(String::len).max().unwrap_or(0);
+    }
+
+    /// Makes the filter anew, with room for so many forms.
+    fn fill_starts(&mut self, number: usize) {
+        self.starts = Starts::for_forms(number);
+        self.forms.keys().for_each(|form| self.starts.add(form));
     }
 
     /// Returns `text` with `***` in place of each secret; overlapping secrets become one `***`.
@@ -249,34 +259,51 @@ impl Known {
 /// The length of the prefixes in the filter. Every form is at least as long.
 const START: usize = 4;
 
-/// The size of the filter in bits. Even with the most secrets, only one place in eight matches by chance.
-const BITS: usize = 1 << 20;
+/// The least and the greatest size of the filter, as powers of two in bits. Even with the most secrets, only one place in eight
+/// matches by chance.
+const SIZES: RangeInclusive<u32> = 12..=20;
 
-/// A Bloom filter of the prefixes of all forms: it may report a prefix that no form has, but misses none.
+/// The bits of the filter for each form, as long as it can grow.
+const BITS_OF_FORM: usize = 64;
+
+/// A Bloom filter of the prefixes of all forms: it may report a prefix that no form has, but misses none. It is as large as their
+/// number needs, because each member of a team may have some.
 #[derive(Default)]
-struct Starts(Vec<u64>);
+struct Starts {
+    bits: Vec<u64>,
+    /// Its size is two to the power of this.
+    size: u32,
+}
 
 impl Starts {
+    /// For so many forms, none of which it has yet.
+    fn for_forms(number: usize) -> Self {
+        let least = (number * BITS_OF_FORM).next_power_of_two().ilog2();
+        let size = least.clamp(*SIZES.start(), *SIZES.end());
+        Self { bits: vec![0; (1 << size) / 64], size }
+    }
+
+    /// Whether another one for so many forms would be larger.
+    fn is_too_small(&self, number: usize) -> bool {
+        self.bits.is_empty() || (self.size < *SIZES.end() && number * BITS_OF_FORM > 1 << self.size)
+    }
+
     fn add(&mut self, form: &str) {
         if let Some(start) = form.as_bytes().get(..START) {
-            if self.0.is_empty() {
-                // `vec!` gets zeroed pages from the system, and most of them are never touched.
-                self.0 = vec![0; BITS / 64];
-            }
-            let bit = bit(start);
-            self.0[bit / 64] |= 1 << (bit % 64);
+            let bit = self.bit(start);
+            self.bits[bit / 64] |= 1 << (bit % 64);
         }
     }
 
     fn has(&self, start: &[u8]) -> bool {
-        let bit = bit(start);
-        self.0.get(bit / 64).is_some_and(|bits| bits & (1 << (bit % 64)) != 0)
+        let bit = self.bit(start);
+        self.bits.get(bit / 64).is_some_and(|bits| bits & (1 << (bit % 64)) != 0)
     }
-}
 
-fn bit(start: &[u8]) -> usize {
-    let number = start.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-    number.wrapping_mul(0x9e37_79b1) as usize >> 12
+    fn bit(&self, start: &[u8]) -> usize {
+        let number = start.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+        (number.wrapping_mul(0x9e37_79b1) >> (32 - self.size.max(1))) as usize
+    }
 }
 
 #[cfg(test)]

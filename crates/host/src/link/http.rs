@@ -9,6 +9,7 @@ mod helper;
 pub(crate) mod legacy_sse;
 mod redirects;
 mod stream;
+mod tls;
 
 use std::{
     collections::HashMap,

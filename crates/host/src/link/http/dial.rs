@@ -8,6 +8,7 @@ use reqwest::{
     dns::{Addrs, Name, Resolve, Resolving},
 };
 
+use super::tls;
 use crate::egress::{Guard, Proxy};
 
 impl Guard {
@@ -20,6 +21,11 @@ impl Guard {
             Proxy::At(url) => builder.no_proxy().proxy(reqwest::Proxy::all(url.clone())?),
             Proxy::Environment => builder,
             Proxy::Off => builder.no_proxy(),
+        };
+        let builder = match tls::config() {
+            Ok(config) => builder.tls_backend_preconfigured(config),
+            // The client fails in the same way, and says why.
+            Err(_) => builder,
         };
         builder.dns_resolver(Arc::new(Names(self.clone()))).build()
     }

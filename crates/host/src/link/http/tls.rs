@@ -1,0 +1,91 @@
+//! The certificates that this machine trusts, read once for many clients: one set of them is most of what a client keeps in memory,
+//! and each member of a team may have clients.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rustls::{
+    ClientConfig, Error,
+    client::Resumption,
+    crypto::{CryptoProvider, aws_lc_rs},
+};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::time::Instant;
+
+/// How long the certificates count for new clients. Those that the machine trusts later are read after that.
+const FRESH: Duration = Duration::from_secs(10 * 60);
+
+/// The servers whose TLS sessions a client can resume.
+const RESUMED: usize = 16;
+
+/// The versions of HTTP that a client offers, the best one first.
+const VERSIONS: &[&[u8]] = &[
+    #[cfg(feature = "http2")]
+    b"h2",
+    b"http/1.1",
+];
+
+/// The certificates of this process.
+static TRUSTED: Kept<ClientConfig> = Kept::nothing();
+
+/// Returns the configuration for a new client, which shares nothing but the certificates with others.
+///
+/// # Errors
+/// When the certificates cannot be read.
+pub(super) fn config() -> Result<ClientConfig, Error> {
+    let mut config = TRUSTED.get(read)?;
+    config.alpn_protocols = VERSIONS.iter().map(|version| version.to_vec()).collect();
+    config.resumption = Resumption::in_memory_sessions(RESUMED);
+    Ok(config)
+}
+
+fn read() -> Result<ClientConfig, Error> {
+    let chosen = CryptoProvider::get_default().cloned();
+    let provider = chosen.unwrap_or_else(|| Arc::new(aws_lc_rs::default_provider()));
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.with_platform_verifier()?.with_no_client_auth())
+}
+
+/// A value that is kept for a while.
+struct Kept<T>(Mutex<Option<(Instant, T)>>);
+
+impl<T: Clone> Kept<T> {
+    const fn nothing() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// Returns the value, which `read` reads if there is none, or an old one. Others wait for it.
+    fn get<E>(&self, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let mut kept = self.0.lock();
+        match &*kept {
+            Some((since, value)) if since.elapsed() < FRESH => Ok(value.clone()),
+            _ => {
+                let value = read()?;
+                *kept = Some((Instant::now(), value.clone()));
+                Ok(value)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_certificates_are_read_once_until_they_are_old() {
+        let (kept, reads) = (Kept::nothing(), Cell::new(0));
+        let read = || {
+            reads.set(reads.get() + 1);
+            if reads.get() == 1 { Err("no certificates") } else { Ok(reads.get()) }
+        };
+        assert_eq!(kept.get(read), Err("no certificates"));
+        assert_eq!(kept.get(read), Ok(2), "an error is not kept");
+        tokio::time::advance(FRESH - Duration::from_secs(1)).await;
+        assert_eq!(kept.get(read), Ok(2));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(kept.get(read), Ok(3));
+    }
+}

@@ -1,0 +1,49 @@
+// What the command line asks for.
+
+import { mkdirSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const [binary, ...words] = process.argv.slice(2);
+if (binary === undefined) throw new Error("the first argument is the program `toolrack`");
+export const BINARY = binary;
+
+const option = (/** @type {string} */ name, /** @type {number} */ usual) => {
+  const at = words.indexOf(`--${name}`);
+  return at < 0 ? usual : Number(words[at + 1]);
+};
+
+/** Whether only memory is measured. */
+export const MEMORY = words.includes("--memory");
+export const TENANTS = option("tenants", MEMORY ? 10 : 100);
+/** People of each tenant. */
+export const PEOPLE = option("people", MEMORY ? 50 : 10);
+export const SECONDS = option("seconds", 600);
+export const AT_ONCE = option("at-once", 12);
+/** Tenants whose shared server is a process of their own. */
+export const STDIO = MEMORY ? 0 : option("stdio", 10);
+/** Tenants with a person who signs in with a browser, and allows a client. */
+export const GUESTS = MEMORY ? 0 : Math.min(option("guests", 30), TENANTS);
+/** How long worlds stay without a request while memory is measured. */
+export const IDLE = option("idle", 60);
+
+export const folder = mkdtempSync(join(tmpdir(), "toolrack-drill-"));
+export const environment = {
+  HOME: join(folder, "home"),
+  TOOLRACK_HOME: join(folder, "toolrack"),
+  PATH: process.env.PATH,
+  TMPDIR: folder,
+  DRILL_CLIENT_SECRET: "the secret of a client in a drill",
+};
+mkdirSync(environment.HOME, { recursive: true });
+
+export const sleep = (/** @type {number} */ ms) => new Promise((over) => setTimeout(over, ms));
+
+/** Does `work` for each, so many at a time. */
+export async function each(all, atOnce, work) {
+  const rest = [...all];
+  const worker = async () => {
+    for (let one; (one = rest.shift()) !== undefined; ) await work(one);
+  };
+  await Promise.all(Array.from({ length: atOnce }, worker));
+}
