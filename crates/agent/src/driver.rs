@@ -4,14 +4,15 @@
 //! concurrently, and the [`Front`] stores and shows each step before the next begins.
 
 mod calls;
+mod spending;
 
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, future::BoxFuture};
 use serde_json::{Map, Value};
 use toolrack_host::{
-    BlockKind, CallError, Caller, Catalog, Conceal, Host, Selection, SharedAsker, ToolBlock, ToolOutcome, Way,
-    mcp::Progress,
+    BlockKind, CallError, Caller, Catalog, Conceal, Host, OverQuota, Selection, SharedAsker, ToolBlock, ToolOutcome,
+    Way, Work, mcp::Progress,
 };
 use tracing::{Instrument as _, info_span};
 
@@ -20,6 +21,7 @@ use crate::{
     model::{Delta, Model, ModelError, ModelErrorKind, Reply, Request},
     turn::{Answer, End, Next, Question, Turn},
 };
+use spending::Spending;
 
 /// A model with tools: everything that stays the same from turn to turn.
 #[derive(Clone)]
@@ -164,6 +166,9 @@ pub enum AgentError {
     /// The front could not store a step, and the turn did nothing after it.
     #[error("{0}")]
     NotKept(NotKept),
+    /// A quota of the caller is used up, and the model was not asked.
+    #[error("the model was not asked: {0}")]
+    OverQuota(OverQuota),
 }
 
 impl AgentError {
@@ -171,7 +176,7 @@ impl AgentError {
     fn refuses_tools(&self) -> Option<&str> {
         match self {
             Self::Model { error, .. } => error.kind.refuses_tools(),
-            Self::NotKept(_) => None,
+            Self::NotKept(_) | Self::OverQuota(_) => None,
         }
     }
 }
@@ -205,7 +210,8 @@ impl Agent {
 
     /// Runs `turn` to its end, with the tools that exist when it begins, unless it [renews](Self::renews_tools) them.
     ///
-    /// Dropping the future cancels the running request or calls; [`Turn::cancel`] then ends the turn.
+    /// Dropping the future cancels the running request or calls; [`Turn::cancel`] then ends the turn. The quotas of the
+    /// host bound each request to the model, and count its tokens and its cost.
     ///
     /// # Errors
     /// [`AgentError`]. Failed and refused calls are no errors: the model gets them as results.
@@ -231,9 +237,11 @@ impl Agent {
                             tools = block(&catalog);
                         }
                     }
+                    let place = self.host.begin(&self.caller, Work::Model, self.model.name());
+                    let spending = Spending::new(place.map_err(AgentError::OverQuota)?, &*self.model);
                     front.happened(TurnEvent::Asked { round: turn.rounds() + 1 });
                     let span = info_span!("model", round = turn.rounds() + 1);
-                    match self.ask(turn.messages(), tools.as_deref(), front).instrument(span).await {
+                    match self.ask(turn.messages(), tools.as_deref(), (front, spending)).instrument(span).await {
                         Ok(reply) => {
                             front.happened(TurnEvent::Answered(&reply));
                             turn.model_answered(reply);
@@ -270,7 +278,7 @@ impl Agent {
         &self,
         messages: &[Message],
         tools: Option<&ToolBlock>,
-        front: &mut dyn Front,
+        (front, mut spending): (&mut dyn Front, Spending<'_>),
     ) -> Result<Reply, AgentError> {
         let system = self.preamble(tools);
         let mut request = Request::new(messages);
@@ -283,8 +291,14 @@ impl Agent {
         let mut partial = String::new();
         while let Some(delta) = stream.next().await {
             match delta {
-                Ok(Delta::Done(reply)) => return Ok(*reply),
+                Ok(Delta::Done(reply)) => {
+                    spending.is(reply.usage, reply.cost);
+                    return Ok(*reply);
+                }
                 Ok(delta) => {
+                    if let Delta::Usage(usage) = &delta {
+                        spending.is(*usage, None);
+                    }
                     if let Delta::Text(text) = &delta {
                         partial.push_str(text);
                     }

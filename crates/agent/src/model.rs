@@ -46,6 +46,13 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Returns how many tokens fit into it, input and output together, if known.
     fn context_tokens(&self) -> Option<u64>;
 
+    /// Returns what this usage costs, in US dollars, if the prices are known. For an answer that did not arrive as a
+    /// whole, and so has no [`Reply::cost`]. Default: it is not known.
+    fn cost_of(&self, usage: &Usage) -> Option<f64> {
+        let _ = usage;
+        None
+    }
+
     /// Returns the whole answer at once.
     ///
     /// # Errors

@@ -43,6 +43,8 @@ pub(crate) struct Chosen {
     /// The most tokens of one answer.
     pub(crate) max_tokens: Option<NonZeroU32>,
     pub(crate) limits: Limits,
+    /// Whether its price is known.
+    pub(crate) has_price: bool,
 }
 
 /// Everything that is needed to find a model.
@@ -114,7 +116,7 @@ impl ModelOptions {
         limits.rounds = choice.max_rounds.map_or(limits.rounds, NonZeroU32::get);
         limits.tokens = choice.max_total_tokens.map(NonZeroU64::get);
         limits.cost = choice.max_cost;
-        Ok(Chosen { model, max_tokens: choice.max_tokens, limits })
+        Ok(Chosen { model, max_tokens: choice.max_tokens, limits, has_price })
     }
 }
 

@@ -20,12 +20,13 @@ use arc_swap::ArcSwap;
 use toolrack_auth::SignIn;
 use toolrack_config::{Audit, Environment, Interpolate, Loaded, Places, Typed, Unset};
 use toolrack_host::{
-    AllowAll, Asker as _, Conceal, Desired, Egress, Gate, Host, Naming, OnMessage, Policy, Quotas, Resolver,
-    ServerName, SharedAsker, State, Tracer,
+    AllowAll, Asker as _, Conceal, Desired, Egress, Gate, Host, Naming, OnMessage, Policy, Resolver, ServerName,
+    SharedAsker, State, Tracer,
     ask::Root,
     spec::{Transport, Trust},
 };
 use toolrack_store::{ArtifactBounds, ArtifactFolder, Retention, Store, Uuid};
+use toolrack_team::TenantQuotas;
 use url::Url;
 
 pub(crate) use self::{hosts::Hosts, lent::Borrower, people::Person};
@@ -87,8 +88,8 @@ pub(crate) struct World {
     secrets: Arc<Interpolate>,
     /// The egress rules of the settings.
     egress: Egress,
-    /// Counts the calls of each caller.
-    quotas: Option<Arc<dyn Quotas>>,
+    /// Counts what each caller uses.
+    quotas: TenantQuotas,
     /// Signs in the requests to servers.
     sign_in: SignIn,
     /// Records calls and connections in the audit log.
@@ -191,7 +192,7 @@ impl World {
             stored,
             secrets,
             egress,
-            quotas: None,
+            quotas: TenantQuotas::of_machine(),
             sign_in,
             gate: OnceLock::new(),
             asker: OnceLock::new(),
@@ -216,11 +217,6 @@ impl World {
     pub(crate) fn with_brought(mut self, args_text: Option<ArgsText>) -> Self {
         self.args_text = args_text;
         self
-    }
-
-    /// Counts calls with `quotas` in each host that is made from now on.
-    pub(crate) fn with_quotas(self, quotas: Arc<dyn Quotas>) -> Self {
-        Self { quotas: Some(quotas), ..self }
     }
 
     /// The text of `--args`, if another process has read it already.

@@ -11,6 +11,7 @@ import { Help } from "./pages/help.js";
 import { Home } from "./pages/home.js";
 import { Overview } from "./pages/overview.js";
 import { People } from "./pages/people.js";
+import { Quotas } from "./pages/quotas.js";
 import { ServerAdd } from "./pages/server-add.js";
 import { ServerEdit } from "./pages/server-edit.js";
 import { Server } from "./pages/server.js";
@@ -42,6 +43,7 @@ const SECTIONS = [
   { id: "audit", label: "Audit", needs: "audit" },
   { id: "config", label: "Configuration", needs: "operate" },
   { id: "people", label: "People", needs: "administer", ofTeam: true },
+  { id: "quotas", label: "Quotas", needs: "see", ofTeam: true },
   { id: "credentials", label: "My credentials", needs: "use" },
   { id: "access", label: "My access", needs: "use", ofTeam: true },
   { id: "help", label: "Help", needs: "see" },
@@ -133,6 +135,8 @@ function Page() {
       return html`<${Credentials} key=${name ?? ""} wanted=${name ?? null} />`;
     case "people":
       return html`<${People} />`;
+    case "quotas":
+      return html`<${Quotas} />`;
     case "access":
       return html`<${Access} />`;
     case "help":

@@ -12,6 +12,7 @@ export const HELP = {
   configuration: ["servers", "where-configuration-lives"],
   overview: ["start"],
   people: ["teams", "administrators-of-a-tenant"],
+  quotas: ["teams", "quotas"],
   quarantine: ["trust", "tools-stay-what-you-agreed-to"],
   "adding servers": ["servers", "dialects"],
   servers: ["servers"],

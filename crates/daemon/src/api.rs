@@ -19,6 +19,7 @@ mod my_servers;
 mod overview;
 mod profiles;
 mod questions;
+mod quotas;
 mod servers;
 mod sessions;
 mod sign_in;
@@ -180,6 +181,7 @@ fn described() -> OpenApiRouter<Arc<World>> {
         .with(See, routes!(events::stream))
         .with(See, routes!(overview::get))
         .with(See, routes!(me::get))
+        .with(See, routes!(quotas::list))
         .with(Open, routes!(health::health))
         .with(Open, routes!(health::ready))
         .with(Scrape, routes!(health::metrics))

@@ -8,11 +8,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
+use serde_json::Value;
 use toolrack_config::{
     Problem,
     edit::{EditError, NoPlace},
 };
-use toolrack_host::{CallError, CallErrorKind, text};
+use toolrack_host::{CallError, CallErrorKind, OverQuota, text};
 use toolrack_store::StoreError;
 use utoipa::ToSchema;
 
@@ -47,6 +48,42 @@ struct What {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "/sign-in")]
     sign_in: Option<&'static str>,
+    /// The quota that is used up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<Box<UsedUp>>,
+}
+
+/// A quota that is used up.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(title = "QuotaUsedUp")]
+struct UsedUp {
+    /// The setting of the team file, or of `toolrack.toml` for a profile.
+    #[schema(example = "limits.each_member.tokens_per_day")]
+    setting: String,
+    /// `calls`, `result_bytes`, `tokens` or `dollars`.
+    quantity: &'static str,
+    /// `at_once`, `minute`, `hour`, `day` or `month`.
+    window: &'static str,
+    #[schema(value_type = f64)]
+    used: Value,
+    #[schema(value_type = f64)]
+    limit: Value,
+    /// As in `Retry-After`.
+    retry_after_seconds: u64,
+}
+
+impl UsedUp {
+    fn of(over: &OverQuota) -> Self {
+        let quota = over.quota;
+        Self {
+            setting: over.setting.clone(),
+            quantity: quota.quantity().word(),
+            window: quota.window().word(),
+            used: quota.quantity().number(over.used),
+            limit: quota.quantity().number(quota.most()),
+            retry_after_seconds: over.retry_after_seconds(),
+        }
+    }
 }
 
 impl ApiError {
@@ -55,7 +92,7 @@ impl ApiError {
         Self {
             status,
             retry_after: None,
-            error: Box::new(What { code, message, hint: None, server: None, tool: None, sign_in: None }),
+            error: Box::new(What { code, message, hint: None, server: None, tool: None, sign_in: None, quota: None }),
         }
     }
 
@@ -67,6 +104,13 @@ impl ApiError {
     /// Says when the caller may try again.
     pub(crate) fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
+    }
+
+    /// Says which quota is used up, and when it is free again.
+    fn over(mut self, over: &OverQuota) -> Self {
+        self.retry_after = Some(over.retry_after);
+        self.error.quota = Some(Box::new(UsedUp::of(over)));
+        self
     }
 
     pub(crate) fn sign_in(mut self, place: Option<&'static str>) -> Self {
@@ -150,7 +194,7 @@ impl From<CallError> for ApiError {
         let mut shown = Self::new(status, error.code(), text::for_terminal(&error.to_string()).into_owned());
         shown.error.hint = error.hint();
         if let CallError::OverQuota { over, .. } = &error {
-            shown.retry_after = Some(over.retry_after);
+            shown = shown.over(over);
         }
         let (server, tool) = match &error {
             CallError::Denied { server, tool, .. }
@@ -165,6 +209,13 @@ impl From<CallError> for ApiError {
         };
         (shown.error.server, shown.error.tool) = (server, tool);
         shown
+    }
+}
+
+impl From<OverQuota> for ApiError {
+    fn from(over: OverQuota) -> Self {
+        let message = text::for_terminal(&over.to_string()).into_owned();
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "OVER_QUOTA", message).over(&over)
     }
 }
 

@@ -23,6 +23,7 @@ use toolrack_agent::{Limits, Model};
 use toolrack_config::{Environment, Interpolate, Loaded, Problem, Request};
 use toolrack_host::{Desired, Host, Principal, ServerName};
 use toolrack_store::{Approval, Store, StoreError};
+use toolrack_team::TenantQuotas;
 
 pub use self::{
     edits::Vault,
@@ -63,6 +64,8 @@ pub struct Parts {
     pub vault: Arc<dyn Vault>,
     /// Holds open questions.
     pub questions: Questions,
+    /// Counts what callers use. The host counts with it, too.
+    pub quotas: TenantQuotas,
     /// Finds the model that answers in conversations.
     pub models: Models,
     /// Signs in to servers.
@@ -96,6 +99,8 @@ pub struct ChosenModel {
     pub max_tokens: Option<u32>,
     /// The limits of a turn.
     pub limits: Limits,
+    /// Whether its price is known, without which no quota of money can bound it.
+    pub has_price: bool,
 }
 
 /// Returns the name of the server through which a model searches for tools when there are too many to show. It is
@@ -148,6 +153,7 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
     /// Findings that a person should look at, in the definitions of tools.
     pub(crate) findings_cache: FindingsCache,
+    pub(crate) quotas: TenantQuotas,
     pub(crate) models: Models,
     sign_ins: SignIns,
     pub(crate) of: WorldOf,
@@ -203,6 +209,7 @@ impl World {
             secrets,
             vault,
             questions,
+            quotas,
             models,
             sign_ins,
             of,
@@ -233,6 +240,7 @@ impl World {
             log,
             tally: Tally::of(&counts),
             findings_cache: FindingsCache::default(),
+            quotas,
             models,
             sign_ins,
             of,

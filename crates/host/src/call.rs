@@ -3,16 +3,16 @@
 //! `gate` decides whether a call may run, and `approve` asks a user. `running` is a call in progress, which reports
 //! every end, even that of a dropped future. `outcome`, `repeats` and `shape` turn an answer into text for a model;
 //! `arguments` and `typed` convert values of the caller's own types; `error`, `mcp_error` and `hint` explain a failure
-//! and name the next step. `quota` counts the calls of each caller. `script` is for calls that a script makes.
+//! and name the next step. `counting` counts what each caller uses. `script` is for calls that a script makes.
 
 mod approve;
 mod arguments;
+pub(crate) mod counting;
 mod error;
 pub(crate) mod gate;
 mod hint;
 mod mcp_error;
 mod outcome;
-pub(crate) mod quota;
 mod repeats;
 mod running;
 mod script;
@@ -46,8 +46,8 @@ pub use typed::TypedError;
 
 use self::{
     approve::Answered,
+    counting::{Place, Quotas, Work},
     gate::{Gate, GateRequest, Verdict},
-    quota::{Place, Quotas},
     running::Running,
 };
 use crate::{
@@ -60,12 +60,13 @@ use crate::{
         inbound::Events,
     },
     mcp::TaskSupport,
+    quota::{OverQuota, Quantity},
     resolve::{Answers, Artifacts},
     server::{Server, Snapshot},
     spec::{ServerName, ValidateArgs},
     text::{Conceal, quote},
     trace::{TraceContext, Tracer},
-    witness::{Caller, Decision, Witness},
+    witness::{Caller, Decision, Fact, Witness},
 };
 
 /// A call of a tool.
@@ -340,19 +341,34 @@ impl Door {
             let why = "its caller gave it up before it was sent; it was not run".to_owned();
             return Err(running.refused(Decision::Denied, why));
         }
-        let place = self.quotas.as_ref().map_or(Ok(Place::UNBOUNDED), |quotas| quotas.count(&call.caller));
-        let _place = place.map_err(|over| running.over(over))?;
+        let place = self.begin(&call.caller, Work::Call).map_err(|over| running.over(over))?;
         running.starts();
         let approved = ApprovedCall { id: running.call.clone(), tool, server, arguments, asker };
         let result = match script {
             Some(script) => Ok(Box::pin(self.run(script, call, approved)).await),
             None => self.send(&call, approved).await,
         };
+        if let Ok(outcome) = &result {
+            place.used(Quantity::ResultBytes, outcome.bytes as u64);
+        }
         running.ends(&result);
         result.map(|mut outcome| {
             outcome.duration = running.elapsed();
             outcome
         })
+    }
+
+    /// Begins work, unless a quota of the caller is used up.
+    pub(crate) fn begin(&self, caller: &Caller, work: Work) -> Result<Place, OverQuota> {
+        self.quotas.as_ref().map_or(Ok(Place::UNBOUNDED), |quotas| quotas.begin(caller, work))
+    }
+
+    /// Records that a quota refused something other than a call.
+    pub(crate) fn tell_over_quota(&self, caller: &Caller, server: Option<&ServerName>, what: &str, over: &OverQuota) {
+        if let Some(witness) = &self.witness {
+            let (caller, server) = (caller.clone(), server.cloned());
+            witness.saw(Fact::OverQuota { caller, server, what: what.to_owned(), why: over.to_string() });
+        }
     }
 
     /// Asks the gate, and the user if the gate requires it. Returns the arguments to send, or the reason why the call

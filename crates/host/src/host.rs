@@ -56,6 +56,7 @@ use crate::{
     state::State,
     text,
     unseen::Offered,
+    witness::Caller,
 };
 
 /// How long a search waits for the index.
@@ -306,7 +307,20 @@ impl Host {
     /// # Errors
     /// [`CallError`].
     pub async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourceContents>, CallError> {
-        let result = self.relay(server, Relay::resource(uri)).await?;
+        self.read_resource_for(&Caller::default(), server, uri).await
+    }
+
+    /// Reads a resource for `caller`, whose quotas then bound it.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn read_resource_for(
+        &self,
+        caller: &Caller,
+        server: &str,
+        uri: &str,
+    ) -> Result<Vec<ResourceContents>, CallError> {
+        let result = self.relay(server, Relay::resource(uri).caller(caller.clone())).await?;
         self.decoded(server, uri, decode::resource_contents(&result))
     }
 
@@ -320,8 +334,21 @@ impl Host {
         name: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<PromptResult, CallError> {
+        self.get_prompt_for(&Caller::default(), server, (name, arguments)).await
+    }
+
+    /// Fills in a prompt for `caller`, whose quotas then bound it.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn get_prompt_for(
+        &self,
+        caller: &Caller,
+        server: &str,
+        (name, arguments): (&str, &BTreeMap<String, String>),
+    ) -> Result<PromptResult, CallError> {
         let arguments = arguments.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
-        let result = self.relay(server, Relay::prompt(name, arguments)).await?;
+        let result = self.relay(server, Relay::prompt(name, arguments).caller(caller.clone())).await?;
         self.decoded(server, name, decode::prompt_result(&result))
     }
 

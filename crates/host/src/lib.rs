@@ -37,7 +37,7 @@
 //!   findings ──► catalog ──► pins ──► definition
 //!    │              └──► validate     suspicious texts; all tools; their pins; one tool; bounded schemas
 //!    ▼
-//!   spec, mcp, state, native, glob, text, unseen, trace, page, canonical      plain data, and safe text
+//!   spec, mcp, state, native, glob, quota, text, unseen, trace, page, canonical      plain data, and safe text
 //! ```
 //!
 //! All features are on by default. A program that only starts servers on its machine can do with `default-features =
@@ -74,6 +74,7 @@ mod plan;
 pub mod policy;
 pub mod prelude;
 pub mod principal;
+pub mod quota;
 mod resolve;
 mod server;
 pub mod spec;
@@ -90,8 +91,8 @@ pub use ask::{Abilities, Asker, NoAsker, SharedAsker};
 pub use call::{
     ArgumentsError, Artifact, Call, CallError, CallErrorKind, McpError, ScriptCall, SendCondition, Shaped, ToolOutcome,
     TypedError,
+    counting::{Place, Quotas, UnderWay, Work},
     gate::{AllowAll, DefaultEffect, Gate, GateRequest, Verdict},
-    quota::{OverQuota, Place, Quotas},
 };
 pub use canonical::{Canonical, CanonicalMap};
 pub use catalog::{
@@ -123,6 +124,7 @@ pub use native::Native;
 pub use pins::{Pins, Quarantined};
 pub use policy::Policy;
 pub use principal::Principal;
+pub use quota::{OverQuota, Quantity, Quota, QuotaSet};
 pub use resolve::{
     AnswerQuery, Answers, Artifacts, Authorizer, Challenge, ChildPlan, ContainerPlan, Destination, KeepError, Memory,
     NewAnswer, NotAuthorized, ResolveError, Resolver, Signature, Verbatim,

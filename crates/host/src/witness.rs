@@ -97,6 +97,17 @@ pub enum Fact {
         /// Its stable code.
         code: &'static str,
     },
+    /// A quota refused something other than a call of a tool. A refused call is a [`Self::Called`].
+    OverQuota {
+        /// The caller.
+        caller: Caller,
+        /// The server, if it was about one.
+        server: Option<ServerName>,
+        /// What was refused, safe to print.
+        what: String,
+        /// The quota, and when it is free again.
+        why: String,
+    },
     /// A daemon refused a request of a local process at one of its sockets.
     TurnedAway {
         /// The socket.
@@ -251,6 +262,7 @@ struct Known {
     request: Option<Arc<str>>,
     conversation: Option<Arc<str>>,
     agent: Option<Arc<str>>,
+    profile: Option<Arc<str>>,
 }
 
 impl Caller {
@@ -311,6 +323,12 @@ impl Caller {
         self.knowing(|known| known.agent = Some(bounded(agent.into())))
     }
 
+    /// Sets the profile of `toolrack.toml` at whose endpoint the client is connected.
+    #[must_use]
+    pub fn profile(self, profile: impl Into<Arc<str>>) -> Self {
+        self.knowing(|known| known.profile = Some(bounded(profile.into())))
+    }
+
     /// Returns the principal.
     #[must_use]
     pub fn principal(&self) -> &Principal {
@@ -351,6 +369,12 @@ impl Caller {
     #[must_use]
     pub fn in_conversation(&self) -> Option<&str> {
         self.known.as_ref()?.conversation.as_deref()
+    }
+
+    /// Returns the profile at whose endpoint the client is connected.
+    #[must_use]
+    pub fn in_profile(&self) -> Option<&str> {
+        self.known.as_ref()?.profile.as_deref()
     }
 
     /// Returns the agent whose world the call is in.

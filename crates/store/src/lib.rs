@@ -10,6 +10,7 @@
 //! - the audit log, a chain of hashes that shows tampering ([`audit`]),
 //! - conversations with models ([`Session`]),
 //! - sealed secrets and tokens ([`Vault`]),
+//! - what was used of quotas ([`QuotaUse`]),
 //! - the members of a team, the hashes of their tokens ([`TeamToken`]), and what they allowed clients ([`Grant`]).
 //!
 //! [`ArtifactFolder`] stores results that are too long for a model as files (the host's
@@ -27,8 +28,8 @@
 //!      │   pins, approvals, answers, refusals         what a user agreed to or refused, each with a row
 //!      │      │                    │                  in the audit log
 //!      │      ▼                    │
-//!      │    audit    servers, log  │                  the chain of hashes; eras and lists of tools, log lines
-//!      │      │          │         │
+//!      │    audit    servers, log, quotas             the chain of hashes; eras and lists of tools, log lines, what
+//!      │      │          │         │                  was used of quotas
 //!      └──────┴─────┬────┴─────────┘
 //!                   ▼
 //!                 Store ──► open                      one connection; the file, brought to the newest schema
@@ -83,6 +84,7 @@ mod migrations;
 mod open;
 mod owner;
 mod pins;
+mod quotas;
 mod refusals;
 mod rows;
 mod servers;
@@ -109,6 +111,7 @@ pub use error::StoreError;
 pub use log::{LogLine, LogQuery};
 pub use owner::{Owner, Whose};
 pub use pins::{Pinned, QuarantinedTool};
+pub use quotas::QuotaUse;
 pub use refusals::Refusal;
 pub use sessions::{
     Claim, Imported, NewMessage, NewSession, Retention, Role, Session, SessionQuery, SessionTotals, Spent, Step,

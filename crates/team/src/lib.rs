@@ -31,7 +31,7 @@
 //!                       file        what the operator of a team writes
 //! ```
 //!
-//! Beside them: `quotas` counts the calls of a tenant's members; `endpoint` names the MCP endpoints; `page`, `browser` and
+//! Beside them: `quotas` counts what a tenant's members use; `endpoint` names the MCP endpoints; `page`, `browser` and
 //! `parameters` write and read what browsers send; `refusals` writes the rows of the audit log about bad input.
 
 mod authority;
@@ -64,7 +64,7 @@ pub use fetch::Unreachable;
 pub use file::{BadTeamFile, OwnServersAllowed, SignInProvider, TeamFile, Tenant, TrustedIssuer};
 pub use issuers::{Issuers, Vouched};
 pub use members::{Claims, NotAMember};
-pub use quotas::{Limits, MemberLimits, TenantQuotas};
+pub use quotas::{Holder, Limits, Meter, TenantQuotas, Usage, holder_of_member};
 pub use random::{NoRandom, random_text};
 pub use refusals::Refusals;
 pub use tokens::Secret;

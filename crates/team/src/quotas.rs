@@ -1,52 +1,47 @@
-//! Quotas of a tenant: how many calls all of its members, and each of them, may make.
+//! Quotas of a tenant: what all of its members, each of them, and the clients of each profile may use.
+//!
+//! A [`Meter`] knows one quota and how much of it is used. Work is allowed if every meter of all who share in it has room.
 
-use std::{collections::HashMap, num::NonZeroU32, sync::Arc, time::Duration};
+mod kept;
+mod limits;
+mod meter;
+mod usage;
 
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
-use serde::Deserialize;
-use tokio::time::Instant;
-use toolrack_host::{Caller, OverQuota, Place, Quotas};
+use toolrack_host::{Caller, OverQuota, Place, Principal, Quantity, QuotaSet, Quotas, ToolProfile, UnderWay, Work};
 
-/// Members whose calls are counted at once. Beyond it, those whose quota is free again are forgotten.
+use self::{kept::Kept, meter::Clock};
+pub use self::{
+    kept::holder_of_member,
+    limits::Limits,
+    meter::Meter,
+    usage::{Holder, Usage},
+};
+
+/// Members whose use is counted at once. Beyond it, those whose quotas are free again are forgotten.
 const MAX_MEMBERS: usize = 10_000;
 
-/// When a call that found no free place may try again.
-const NO_PLACE: Duration = Duration::from_secs(1);
-
-/// The limits of a tenant.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(deny_unknown_fields)]
-pub struct Limits {
-    /// Calls of all members in a minute, and at most so many in a burst.
-    pub calls_per_minute: Option<NonZeroU32>,
-    /// Calls of all members that run at once.
-    pub calls_at_once: Option<NonZeroU32>,
-    /// The limits of each member.
-    #[serde(default)]
-    pub each_member: MemberLimits,
-}
-
-/// The limits of each member of a tenant.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(deny_unknown_fields)]
-pub struct MemberLimits {
-    /// Calls in a minute, and at most so many in a burst.
-    pub calls_per_minute: Option<NonZeroU32>,
-    /// Calls that run at once.
-    pub calls_at_once: Option<NonZeroU32>,
-}
-
-/// Counts the calls of a tenant's members. All hosts of the tenant share it.
+/// Counts what the members of a tenant use. All hosts of the tenant share it; clones share it, too.
+#[derive(Clone)]
 pub struct TenantQuotas(Arc<Inner>);
 
 struct Inner {
     tenant: String,
     limits: Limits,
+    clock: Clock,
     counts: Mutex<Counts>,
 }
 
-impl std::fmt::Debug for TenantQuotas {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for TenantQuotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TenantQuotas")
             .field("tenant", &self.0.tenant)
             .field("limits", &self.0.limits)
@@ -54,206 +49,244 @@ impl std::fmt::Debug for TenantQuotas {
     }
 }
 
-/// A member, by issuer and subject.
-type Member = (String, String);
+/// A membership: the issuer and the subject of the member, and how many memberships ended before.
+type Member = (String, String, u32);
 
 struct Counts {
-    all: Meter,
-    by_member: HashMap<Member, Meter>,
+    all: Meters,
+    by_member: HashMap<Member, OfMember>,
+    by_profile: HashMap<Arc<str>, Meters>,
+    kept: Kept,
 }
 
-/// The calls of one member, or of all.
-#[derive(Clone, Copy)]
-struct Meter {
-    /// Calls that may begin now. One more comes with each fraction of a minute.
-    left: f64,
-    /// When `left` was true.
-    at: Instant,
-    running: u32,
+struct OfMember {
+    principal: Principal,
+    meters: Meters,
 }
 
-impl Meter {
-    fn new(per_minute: Option<NonZeroU32>) -> Self {
-        Self { left: per_minute.map_or(0.0, |rate| f64::from(rate.get())), at: Instant::now(), running: 0 }
+/// The meters of one holder, one for each quota.
+#[derive(Clone, Debug, Default)]
+struct Meters {
+    meters: Vec<Meter>,
+    /// Whether what outlives the process has changed since it was written.
+    is_changed: bool,
+}
+
+impl Meters {
+    fn new(quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
+        let meters = quotas.iter().map(|quota| Meter::new(quota, 0.0, now)).collect();
+        Self { meters, is_changed: false }
     }
 
-    /// Counts the time since the last look.
-    fn look(&mut self, per_minute: Option<NonZeroU32>, now: Instant) {
-        if let Some(rate) = per_minute {
-            let rate = f64::from(rate.get());
-            let passed = now.saturating_duration_since(self.at).as_secs_f64();
-            self.left = (self.left + passed * rate / 60.0).min(rate);
+    /// The same amounts, as far as there are quotas for them.
+    fn bounded_by(&self, quotas: &QuotaSet, now: DateTime<Utc>) -> Self {
+        let mut bounded = Self { is_changed: self.is_changed, ..Self::new(quotas, now) };
+        for meter in &mut bounded.meters {
+            if let Some(before) = self.meters.iter().find(|before| before.quota().name() == meter.quota().name()) {
+                let (used, at) = before.reading();
+                *meter = Meter::new(meter.quota(), used, at);
+            }
         }
-        self.at = now;
+        bounded
     }
 
-    fn is_unused(&self, per_minute: Option<NonZeroU32>) -> bool {
-        self.running == 0 && per_minute.is_none_or(|rate| self.left >= f64::from(rate.get()))
+    fn look(&mut self, now: DateTime<Utc>) {
+        self.meters.iter_mut().for_each(|meter| meter.look(now));
     }
 
-    /// Why no call can begin now: how many are allowed, in words, the setting, and when to try again.
-    fn refusal(&self, limits: MemberLimits) -> Option<(String, &'static str, Duration)> {
-        if let Some(most) = limits.calls_at_once
-            && self.running >= most.get()
-        {
-            return Some((format!("run {most} calls at once"), "calls_at_once", NO_PLACE));
+    /// The meter that keeps work waiting for longest, and how long.
+    fn refusal(&self, work: Work) -> Option<(Meter, Duration)> {
+        let bounding = self.meters.iter().filter(|meter| work.uses(meter.quota().quantity()));
+        bounding.filter_map(|meter| Some((*meter, meter.wait()?))).max_by_key(|(_, wait)| *wait)
+    }
+
+    fn begin(&mut self, work: Work) {
+        if work == Work::Call {
+            self.add(Quantity::Calls, 1);
         }
-        let rate = limits.calls_per_minute.filter(|_| self.left < 1.0)?;
-        let wait = Duration::from_secs_f64((1.0 - self.left) * 60.0 / f64::from(rate.get()));
-        Some((format!("make {rate} calls in a minute"), "calls_per_minute", wait))
     }
 
-    fn take(&mut self) {
-        self.left -= 1.0;
-        self.running += 1;
+    fn end(&mut self, work: Work) {
+        if work == Work::Call {
+            self.meters.iter_mut().filter(|meter| meter.is_at_once()).for_each(Meter::give_back);
+        }
+    }
+
+    fn add(&mut self, quantity: Quantity, amount: u64) {
+        for meter in self.meters.iter_mut().filter(|meter| amount > 0 && meter.counts(quantity)) {
+            meter.add(amount);
+            self.is_changed |= meter.is_lasting();
+        }
+    }
+
+    fn is_unused(&self) -> bool {
+        self.meters.iter().all(Meter::is_unused)
     }
 }
 
 impl TenantQuotas {
-    /// The quotas of `tenant`.
+    /// The quotas of `tenant`, of which nothing is used.
     #[must_use]
     pub fn new(tenant: &str, limits: Limits) -> Self {
-        let counts = Counts { all: Meter::new(limits.calls_per_minute), by_member: HashMap::new() };
-        Self(Arc::new(Inner { tenant: tenant.to_owned(), limits, counts: Mutex::new(counts) }))
+        Self::at(tenant, limits, Utc::now())
+    }
+
+    /// The quotas of a machine with a single user, which only profiles have.
+    #[must_use]
+    pub fn of_machine() -> Self {
+        Self::new(Principal::LOCAL.tenant(), Limits::default())
+    }
+
+    /// Returns whether a quota of the tenant, or of each member, bounds this quantity.
+    #[must_use]
+    pub fn bound(&self, quantity: Quantity) -> bool {
+        self.0.limits.bound(quantity)
+    }
+
+    fn at(tenant: &str, limits: Limits, now: DateTime<Utc>) -> Self {
+        let (by_member, by_profile, kept) = (HashMap::new(), HashMap::new(), Kept::new());
+        let counts = Counts { all: Meters::new(&limits.all, now), by_member, by_profile, kept };
+        let clock = Clock::at(now);
+        Self(Arc::new(Inner { tenant: tenant.to_owned(), limits, clock, counts: Mutex::new(counts) }))
+    }
+
+    /// Sets the quotas of the profiles from now on. What was used counts on.
+    pub fn set_profiles(&self, profiles: &BTreeMap<Arc<str>, Arc<ToolProfile>>) {
+        let now = self.0.clock.now();
+        let mut counts = self.0.counts.lock();
+        let mut before = std::mem::take(&mut counts.by_profile);
+        for (name, profile) in profiles.iter().filter(|(_, profile)| !profile.quotas().is_empty()) {
+            let meters = match before.remove(name) {
+                Some(meters) => meters.bounded_by(profile.quotas(), now),
+                None => {
+                    let kept = counts.kept.remove(&kept::of_profile(name));
+                    Meters::new(profile.quotas(), now).resumed(kept.as_deref(), now)
+                }
+            };
+            counts.by_profile.insert(Arc::clone(name), meters);
+        }
+        for (name, meters) in &before {
+            kept::set_aside(&mut counts.kept, name, meters);
+        }
     }
 }
 
 impl Inner {
-    fn of_all(&self) -> MemberLimits {
-        let Limits { calls_per_minute, calls_at_once, .. } = self.limits;
-        MemberLimits { calls_per_minute, calls_at_once }
+    fn over(&self, holder: &Holder, meter: Meter, wait: Duration) -> OverQuota {
+        let tenant = &self.tenant;
+        let (who, place) = match holder {
+            Holder::Member { .. } => (format!("a member of `{tenant}`"), "the team file"),
+            Holder::Tenant => (format!("all members together of `{tenant}`"), "the team file"),
+            Holder::Profile { name } => (format!("all clients together of the profile `{name}`"), "toolrack.toml"),
+        };
+        let quota = meter.quota();
+        OverQuota::new(&who, holder.setting(quota), place, (quota, meter.used()), wait)
     }
 
-    fn over(&self, who: &str, field: &str, (may, setting, retry_after): (String, &str, Duration)) -> OverQuota {
-        let quota = format!("{who} of `{}` may {may} (`{field}{setting}` of the team file)", self.tenant);
-        OverQuota { quota, retry_after }
-    }
-
-    fn count(&self, member: &Member) -> Result<(), OverQuota> {
-        let (each, of_all, now) = (self.limits.each_member, self.of_all(), Instant::now());
+    fn begin(&self, caller: &Caller, work: Work) -> Result<Option<Share>, OverQuota> {
+        let (each, now) = (&self.limits.each_member, self.clock.now());
         let mut counts = self.counts.lock();
-        counts.make_room(each, now);
-        counts.all.look(of_all.calls_per_minute, now);
-        let all = counts.all;
-        let meter = counts.by_member.entry(member.clone()).or_insert_with(|| Meter::new(each.calls_per_minute));
-        meter.look(each.calls_per_minute, now);
-        if let Some(refusal) = meter.refusal(each) {
-            return Err(self.over("a member", "limits.each_member.", refusal));
+        counts.make_room(now);
+        let Counts { all, by_member, by_profile, kept } = &mut *counts;
+        let principal = caller.principal();
+        let member = (!each.is_empty()).then(|| membership(principal));
+        let of_member = member.as_ref().map(|member| {
+            let new = || {
+                let kept = if kept.is_empty() { None } else { kept.remove(&kept::of_member(principal)) };
+                OfMember { principal: principal.clone(), meters: Meters::new(each, now).resumed(kept.as_deref(), now) }
+            };
+            &mut by_member.entry(member.clone()).or_insert_with(new).meters
+        });
+        let of_profile = caller.in_profile().and_then(|name| by_profile.get_mut(name));
+        if all.meters.is_empty() && of_member.is_none() && of_profile.is_none() {
+            return Ok(None);
         }
-        if let Some(refusal) = all.refusal(of_all) {
-            return Err(self.over("all members together", "limits.", refusal));
+        let mut holders = [of_member, of_profile, Some(all)];
+        let refusals = holders.iter_mut().enumerate().filter_map(|(index, meters)| {
+            let meters = meters.as_deref_mut()?;
+            meters.look(now);
+            let (meter, wait) = meters.refusal(work)?;
+            Some((index, meter, wait))
+        });
+        // The longest wait is the exact one. Of the same wait, the first holder is named.
+        let refusal = refusals.reduce(|longest, other| if other.2 > longest.2 { other } else { longest });
+        if let Some((index, meter, wait)) = refusal {
+            let holder = match (index, caller.in_profile()) {
+                (0, _) => Holder::of(principal),
+                (1, Some(name)) => Holder::Profile { name: name.into() },
+                _ => Holder::Tenant,
+            };
+            return Err(self.over(&holder, meter, wait));
         }
-        meter.take();
-        counts.all.take();
-        Ok(())
+        holders.into_iter().flatten().for_each(|meters| meters.begin(work));
+        Ok(Some(Share { member, profile: caller.in_profile().map(Arc::from), work }))
     }
 }
 
+fn membership(principal: &Principal) -> Member {
+    (principal.issuer().to_owned(), principal.subject().to_owned(), principal.membership())
+}
+
 impl Quotas for TenantQuotas {
-    fn count(&self, caller: &Caller) -> Result<Place, OverQuota> {
-        let principal = caller.principal();
-        let member = (principal.issuer().to_owned(), principal.subject().to_owned());
-        self.0.count(&member)?;
-        Ok(Place::holding(Running { member, quotas: Arc::clone(&self.0) }))
+    fn begin(&self, caller: &Caller, work: Work) -> Result<Place, OverQuota> {
+        let share = self.0.begin(caller, work)?;
+        Ok(share.map_or(Place::UNBOUNDED, |share| Place::holding(Running { share, quotas: Arc::clone(&self.0) })))
     }
 }
 
 impl Counts {
-    /// Forgets members who are as if they had made no call, when there are many.
-    fn make_room(&mut self, each: MemberLimits, now: Instant) {
+    /// Forgets members who are as if they had used nothing, when there are many.
+    fn make_room(&mut self, now: DateTime<Utc>) {
         if self.by_member.len() < MAX_MEMBERS {
             return;
         }
-        self.by_member.retain(|_, meter| {
-            meter.look(each.calls_per_minute, now);
-            !meter.is_unused(each.calls_per_minute)
+        self.by_member.retain(|_, of| {
+            of.meters.look(now);
+            !of.meters.is_unused()
+        });
+    }
+
+    /// Does something with the meters of all who share in work.
+    fn each_of(&mut self, share: &Share, mut with: impl FnMut(&mut Meters)) {
+        with(&mut self.all);
+        if let Some(of) = share.member.as_ref().and_then(|member| self.by_member.get_mut(member)) {
+            with(&mut of.meters);
+        }
+        if let Some(meters) = share.profile.as_ref().and_then(|name| self.by_profile.get_mut(name)) {
+            with(meters);
+        }
+    }
+}
+
+/// Work, and those whose quotas it uses, beside the tenant.
+struct Share {
+    member: Option<Member>,
+    profile: Option<Arc<str>>,
+    work: Work,
+}
+
+/// Work that was allowed to begin.
+struct Running {
+    share: Share,
+    quotas: Arc<Inner>,
+}
+
+impl UnderWay for Running {
+    fn used(&self, quantity: Quantity, amount: u64) {
+        let now = self.quotas.clock.now();
+        self.quotas.counts.lock().each_of(&self.share, |meters| {
+            // What comes after midnight counts for the new day.
+            meters.look(now);
+            meters.add(quantity, amount);
         });
     }
 }
 
-/// A call that runs.
-struct Running {
-    member: Member,
-    quotas: Arc<Inner>,
-}
-
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut counts = self.quotas.counts.lock();
-        counts.all.running = counts.all.running.saturating_sub(1);
-        if let Some(meter) = counts.by_member.get_mut(&self.member) {
-            meter.running = meter.running.saturating_sub(1);
-        }
+        self.quotas.counts.lock().each_of(&self.share, |meters| meters.end(self.share.work));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-    use toolrack_host::{Principal, Way, principal::Kind};
-
-    use super::*;
-
-    fn quotas(limits: &str) -> TenantQuotas {
-        TenantQuotas::new("acme", toml_edit::de::from_str(limits).unwrap())
-    }
-
-    fn caller(subject: &str) -> Caller {
-        let principal = Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
-        Caller::of(principal, Way::Daemon)
-    }
-
-    /// How many of `calls` that end at once are counted.
-    fn counted(quotas: &TenantQuotas, subject: &str, calls: usize) -> usize {
-        (0..calls).filter(|_| quotas.count(&caller(subject)).is_ok()).count()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn each_member_has_calls_of_their_own_in_a_minute() {
-        let quotas = quotas("each_member = { calls_per_minute = 6 }");
-        assert_eq!((counted(&quotas, "ann", 10), counted(&quotas, "bob", 10)), (6, 6));
-        let over = quotas.count(&caller("ann")).unwrap_err();
-        assert_eq!(over.retry_after, Duration::from_secs(10));
-        let expected = "a member of `acme` may make 6 calls in a minute (`limits.each_member.calls_per_minute` of the \
-                        team file), and that is used up: it is free again in 10 s";
-        assert_eq!(over.to_string(), expected);
-        advance(Duration::from_secs(10)).await;
-        assert_eq!(counted(&quotas, "ann", 2), 1);
-        advance(Duration::from_hours(1)).await;
-        assert_eq!(counted(&quotas, "ann", 10), 6, "what was not used does not add up");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn all_members_together_have_a_bound_and_a_refused_call_takes_nothing() {
-        let quotas = quotas("calls_per_minute = 5\neach_member = { calls_per_minute = 4 }");
-        assert_eq!((counted(&quotas, "ann", 9), counted(&quotas, "bob", 9)), (4, 1));
-        assert!(quotas.count(&caller("bob")).unwrap_err().quota.starts_with("all members together of `acme`"));
-        // Bob's own quota lost one call, and not nine.
-        advance(Duration::from_mins(1)).await;
-        assert_eq!(counted(&quotas, "bob", 9), 4);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_holds_its_place_until_it_ends() {
-        let quotas = quotas("calls_at_once = 3\neach_member = { calls_at_once = 2 }");
-        let ann: Vec<_> = (0..2).map(|_| quotas.count(&caller("ann")).unwrap()).collect();
-        assert!(quotas.count(&caller("ann")).unwrap_err().quota.contains("run 2 calls at once"));
-        let _bob = quotas.count(&caller("bob")).unwrap();
-        assert!(quotas.count(&caller("cid")).unwrap_err().quota.contains("run 3 calls at once"));
-        drop(ann);
-        assert_eq!(counted(&quotas, "cid", 5), 5);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn members_without_a_count_are_forgotten() {
-        let quotas = quotas("each_member = { calls_per_minute = 1 }");
-        let _held = quotas.count(&caller("held")).unwrap();
-        for number in 0..MAX_MEMBERS {
-            assert_eq!(counted(&quotas, &number.to_string(), 1), 1);
-            advance(Duration::from_millis(100)).await;
-        }
-        assert!(quotas.0.counts.lock().by_member.len() <= MAX_MEMBERS);
-        assert!(quotas.count(&caller("held")).is_ok(), "its minute is over");
-        assert_eq!(counted(&quotas, &(MAX_MEMBERS - 1).to_string(), 1), 0, "its minute is not");
-    }
-}
+mod tests;

@@ -225,6 +225,10 @@ impl Model for Online {
         self.settings.context_tokens
     }
 
+    fn cost_of(&self, usage: &super::Usage) -> Option<f64> {
+        self.settings.price.map(|price| price.of(usage))
+    }
+
     fn complete(&self, request: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
         let misfit = self.misfit(&request);
         let mut reader = AnswerReader::new(self, &request);

@@ -4,10 +4,11 @@ use std::{fmt, sync::Arc};
 
 use toolrack_auth::SignIn;
 use toolrack_config::{Interpolate, SecretGate};
-use toolrack_host::{Egress, Gate, Host, OnMessage, Principal, Quotas, SharedAsker, Tracer, supervisor::Supervisor};
+use toolrack_host::{Egress, Gate, Host, OnMessage, Principal, SharedAsker, Tracer, supervisor::Supervisor};
 use toolrack_store::{ArtifactFolder, Store};
+use toolrack_team::TenantQuotas;
 
-use super::tape::Tape;
+use super::{World, tape::Tape};
 use crate::{audit::Audited, concealing::Concealing, log_keeper::LogKeeper};
 
 /// The program that watches over a stdio server.
@@ -28,8 +29,8 @@ pub(crate) struct Hosts {
     pub(super) keeps_answers: bool,
     /// The request of `record` or `replay`.
     pub(super) tape: Option<Tape>,
-    /// Counts the calls of each caller.
-    pub(super) quotas: Option<Arc<dyn Quotas>>,
+    /// Counts what each caller uses.
+    pub(super) quotas: TenantQuotas,
     /// Shows messages.
     pub(super) on_message: Option<OnMessage>,
     /// Set for the hosts of a member of a tenant.
@@ -51,6 +52,18 @@ impl fmt::Debug for Hosts {
     }
 }
 
+impl World {
+    /// Counts with `quotas` in each host that is made from now on.
+    pub(crate) fn with_quotas(self, quotas: TenantQuotas) -> Self {
+        Self { quotas, ..self }
+    }
+
+    /// Counts what each caller uses.
+    pub(crate) fn quotas(&self) -> &TenantQuotas {
+        &self.quotas
+    }
+}
+
 impl Hosts {
     /// Makes a host without servers. `gate` decides which calls run, but a secret of one server goes to another only if
     /// the user says so; `asker` answers its questions; the audit log names `agent`, if the host is for one alone.
@@ -64,12 +77,10 @@ impl Hosts {
             .asker(asker)
             .artifacts(Arc::new(Concealing::new(self.artifacts.clone(), secrets())))
             .gate(Arc::new(SecretGate::new(gate, secrets())))
-            .egress(self.egress.clone());
+            .egress(self.egress.clone())
+            .quotas(Arc::new(self.quotas.clone()));
         if let Some(tape) = &self.tape {
             builder = tape.on(builder);
-        }
-        if let Some(quotas) = &self.quotas {
-            builder = builder.quotas(Arc::clone(quotas));
         }
         if let Some(member) = &self.member {
             builder = builder.lender(member.lender.clone(), member.principal.clone());

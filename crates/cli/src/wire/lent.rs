@@ -19,6 +19,7 @@ use toolrack_host::{
     spec::{InheritEnv, Stdio, Transport, Trust},
     text,
 };
+use toolrack_team::TenantQuotas;
 
 use super::{HostSettings, PROXIES, World};
 use crate::{
@@ -115,7 +116,7 @@ impl World {
             server_output: OnceLock::new(),
         };
         Ok(Self {
-            quotas: None,
+            quotas: TenantQuotas::of_machine(),
             screen,
             places: self.places.clone(),
             folder,

@@ -85,6 +85,8 @@ mod progress;
 #[cfg(test)]
 mod provider;
 #[cfg(test)]
+mod quotas;
+#[cfg(test)]
 mod rack;
 #[cfg(test)]
 mod readme;

@@ -60,7 +60,11 @@ fn rack(authorization: &FakeAuthorization) -> Rack {
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&[])), ("fake", fake(&["--tools", "1"]))]));
     let _ = rack.run(&["trust", "--yes"]).ends_with(0);
     work_file(&rack, ".mcp.json", &mcp_json(&[("theirs", fake(&["--tools", "2"]))]));
-    work_file(&rack, "team.toml", "url = \"http://127.0.0.1:1\"\n[[tenants]]\nid = \"acme\"\n");
+    work_file(
+        &rack,
+        "team.toml",
+        "url = \"http://127.0.0.1:1\"\n[[tenants]]\nid = \"acme\"\nlimits = { calls_per_day = 9 }\n",
+    );
     work_file(&rack, "odd.json", "{ \"mcpServers\": { \"fs\": { \"command\": 1 } } }");
     let script = "echo hello >&2; exec \"$0\" stdio";
     let talker = json!({ "command": "sh", "args": ["-c", script, toolrack_testkit::fake_server_path()] });
@@ -103,6 +107,7 @@ fn asked(usage: &Usage) -> Vec<&'static str> {
         "team token" => vec!["ann", "--tenant", "acme", "--group", "eng"],
         "team revoke" => vec!["--member", "ann"],
         "team audit" => vec!["--team", "team.toml", "--limit", "1"],
+        "team quotas" => vec!["--team", "team.toml"],
         "serve" => vec!["--listen", "127.0.0.1:0", "--with-parent"],
         "sessions rename" => vec!["last", "another"],
         "sessions delete" => vec!["last", "--yes"],

@@ -29,7 +29,7 @@ impl Team {
     }
 
     /// `limits` are those of `acme`.
-    fn with_limits(limits: &str) -> Self {
+    pub(crate) fn with_limits(limits: &str) -> Self {
         Self::with_tenant(&format!("limits = {{ {limits} }}"), |tenant| {
             let mut server = fake(&[]);
             server["env"] = json!({ "CANARY": format!("canary-of-{tenant}"), "DAEMON": "${CANARY_DAEMON:-unseen}" });
@@ -54,9 +54,21 @@ impl Team {
         let tenants = format!("[[tenants]]\nid = \"acme\"\n{acme}\n[[tenants]]\nid = \"bolt\"\n");
         let file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
         fs::write(root.join("team.toml"), file).unwrap();
-        let path = root.join("team.toml");
-        let daemon = Daemon::start(&rack, &["--team", path.to_str().unwrap(), "--allow", "*"]);
+        let daemon = Self::daemon(&rack);
         Self { rack, daemon }
+    }
+
+    /// Serves the team of the home.
+    fn daemon(rack: &Rack) -> Daemon {
+        let path = rack.home.root().join("team/team.toml");
+        Daemon::start(rack, &["--team", path.to_str().unwrap(), "--allow", "*"])
+    }
+
+    /// Ends the daemon, and begins another one.
+    pub(crate) fn restarted(self) -> Self {
+        assert_eq!(self.daemon.ended_by("TERM"), Some(143));
+        let daemon = Self::daemon(&self.rack);
+        Self { rack: self.rack, daemon }
     }
 
     /// A token for `member`, and its id.
@@ -347,11 +359,11 @@ fn members_and_tokens_are_listed_without_tokens() {
 }
 
 /// The status, the headers and the body of a call of `env`, over the API or the MCP endpoint.
-fn called(team: &Team, token: &str, path: &str) -> (u16, String) {
+pub(crate) fn called(team: &Team, token: &str, path: &str) -> (u16, String) {
     let arguments = json!({ "name": "CANARY" });
     let mut accept = "application/json";
     let body = match path {
-        "/mcp" => {
+        _ if path.ends_with("/mcp") => {
             accept = "application/json, text/event-stream";
             let meta = json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",

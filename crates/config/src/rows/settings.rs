@@ -86,6 +86,26 @@ pub(crate) const PROFILE: &Table = &Table {
         Row::new("tools", GLOBS, "The tools that it has.").otherwise("all"),
         Row::new("without", GLOBS, "Tools among them that it does not have.").otherwise("none"),
         Row::new("show", Tables(SHOW), "Tools that models see under another name or description.").otherwise("none"),
+        Row::new("limits", Object(PROFILE_LIMITS), "What all of its clients together may use.").otherwise("no bound"),
+    ],
+};
+
+const COUNT: super::Kind = Whole { least: 1, most: 9_007_199_254_740_991 };
+
+pub(crate) const PROFILE_LIMITS: &Table = &Table {
+    title: "profiles.limits",
+    is_closed: true,
+    rows: &[
+        Row::new("calls_at_once", COUNT, "Calls that run at once.").otherwise("no bound"),
+        Row::new("calls_per_minute", COUNT, "Calls in a minute, and at most so many in a burst.").otherwise("no bound"),
+        Row::new("calls_per_hour", COUNT, "Calls in an hour of the clock.").otherwise("no bound"),
+        Row::new("calls_per_day", COUNT, "Calls in a day, in UTC.").otherwise("no bound"),
+        Row::new("calls_per_month", COUNT, "Calls in a month, in UTC.").otherwise("no bound"),
+        Row::new("result_bytes_per_minute", COUNT, "Bytes of results, and of resources and prompts, in a minute.")
+            .otherwise("no bound"),
+        Row::new("result_bytes_per_hour", COUNT, "The same in an hour of the clock.").otherwise("no bound"),
+        Row::new("result_bytes_per_day", COUNT, "The same in a day, in UTC.").otherwise("no bound"),
+        Row::new("result_bytes_per_month", COUNT, "The same in a month, in UTC.").otherwise("no bound"),
     ],
 };
 

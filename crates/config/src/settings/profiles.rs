@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use toolrack_host::{Pattern, Selection, ServerName, ShownAs, ToolProfile};
+use toolrack_host::{Pattern, Quota, QuotaSet, Selection, ServerName, ShownAs, ToolProfile};
 
 use crate::{
     document::Document,
     node::{Node, Value},
     problem::Problem,
-    rows::{PROFILE, SHOW, Table},
+    rows::{PROFILE, PROFILE_LIMITS, SHOW, Table},
     settings::unknown_key,
 };
 
@@ -104,11 +104,34 @@ impl Reader<'_> {
         let shown = node.get("show").map(|member| self.tables("profiles.show", &member.node));
         let mut names = BTreeMap::new();
         let mut profile = ToolProfile::new(selection);
+        if let Some(limits) = node.get("limits") {
+            profile = profile.bounded_by(self.limits(&limits.node));
+        }
         for tool in shown.unwrap_or_default() {
             let Some(((server, tool), shown)) = self.shown(tool, &mut names) else { continue };
             profile = profile.showing(server, tool, shown);
         }
         profile
+    }
+
+    fn limits(&mut self, node: &Node) -> QuotaSet {
+        self.known(node, PROFILE_LIMITS);
+        let mut quotas = QuotaSet::default();
+        let known = |name: &str| PROFILE_LIMITS.row(name).is_some();
+        for member in node.members().unwrap_or_default().iter().filter(|member| known(&member.name)) {
+            let number = match &member.node.value {
+                Value::Number(number) => number.as_f64(),
+                _ => None,
+            };
+            match Quota::read(&member.name, number.unwrap_or_default()) {
+                Ok(quota) => quotas.add(quota),
+                Err(error) => {
+                    let field = format!("{}.{}", PROFILE_LIMITS.title, member.name);
+                    self.wrong(&field, error.to_string(), &member.node.at);
+                }
+            }
+        }
+        quotas
     }
 
     /// A tool that is shown in another way. `names` has the names so far.
@@ -204,6 +227,10 @@ mod tests {
             ("tools = 1", "profiles.tools", 3),
             ("tools = [\"a/b/\\u0000\", 1]", "profiles.tools", 3),
             ("show = 1", "profiles.show", 3),
+            ("limits = 1", "profiles.limits", 3),
+            ("limits = { tokens_per_day = 1 }", "profiles.limits.tokens_per_day", 3),
+            ("limits = { calls_per_minute = 0 }", "profiles.limits.calls_per_minute", 3),
+            ("limits = { calls_per_minute = \"1\" }", "profiles.limits.calls_per_minute", 3),
             ("show = [1]", "profiles.show", 3),
             ("[[profiles.show]]\nname = \"a\"", "profiles.show.tool", 4),
             ("[[profiles.show]]\ntool = \"a/*\"", "profiles.show.tool", 4),
@@ -223,6 +250,16 @@ mod tests {
         }
         let (profiles, problems) = read("[[profiles]]\nname = \"a\"\n[[profiles]]\nname = \"a\"\n");
         assert_eq!((&*profiles["a"], problems.len()), (&nothing, 1));
+    }
+
+    #[test]
+    fn a_profile_has_limits() {
+        let (profiles, problems) =
+            read("[[profiles]]\nname = \"a\"\nlimits = { calls_per_minute = 60, result_bytes_per_day = 1_000_000 }\n");
+        let quota = |name, most| Quota::read(name, most).unwrap();
+        let quotas = QuotaSet::default().with(quota("calls_per_minute", 60.0));
+        let quotas = quotas.with(quota("result_bytes_per_day", 1_000_000.0));
+        assert_eq!((profiles["a"].quotas(), problems), (&quotas, Vec::new()));
     }
 
     #[test]

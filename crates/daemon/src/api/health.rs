@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
+use toolrack_team::{Holder, Usage};
 use utoipa::ToSchema;
 
 use super::{State, servers};
@@ -100,7 +101,29 @@ pub(super) async fn metrics(Extract(world): State) -> Response {
     page.value("toolrack_events_lost_total", &[], number(world.tally.lost()));
     page.family("toolrack_approvals_open", "gauge", "Questions that wait for a person.");
     page.value("toolrack_approvals_open", &[], number(world.questions.count()));
+    quotas(&mut page, &world.quotas.usage());
     ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], page.0).into_response()
+}
+
+/// Adds what is used of the quotas that belong to no one member.
+fn quotas(page: &mut Page, usage: &[Usage]) {
+    let shared: Vec<_> = usage.iter().filter(|usage| !matches!(usage.holder, Holder::Member { .. })).collect();
+    if shared.is_empty() {
+        return;
+    }
+    let amount = |amount, usage: &Usage| usage.quota.quantity().number(amount).as_f64().unwrap_or_default();
+    let mut family = |name: &str, help: &str, of: &dyn Fn(&Usage) -> u64| {
+        page.family(name, "gauge", help);
+        for usage in &shared {
+            let profile = match &usage.holder {
+                Holder::Profile { name } => name,
+                _ => "",
+            };
+            page.value(name, &[("profile", profile), ("quota", usage.quota.name())], amount(of(usage), usage));
+        }
+    };
+    family("toolrack_quota_used", "What all members, or all clients of a profile, have used.", &|usage| usage.used);
+    family("toolrack_quota_limit", "What they may use.", &|usage| usage.quota.most());
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of that size would take centuries")]

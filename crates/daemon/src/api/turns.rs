@@ -19,7 +19,7 @@ use toolrack_agent::{
     Agent, AgentError, Delta, End, Front, Message, NotKept, Role, SecretBuffer, TextKind, Turn, TurnEvent,
 };
 use toolrack_config::Refresh;
-use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Principal, Selection, ServerName, Way};
+use toolrack_host::{Budget, Conceal, Host, Offer, Pattern, Principal, Quantity, Selection, ServerName, Way, Work};
 use toolrack_store::{
     Claim, StoreError, Whose,
     journal::{self, Journal, Opened},
@@ -35,7 +35,7 @@ use crate::{
     event_log::conceal,
     rights::Right,
     routes::check,
-    world::{ChosenModel, NoModel, Running, Work, World, discovery_name},
+    world::{ChosenModel, NoModel, Running, Work as UnderWay, World, discovery_name},
 };
 
 /// Events that wait for a slow reader before text is joined for it.
@@ -76,7 +76,7 @@ pub(super) async fn begin(
         check(right_to_choose(model), &principal)?;
     }
     let name = new.id.as_ref().map(|id| name_of(&principal, id));
-    let running = world.under_way.begin(Work::Turn, name)?;
+    let running = world.under_way.begin(UnderWay::Turn, name)?;
     let chosen =
         (world.models)(new.model.clone(), world.loaded()).await.map_err(|NoModel { code, message, hint }| {
             let error = ApiError::new(StatusCode::CONFLICT, code, message);
@@ -85,6 +85,7 @@ pub(super) async fn begin(
                 None => error,
             }
         })?;
+    check_price(&world, &chosen)?;
     let (journal, claim, opened) = open(&world, &principal, new.session.as_deref(), chosen.model.name()).await?;
     let turn = turn(opened, &new.text, &chosen)?;
     let mut agent = agent(&world, chosen, selection(new.servers.as_deref(), new.tools.as_deref())?).await;
@@ -92,6 +93,8 @@ pub(super) async fn begin(
     if let Some(id) = new.id {
         agent.caller = agent.caller.request(id);
     }
+    // Later requests of the turn are events of the stream.
+    drop(agent.host.begin(&agent.caller, Work::Model, agent.model.name())?);
     let (sender, events) = mpsc::channel(MAX_WAITING);
     let mut live = Live::new(Arc::clone(&world), agent.host.clone(), journal, sender);
     live.claim = claim;
@@ -106,6 +109,17 @@ fn right_to_choose(model: &str) -> Right {
     if model.starts_with("mock/") { Right::Install } else { Right::Operate }
 }
 
+/// Refuses a model without a price where a quota bounds what models cost: it would never be used up.
+fn check_price(world: &World, chosen: &ChosenModel) -> Result<(), ApiError> {
+    if chosen.has_price || !world.quotas.bound(Quantity::Dollars) {
+        return Ok(());
+    }
+    let name = chosen.model.name();
+    let message = format!("the price of {name} is not known, and a quota of the tenant bounds what models cost");
+    Err(ApiError::new(StatusCode::CONFLICT, "PRICE_UNKNOWN", message)
+        .hint("write what a million tokens cost into toolrack.toml: `[model] price = { input = …, output = … }`"))
+}
+
 /// Cancels the turn that its caller named like this. Its messages until then stay stored.
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
@@ -114,7 +128,7 @@ pub(super) async fn cancel(
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    cancelled(world.under_way.cancel(Work::Turn, &name_of(&principal, &id)))
+    cancelled(world.under_way.cancel(UnderWay::Turn, &name_of(&principal, &id)))
 }
 
 /// Opens the conversation once no other turn is running in it: calls of a running turn would look interrupted.
@@ -232,15 +246,22 @@ async fn to_its_end(agent: Agent, mut turn: Turn, mut live: Live, running: Runni
             );
         }
         Err(error) => {
-            let code = match &error {
-                AgentError::Model { error, .. } => error.code(),
-                _ => "NOT_KEPT",
+            let mut told = match &error {
+                AgentError::Model { error, .. } => json!({ "code": error.code() }),
+                AgentError::OverQuota(over) => shown_error(&over.clone().into()),
+                _ => json!({ "code": "NOT_KEPT" }),
             };
+            told["message"] = json!(error.to_string());
             let session = live.journal.id().map(|id| id.to_string());
-            live.send("error", json!({ "error": { "code": code, "message": error.to_string() }, "session": session }));
+            live.send("error", json!({ "error": told, "session": session }));
         }
     }
     live.flush().await;
+}
+
+/// What an answer of the API says of an error.
+fn shown_error(error: &ApiError) -> Value {
+    serde_json::to_value(error).map(|mut shown| shown["error"].take()).unwrap_or_default()
 }
 
 /// Tells a reader what happens, and stores the conversation.

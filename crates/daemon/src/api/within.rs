@@ -9,7 +9,7 @@ use toolrack_host::mcp;
 use toolrack_store::LogQuery;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, ApiError, Body, Path, Query, State};
+use super::{Answer, ApiError, Body, By, Path, Query, State};
 use crate::shown;
 
 /// The most lines of one answer.
@@ -94,8 +94,13 @@ pub(super) struct Contents {
     params(("name" = String, Path)),
     responses((status = 200, body = Contents), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
-pub(super) async fn read(Extract(world): State, Path(name): Path<String>, Body(read): Body<Read>) -> Answer<Contents> {
-    let contents = world.host.read_resource(&name, &read.uri).await?;
+pub(super) async fn read(
+    Extract(world): State,
+    By(caller): By,
+    Path(name): Path<String>,
+    Body(read): Body<Read>,
+) -> Answer<Contents> {
+    let contents = world.host.read_resource_for(&caller, &name, &read.uri).await?;
     Ok(Json(Contents { contents }))
 }
 
@@ -130,9 +135,10 @@ pub(super) struct GetPrompt {
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn prompt(
     Extract(world): State,
+    By(caller): By,
     Path(name): Path<String>,
     Body(wanted): Body<GetPrompt>,
 ) -> Answer<mcp::PromptResult> {
-    let prompt = world.host.get_prompt(&name, &wanted.name, &wanted.arguments).await?;
+    let prompt = world.host.get_prompt_for(&caller, &name, (&wanted.name, &wanted.arguments)).await?;
     Ok(Json(prompt))
 }

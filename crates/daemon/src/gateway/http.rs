@@ -248,7 +248,7 @@ fn session(
     };
     let profile = profile_in(query);
     let known = gateway.0.memory.session(id, principal);
-    let known = known.filter(|session| session.view.profile() == profile.as_deref());
+    let known = known.filter(|session| session.view.profile().map(|name| &**name) == profile.as_deref());
     known.map(Some).ok_or_else(unknown)
 }
 

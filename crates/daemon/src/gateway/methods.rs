@@ -52,6 +52,9 @@ impl Caller {
         if let Some(agent) = &gateway.options.agent {
             who = who.agent(Arc::clone(agent));
         }
+        if let Some(profile) = self.view.profile() {
+            who = who.profile(Arc::clone(profile));
+        }
         if let Some(session) = &self.session {
             who = who.session(session.mark());
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use toolrack_host::{CallError, Era};
+use toolrack_host::{CallError, Era, OverQuota};
 
 use super::words::{MODERN, VERSIONS};
 
@@ -87,11 +87,12 @@ impl Refusal {
             .status(StatusCode::TOO_MANY_REQUESTS)
     }
 
-    /// Returns the error for a call that a quota refused.
-    pub(super) fn over_quota(message: String, retry_after: Duration) -> Self {
-        let data = json!({ "code": "OVER_QUOTA", "retryAfterSeconds": retry_after.as_secs_f64().ceil() });
+    /// Returns the error for what a quota refused.
+    pub(super) fn over_quota(message: String, over: &OverQuota) -> Self {
+        let mut data = over.data();
+        data.insert("code".to_owned(), json!("OVER_QUOTA"));
         let refusal = Self::new(INTERNAL, message).status(StatusCode::TOO_MANY_REQUESTS);
-        Self { data: Some(Box::new(data)), retry_after: Some(retry_after), ..refusal }
+        Self { data: Some(Box::new(Value::Object(data))), retry_after: Some(over.retry_after), ..refusal }
     }
 
     /// Returns the error for a gateway that is shutting down: it begins no requests, and ends the running ones.
@@ -112,7 +113,7 @@ impl Refusal {
                 let status = if code == MISSING_CAPABILITY { StatusCode::BAD_REQUEST } else { StatusCode::OK };
                 Self { code, message: error.message, data: error.data, status, retry_after: None }
             }
-            CallError::OverQuota { ref over, .. } => Self::over_quota(error.to_string(), over.retry_after),
+            CallError::OverQuota { ref over, .. } => Self::over_quota(error.to_string(), over),
             error => {
                 Self { data: Some(Box::new(json!({"code": error.code()}))), ..Self::new(INTERNAL, error.to_string()) }
             }
@@ -137,6 +138,8 @@ pub(super) fn words(foreign: &str) -> String {
 #[cfg(test)]
 mod tests {
     use toolrack_host::{RpcError, ServerName};
+
+    use toolrack_host::Quota;
 
     use super::*;
 
@@ -186,8 +189,13 @@ mod tests {
 
     #[test]
     fn a_quota_tells_the_client_in_whole_seconds_when_to_try_again() {
-        let refusal = Refusal::over_quota("used up".to_owned(), Duration::from_millis(1_200));
-        assert_eq!(refusal.data.unwrap()["retryAfterSeconds"], 2.0);
+        let quota = Quota::read("calls_per_minute", 60.0).unwrap();
+        let (setting, wait) = ("limits.calls_per_minute".to_owned(), Duration::from_millis(1_200));
+        let over = OverQuota::new("a member", setting, "the team file", (quota, 60), wait);
+        let refusal = Refusal::over_quota("used up".to_owned(), &over);
+        let data = refusal.data.unwrap();
+        assert_eq!((&data["code"], &data["retryAfterSeconds"]), (&json!("OVER_QUOTA"), &json!(2)));
+        assert_eq!((&data["quota"], &data["used"]), (&json!("limits.calls_per_minute"), &json!(60)));
         assert_eq!(refusal.retry_after, Some(Duration::from_millis(1_200)));
     }
 

@@ -82,8 +82,8 @@ impl View {
     }
 
     /// The name of its profile.
-    pub(super) fn profile(&self) -> Option<&str> {
-        self.profile.as_ref().map(|profile| &*profile.name)
+    pub(super) fn profile(&self) -> Option<&Arc<str>> {
+        self.profile.as_ref().map(|profile| &profile.name)
     }
 
     /// What the view shows at the moment.

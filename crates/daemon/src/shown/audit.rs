@@ -14,7 +14,7 @@ pub struct Row {
     /// In RFC 3339.
     at: Option<String>,
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`, `signed_in`,
-    /// `signed_out`, `sign_in_failed`, `turned_away`, `forgot`, `lost`; of a team `member_changed`, `member_removed`, `token_made`,
+    /// `signed_out`, `sign_in_failed`, `turned_away`, `over_quota`, `forgot`, `lost`; of a team `member_changed`, `member_removed`, `token_made`,
     /// `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`, `credential_given`, `credential_removed`, `conversation_read`,
     /// `conversation_deleted`, `own_server_added`, `own_server_removed`.
     #[schema(example = "call")]
@@ -53,6 +53,7 @@ pub struct Row {
     /// The agent of `toolrack.toml` in whose name it happened.
     agent: Option<String>,
     server: Option<String>,
+    /// The tool; for `over_quota`, what was refused.
     tool: Option<String>,
     /// `allowed`, `remembered`, `confirmed`, `edited`, `denied`, `declined`, `unasked`, `unanswered`; `forgotten` of an answer
     /// that counts no more.

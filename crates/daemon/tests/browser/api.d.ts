@@ -28,6 +28,21 @@ declare namespace Api {
     tools: string[];
   }
 
+  /** What is used of a quota. */
+  interface Quota {
+    of: "tenant" | "member" | "profile";
+    member: string | null;
+    name: string | null;
+    yours: boolean;
+    setting: string;
+    quantity: string;
+    window: string;
+    used: number;
+    limit: number;
+    free_at: string | null;
+    renews_at: string | null;
+  }
+
   interface Me {
     tenant: string;
     id: string;

@@ -41,8 +41,8 @@ export class Team {
     CLIENT_SECRET: SECRET,
   };
 
-  /** Starts all of it. @param {string} [more] of the team file */
-  async up(more = "") {
+  /** Starts all of it. @param {string} [more] of the team file @param {string} [limits] of the tenant `acme` */
+  async up(more = "", limits = "") {
     const host = await this.cable.lay();
     this.origin = `http://${host}`;
     this.provider = spawn(
@@ -58,7 +58,7 @@ export class Team {
       writeFileSync(join(home, "toolrack.toml"), `[[profiles]]\nname = "few"\ntools = "${tenant}-shop/echo"\n`);
       writeFileSync(join(home, "mcp.json"), JSON.stringify({ mcpServers: { [`${tenant}-shop`]: workshop() } }));
     }
-    writeFileSync(join(this.folder, "team.toml"), this.#file(more));
+    writeFileSync(join(this.folder, "team.toml"), this.#file(more, limits));
     const words = ["--team", join(this.folder, "team.toml"), "--allow", "*", ...["--listen", "127.0.0.1:0"]];
     this.child = spawn(BINARY, ["serve", "--no-open", "--json", "--with-parent", ...words], {
       cwd: this.folder,
@@ -70,8 +70,8 @@ export class Team {
     this.cable.to(up.address);
   }
 
-  /** @param {string} more */
-  #file(more) {
+  /** @param {string} more @param {string} limits */
+  #file(more, limits) {
     return `
       url = "${this.origin}"
       ${more}
@@ -84,6 +84,7 @@ export class Team {
       members = ["*@acme.example"]
       roles = { operator = ["olga@acme.example"], admin = ["ada@acme.example"] }
       own_servers = { most = 2, allow = ["127.0.0.1"] }
+      limits = { ${limits} }
       [[tenants]]
       id = "bolt"
       members = ["*@bolt.example"]

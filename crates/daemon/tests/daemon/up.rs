@@ -23,6 +23,7 @@ use toolrack_daemon::{
 };
 use toolrack_host::{Host, Policy};
 use toolrack_store::Store;
+use toolrack_team::TenantQuotas;
 use toolrack_testkit::{Home, fake_server_path};
 
 /// Longer than anything takes on a busy machine.
@@ -117,7 +118,7 @@ fn scripted(name: Option<String>) -> Result<ChosenModel, NoModel> {
     let none =
         || NoModel { code: "NO_MODEL", message: "no model is configured".to_owned(), hint: Some("set one".to_owned()) };
     let model = Scripted::from_json(&name.ok_or_else(none)?).map_err(|_| none())?;
-    Ok(ChosenModel { model: Arc::new(model), max_tokens: None, limits: Limits::default() })
+    Ok(ChosenModel { model: Arc::new(model), max_tokens: None, limits: Limits::default(), has_price: true })
 }
 
 /// An entry for the fake server.
@@ -199,6 +200,7 @@ impl Up {
                 secrets: Arc::clone(&secrets),
                 vault: Arc::<Kept>::clone(&of_daemon),
                 questions,
+                quotas: TenantQuotas::of_machine(),
                 models: Box::new(|name, _| Box::pin(async move { scripted(name) })),
                 sign_ins: sign_ins_of(&sign_ins),
                 of: WorldOf::Machine,

@@ -2,11 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use super::quota::OverQuota;
 use crate::{
     catalog::Unknown,
     link::{LinkError, METHOD_NOT_FOUND, RpcError},
     pins::Cause,
+    quota::OverQuota,
     spec::{ServerName, Source},
     state::State,
 };
@@ -47,7 +47,7 @@ pub enum CallError {
         /// The tool, safe to print.
         tool: String,
         /// The quota, and when it is free again.
-        over: OverQuota,
+        over: Box<OverQuota>,
     },
     /// The tool differs from its pin.
     #[error(

@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{Span, field};
 
-use super::{CallError, Door, ToolOutcome, quota::OverQuota};
+use super::{CallError, Door, ToolOutcome};
 use crate::{
     catalog::CatalogTool,
     event::{CallEnd, Event, EventCall},
     pins::Cause,
+    quota::OverQuota,
     text::quote,
     witness::{Caller, Decision, Evidence, Fact, GatedCall},
 };
@@ -102,7 +103,7 @@ impl<'a> Running<'a> {
     pub(super) fn over(&mut self, over: OverQuota) -> CallError {
         drop(self.refused(Decision::Denied, over.to_string()));
         let (server, tool) = (self.tool.server.clone(), quote(&self.tool.tool().name));
-        let error = CallError::OverQuota { server, tool, over };
+        let error = CallError::OverQuota { server, tool, over: Box::new(over) };
         self.code = Some(error.code());
         error
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Catalog, CatalogTool, Selection};
-use crate::spec::ServerName;
+use crate::{quota::QuotaSet, spec::ServerName};
 
 /// The longest name of a tool that every model takes.
 const MAX_NAME: usize = 64;
@@ -15,6 +15,7 @@ const MAX_NAME: usize = 64;
 pub struct ToolProfile {
     selection: Selection,
     shown: BTreeMap<(ServerName, String), ShownAs>,
+    quotas: QuotaSet,
 }
 
 /// How models see a tool.
@@ -30,7 +31,7 @@ impl ToolProfile {
     /// Creates a profile that has the tools of `selection`, as the catalog names and describes them.
     #[must_use]
     pub fn new(selection: Selection) -> Self {
-        Self { selection, shown: BTreeMap::new() }
+        Self { selection, shown: BTreeMap::new(), quotas: QuotaSet::default() }
     }
 
     /// Returns whether a profile, or a tool that it shows, can have this name: 1 to 64 ASCII letters, digits, `-` and `_`,
@@ -48,6 +49,19 @@ impl ToolProfile {
     pub fn showing(mut self, server: ServerName, tool: impl Into<String>, shown: ShownAs) -> Self {
         self.shown.insert((server, tool.into()), shown);
         self
+    }
+
+    /// Bounds what all clients of the profile use together.
+    #[must_use]
+    pub fn bounded_by(mut self, quotas: QuotaSet) -> Self {
+        self.quotas = quotas;
+        self
+    }
+
+    /// Returns the bounds of what all clients of the profile use together.
+    #[must_use]
+    pub fn quotas(&self) -> &QuotaSet {
+        &self.quotas
     }
 
     /// Returns whether models see this tool.

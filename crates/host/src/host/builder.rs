@@ -14,8 +14,8 @@ use crate::{
     ask::{NoAsker, SharedAsker},
     call::{
         Door,
+        counting::Quotas,
         gate::{AllowAll, Gate},
-        quota::Quotas,
     },
     catalog::Naming,
     egress::Egress,
@@ -123,7 +123,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the quotas, which count the calls of each caller. Default: none.
+    /// Sets the quotas, which count what each caller uses. Default: none.
     pub fn quotas(mut self, quotas: Arc<dyn Quotas>) -> Self {
         self.quotas = Some(quotas);
         self

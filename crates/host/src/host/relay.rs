@@ -7,14 +7,22 @@ use tokio::sync::watch;
 use super::Host;
 use crate::{
     ask::SharedAsker,
-    call::CallError,
+    call::{
+        CallError,
+        counting::{Place, Work},
+    },
     link::{
         Link, Request,
         inbound::topics::{Standing, Watched},
     },
+    quota::{OverQuota, Quantity},
+    spec::ServerName,
+    text::quote,
     trace::TraceContext,
     witness::Caller,
 };
+
+const COMPLETION: &str = "completion/complete";
 
 const NO_COMPLETION: Bytes = Bytes::from_static(br#"{"completion":{"values":[]}}"#);
 
@@ -71,7 +79,7 @@ impl Relay {
     /// Creates a request `completion/complete`: the parameters `ref`, `argument` and `context` of MCP, with the
     /// server's own names.
     pub fn completion(params: Map<String, Value>) -> Self {
-        Self::of("completion/complete", "the completion", params)
+        Self::of(COMPLETION, "the completion", params)
     }
 
     /// Sets the asker for the server's questions during the request. Default: the asker of the host.
@@ -126,8 +134,9 @@ impl Host {
     /// [`CallError`].
     pub async fn relay(&self, server: &str, request: Relay) -> Result<Bytes, CallError> {
         let Relay { method, name, params, asker, caller, trace } = request;
+        let place = self.place(server, (method, &name), &caller)?;
         let asker = asker.unwrap_or_else(|| self.door.asker.clone());
-        self.on_link(server, &name, |link: Link| {
+        let result = self.on_link(server, &name, |link: Link| {
             let request = Request {
                 method,
                 what: "the request",
@@ -144,11 +153,35 @@ impl Host {
             };
             async move {
                 match link.offers(method) {
-                    false if method == "completion/complete" => Ok(NO_COMPLETION),
+                    false if method == COMPLETION => Ok(NO_COMPLETION),
                     _ => link.run(request).await,
                 }
             }
+        });
+        let result = result.await?;
+        place.used(Quantity::ResultBytes, result.len() as u64);
+        Ok(result)
+    }
+
+    /// Begins a request that brings something to its caller, unless a quota is used up.
+    fn place(&self, server: &str, (method, name): (&'static str, &str), caller: &Caller) -> Result<Place, CallError> {
+        if method == COMPLETION {
+            return Ok(Place::UNBOUNDED);
+        }
+        let server = ServerName::new(server).map_err(|bad| CallError::UnknownServer { server: bad.name })?;
+        self.door.begin(caller, Work::Read).map_err(|over| {
+            let what = quote(name);
+            self.door.tell_over_quota(caller, Some(&server), &what, &over);
+            CallError::OverQuota { server, tool: what, over: Box::new(over) }
         })
-        .await
+    }
+
+    /// Begins work of `caller` that is no call and no request to a server, such as a request to a model. `what` names it
+    /// in the audit log.
+    ///
+    /// # Errors
+    /// [`OverQuota`]
+    pub fn begin(&self, caller: &Caller, work: Work, what: &str) -> Result<Place, OverQuota> {
+        self.door.begin(caller, work).inspect_err(|over| self.door.tell_over_quota(caller, None, what, over))
     }
 }

@@ -23,7 +23,8 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 #[non_exhaustive]
 pub struct Entry {
     /// `call`, `answer`, `connected`, `failed`, `closed`, `trusted`, `untrusted`, `refused`, `quarantined`, `approved`,
-    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; of a team `member_changed`, `member_removed`,
+    /// `signed_in`, `signed_out`, `sign_in_failed`, `turned_away`; `over_quota` for something other than a call that a
+    /// quota refused; of a team `member_changed`, `member_removed`,
     /// `token_made`, `token_revoked`, `client_allowed`, `client_ended`, `refused_at_the_door`; `credential_given`,
     /// `credential_removed`; `forgot` for old rows that the store removed, and `lost` for rows that could not
     /// be written.
@@ -73,7 +74,7 @@ pub struct Entry {
     /// The server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The tool's own name. Untrusted.
+    /// The tool's own name; for `over_quota`, what was refused. Untrusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The folder of the project that the user trusts or trusts no more.
@@ -286,6 +287,14 @@ impl Entry {
                 why: hidden(&error),
                 code: Some(code.to_owned()),
                 ..Self::of_kind("sign_in_failed")
+            },
+            Fact::OverQuota { caller, server, what, why } => Self {
+                server: server.map(|server| server.to_string()),
+                tool: line(&hide(&what), MAX_NAME),
+                decision: Some("denied".to_owned()),
+                why: hidden(&why),
+                code: Some("OVER_QUOTA".to_owned()),
+                ..Self::of_kind("over_quota").by(&caller)
             },
             Fact::TurnedAway { door, process, why, untold } => Self {
                 who: Some(door.to_owned()),

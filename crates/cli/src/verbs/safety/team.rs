@@ -1,7 +1,8 @@
-//! `toolrack team token`, `members`, `tokens`, `revoke`, `remove` and `audit`
+//! `toolrack team token`, `members`, `tokens`, `revoke`, `remove`, `audit` and `quotas`
 
 pub(crate) mod args;
 mod audit;
+mod quotas;
 mod render;
 
 use chrono::{SecondsFormat, Utc};
@@ -47,6 +48,7 @@ pub(crate) async fn run(verb: TeamVerb, world: &World) -> Result<Exit, Failure> 
         TeamVerb::Revoke(args) => revoke(&args, world).await,
         TeamVerb::Remove(args) => remove(&args, world).await,
         TeamVerb::Audit(args) => audit::run(&args, world).await,
+        TeamVerb::Quotas(args) => quotas::run(&args, world).await,
     }
 }
 

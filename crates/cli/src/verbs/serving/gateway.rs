@@ -98,6 +98,7 @@ async fn alone(
     // The caller is the client and not the user at the terminal; the client is asked, if it can be.
     world.answers(Arc::new(AnyClient::new()));
     world.stay();
+    world.quotas().set_profiles(&loaded.settings.profiles);
     let host = world.host();
     world.log_keeper()(&desired);
     let mut options = GatewayOptions::default();

@@ -211,6 +211,7 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
     world.guard(gate);
     world.answers(Arc::new(AnyClient::or(Arc::new(questions.clone()))));
     let (keeper, audit, egress) = (world.log_keeper(), world.audit_settings(), world.egress().clone());
+    let quotas = world.quotas().clone();
     let (host, named) = (world.host(), world.host());
     Parts {
         host,
@@ -220,6 +221,7 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
         secrets: world.secrets(),
         vault: Arc::<Stored>::clone(world.stored()),
         questions,
+        quotas: world.quotas().clone(),
         models: models(typed.model.clone(), world.model_context()),
         sign_ins: sign_ins(world.sign_in().clone(), world.secrets()),
         of: WorldOf::Machine,
@@ -231,6 +233,7 @@ fn parts(typed: &ForAllWorlds, world: &World, gate: Arc<LiveRules>) -> Parts {
             audit(loaded.settings.audit);
             named.set_naming(loaded.settings.tools.naming.clone());
             egress.set(loaded.settings.egress.clone());
+            quotas.set_profiles(&loaded.settings.profiles);
         }),
     }
 }
@@ -241,7 +244,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
     let (hosts, model_context, audit) = (world.hosts(), world.model_context(), Arc::new(world.audit_settings()));
     let (request, environment, sign_in) = (world.request(), world.environment.clone(), world.sign_in().clone());
     let (store, secrets, typed) = (world.store().ok().cloned(), world.secrets(), typed.clone());
-    let vault = Arc::clone(world.stored());
+    let (vault, quotas) = (Arc::clone(world.stored()), world.quotas().clone());
     Box::new(move |id, _| {
         let questions = Questions::new(typed.patience);
         // The rules of its files are known before anything of it runs.
@@ -260,6 +263,7 @@ fn for_agents(typed: &ForAllWorlds, world: &World, of: WorldOf) -> MakeWorld {
             secrets: Arc::clone(&secrets),
             vault: Arc::<Stored>::clone(&vault),
             questions,
+            quotas: quotas.clone(),
             models: models(typed.model.clone(), model_context.clone()),
             sign_ins: sign_ins(sign_in.clone(), Arc::clone(&secrets)),
             of: of.clone(),
@@ -315,10 +319,11 @@ fn models(typed: ModelArgs, model_context: ModelContext) -> Models {
             let chosen = model_options.chosen(&model_context).await;
             let refused =
                 |failure: Failure| NoModel { code: failure.code, message: failure.message, hint: failure.hint };
-            chosen.map_err(refused).map(|Chosen { model, max_tokens, limits }| ChosenModel {
+            chosen.map_err(refused).map(|Chosen { model, max_tokens, limits, has_price }| ChosenModel {
                 model,
                 max_tokens: max_tokens.map(Into::into),
                 limits,
+                has_price,
             })
         })
     })

@@ -137,6 +137,7 @@ const TYPED: &[(&str, &[&str], Ends)] = &[
     ("team revoke", &["@"], With(2)),
     ("team remove", &["@"], With(2)),
     ("team audit", &["--team", "@"], With(2)),
+    ("team quotas", &["--team", "@"], With(2)),
     ("doctor", &[], With(2)),
     ("doctor", &["--offline"], With(2)),
     ("doctor", &["@"], Examined),

@@ -78,7 +78,7 @@ fn word(entry: &Entry) -> (Tone, String) {
     };
     let tone = match entry.kind.as_str() {
         "call" if outcome == Some("ok") => Tone::Good,
-        "call" | "failed" | "lost" | "sign_in_failed" | "turned_away" => Tone::Bad,
+        "call" | "failed" | "lost" | "over_quota" | "sign_in_failed" | "turned_away" => Tone::Bad,
         "trusted" | "untrusted" | "answer" => Tone::Waiting,
         _ => Tone::Faint,
     };

@@ -17,6 +17,7 @@ use crate::{args::seconds, verbs::safety::audit::args::NewestAudit};
   toolrack team revoke 0199f3c2a5b47d0e8c1f6a2b3c4d5e6f
   toolrack team remove ann
   toolrack team audit --team team.toml --since 1h
+  toolrack team quotas --team team.toml
 
 They change the database of `toolrack serve --team`, which lets changed members and revoked tokens count within a second.")]
 pub(crate) enum TeamVerb {
@@ -33,6 +34,8 @@ pub(crate) enum TeamVerb {
     Remove(RemoveMemberArgs),
     /// Show what happened in the team: at its door, and in the audit logs of its tenants
     Audit(TeamAuditArgs),
+    /// Show what is used of the quotas of tenants, their members and profiles
+    Quotas(TeamQuotasArgs),
 }
 
 /// `team token`.
@@ -161,6 +164,24 @@ pub(crate) struct TeamAuditArgs {
 
     #[command(flatten)]
     pub(crate) newest: NewestAudit,
+}
+
+/// `team quotas`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toolrack team quotas --team team.toml
+  toolrack team quotas --team team.toml --tenant acme --json
+
+It shows quotas of an hour, a day and a month, as the daemon has written them within the last ten seconds. What is used of
+quotas of a minute, and at once, only the daemon knows: `GET /api/v1/quotas`.")]
+pub(crate) struct TeamQuotasArgs {
+    /// The team file, as `serve --team` reads it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) team: PathBuf,
+
+    /// Only of this tenant
+    #[arg(long, value_name = "TENANT")]
+    pub(crate) tenant: Option<String>,
 }
 
 /// A time of up to ten years.

@@ -68,7 +68,7 @@ pub(super) async fn run(args: &TeamAuditArgs, world: &World) -> Result<Exit, Fai
 }
 
 /// The tenants of the file, or the one that is named.
-fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
+pub(super) fn chosen<'a>(file: &'a TeamFile, named: Option<&str>) -> Result<Vec<&'a Tenant>, Failure> {
     let Some(named) = named else { return Ok(file.tenants.iter().collect()) };
     let tenant = file.tenants.iter().find(|tenant| tenant.id == named);
     tenant.map(|tenant| vec![tenant]).ok_or_else(|| {

@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_auth::TokenKey;
 use toolrack_config::{Environment, Loaded, Places, Request};
 use toolrack_daemon::{
@@ -22,7 +23,7 @@ use toolrack_host::{
     egress::{Egress, SystemLookup},
 };
 use toolrack_store::{Space, Store, StoreError};
-use toolrack_team::{Authority, FrontDoor, Issuers, Limits, TeamFile, Tenant, TenantQuotas};
+use toolrack_team::{Authority, FrontDoor, Issuers, TeamFile, Tenant, TenantQuotas, holder_of_member};
 
 use super::{ForAllWorlds, for_agents, models, parts, sign_ins};
 use crate::{
@@ -116,9 +117,10 @@ async fn forget_in(home: &Path, member: &str) -> Result<(), String> {
     }
 }
 
-/// Deletes the values and the tokens of `member`. No key is needed for that.
+/// Deletes the values and the tokens of `member`, and what they used. No key is needed for that.
 async fn forget_from(store: &Store, member: &str) -> Result<(), StoreError> {
     store.forget_given(&format!("{member}/"), &Caller::local(Way::Daemon)).await?;
+    store.forget_quota_uses(&holder_of_member(member)).await?;
     for name in store.sealed_names(Space::Token).await? {
         if TokenKey::from_text(&name).is_some_and(|key| key.user == member) {
             store.remove_sealed(Space::Token, &name).await?;
@@ -165,13 +167,10 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     })?;
     let global = Global { no_input: true, ..Global::default() };
     let screen = Arc::new(Screen::new(&global, &environment));
-    let mut world = World::open((global, Vec::new()), environment, home.clone(), screen).await?;
-    if tenant.limits != Limits::default() {
-        world = world.with_quotas(Arc::new(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
-    }
-    let world = Arc::new(world);
+    let world = World::open((global, Vec::new()), environment, home.clone(), screen).await?;
+    let world = Arc::new(world.with_quotas(TenantQuotas::new(&tenant.id, tenant.limits.clone())));
     // Without a database there would be no audit log.
-    world.store()?;
+    let keeping = keep_quotas(world.quotas(), world.store()?).await?;
     // The rules of its files are known before anything of it runs.
     let mut parts = parts(&typed, &world, Arc::new(LiveRules::new(Policy::default())));
     // They read the folder, which has the tenant's database and key.
@@ -180,7 +179,34 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     parts.own_servers = own_servers(&tenant, &world).await?;
     let for_agents = Some(for_agents(&typed, &world, WorldOf::AgentOfTenant));
     let for_people = Some(for_people(&typed, &world, &parts));
-    Ok(WorldParts { parts, for_agents, for_people, then: Box::pin(async move { world.close().await }) })
+    let then = async move {
+        keeping.end().await;
+        world.close().await;
+    };
+    Ok(WorldParts { parts, for_agents, for_people, then: Box::pin(then) })
+}
+
+/// The task that writes what is used of quotas.
+struct KeepingQuotas {
+    ending: CancellationToken,
+    task: TaskTracker,
+}
+
+impl KeepingQuotas {
+    /// Writes the rest.
+    async fn end(self) {
+        self.ending.cancel();
+        self.task.wait().await;
+    }
+}
+
+/// Lets `quotas` count on from what the store has, and writes there what is used from now on.
+async fn keep_quotas(quotas: &TenantQuotas, store: &Store) -> Result<KeepingQuotas, Failure> {
+    quotas.resume(store).await.map_err(|error| database::unusable(&error))?;
+    let (ending, task) = (CancellationToken::new(), TaskTracker::new());
+    task.spawn(quotas.clone().keep(store.clone(), ending.clone()));
+    task.close();
+    Ok(KeepingQuotas { ending, task })
 }
 
 /// What members of the tenant may add for themselves, and have added.
@@ -201,6 +227,7 @@ fn for_people(typed: &ForAllWorlds, world: &World, of_tenant: &Parts) -> MakeWor
         request: of_tenant.request.clone(),
         store: of_tenant.store.clone(),
         questions: of_tenant.questions.clone(),
+        quotas: of_tenant.quotas.clone(),
         vault: Arc::clone(&of_tenant.vault),
         own_servers: of_tenant.own_servers.clone(),
     };
@@ -227,6 +254,7 @@ struct OfTenant {
     request: Request,
     store: Option<Store>,
     questions: Questions,
+    quotas: TenantQuotas,
     vault: Arc<dyn Vault>,
     own_servers: Option<Arc<OwnServers>>,
 }
@@ -238,7 +266,7 @@ fn of_person(
     model_context: ModelContext,
     of_tenant: OfTenant,
 ) -> WorldParts {
-    let OfTenant { request, store, questions, vault, own_servers } = of_tenant;
+    let OfTenant { request, store, questions, quotas, vault, own_servers } = of_tenant;
     let Person { environment, secrets, sign_in, hosts, credentials, audit } = person;
     let questions = questions.concealing(Arc::clone(&secrets));
     // The rules of its files are known before anything of it runs.
@@ -254,6 +282,7 @@ fn of_person(
         secrets: Arc::clone(&secrets),
         vault,
         questions,
+        quotas,
         models: models(typed.model.clone(), model_context),
         sign_ins: sign_ins(sign_in.clone(), secrets),
         of: WorldOf::Person(member),

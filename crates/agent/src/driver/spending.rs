@@ -1,0 +1,152 @@
+//! What one request to a model spends.
+
+use toolrack_host::{Place, Quantity, quota::billionths};
+
+use crate::model::{Model, Usage};
+
+/// Counts what a request has spent when it ends, even if its future is dropped.
+pub(super) struct Spending<'a> {
+    place: Place,
+    model: &'a dyn Model,
+    usage: Usage,
+    cost: Option<f64>,
+}
+
+impl<'a> Spending<'a> {
+    pub(super) fn new(place: Place, model: &'a dyn Model) -> Self {
+        Self { place, model, usage: Usage::default(), cost: None }
+    }
+
+    /// Sets what was spent so far, and its cost if the model says it.
+    pub(super) fn is(&mut self, usage: Usage, cost: Option<f64>) {
+        (self.usage, self.cost) = (usage, cost);
+    }
+}
+
+impl Drop for Spending<'_> {
+    fn drop(&mut self) {
+        self.place.used(Quantity::Tokens, self.usage.input.saturating_add(self.usage.output));
+        let cost = self.cost.or_else(|| self.model.cost_of(&self.usage));
+        self.place.used(Quantity::Dollars, billionths(cost.unwrap_or_default()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::{
+        StreamExt as _,
+        future::BoxFuture,
+        poll,
+        stream::{self, BoxStream},
+    };
+    use parking_lot::Mutex;
+    use toolrack_host::{Caller, Host, OverQuota, Quota, Quotas, UnderWay, Wire, Work};
+
+    use crate::{
+        Agent, AgentError, Message, Role, Turn,
+        driver::Unseen,
+        model::{Delta, ModelError, Reply, Request, Scripted},
+        turn::Limits,
+    };
+
+    use super::*;
+
+    /// Lets requests to models begin until 100 tokens are used, and notes what they use.
+    #[derive(Clone, Default)]
+    struct Noted(Arc<Mutex<Vec<(Quantity, u64)>>>);
+
+    impl Quotas for Noted {
+        fn begin(&self, _: &Caller, work: Work) -> Result<Place, OverQuota> {
+            assert_eq!(work, Work::Model);
+            let used =
+                self.0.lock().iter().filter(|(quantity, _)| *quantity == Quantity::Tokens).map(|(_, used)| used).sum();
+            let quota = Quota::read("tokens_per_day", 100.0).unwrap();
+            if used < 100 {
+                return Ok(Place::holding(self.clone()));
+            }
+            let wait = std::time::Duration::from_secs(7);
+            Err(OverQuota::new("a member", "limits.tokens_per_day".to_owned(), "the team file", (quota, used), wait))
+        }
+    }
+
+    impl UnderWay for Noted {
+        fn used(&self, quantity: Quantity, amount: u64) {
+            self.0.lock().push((quantity, amount));
+        }
+    }
+
+    fn usage(input: u64, output: u64) -> Usage {
+        Usage { input, output, ..Usage::default() }
+    }
+
+    fn agent(model: impl Model + 'static) -> (Agent, Noted) {
+        let noted = Noted::default();
+        (Agent::new(Arc::new(model), Host::builder().quotas(Arc::new(noted.clone())).build()), noted)
+    }
+
+    fn turn() -> Turn {
+        Turn::new(vec![Message::new(Role::User, "go")], Limits::default())
+    }
+
+    fn answer(usage: Usage, cost: Option<f64>) -> Reply {
+        let mut reply = Reply::new(Message::new(Role::Assistant, "done"));
+        (reply.usage, reply.cost) = (usage, cost);
+        reply
+    }
+
+    #[tokio::test]
+    async fn tokens_and_cost_are_counted_and_the_next_request_is_not_sent_once_they_are_used_up() {
+        let model = Scripted::new().reply(answer(usage(90, 10), Some(0.25))).say("more").recording();
+        let (agent, noted) = agent(model);
+        agent.run(&mut turn(), &mut Unseen).await.unwrap();
+        assert_eq!(*noted.0.lock(), [(Quantity::Tokens, 100), (Quantity::Dollars, 250_000_000)]);
+        let mut stopped = turn();
+        let error = agent.run(&mut stopped, &mut Unseen).await.unwrap_err();
+        assert!(matches!(&error, AgentError::OverQuota(over) if over.used == 100), "{error}");
+        assert_eq!(stopped.next(), crate::turn::Next::CallModel, "it can go on later");
+    }
+
+    /// Says what it has used, and no more.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Model for Silent {
+        fn name(&self) -> &'static str {
+            "silent"
+        }
+
+        fn wire(&self) -> Wire {
+            Wire::OpenAiChat
+        }
+
+        fn context_tokens(&self) -> Option<u64> {
+            None
+        }
+
+        fn cost_of(&self, usage: &Usage) -> Option<f64> {
+            (usage.input == 40).then_some(0.5)
+        }
+
+        fn complete(&self, _: Request<'_>) -> BoxFuture<'static, Result<Reply, ModelError>> {
+            Box::pin(futures::future::pending())
+        }
+
+        fn stream(&self, _: Request<'_>) -> BoxStream<'static, Result<Delta, ModelError>> {
+            let told = [Ok(Delta::Usage(usage(40, 0))), Ok(Delta::Usage(usage(40, 2)))];
+            stream::iter(told).chain(stream::pending()).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_counts_what_it_has_used_until_then() {
+        let (agent, noted) = agent(Silent);
+        let (mut turn, mut front) = (turn(), Unseen);
+        let mut running = Box::pin(agent.run(&mut turn, &mut front));
+        assert!(poll!(&mut running).is_pending());
+        assert_eq!(*noted.0.lock(), []);
+        drop(running);
+        assert_eq!(*noted.0.lock(), [(Quantity::Tokens, 42), (Quantity::Dollars, 500_000_000)]);
+    }
+}

@@ -1,0 +1,120 @@
+//! `toolrack team quotas`: what is used of the quotas of all tenants.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use toolrack_host::text;
+use toolrack_store::Store;
+use toolrack_team::{Holder, Tenant, TenantQuotas, Usage};
+
+use super::{args::TeamQuotasArgs, audit::chosen};
+use crate::{
+    database,
+    error::{Exit, Failure},
+    render::{Cell, Tone, columns},
+    verbs::serving::serve::team::{database_in, read_file},
+    wire::World,
+};
+
+/// `team quotas --json`.
+#[derive(Debug, Serialize)]
+struct Listed {
+    quotas: Vec<Shown>,
+}
+
+/// What is used of one quota.
+#[derive(Debug, Serialize)]
+struct Shown {
+    tenant: String,
+    of: &'static str,
+    member: Option<String>,
+    name: Option<String>,
+    setting: String,
+    quantity: &'static str,
+    window: &'static str,
+    used: Value,
+    limit: Value,
+    free_at: Option<String>,
+    renews_at: Option<String>,
+}
+
+pub(super) async fn run(args: &TeamQuotasArgs, world: &World) -> Result<Exit, Failure> {
+    let file = read_file(&args.team)?;
+    let mut found = Vec::new();
+    for tenant in chosen(&file, args.tenant.as_deref())? {
+        found.extend(of_tenant(tenant).await?.into_iter().map(|usage| (tenant, usage)));
+    }
+    if world.screen.json() {
+        let quotas = found.into_iter().map(|(tenant, usage)| shown(tenant, usage)).collect();
+        world.screen.document(&Listed { quotas }).await?;
+        return Ok(Exit::Ok);
+    }
+    if found.is_empty() {
+        world.screen.note("the team has no quotas of an hour or longer; `[tenants.limits]` of the team file sets them");
+    }
+    world.screen.page(page(&found)).await?;
+    Ok(Exit::Ok)
+}
+
+/// What is used of the quotas of a tenant.
+async fn of_tenant(tenant: &Tenant) -> Result<Vec<Usage>, Failure> {
+    let quotas = TenantQuotas::new(&tenant.id, tenant.limits.clone());
+    let path = database_in(&tenant.home);
+    // A tenant without a database was never used.
+    if path.exists() {
+        let store = Store::open(path).await.map_err(|error| database::unusable(&error))?;
+        let resumed = quotas.resume(&store).await;
+        store.leave().await;
+        resumed.map_err(|error| database::unusable(&error))?;
+    }
+    Ok(quotas.kept_usage())
+}
+
+fn shown(tenant: &Tenant, usage: Usage) -> Shown {
+    let (quantity, setting) = (usage.quota.quantity(), usage.setting());
+    let (of, member, name) = match usage.holder {
+        Holder::Member { key, name } => ("member", Some(key), name),
+        Holder::Profile { name } => ("profile", None, Some(name.to_string())),
+        Holder::Tenant => ("tenant", None, None),
+    };
+    Shown {
+        tenant: tenant.id.clone(),
+        of,
+        member,
+        name,
+        setting,
+        quantity: quantity.word(),
+        window: usage.quota.window().word(),
+        used: quantity.number(usage.used),
+        limit: quantity.number(usage.quota.most()),
+        free_at: usage.free_at.map(time),
+        renews_at: usage.renews_at.map(time),
+    }
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// A line per quota.
+fn page(found: &[(&Tenant, Usage)]) -> String {
+    let line = |(tenant, usage): &(&Tenant, Usage)| {
+        let who = match &usage.holder {
+            Holder::Member { key, name } => name.clone().unwrap_or_else(|| key.chars().take(12).collect()),
+            Holder::Profile { name } => format!("profile {name}"),
+            Holder::Tenant => "all together".to_owned(),
+        };
+        let free = match (usage.free_at, usage.renews_at) {
+            (Some(at), _) => Cell::new(Tone::Bad, format!("used up until {}", time(at))),
+            (None, Some(at)) => Cell::new(Tone::Faint, format!("begins anew at {}", time(at))),
+            (None, None) => Cell::new(Tone::Faint, "nothing is used"),
+        };
+        vec![
+            Cell::new(Tone::Plain, tenant.id.as_str()),
+            Cell::new(Tone::Strong, text::for_line(&who).into_owned()),
+            Cell::new(Tone::Plain, usage.quota.used_in_words(usage.used)),
+            free,
+        ]
+    };
+    columns(&found.iter().map(line).collect::<Vec<_>>()).join("\n")
+}

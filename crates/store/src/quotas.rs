@@ -1,0 +1,119 @@
+//! What was used of quotas, so that a restart forgives nothing.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::{Store, StoreError};
+
+/// How long a row says anything: a month has at most 31 days.
+const KEPT: TimeDelta = TimeDelta::days(32);
+
+/// How much of a quota was used at some time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuotaUse {
+    /// Who shares the quota, in a word of the caller's.
+    pub holder: String,
+    /// The name of the holder for people.
+    pub name: Option<String>,
+    /// The name of the quota.
+    pub quota: String,
+    /// How much may be used.
+    pub most: u64,
+    /// How much was used.
+    pub used: f64,
+    /// When that was true.
+    pub at: DateTime<Utc>,
+}
+
+type Row = (String, Option<String>, String, i64, f64, i64);
+
+impl Store {
+    /// Writes these uses in the place of earlier ones of the same holder and quota: all or none. Forgets rows that say
+    /// nothing any more.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn put_quota_uses(&self, uses: &[QuotaUse]) -> Result<(), StoreError> {
+        let doing = "writing what was used of quotas";
+        let mut transaction = self.begin(doing).await?;
+        for used in uses {
+            sqlx::query(
+                "INSERT INTO quota_uses (holder, name, quota, most, used, used_at) VALUES (?, ?, ?, ?, ?, ?) \
+                 ON CONFLICT (holder, quota) DO UPDATE SET name = excluded.name, most = excluded.most, \
+                 used = excluded.used, used_at = excluded.used_at",
+            )
+            .bind(&used.holder)
+            .bind(&used.name)
+            .bind(&used.quota)
+            .bind(i64::try_from(used.most).unwrap_or(i64::MAX))
+            .bind(used.used)
+            .bind(used.at.timestamp_millis())
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        }
+        sqlx::query("DELETE FROM quota_uses WHERE used_at < ?")
+            .bind((Utc::now() - KEPT).timestamp_millis())
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
+
+    /// Returns all uses, by holder and quota.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn quota_uses(&self) -> Result<Vec<QuotaUse>, StoreError> {
+        let rows: Vec<Row> =
+            sqlx::query_as("SELECT holder, name, quota, most, used, used_at FROM quota_uses ORDER BY holder, quota")
+                .fetch_all(&self.pool)
+                .await
+                .map_err(self.error("reading what was used of quotas"))?;
+        let used = |(holder, name, quota, most, used, at): Row| {
+            let (most, at) = (u64::try_from(most).unwrap_or_default(), DateTime::from_timestamp_millis(at)?);
+            Some(QuotaUse { holder, name, quota, most, used, at })
+        };
+        Ok(rows.into_iter().filter_map(used).collect())
+    }
+
+    /// Deletes what a holder has used.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub async fn forget_quota_uses(&self, holder: &str) -> Result<(), StoreError> {
+        let doing = "forgetting what was used of quotas";
+        let mut transaction = self.begin(doing).await?;
+        sqlx::query("DELETE FROM quota_uses WHERE holder = ?")
+            .bind(holder)
+            .execute(&mut *transaction)
+            .await
+            .map_err(self.error(doing))?;
+        transaction.commit().await.map_err(self.error(doing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(holder: &str, quota: &str, used: f64, at: DateTime<Utc>) -> QuotaUse {
+        let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap();
+        QuotaUse { holder: holder.to_owned(), name: None, quota: quota.to_owned(), most: 10, used, at }
+    }
+
+    #[tokio::test]
+    async fn what_was_used_is_read_as_it_was_written_last_and_old_rows_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+        let now = Utc::now();
+        let (ann, bob) = (used("member a", "calls_per_day", 1.5, now), used("member b", "calls_per_day", 2.0, now));
+        let old = used("member c", "calls_per_day", 2.0, now - TimeDelta::days(33));
+        store.put_quota_uses(&[bob.clone(), old, used("member a", "calls_per_day", 1.0, now)]).await.unwrap();
+        let ann = QuotaUse { name: Some("Ann".to_owned()), ..ann };
+        store.put_quota_uses(std::slice::from_ref(&ann)).await.unwrap();
+        assert_eq!(store.quota_uses().await.unwrap(), [ann, bob.clone()]);
+        store.forget_quota_uses("member a").await.unwrap();
+        assert_eq!(store.quota_uses().await.unwrap(), [bob]);
+        store.close().await;
+    }
+}

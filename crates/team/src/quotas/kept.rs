@@ -1,0 +1,140 @@
+//! What was used, kept in the store, so that a restart forgives nothing.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use chrono::{DateTime, Utc};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use toolrack_host::Principal;
+use toolrack_store::{QuotaUse, Store, StoreError};
+
+use super::{Counts, Meter, Meters, TenantQuotas};
+
+/// How often what was used is written. A killed process loses what it counted since.
+const ROUND: Duration = Duration::from_secs(10);
+
+/// All members of a tenant, as a holder of quotas in the store.
+pub(super) const TENANT: &str = "tenant";
+
+/// A member, by the [key](Principal::key).
+pub(super) const MEMBER: &str = "member ";
+
+/// A profile, by its name.
+pub(super) const PROFILE: &str = "profile ";
+
+/// What holders have used who have no meters yet.
+pub(super) type Kept = HashMap<String, Vec<QuotaUse>>;
+
+/// Returns the holder under which the store has what the member with this key used.
+#[must_use]
+pub fn holder_of_member(key: &str) -> String {
+    format!("{MEMBER}{key}")
+}
+
+pub(super) fn of_member(principal: &Principal) -> String {
+    holder_of_member(&principal.key())
+}
+
+pub(super) fn of_profile(name: &str) -> String {
+    format!("{PROFILE}{name}")
+}
+
+impl Meters {
+    /// Counts on from what was kept.
+    pub(super) fn resumed(mut self, kept: Option<&[QuotaUse]>, now: DateTime<Utc>) -> Self {
+        for used in kept.unwrap_or_default() {
+            let same = |meter: &&mut Meter| meter.is_lasting() && meter.quota().name() == used.quota;
+            if let Some(meter) = self.meters.iter_mut().find(same) {
+                // A clock that was wrong must not keep a quota used up for ever.
+                *meter = Meter::new(meter.quota(), used.used, used.at.min(now));
+            }
+        }
+        self
+    }
+
+    /// What must outlive the process.
+    pub(super) fn to_keep(&self, holder: &str, name: Option<&str>) -> impl Iterator<Item = QuotaUse> {
+        self.meters.iter().filter(|meter| meter.is_lasting()).map(move |meter| {
+            let ((used, at), quota) = (meter.reading(), meter.quota());
+            let (holder, name) = (holder.to_owned(), name.map(str::to_owned));
+            QuotaUse { holder, name, quota: quota.name().to_owned(), most: quota.most(), used, at }
+        })
+    }
+}
+
+impl Counts {
+    /// Does something with each holder's meters, in the words of the store, and the name of the holder for people.
+    fn each(&mut self, mut with: impl FnMut(String, Option<&str>, &mut Meters)) {
+        with(TENANT.to_owned(), None, &mut self.all);
+        for of in self.by_member.values_mut() {
+            with(of_member(&of.principal), Some(of.principal.name()), &mut of.meters);
+        }
+        for (name, meters) in &mut self.by_profile {
+            with(of_profile(name), Some(name), meters);
+        }
+    }
+}
+
+impl TenantQuotas {
+    /// Counts on from what `store` has. For the beginning, before anything is counted.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn resume(&self, store: &Store) -> Result<(), StoreError> {
+        let uses = store.quota_uses().await?;
+        let now = self.0.clock.now();
+        let mut counts = self.0.counts.lock();
+        for used in uses {
+            counts.kept.entry(used.holder.clone()).or_default().push(used);
+        }
+        let of_all = counts.kept.remove(TENANT);
+        counts.all = std::mem::take(&mut counts.all).resumed(of_all.as_deref(), now);
+        Ok(())
+    }
+
+    /// Writes into `store` what was used since the last time.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written; the next time writes it again.
+    pub async fn save(&self, store: &Store) -> Result<(), StoreError> {
+        let mut uses = Vec::new();
+        self.0.counts.lock().each(|holder, name, meters| {
+            if std::mem::take(&mut meters.is_changed) {
+                uses.extend(meters.to_keep(&holder, name));
+            }
+        });
+        if uses.is_empty() {
+            return Ok(());
+        }
+        let saved = store.put_quota_uses(&uses).await;
+        if saved.is_err() {
+            self.0.counts.lock().each(|_, _, meters| meters.is_changed = true);
+        }
+        saved
+    }
+
+    /// Writes into `store` what is used, in batches, until `ending`; then the rest.
+    pub async fn keep(self, store: Store, ending: CancellationToken) {
+        let mut rounds = interval(ROUND);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_last = tokio::select! {
+                _ = rounds.tick() => false,
+                () = ending.cancelled() => true,
+            };
+            if let Err(error) = self.save(&store).await {
+                tracing::warn!("what was used of quotas was not written: {error}");
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+}
+
+/// The names of the profiles whose meters are set aside, and what they counted.
+pub(super) fn set_aside(kept: &mut Kept, name: &Arc<str>, meters: &Meters) {
+    let holder = of_profile(name);
+    let uses = meters.to_keep(&holder, Some(name)).collect();
+    kept.insert(holder, uses);
+}

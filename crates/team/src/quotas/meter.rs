@@ -1,0 +1,222 @@
+//! A meter: one quota, and how much of it is used.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Datelike as _, Days, Months, NaiveTime, TimeDelta, Timelike as _, Utc};
+use tokio::time::Instant;
+use toolrack_host::{Quantity, Quota, quota::Window};
+
+/// When work that found no free place may try again.
+const NO_PLACE: Duration = Duration::from_secs(1);
+
+/// So much of one may be missing because a fraction is not exact.
+const INEXACT: f64 = 1e-6;
+
+/// Tells the time of the day. It never goes back, and follows tokio's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    began: DateTime<Utc>,
+    since: Instant,
+}
+
+impl Clock {
+    pub(super) fn at(began: DateTime<Utc>) -> Self {
+        Self { began, since: Instant::now() }
+    }
+
+    pub(super) fn now(&self) -> DateTime<Utc> {
+        let passed = TimeDelta::from_std(self.since.elapsed()).unwrap_or_default();
+        // The clock of the machine is ahead after a suspension.
+        (self.began + passed).max(Utc::now())
+    }
+}
+
+/// A quota, and how much of it was used at some time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Meter {
+    quota: Quota,
+    /// In a minute, it goes down with the time; in longer windows, the next one begins with nothing.
+    used: f64,
+    /// When `used` was true.
+    at: DateTime<Utc>,
+}
+
+impl Meter {
+    /// Creates a meter on which `used` was used at this time.
+    #[must_use]
+    pub fn new(quota: Quota, used: f64, at: DateTime<Utc>) -> Self {
+        Self { quota, used: used.max(0.0), at }
+    }
+
+    /// Returns its quota.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// Returns how much was used when it was last looked at.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        whole(self.used)
+    }
+
+    /// Returns the exact amount, and when it was true.
+    #[must_use]
+    pub fn reading(&self) -> (f64, DateTime<Utc>) {
+        (self.used, self.at)
+    }
+
+    /// Returns whether the amount outlives the process: that of a window longer than a minute does.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        !matches!(self.quota.window(), Window::AtOnce | Window::Minute)
+    }
+
+    /// Counts the time until `now`.
+    pub fn look(&mut self, now: DateTime<Utc>) {
+        if now <= self.at {
+            return;
+        }
+        self.used = match self.quota.window() {
+            Window::Minute => (self.used - seconds(now - self.at) * most(self.quota) / 60.0).max(0.0),
+            window if end(window, self.at).is_some_and(|end| end <= now) => 0.0,
+            _ => self.used,
+        };
+        self.at = now;
+    }
+
+    /// Returns how long no more can be used; `None` when it can now. Look first.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        let missing = self.used + 1.0 - most(self.quota);
+        if missing <= INEXACT {
+            return None;
+        }
+        Some(match self.quota.window() {
+            Window::AtOnce => NO_PLACE,
+            Window::Minute => Duration::from_secs_f64(missing * 60.0 / most(self.quota)),
+            _ => self.renews_at().and_then(|end| (end - self.at).to_std().ok()).unwrap_or(NO_PLACE),
+        })
+    }
+
+    /// Returns when all of it is free again, unless work that is under way decides that or nothing is used.
+    #[must_use]
+    pub fn renews_at(&self) -> Option<DateTime<Utc>> {
+        if self.used <= INEXACT {
+            return None;
+        }
+        match self.quota.window() {
+            Window::Minute => {
+                let wait = Duration::from_secs_f64(self.used * 60.0 / most(self.quota));
+                Some(self.at + TimeDelta::from_std(wait).unwrap_or_default())
+            }
+            window => end(window, self.at),
+        }
+    }
+
+    pub(super) fn add(&mut self, amount: u64) {
+        self.used += float(amount);
+    }
+
+    /// A place of those that are used at once is free again.
+    pub(super) fn give_back(&mut self) {
+        self.used = (self.used - 1.0).max(0.0);
+    }
+
+    pub(super) fn counts(&self, quantity: Quantity) -> bool {
+        self.quota.quantity() == quantity
+    }
+
+    pub(super) fn is_at_once(&self) -> bool {
+        self.quota.window() == Window::AtOnce
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        self.used <= INEXACT
+    }
+}
+
+/// The end of the window of the clock that has this time.
+fn end(window: Window, at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let date = at.date_naive();
+    let midnight = date.and_time(NaiveTime::MIN).and_utc();
+    match window {
+        Window::Hour => Some(midnight + TimeDelta::hours(i64::from(at.hour()) + 1)),
+        Window::Day => midnight.checked_add_days(Days::new(1)),
+        Window::Month => date.with_day(1)?.and_time(NaiveTime::MIN).and_utc().checked_add_months(Months::new(1)),
+        _ => None,
+    }
+}
+
+fn seconds(passed: TimeDelta) -> f64 {
+    passed.to_std().unwrap_or_default().as_secs_f64()
+}
+
+fn most(quota: Quota) -> f64 {
+    float(quota.most())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^53, or so large that one more does not matter")]
+fn float(amount: u64) -> f64 {
+    amount as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an amount is never negative")]
+fn whole(amount: f64) -> u64 {
+    (amount - INEXACT).ceil().max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
+
+    fn meter(name: &str, most: f64, used: f64, at: &str) -> Meter {
+        Meter::new(Quota::read(name, most).unwrap(), used, time(at))
+    }
+
+    #[test]
+    fn a_minute_refills_bit_by_bit_and_longer_windows_begin_with_the_clock() {
+        let mut minute = meter("calls_per_minute", 6.0, 6.0, "2100-01-01T10:00:00Z");
+        assert_eq!(minute.wait(), Some(Duration::from_secs(10)));
+        minute.look(time("2100-01-01T10:00:10Z"));
+        assert_eq!((minute.used(), minute.wait()), (5, None));
+        for (name, renews, before) in [
+            ("calls_per_hour", "2100-01-31T23:00:00Z", "2100-01-31T22:59:59Z"),
+            ("calls_per_day", "2100-02-01T00:00:00Z", "2100-01-31T23:59:59Z"),
+            ("calls_per_month", "2100-02-01T00:00:00Z", "2100-01-31T23:59:59Z"),
+        ] {
+            let mut meter = meter(name, 6.0, 6.0, "2100-01-31T22:15:00Z");
+            assert_eq!(meter.renews_at(), Some(time(renews)));
+            meter.look(time(before));
+            assert_eq!((meter.used(), meter.wait()), (6, Some(Duration::from_secs(1))), "{name}");
+            meter.look(time(renews));
+            assert_eq!((meter.used(), meter.wait(), meter.renews_at()), (0, None, None), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_goes_beyond_a_quota_is_a_debt_in_a_minute_and_forgiven_with_the_next_hour() {
+        let mut minute = meter("result_bytes_per_minute", 100.0, 0.0, "2100-01-01T10:00:00Z");
+        minute.add(200);
+        assert_eq!(minute.wait(), Some(Duration::from_secs_f64(60.6)));
+        let mut hour = meter("result_bytes_per_hour", 100.0, 0.0, "2100-01-01T10:59:00Z");
+        hour.add(200);
+        assert_eq!(hour.wait(), Some(Duration::from_secs(60)));
+        hour.look(time("2100-01-01T11:00:00Z"));
+        assert_eq!(hour.used(), 0);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_gives_nothing_back() {
+        let mut minute = meter("calls_per_minute", 6.0, 6.0, "2100-01-01T10:00:00Z");
+        minute.look(time("2100-01-01T09:00:00Z"));
+        assert_eq!(minute.used(), 6);
+        let mut day = meter("calls_per_day", 6.0, 6.0, "2100-01-02T00:00:01Z");
+        day.look(time("2100-01-01T23:00:00Z"));
+        assert_eq!(day.used(), 6);
+    }
+}

@@ -1,0 +1,242 @@
+//! What the quotas of a tenant allow.
+
+use chrono::TimeDelta;
+use tokio::time::advance;
+use tokio_util::sync::CancellationToken;
+use toolrack_host::{Quota, Way, principal::Kind};
+use toolrack_store::Store;
+
+use super::*;
+
+fn quotas(limits: &str) -> TenantQuotas {
+    TenantQuotas::at("acme", toml_edit::de::from_str(limits).unwrap(), "2100-01-01T10:30:00Z".parse().unwrap())
+}
+
+fn caller(subject: &str) -> Caller {
+    let principal = Principal::new(Kind::Person, "acme", "https://login.example", subject).unwrap();
+    Caller::of(principal, Way::Daemon)
+}
+
+/// How many of `calls` that end at once are counted.
+fn counted(quotas: &TenantQuotas, subject: &str, calls: usize) -> usize {
+    (0..calls).filter(|_| quotas.begin(&caller(subject), Work::Call).is_ok()).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_member_has_calls_of_their_own_in_a_minute() {
+    let quotas = quotas("each_member = { calls_per_minute = 6 }");
+    assert_eq!((counted(&quotas, "ann", 10), counted(&quotas, "bob", 10)), (6, 6));
+    let over = quotas.begin(&caller("ann"), Work::Call).unwrap_err();
+    assert_eq!(over.retry_after, Duration::from_secs(10));
+    let expected = "a member of `acme` may make 6 calls in a minute (`limits.each_member.calls_per_minute` of the \
+                    team file), and that is used up: it is free again in 10 s";
+    assert_eq!(over.to_string(), expected);
+    advance(Duration::from_secs(10)).await;
+    assert_eq!(counted(&quotas, "ann", 2), 1);
+    advance(Duration::from_hours(1)).await;
+    assert_eq!(counted(&quotas, "ann", 10), 6, "what was not used does not add up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_members_together_have_a_bound_and_a_refused_call_takes_nothing() {
+    let quotas = quotas("calls_per_minute = 5\neach_member = { calls_per_minute = 4 }");
+    assert_eq!((counted(&quotas, "ann", 9), counted(&quotas, "bob", 9)), (4, 1));
+    assert!(quotas.begin(&caller("bob"), Work::Call).unwrap_err().words.starts_with("all members together of `acme`"));
+    // Bob's own quota lost one call, and not nine.
+    advance(Duration::from_mins(1)).await;
+    assert_eq!(counted(&quotas, "bob", 9), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_holds_its_place_until_it_ends() {
+    let quotas = quotas("calls_at_once = 3\neach_member = { calls_at_once = 2 }");
+    let ann: Vec<_> = (0..2).map(|_| quotas.begin(&caller("ann"), Work::Call).unwrap()).collect();
+    assert!(quotas.begin(&caller("ann"), Work::Call).unwrap_err().words.contains("run 2 calls at once"));
+    let _bob = quotas.begin(&caller("bob"), Work::Call).unwrap();
+    assert!(quotas.begin(&caller("cid"), Work::Call).unwrap_err().words.contains("run 3 calls at once"));
+    drop(ann);
+    assert_eq!(counted(&quotas, "cid", 5), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_without_a_count_are_forgotten() {
+    let quotas = quotas("each_member = { calls_per_minute = 1 }");
+    let _held = quotas.begin(&caller("held"), Work::Call).unwrap();
+    for number in 0..MAX_MEMBERS {
+        assert_eq!(counted(&quotas, &number.to_string(), 1), 1);
+        advance(Duration::from_millis(100)).await;
+    }
+    assert!(quotas.0.counts.lock().by_member.len() <= MAX_MEMBERS);
+    assert!(quotas.begin(&caller("held"), Work::Call).is_ok(), "its minute is over");
+    assert_eq!(counted(&quotas, &(MAX_MEMBERS - 1).to_string(), 1), 0, "its minute is not");
+}
+
+/// The refusal of work of `subject` that a quota does not allow.
+fn refused(quotas: &TenantQuotas, subject: &str, work: Work) -> OverQuota {
+    quotas.begin(&caller(subject), work).unwrap_err()
+}
+
+fn receive(quotas: &TenantQuotas, subject: &str, bytes: u64) {
+    quotas.begin(&caller(subject), Work::Read).unwrap().used(Quantity::ResultBytes, bytes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_of_results_are_counted_at_the_end_and_refuse_the_next_call() {
+    let quotas = quotas("result_bytes_per_day = 1000\neach_member = { result_bytes_per_hour = 100 }");
+    receive(&quotas, "ann", 99);
+    // The last byte that is left allows work, however much it brings.
+    receive(&quotas, "ann", 500);
+    for work in [Work::Call, Work::Read] {
+        let over = refused(&quotas, "ann", work);
+        assert_eq!((over.used, over.quota.most(), over.retry_after), (599, 100, Duration::from_mins(30)));
+        assert_eq!(over.setting, "limits.each_member.result_bytes_per_hour");
+    }
+    assert!(quotas.begin(&caller("ann"), Work::Model).is_ok(), "a model brings no result of a tool");
+    receive(&quotas, "bob", 90);
+    receive(&quotas, "cid", 311);
+    let over = refused(&quotas, "dan", Work::Read);
+    assert_eq!((over.used, over.setting.as_str()), (1000, "limits.result_bytes_per_day"));
+    advance(Duration::from_mins(30)).await;
+    assert_eq!(
+        refused(&quotas, "ann", Work::Call).setting,
+        "limits.result_bytes_per_day",
+        "the hour is over, the day is not"
+    );
+    advance(Duration::from_hours(13)).await;
+    receive(&quotas, "ann", 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_quota_that_keeps_a_caller_waiting_for_longest_is_named() {
+    let quotas = quotas("calls_per_day = 2\neach_member = { calls_per_minute = 2 }");
+    assert_eq!(counted(&quotas, "ann", 3), 2);
+    let over = refused(&quotas, "ann", Work::Call);
+    assert_eq!((over.setting.as_str(), over.retry_after), ("limits.calls_per_day", Duration::from_mins(13 * 60 + 30)));
+    let words = over.to_string();
+    assert!(words.ends_with("and that is used up: it is free again in 14 h"), "{words}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_and_money_stop_the_next_request_to_a_model_and_no_call() {
+    let quotas = quotas("each_member = { tokens_per_day = 100, dollars_per_month = 0.5 }");
+    let place = quotas.begin(&caller("ann"), Work::Model).unwrap();
+    place.used(Quantity::Tokens, 99);
+    place.used(Quantity::Dollars, toolrack_host::quota::billionths(0.5));
+    drop(place);
+    let over = refused(&quotas, "ann", Work::Model);
+    assert!(over.words.contains("spend $0.5 on models in a month"), "{}", over.words);
+    assert_eq!(counted(&quotas, "ann", 1), 1);
+    assert!(quotas.begin(&caller("bob"), Work::Model).is_ok());
+}
+
+/// A profile `review` with these quotas.
+fn review(limits: &[(&str, f64)]) -> BTreeMap<Arc<str>, Arc<ToolProfile>> {
+    let quota = |(name, most): &(&str, f64)| Quota::read(name, *most).unwrap();
+    let quotas = limits.iter().map(quota).fold(QuotaSet::default(), QuotaSet::with);
+    BTreeMap::from([("review".into(), Arc::new(ToolProfile::default().bounded_by(quotas)))])
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clients_of_a_profile_share_its_quotas_which_change_without_forgetting_what_was_used() {
+    let quotas = quotas("");
+    quotas.set_profiles(&review(&[("calls_per_hour", 2.0), ("calls_at_once", 1.0)]));
+    let begin = |subject| quotas.begin(&caller(subject).profile("review"), Work::Call);
+    let held = begin("ann").unwrap();
+    let over = begin("bob").unwrap_err();
+    assert!(
+        over.words.starts_with("all clients together of the profile `review` may run 1 call at once"),
+        "{}",
+        over.words
+    );
+    drop(held);
+    drop(begin("bob").unwrap());
+    assert_eq!(begin("cid").unwrap_err().setting, "profiles.limits.calls_per_hour");
+    assert_eq!(counted(&quotas, "cid", 3), 3, "outside of the profile");
+    quotas.set_profiles(&review(&[("calls_per_hour", 3.0)]));
+    assert!(begin("cid").is_ok());
+    assert_eq!(begin("cid").unwrap_err().used, 3);
+    quotas.set_profiles(&BTreeMap::new());
+    assert!(begin("cid").is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_sees_their_own_use_and_that_of_all_together() {
+    let quotas = quotas("calls_per_hour = 10\neach_member = { calls_per_minute = 2 }");
+    assert_eq!((counted(&quotas, "ann", 2), counted(&quotas, "bob", 1)), (2, 1));
+    let short = |usage: Vec<Usage>| -> Vec<_> {
+        let name = |usage: &Usage| match &usage.holder {
+            Holder::Member { name, .. } => name.clone().unwrap(),
+            holder => format!("{holder:?}"),
+        };
+        usage.iter().map(|usage| (name(usage), usage.quota.name(), usage.used, usage.free_at.is_some())).collect()
+    };
+    let (ann, bob) = (caller("ann"), caller("bob"));
+    let all = ("Tenant".to_owned(), "calls_per_hour", 3, false);
+    let of_ann = ("ann".to_owned(), "calls_per_minute", 2, true);
+    let of_bob = ("bob".to_owned(), "calls_per_minute", 1, false);
+    assert_eq!(short(quotas.usage_of(ann.principal())), [of_ann.clone(), all.clone()]);
+    assert_eq!(short(quotas.usage_of(bob.principal())), [of_bob.clone(), all.clone()]);
+    assert_eq!(short(quotas.usage_of(caller("eve").principal()))[0], ("eve".to_owned(), "calls_per_minute", 0, false));
+    assert_eq!(short(quotas.usage()), [all, of_ann, of_bob]);
+    let own = &quotas.usage_of(ann.principal())[0];
+    let now: DateTime<Utc> = "2100-01-01T10:30:00Z".parse().unwrap();
+    assert_eq!((own.free_at, own.renews_at), (Some(now + TimeDelta::seconds(30)), Some(now + TimeDelta::seconds(60))));
+}
+
+/// Quotas that count on from what `store` has.
+async fn resumed(limits: &str, store: &Store) -> TenantQuotas {
+    let quotas = quotas(limits);
+    quotas.resume(store).await.unwrap();
+    quotas
+}
+
+#[tokio::test]
+async fn what_was_used_in_an_hour_or_longer_survives_a_restart_and_a_minute_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    let limits = "calls_per_month = 3\neach_member = { calls_per_minute = 2, result_bytes_per_hour = 100 }";
+    let in_profile = review(&[("calls_per_day", 1.0)]);
+    let first = resumed(limits, &store).await;
+    first.set_profiles(&in_profile);
+    assert_eq!(counted(&first, "ann", 2), 2);
+    receive(&first, "ann", 100);
+    drop(first.begin(&caller("bob").profile("review"), Work::Call).unwrap());
+    first.save(&store).await.unwrap();
+
+    let second = resumed(limits, &store).await;
+    second.set_profiles(&in_profile);
+    // Members whose use is only kept are seen, too.
+    let members = second.usage().into_iter().filter(|usage| matches!(usage.holder, Holder::Member { .. }));
+    let members: Vec<_> = members.map(|usage| (usage.quota.name(), usage.used)).collect();
+    // Nothing of Bob outlives the process.
+    assert_eq!(members, [("calls_per_minute", 0), ("result_bytes_per_hour", 100)]);
+    assert_eq!(second.usage_of(caller("ann").principal())[1].used, 100);
+    assert_eq!(refused(&second, "ann", Work::Read).setting, "limits.each_member.result_bytes_per_hour");
+    let over = refused(&second, "bob", Work::Call);
+    assert_eq!((over.setting.as_str(), over.used), ("limits.calls_per_month", 3));
+    let over = second.begin(&caller("bob").profile("review"), Work::Call).unwrap_err();
+    assert_eq!(over.setting, "limits.calls_per_month", "the month is longer than the day");
+    second.set_profiles(&BTreeMap::new());
+    second.set_profiles(&in_profile);
+    let of_review = |usage: &Usage| matches!(usage.holder, Holder::Profile { .. });
+    assert_eq!(second.usage().into_iter().find(of_review).unwrap().used, 1, "a profile that comes back has its count");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn nothing_is_written_while_nothing_is_used_and_the_end_writes_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("toolrack.db")).await.unwrap();
+    let quotas = resumed("calls_per_day = 9\neach_member = { calls_at_once = 1 }", &store).await;
+    quotas.save(&store).await.unwrap();
+    assert_eq!(store.quota_uses().await.unwrap(), []);
+    let ending = CancellationToken::new();
+    let keeping = quotas.clone().keep(store.clone(), ending.clone());
+    assert_eq!(counted(&quotas, "ann", 4), 4);
+    ending.cancel();
+    keeping.await;
+    let rows: Vec<_> = store.quota_uses().await.unwrap();
+    let rows: Vec<_> = rows.iter().map(|row| (row.holder.as_str(), row.quota.as_str(), row.most, row.used)).collect();
+    assert_eq!(rows, [("tenant", "calls_per_day", 9, 4.0)]);
+    store.close().await;
+}
