@@ -44,6 +44,15 @@ impl Team {
 
     /// The same, with more lines about the tenant `acme` in the team file.
     pub(crate) fn with_tenant(acme: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
+        Self::made(acme, &[], servers)
+    }
+
+    /// A team whose tenants end after this time without a request.
+    fn idle_after(time: &str) -> Self {
+        Self::made("", &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
+    }
+
+    fn made(acme: &str, more: &[&str], servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
         let rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
         let root = rack.home.root().join("team");
         for tenant in ["acme", "bolt"] {
@@ -55,7 +64,7 @@ impl Team {
         let file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
         fs::write(root.join("team.toml"), file).unwrap();
         let path = root.join("team.toml");
-        let daemon = Daemon::start(&rack, &["--team", path.to_str().unwrap(), "--allow", "*"]);
+        let daemon = Daemon::start(&rack, &[&["--team", path.to_str().unwrap(), "--allow", "*"], more].concat());
         Self { rack, daemon }
     }
 
@@ -422,4 +431,19 @@ fn a_team_file_that_cannot_be_used_starts_nothing() {
     fs::remove_file(&path).unwrap();
     let missing = rack.run(&["serve", "--listen", "127.0.0.1:0", "--team", path.to_str().unwrap()]).ends_with(2);
     assert!(missing.stderr.contains("team.toml"), "{missing}");
+}
+
+#[test]
+fn a_tenant_that_was_idle_for_its_time_leaves_no_file_open() {
+    let team = Team::idle_after("300ms");
+    let (ann, _) = team.token("ann", "acme", "user");
+    let open = || team.daemon.open_files("/tenants/acme/");
+    for _ in 0..2 {
+        assert_eq!(team.status("GET", "/api/v1/tools", &ann), 200);
+        assert!(open() > 0, "the database of a tenant that runs");
+        let from = Instant::now();
+        while open() > 0 {
+            assert!(from.elapsed() < SOON * 3, "{} files are open", open());
+        }
+    }
 }
