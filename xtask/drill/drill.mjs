@@ -103,7 +103,8 @@ const at = (all, part) => (sorted(all)[Math.min(all.length - 1, Math.floor(all.l
 
 function report(duration, memory, words) {
   const changes = Object.entries(delays).map(
-    ([what, all]) => `${what.padEnd(19)} ${all.length}: median ${at(all, 0.5)} ms, longest ${at(all, 1)} ms (goal 1,000 ms)\n`,
+    ([what, all]) =>
+      `${what.padEnd(19)} ${all.length}: median ${at(all, 0.5)} ms, 99 % ${at(all, 0.99)} ms, longest ${at(all, 1)} ms (goal 1,000 ms)\n`,
   );
   console.log(`
 ${TENANTS} tenants, ${people.length} people, ${guests.length} guests, ${AT_ONCE} at once for ${duration.toFixed(0)} s, event streams of ${operators.length} operators and as many people

@@ -1,26 +1,37 @@
 //! Records calls, connections and decisions in the store, for `toolrack audit`.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio_util::task::TaskTracker;
 use toolrack_config::{Audit, Interpolate};
 use toolrack_host::Witness;
 use toolrack_store::{
     Store,
-    audit::{AuditLog, KeepAudit},
+    audit::{AuditLog, Hide, KeepAudit},
 };
 
 /// How long the end of a command may wait for the last rows.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Writes the audit log of a world while a command runs. Nothing is written before something happens.
-#[derive(Debug)]
 pub(crate) struct Audited {
     /// `None` without a database.
     log: Option<Arc<AuditLog>>,
     /// The agent of events that name no other.
     agent: Option<String>,
+    /// Hides the secrets of the member of a tenant whose events these are.
+    of_member: Option<Hide>,
     writing: TaskTracker,
+}
+
+impl fmt::Debug for Audited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audited").field("log", &self.log).field("agent", &self.agent).finish_non_exhaustive()
+    }
+}
+
+fn hide(secrets: Arc<Interpolate>) -> Hide {
+    Arc::new(move |text: &str| secrets.conceal(text).into_owned())
 }
 
 impl Audited {
@@ -28,13 +39,18 @@ impl Audited {
     pub(crate) fn new(store: Option<Store>, secrets: Arc<Interpolate>, agent: Option<String>) -> Self {
         let writing = TaskTracker::new();
         let log = store.map(|store| {
-            let hide = Arc::new(move |text: &str| secrets.conceal(text).into_owned());
-            let (log, writer) = AuditLog::new(store, hide);
+            let (log, writer) = AuditLog::new(store, hide(secrets));
             writing.spawn(writer.run());
             Arc::new(log)
         });
         writing.close();
-        Self { log, agent, writing }
+        Self { log, agent, of_member: None, writing }
+    }
+
+    /// For a member of the tenant whose log this is, with the secrets that the member has. The tenant has the settings and writes
+    /// the rows.
+    pub(crate) fn of_member(&self, secrets: Arc<Interpolate>) -> Self {
+        Self { log: self.log.clone(), agent: None, of_member: Some(hide(secrets)), writing: TaskTracker::new() }
     }
 
     /// Applies the settings from now on.
@@ -47,9 +63,10 @@ impl Audited {
     /// Returns the witness of the events of `agent`, or of this world if there is none; `None` without a database.
     pub(crate) fn witness(&self, agent: Option<&str>) -> Option<Arc<dyn Witness>> {
         let log = self.log.as_ref()?;
-        Some(match agent.or(self.agent.as_deref()) {
-            Some(agent) => log.of_agent(agent),
-            None => Arc::<AuditLog>::clone(log),
+        Some(match (&self.of_member, agent.or(self.agent.as_deref())) {
+            (Some(hide), _) => log.of_member(Arc::clone(hide)),
+            (None, Some(agent)) => log.of_agent(agent),
+            (None, None) => Arc::<AuditLog>::clone(log),
         })
     }
 

@@ -171,6 +171,9 @@ async fn to_the_end(
     }
     let close = async {
         world.close().await;
+        if let Ok(store) = world.store() {
+            store.leave().await;
+        }
         world.write_recording().await
     };
     tokio::select! {

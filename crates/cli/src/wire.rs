@@ -524,7 +524,7 @@ impl World {
         (self.global.verbose > 1).then(|| frames::on(Arc::clone(&self.screen), Arc::clone(&self.secrets)))
     }
 
-    /// Stops everything that [`Self::connect`] started, and waits for it.
+    /// Stops everything that [`Self::connect`] started, and waits for it. The database is still open, for the caller to close.
     pub(crate) async fn close(&self) {
         let running = self.running.get();
         if let Some(Running { host, .. }) = running {
@@ -540,9 +540,6 @@ impl World {
             log.close().await;
         }
         self.audit.close().await;
-        if let Some(store) = &self.store {
-            store.leave().await;
-        }
     }
 }
 

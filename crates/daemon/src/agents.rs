@@ -1,10 +1,13 @@
 //! Agents of `toolrack.toml`: each has a [world](crate::worlds) of its own below `/agents/ID`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
 use axum::{
-    Router,
-    extract::{Path, Request, State},
+    Extension, Router,
+    extract::{Path, Request},
     http::{StatusCode, Uri},
     response::{IntoResponse as _, Response},
     routing::any,
@@ -39,11 +42,6 @@ impl Agents {
     /// The agents that the configuration of `base` names.
     pub(crate) fn new(base: Arc<World>, common: Common) -> Arc<Self> {
         Arc::new(Self { base, worlds: Worlds::new(common), tokens: Mutex::default() })
-    }
-
-    /// Everything below `/agents`.
-    pub(crate) fn router(self: &Arc<Self>) -> Router {
-        Router::new().route(&format!("{PREFIX}/{{agent}}/{{*rest}}"), any(answer)).with_state(Arc::clone(self))
     }
 
     /// The ids of the agents that are configured, and whether the world of each runs.
@@ -96,12 +94,19 @@ impl Agents {
     }
 }
 
+/// Everything below `/agents`, for the agents that a request has in its extensions.
+pub(crate) fn router() -> Router {
+    Router::new().route(&format!("{PREFIX}/{{agent}}/{{*rest}}"), any(answer))
+}
+
 /// Hands a request on to the world of its agent.
 async fn answer(
-    State(agents): State<Arc<Agents>>,
+    Extension(agents): Extension<Weak<Agents>>,
     Path((id, _)): Path<(String, String)>,
     mut request: Request,
 ) -> Response {
+    // The world of an agent or a member has no agents.
+    let Some(agents) = agents.upgrade() else { return ApiError::nothing_here().into_response() };
     let Some(inside) = inside(request.uri()).filter(|_| agents.is_known(&id)) else {
         return unknown(&id).into_response();
     };

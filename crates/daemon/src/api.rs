@@ -28,13 +28,13 @@ mod trust;
 mod turns;
 mod within;
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock};
 
 use axum::{
     Extension, Json, Router,
     extract::{FromRequest, Request, rejection::JsonRejection},
     http::{StatusCode, header::USER_AGENT},
-    middleware::map_response_with_state,
+    middleware::from_fn,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -49,10 +49,10 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{agents::Agents, error::ApiError, rights::Right, routes::Routes, world::World};
+use crate::{error::ApiError, rights::Right, routes::Routes, world::World};
 
-/// The state that every handler gets.
-type State = axum::extract::State<Arc<World>>;
+/// The world that answers, which every request has in its extensions.
+type State = Extension<Arc<World>>;
 
 /// The result of every handler.
 type Answer<T> = Result<Json<T>, ApiError>;
@@ -93,14 +93,14 @@ const USUAL: &[(&str, &str, bool)] = &[
     ("503", "The daemon, or the world of an agent, is about to end", false),
 ];
 
-/// The routes, and their description as JSON. All worlds share them, because each member of a team may have one.
-static ROUTES: LazyLock<(Router<Arc<World>>, String)> = LazyLock::new(|| {
+/// The routes, and their description as JSON.
+static ROUTES: LazyLock<(Router, String)> = LazyLock::new(|| {
     let (router, document) = parts();
     (router, document.to_pretty_json().unwrap_or_default())
 });
 
 /// The routes, and their description.
-fn parts() -> (Router<Arc<World>>, Document) {
+fn parts() -> (Router, Document) {
     let (router, mut document) = described().split_for_parts();
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
@@ -117,7 +117,7 @@ fn parts() -> (Router<Arc<World>>, Document) {
     (router, document)
 }
 
-fn described() -> OpenApiRouter<Arc<World>> {
+fn described() -> OpenApiRouter {
     use Right::{Administer, Audit, Install, Open, Operate, Scrape, See, Use};
     Routes::new(Described::openapi())
         .with(See, routes!(servers::list))
@@ -198,22 +198,21 @@ pub fn openapi() -> String {
     ROUTES.1.clone()
 }
 
-/// All routes, without the secrets of `world`.
-pub(crate) fn router(world: Arc<World>, agents: Weak<Agents>) -> Router {
+/// All routes. A request needs the world that answers it, an `Arc<World>`, and its [agents](agents::Known) in its extensions; the
+/// answer has no secrets of that world.
+pub(crate) fn router() -> Router {
     let document = async || ([("content-type", "application/json")], ROUTES.1.as_str());
     ROUTES
         .0
         .clone()
-        .layer(map_response_with_state(Arc::clone(&world), concealed::answer))
+        .layer(from_fn(concealed::answer))
         .route("/openapi.json", get(document))
-        .fallback(async || ApiError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is nothing at this address"))
+        .fallback(async || ApiError::nothing_here())
         .method_not_allowed_fallback(async || {
             let message = "this address has no such method";
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", message)
                 .hint("/openapi.json tells which ones it has")
         })
-        .layer(Extension(agents))
-        .with_state(world)
 }
 
 /// A body of JSON; anything else is an error that says where.
@@ -270,10 +269,11 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts
 /// Who sends a request to the control API. The client's name is the `User-Agent`; browsers all send about the same.
 struct By(Caller);
 
-impl axum::extract::FromRequestParts<Arc<World>> for By {
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for By {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut http::request::Parts, world: &Arc<World>) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut http::request::Parts, _: &S) -> Result<Self, ApiError> {
+        let world = parts.extensions.get::<Arc<World>>().ok_or_else(|| ApiError::internal("no world answers here"))?;
         let principal = parts.extensions.get::<Principal>().cloned().ok_or_else(ApiError::unproven)?;
         let caller = world.questions.caller(principal, Way::Daemon);
         Ok(Self(match parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()) {

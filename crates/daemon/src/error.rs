@@ -147,6 +147,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
     }
 
+    /// No route has this address.
+    pub(crate) fn nothing_here() -> Self {
+        Self::not_found("there is nothing at this address")
+    }
+
     /// The daemon runs without a database.
     pub(crate) fn no_store() -> Self {
         Self::new(StatusCode::CONFLICT, "NO_DATABASE", "the database cannot be used")

@@ -178,7 +178,12 @@ impl Gateway {
     /// The query selects what a client sees: `?tools=github/*,read_*` (only these tools), `?servers=github,fs` (only
     /// these servers), `?profile=NAME` (one of [`GatewayOptions::profiles`]); together they narrow down. The router checks `Origin` and `Host`; authentication is for a layer in front.
     pub fn router(&self) -> axum::Router {
-        http::router(self.clone())
+        Self::shared_router().layer(axum::Extension(self.clone()))
+    }
+
+    /// The same for many gateways: a request has the gateway that answers it in its extensions.
+    pub(crate) fn shared_router() -> axum::Router {
+        http::router()
     }
 
     /// Serves one client over newline-delimited JSON, until it closes `reader` or the gateway is shut down. Calls that

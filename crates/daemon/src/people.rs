@@ -4,16 +4,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
-    extract::{Request, State},
+    extract::Request,
     http::{Method, StatusCode},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use tokio_util::task::TaskTracker;
 use toolrack_host::{Principal, ServerSpec};
 
 use crate::{
-    credentials::WorldOf,
     error::ApiError,
     guard,
     world::World,
@@ -113,33 +111,16 @@ fn is_below(path: &str, places: &[&str]) -> bool {
     places.iter().any(|below| path.strip_prefix(below).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// Passes the request of a member on to their own world, if it is for that world.
-pub(crate) async fn of_their_own(State(people): State<Arc<People>>, request: Request, next: Next) -> Response {
-    match guard::member_of(&request) {
-        Some(member) if people.is_theirs(&member, request.method(), request.uri().path()) => {
+/// Passes the request of a member on to their own world, if it is for that world. The world of a tenant has its [`People`] in the
+/// extensions of each request.
+pub(crate) async fn of_their_own(request: Request, next: Next) -> Response {
+    let people = request.extensions().get::<Arc<People>>().cloned();
+    match people.zip(guard::member_of(&request)) {
+        Some((people, member)) if people.is_theirs(&member, request.method(), request.uri().path()) => {
             people.answer(&member, request).await
         }
         _ => next.run(request).await,
     }
-}
-
-/// Makes `world`, which is a member's, read the configuration whenever its `tenant` has.
-pub(crate) fn follow(world: &Arc<World>, tenant: &Arc<World>, tasks: &TaskTracker) {
-    if !matches!(world.of, WorldOf::Person(_)) {
-        return;
-    }
-    let (world, mut applied) = (Arc::clone(world), tenant.applied());
-    tasks.spawn(async move {
-        loop {
-            // Its errors are dropped: the tenant's world reports entries that cannot be used. The first round reads what
-            // has changed while the world began.
-            drop(world.reload().await);
-            tokio::select! {
-                () = world.ending.cancelled() => return,
-                changed = applied.changed() => if changed.is_err() { return },
-            }
-        }
-    });
 }
 
 #[cfg(test)]

@@ -5,18 +5,20 @@ mod connections;
 use std::{
     collections::BTreeSet,
     fmt,
-    future::Future,
+    future::{Future, ready},
     io,
     net::SocketAddr,
     pin::pin,
-    sync::{Arc, Weak},
+    sync::{Arc, LazyLock, Weak},
     time::Duration,
 };
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{DefaultBodyLimit, Request},
+    http::Extensions,
     middleware::{self, Next},
+    response::Response,
 };
 use futures::future::BoxFuture;
 use tokio::{
@@ -27,11 +29,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_config::Loaded;
 use toolrack_team::{Authority, FrontDoor};
+use tower::ServiceExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 
 use crate::{
-    agents::Agents,
+    agents::{self, Agents},
     api, dashboard, endpoint,
     gateway::{Gateway, GatewayOptions},
     guard,
@@ -44,7 +47,7 @@ use crate::{
     tenants::{self, Tenants},
     unread,
     world::{MemberWorlds, Parts, World},
-    worlds::{Common, MakeWorld, Serve, Times, Within},
+    worlds::{Answers, Common, MakeWorld, Serve, Times},
 };
 
 /// The most bytes of a request's body.
@@ -241,7 +244,7 @@ impl Daemon {
         let address = listener.local_addr().map_err(refused)?;
         hosts.extend(team.iter().map(|team| host_of(team.door.url())));
         let tasks = TaskTracker::new();
-        let world = World::start(parts, &tasks, CancellationToken::new()).await;
+        let world = World::start(parts, None, &tasks, CancellationToken::new()).await;
         let of_team = team.as_ref().map(|team| team.door.url().clone());
         let site = Arc::new(Site { hosts, address, of_team, times: Times { idle: agent_idle, grace } });
         let gateway = Gateway::new(world.host.clone(), gateway_options(&world, &site));
@@ -249,11 +252,13 @@ impl Daemon {
         let of_agents = Arc::clone(&agents);
         let others = move |path: &str, token: &str| of_agents.opens(path, token);
         let mut guard = Guard::new(token.clone(), address, &site.hosts, Box::new(others));
-        let router = api::router(Arc::clone(&world), Arc::downgrade(&agents))
-            .merge(agents.router())
-            .merge(dashboard::router())
-            .merge(endpoints(&gateway));
-        let mut router = once_applied(router, &world).layer(DefaultBodyLimit::max(MAX_BODY));
+        let services =
+            Services { world: Arc::clone(&world), gateway: gateway.clone(), agents: Some(agents), people: None };
+        let pages = dashboard::router().layer(middleware::from_fn(once_applied));
+        let mut router = ROUTES.clone().merge(pages).layer(middleware::map_request(move |mut request: Request| {
+            services.add_to(request.extensions_mut());
+            ready(request)
+        }));
         if let Some(Team { tenants, authority, door, for_tenants, forget }) = team {
             let tenants = tenants_of(&site, tenants, for_tenants, &world, &tasks);
             let removals = Removals { store: authority.store().clone(), tenants: Arc::clone(&tenants), forget };
@@ -341,25 +346,30 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Makes `router` delay every answer, except to monitors, until the first configuration has been applied. Otherwise a
-/// client could mistake a daemon that is still loading for one without servers.
-fn once_applied(router: Router, world: &Arc<World>) -> Router {
-    let world = Arc::clone(world);
-    router.layer(middleware::from_fn(move |request: Request, next: Next| {
-        let world = Arc::clone(&world);
-        async move {
-            if !matches!(request.uri().path(), "/health" | "/ready") {
-                world.once_applied().await;
-            }
-            next.run(request).await
-        }
-    }))
+/// The routes of every world. All share them, because each member of a team may have a world: what differs is in the
+/// extensions of a request, where [`Services`] puts it.
+static ROUTES: LazyLock<Router> = LazyLock::new(|| {
+    api::router()
+        .merge(agents::router())
+        .merge(endpoints())
+        .layer(middleware::from_fn(people::of_their_own))
+        .layer(middleware::from_fn(once_applied))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+});
+
+/// Delays every answer, except to monitors, until the first configuration has been applied. Otherwise a client could
+/// mistake a daemon that is still loading for one without servers.
+async fn once_applied(Extension(world): Extension<Arc<World>>, request: Request, next: Next) -> Response {
+    if !matches!(request.uri().path(), "/health" | "/ready") {
+        world.once_applied().await;
+    }
+    next.run(request).await
 }
 
 /// The MCP endpoints, for those who may call tools: one with all tools, and one for each profile.
-fn endpoints(gateway: &Gateway) -> Router {
+fn endpoints() -> Router {
     let needs = |request: Request, next: Next| routes::require(Right::Use, request, next);
-    let all = gateway.router().layer(middleware::from_fn(needs));
+    let all = Gateway::shared_router().layer(middleware::from_fn(needs));
     let of_profile = all.clone().layer(middleware::from_fn(endpoint::with_profile));
     Router::new().nest(endpoint::ALL, all).nest(endpoint::OF_PROFILE, of_profile)
 }
@@ -374,24 +384,49 @@ struct Site {
     times: Times,
 }
 
+/// What the routes find in the extensions of a request to a world.
+#[derive(Clone)]
+struct Services {
+    world: Arc<World>,
+    gateway: Gateway,
+    agents: Option<Arc<Agents>>,
+    people: Option<Arc<People>>,
+}
+
+impl Services {
+    fn add_to(&self, extensions: &mut Extensions) {
+        extensions.insert(Arc::clone(&self.world));
+        extensions.insert(self.gateway.clone());
+        extensions.insert(self.agents.as_ref().map_or_else(Weak::new, Arc::downgrade));
+        if let Some(people) = &self.people {
+            extensions.insert(Arc::clone(people));
+        }
+    }
+
+    fn into_answers(self) -> Answers {
+        Arc::new(move |mut request| {
+            self.add_to(request.extensions_mut());
+            Box::pin(async move {
+                let Ok(response) = ROUTES.clone().oneshot(request).await;
+                response
+            })
+        })
+    }
+}
+
 /// Makes the services of a world: the control API, the MCP endpoint, and the worlds of its agents, if it has any.
 fn services(site: &Arc<Site>) -> Serve {
     let site = Arc::clone(site);
     Arc::new(move |world, within, tasks| {
         let gateway = Gateway::new(world.host.clone(), gateway_options(world, &site));
         let agents = within.for_agents.map(|make| agents_of(&site, world, make, tasks));
-        let of_agents = agents.as_ref().map_or_else(Weak::new, Arc::downgrade);
-        let mut router = api::router(Arc::clone(world), of_agents).merge(endpoints(&gateway));
-        if let Some(agents) = agents {
-            router = router.merge(agents.router());
-        }
-        if let Some(make) = within.for_people {
-            let people = people_of(&site, world, make, tasks);
+        let people = within.for_people.map(|make| people_of(&site, world, make, tasks));
+        if let Some(people) = &people {
             // Set here and nowhere else.
-            let _ = world.members.set(worlds_of(&people));
-            router = router.layer(middleware::from_fn_with_state(people, people::of_their_own));
+            let _ = world.members.set(worlds_of(people));
         }
-        (once_applied(router, world).layer(DefaultBodyLimit::max(MAX_BODY)), gateway)
+        let services = Services { world: Arc::clone(world), gateway: gateway.clone(), agents, people };
+        (services.into_answers(), gateway)
     })
 }
 
@@ -403,6 +438,7 @@ fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &Task
         times: site.times,
         ending: world.ending.clone(),
         tasks: tasks.clone(),
+        base: None,
         // The event log of a world also tells of the questions that are asked in the worlds of its agents.
         log: Some(Arc::clone(&world.log)),
     };
@@ -411,16 +447,13 @@ fn agents_of(site: &Arc<Site>, world: &Arc<World>, make: MakeWorld, tasks: &Task
 
 /// The members of the tenant whose world `tenant` is. Their worlds end with it.
 fn people_of(site: &Arc<Site>, tenant: &Arc<World>, make: MakeWorld, tasks: &TaskTracker) -> Arc<People> {
-    let (serve, base) = (services(site), Arc::clone(tenant));
     let common = Common {
         make,
-        serve: Arc::new(move |world, _, tasks| {
-            people::follow(world, &base, tasks);
-            serve(world, Within::default(), tasks)
-        }),
+        serve: services(site),
         times: site.times,
         ending: tenant.ending.clone(),
         tasks: tasks.clone(),
+        base: Some(Arc::clone(tenant)),
         log: None,
     };
     People::new(Arc::clone(tenant), common)
@@ -463,6 +496,7 @@ fn tenants_of(
         times: site.times,
         ending: world.ending.clone(),
         tasks: tasks.clone(),
+        base: None,
         log: None,
     };
     Tenants::new(ids, common)

@@ -38,7 +38,7 @@ pub(crate) use self::{
 };
 use self::{
     findings_cache::FindingsCache,
-    keeper::{Keeper, Order},
+    keeper::{Base, Keeper, Order},
 };
 use crate::{
     credentials::{CredentialsOf, WorldOf},
@@ -198,9 +198,15 @@ pub(crate) enum NotReloaded {
 }
 
 impl World {
-    /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. Its tasks are in
-    /// `tasks`, and end once `ending` is cancelled.
-    pub(crate) async fn start(parts: Parts, tasks: &TaskTracker, ending: CancellationToken) -> Arc<Self> {
+    /// Loads the configuration; from then on it is applied and watched: see [`Self::once_applied`]. With a `base`, the world has
+    /// the configuration of that world, whenever that has applied it, and what its member has added. Its tasks are in `tasks`, and end once `ending` is
+    /// cancelled.
+    pub(crate) async fn start(
+        parts: Parts,
+        base: Option<&Arc<Self>>,
+        tasks: &TaskTracker,
+        ending: CancellationToken,
+    ) -> Arc<Self> {
         let Parts {
             host,
             request,
@@ -221,14 +227,13 @@ impl World {
         questions.tell(Arc::clone(&log));
         let (orders, inbox) = mpsc::channel(16);
         let (events, counts) = (host.events(), tally::Counts::default());
-        let approvals = approvals(store.as_ref()).await;
-        let first = with_own(&request, own_servers.as_deref(), &of).await;
-        let loaded = match &approvals {
-            Ok(approvals) => keeper::load(&first, approvals.clone(), None).await,
-            Err(_) => keeper::load(&first, Vec::new(), None).await,
+        // From before it is taken over, so that no change goes unnoticed.
+        let base = base.map(|base| Base { applied: base.applied(), world: Arc::clone(base) });
+        let wanted = with_own(&request, own_servers.as_deref(), &of).await;
+        let loaded = match &base {
+            Some(base) if wanted.of_member.is_empty() => base.world.loaded(),
+            _ => Arc::new(first(&wanted, store.as_ref()).await),
         };
-        // Applies the first configuration even if it has errors, because there is no older one to keep.
-        let loaded = loaded.unwrap_or_else(|rejected| *rejected.loaded);
         let world = Arc::new(Self {
             host,
             request,
@@ -251,7 +256,7 @@ impl World {
             under_way: UnderWay::default(),
             began: Instant::now(),
             ending,
-            loaded: ArcSwap::from_pointee(loaded),
+            loaded: ArcSwap::new(loaded),
             rejected: ArcSwap::default(),
             applied: watch::Sender::new(false),
             given: watch::Sender::new(()),
@@ -260,7 +265,7 @@ impl World {
             orders,
         });
         tasks.spawn(tally::listen(Arc::clone(&world), events, counts));
-        let keeper = Keeper::new(Arc::clone(&world), inbox, before_applying);
+        let keeper = Keeper::new(Arc::clone(&world), base, inbox, before_applying);
         tasks.spawn(keeper.run());
         world
     }
@@ -372,6 +377,12 @@ impl World {
         }
         desired
     }
+}
+
+/// Loads the first configuration. It counts even if it has errors, because there is no older one to keep.
+async fn first(request: &Request, store: Option<&Store>) -> Loaded {
+    let approvals = approvals(store).await.unwrap_or_default();
+    keeper::load(request, approvals, None).await.unwrap_or_else(|rejected| *rejected.loaded)
 }
 
 async fn approvals(store: Option<&Store>) -> Result<Vec<Approval>, StoreError> {

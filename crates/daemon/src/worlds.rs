@@ -11,7 +11,6 @@ use std::{
 };
 
 use axum::{
-    Router,
     body::Body,
     extract::Request,
     http::StatusCode,
@@ -25,7 +24,6 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolrack_host::Principal;
-use tower::ServiceExt as _;
 
 use crate::{
     error::ApiError,
@@ -66,11 +64,13 @@ pub struct NoWorld {
     pub hint: Option<String>,
 }
 
-/// Makes what answers the requests to a world, and the worlds in it: the router, and the gateway in it.
-pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Within, &TaskTracker) -> (Router, Gateway) + Send + Sync>;
+/// Answers the requests to a world.
+pub(crate) type Answers = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
+
+/// Makes what answers the requests to a world, and the worlds in it; and the gateway, which ends with the world.
+pub(crate) type Serve = Arc<dyn Fn(&Arc<World>, Within, &TaskTracker) -> (Answers, Gateway) + Send + Sync>;
 
 /// The makers of the worlds in a world.
-#[derive(Default)]
 pub(crate) struct Within {
     /// Of its agents.
     pub(crate) for_agents: Option<MakeWorld>,
@@ -96,6 +96,8 @@ pub(crate) struct Common {
     pub(crate) ending: CancellationToken,
     /// Their tasks.
     pub(crate) tasks: TaskTracker,
+    /// The world whose configuration they have, if they are those of members, beside what each has added.
+    pub(crate) base: Option<Arc<World>>,
     /// Also gets the events of their questions.
     pub(crate) log: Option<Arc<EventLog>>,
 }
@@ -119,8 +121,8 @@ struct OnDemand {
 /// The state of a world.
 enum Phase {
     Starting,
-    /// The router answers requests.
-    Running(Arc<World>, Router),
+    /// It answers requests.
+    Running(Arc<World>, Answers),
     /// It cannot begin.
     Failed(NoWorld),
     /// The world accepts no new request. Requests under way have their grace period.
@@ -140,18 +142,18 @@ impl OnDemand {
         }
     }
 
-    /// The router that answers requests, once the world has begun.
+    /// What answers requests, once the world has begun.
     ///
     /// # Errors
     /// The answer instead, when it cannot begin or has to end.
-    async fn router(&self) -> Result<Router, ApiError> {
+    async fn answers(&self) -> Result<Answers, ApiError> {
         let mut phases = self.phase.subscribe();
         let phase = tokio::select! {
             phase = phases.wait_for(|phase| !matches!(phase, Phase::Starting)) => phase,
             () = self.stop.cancelled() => return Err(ending("ask once more")),
         };
         match phase.as_deref() {
-            Ok(Phase::Running(_, router)) => Ok(router.clone()),
+            Ok(Phase::Running(_, answers)) => Ok(Arc::clone(answers)),
             Ok(Phase::Failed(why)) => Err(cannot_begin(why)),
             _ => Err(ending("ask once more")),
         }
@@ -228,8 +230,8 @@ impl Worlds {
     /// Has the world `id` answer `request`; it begins if it does not run.
     pub(crate) async fn answer(self: &Arc<Self>, id: &str, request: Request) -> Response {
         let in_use = self.enter(id, request.extensions().get());
-        let router = match in_use.0.router().await {
-            Ok(router) => router,
+        let answers = match in_use.0.answers().await {
+            Ok(answers) => answers,
             Err(refused) => return refused.into_response(),
         };
         // Of the extensions, only who asks: the path parameters of the outer router are not valid in the inner one.
@@ -244,7 +246,7 @@ impl Worlds {
         (*inner.method_mut(), *inner.headers_mut(), *inner.uri_mut()) = (parts.method, parts.headers, parts.uri);
         *inner.version_mut() = parts.version;
         tokio::select! {
-            Ok(response) = router.oneshot(inner) => until_sent(response, in_use),
+            response = answers(inner) => until_sent(response, in_use),
             () = in_use.0.over() => ending("the daemon gave up the request").into_response(),
         }
     }
@@ -282,9 +284,13 @@ impl Worlds {
             parts.questions.log_to_daemon(&id, Arc::clone(log));
         }
         let tasks = TaskTracker::new();
-        let world = World::start(parts, &tasks, running.stop.child_token()).await;
-        let (router, gateway) = (self.common.serve)(&world, Within { for_agents, for_people }, &tasks);
-        running.phase.send_replace(Phase::Running(Arc::clone(&world), router));
+        let world = World::start(parts, self.common.base.as_ref(), &tasks, running.stop.child_token()).await;
+        let (answers, gateway) = (self.common.serve)(&world, Within { for_agents, for_people }, &tasks);
+        running.phase.send_replace(Phase::Running(Arc::clone(&world), answers));
+        if self.common.base.is_some() {
+            // What the member has added while the world began. The tenant's world reports errors.
+            drop(world.reload().await);
+        }
         self.until_unused(&id, &running).await;
         running.phase.send_replace(Phase::Ending);
         // Ends the event streams.

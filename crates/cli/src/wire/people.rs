@@ -5,15 +5,13 @@ use std::{ffi::OsString, fs, io, os::unix::fs::DirBuilderExt as _, path::PathBuf
 use toolrack_auth::SignIn;
 use toolrack_config::{Environment, Interpolate, Unset};
 use toolrack_host::{Host, Principal};
-use toolrack_store::Store;
 
 use super::{Hosts, World, hosts::Member, sign_in};
-use crate::{audit::Audited, credentials::OfMember, secrets::Stored};
+use crate::{credentials::OfMember, secrets::Stored};
 
 /// The parts that the members of a tenant share.
 #[derive(Debug)]
 pub(crate) struct ForPeople {
-    store: Option<Store>,
     stored: Arc<Stored>,
     secrets: Arc<Interpolate>,
     environment: Environment,
@@ -34,14 +32,12 @@ pub(crate) struct Person {
     pub(crate) sign_in: SignIn,
     pub(crate) hosts: Hosts,
     pub(crate) credentials: Arc<OfMember>,
-    pub(crate) audit: Arc<Audited>,
 }
 
 impl World {
     /// For the members of the tenant whose world this is.
     pub(crate) fn for_people(&self) -> ForPeople {
         ForPeople {
-            store: self.store.clone(),
             stored: Arc::clone(&self.stored),
             secrets: Arc::clone(&self.secrets),
             environment: self.environment.clone(),
@@ -72,15 +68,15 @@ impl ForPeople {
             .with_own_folders_in(home.join("cwd"), self.own_folders.clone())
             .beside(Arc::clone(&self.secrets));
         let secrets = Arc::new(secrets);
-        let audit = Arc::new(Audited::new(self.store.clone(), Arc::clone(&secrets), None));
+        let audit = Arc::new(self.hosts.audit.of_member(Arc::clone(&secrets)));
         let sign_in = sign_in((&self.stored, &secrets), &self.hosts.egress, &audit, None, Some(key));
         let hosts = Hosts {
             secrets: Arc::clone(&secrets),
             sign_in: sign_in.clone(),
-            audit: Arc::clone(&audit),
+            audit,
             member: Some(Member { lender: self.lender.clone(), principal: member.clone() }),
             ..self.hosts.clone()
         };
-        Ok(Person { environment, secrets, sign_in, hosts, credentials, audit })
+        Ok(Person { environment, secrets, sign_in, hosts, credentials })
     }
 }

@@ -44,6 +44,15 @@ impl Team {
 
     /// The same, with more lines about the tenant `acme` in the team file.
     pub(crate) fn with_tenant(acme: &str, servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
+        Self::made(acme, &[], servers)
+    }
+
+    /// A team whose tenants end after this time without a request.
+    fn idle_after(time: &str) -> Self {
+        Self::made("", &["--agent-idle", time], |tenant| vec![(tenant, fake(&[]))])
+    }
+
+    fn made(acme: &str, more: &[&str], servers: impl Fn(&'static str) -> Vec<(&'static str, Value)>) -> Self {
         let rack = Rack::with(&[("own", fake(&[]))]).env("CANARY_DAEMON", "canary-of-the-daemon");
         let root = rack.home.root().join("team");
         for tenant in ["acme", "bolt"] {
@@ -54,20 +63,20 @@ impl Team {
         let tenants = format!("[[tenants]]\nid = \"acme\"\n{acme}\n[[tenants]]\nid = \"bolt\"\n");
         let file = format!("url = \"http://127.0.0.1:1\"\n{tenants}");
         fs::write(root.join("team.toml"), file).unwrap();
-        let daemon = Self::daemon(&rack);
+        let daemon = Self::daemon(&rack, more);
         Self { rack, daemon }
     }
 
     /// Serves the team of the home.
-    fn daemon(rack: &Rack) -> Daemon {
+    fn daemon(rack: &Rack, more: &[&str]) -> Daemon {
         let path = rack.home.root().join("team/team.toml");
-        Daemon::start(rack, &["--team", path.to_str().unwrap(), "--allow", "*"])
+        Daemon::start(rack, &[&["--team", path.to_str().unwrap(), "--allow", "*"], more].concat())
     }
 
     /// Ends the daemon, and begins another one.
     pub(crate) fn restarted(self) -> Self {
         assert_eq!(self.daemon.ended_by("TERM"), Some(143));
-        let daemon = Self::daemon(&self.rack);
+        let daemon = Self::daemon(&self.rack, &[]);
         Self { rack: self.rack, daemon }
     }
 
@@ -434,4 +443,19 @@ fn a_team_file_that_cannot_be_used_starts_nothing() {
     fs::remove_file(&path).unwrap();
     let missing = rack.run(&["serve", "--listen", "127.0.0.1:0", "--team", path.to_str().unwrap()]).ends_with(2);
     assert!(missing.stderr.contains("team.toml"), "{missing}");
+}
+
+#[test]
+fn a_tenant_that_was_idle_for_its_time_leaves_no_file_open() {
+    let team = Team::idle_after("300ms");
+    let (ann, _) = team.token("ann", "acme", "user");
+    let open = || team.daemon.open_files("/tenants/acme/");
+    for _ in 0..2 {
+        assert_eq!(team.status("GET", "/api/v1/tools", &ann), 200);
+        assert!(open() > 0, "the database of a tenant that runs");
+        let from = Instant::now();
+        while open() > 0 {
+            assert!(from.elapsed() < SOON * 3, "{} files are open", open());
+        }
+    }
 }

@@ -45,6 +45,13 @@ impl Daemon {
         Self { child, address: word("address"), token: word("token") }
     }
 
+    /// The number of files of its process below a folder of this name that are open.
+    pub(crate) fn open_files(&self, below: &str) -> usize {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        let paths = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        paths.filter(|path| path.to_str().is_some_and(|path| path.contains(below))).count()
+    }
+
     fn signal(&self, signal: &str) {
         kill(signal, self.child.id());
     }

@@ -1,6 +1,6 @@
 //! Standing answers: calls that run without a question because a user has allowed them permanently.
 
-use axum::{Json, extract::State as Extract};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -27,7 +27,7 @@ pub(super) struct Which {
 /// The tools that run without a question because a user has allowed them permanently.
 #[utoipa::path(get, path = "/api/v1/answers", tag = "approvals",
     responses((status = 200, body = Standing), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<Standing> {
+pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Standing> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let mut answers = store.answers().await?;
     answers.retain(|answer| world.is_for(&answer.server, caller.principal()));
@@ -37,7 +37,7 @@ pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<Standi
 /// Takes answers back: the user is asked about such calls again.
 #[utoipa::path(delete, path = "/api/v1/answers", tag = "approvals", params(Which),
     responses((status = 200, body = Forgotten), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn forget(Extract(world): State, By(caller): By, Query(which): Query<Which>) -> Answer<Forgotten> {
+pub(super) async fn forget(Extension(world): State, By(caller): By, Query(which): Query<Which>) -> Answer<Forgotten> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let forgotten = store.forget_answers(which.server.as_deref(), which.tool.as_deref(), &caller).await?;
     Ok(Json(Forgotten { forgotten }))

@@ -1,6 +1,6 @@
 //! The audit log: calls, connections, agreements and answers.
 
-use axum::{Json, extract::State as Extract};
+use axum::{Extension, Json};
 use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use toolrack_store::audit::AuditQuery;
@@ -46,7 +46,7 @@ pub(super) struct Audit {
 /// Rows of the audit log (calls, connections, agreements, answers), the newest first.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(Which),
     responses((status = 200, body = Audit), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, Query(which): Query<Which>) -> Answer<Audit> {
+pub(super) async fn list(Extension(world): State, Query(which): Query<Which>) -> Answer<Audit> {
     let store = world.store.as_ref().ok_or_else(ApiError::no_store)?;
     let since = which.since.as_deref().map(time).transpose()?;
     let limit = which.limit.unwrap_or(USUAL).min(MOST);

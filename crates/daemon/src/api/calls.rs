@@ -4,7 +4,6 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json,
-    extract::State as Extract,
     http::{HeaderMap, StatusCode, header::ACCEPT},
     response::{
         IntoResponse, Response,
@@ -75,7 +74,7 @@ pub(super) struct Described {
         (status = 409, body = ApiError), (status = 422, body = ApiError), (status = 424, body = ApiError),
         (status = 502, body = ApiError)))]
 pub(super) async fn call(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     headers: HeaderMap,
     Body(new): Body<NewCall>,
@@ -160,7 +159,7 @@ async fn run(world: &World, running: Running, call: Call) -> Result<ToolOutcome,
 #[utoipa::path(delete, path = "/api/v1/calls/{id}", tag = "calls", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(
-    Extract(world): State,
+    Extension(world): State,
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {

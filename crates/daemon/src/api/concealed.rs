@@ -1,13 +1,14 @@
 //! Hides secrets in the output of the control API: servers repeat the secrets that they received, in results, errors,
 //! stderr and descriptions. All answers are searched here; single events pass through [`written`] where they are made.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use axum::{
-    Json,
+    Extension, Json,
     body::{Body, to_bytes},
-    extract::State as Extract,
+    extract::Request,
     http::header::{CONTENT_LENGTH, CONTENT_TYPE},
+    middleware::Next,
     response::{IntoResponse as _, Response},
 };
 use serde::Serialize;
@@ -15,7 +16,7 @@ use serde_json::{Map, Value};
 use toolrack_config::Interpolate;
 use toolrack_host::text::change_in;
 
-use super::ApiError;
+use super::{ApiError, State};
 use crate::world::World;
 
 /// The most bytes of an answer. Answers consist of bounded parts and stay far below this.
@@ -25,8 +26,9 @@ const MAX: usize = 256 * 1024 * 1024;
 #[derive(Clone, Copy)]
 struct AlreadyConcealed;
 
-/// `response`, with `***` for each secret in a body of JSON.
-pub(super) async fn answer(Extract(world): Extract<Arc<World>>, response: Response) -> Response {
+/// The answer to `request`, with `***` for each secret in a body of JSON.
+pub(super) async fn answer(Extension(world): State, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
     if response.extensions().get::<AlreadyConcealed>().is_some() {
         return response;
     }

@@ -1,6 +1,6 @@
 //! Configuration files: their content, and their problems.
 
-use axum::{Json, extract::State as Extract, response::Response};
+use axum::{Extension, Json, response::Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolrack_config::edit;
@@ -35,7 +35,7 @@ struct File {
 
 /// The configuration files with secrets hidden, and their problems.
 #[utoipa::path(get, path = "/api/v1/config", tag = "config", responses((status = 200, body = Config)))]
-pub(super) async fn get(Extract(world): State) -> Answer<Config> {
+pub(super) async fn get(Extension(world): State) -> Answer<Config> {
     let loaded = world.loaded();
     let files: Vec<_> = loaded.files.iter().map(|file| (file.scope, file.path.clone())).collect();
     let read = tokio::task::spawn_blocking(move || {
@@ -60,7 +60,7 @@ pub(super) async fn get(Extract(world): State) -> Answer<Config> {
 /// itself.
 #[utoipa::path(post, path = "/api/v1/config/reload", tag = "config",
     responses((status = 204), (status = 409, body = ApiError)))]
-pub(super) async fn reload(Extract(world): State) -> Result<Response, ApiError> {
+pub(super) async fn reload(Extension(world): State) -> Result<Response, ApiError> {
     world.reload().await?;
     Ok(done())
 }

@@ -4,7 +4,6 @@ use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
     Extension,
-    extract::State as Extract,
     http::{HeaderMap, HeaderValue},
     response::sse::{Event, KeepAlive, Sse},
 };
@@ -57,7 +56,7 @@ const BETWEEN: &str = ".";
         description = "The id of the last event that was seen, as it was given, or `0`.")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(super) async fn stream(
-    Extract(world): State,
+    Extension(world): State,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {

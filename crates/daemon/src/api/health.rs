@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use axum::{
-    Json,
-    extract::State as Extract,
+    Extension, Json,
     http::StatusCode,
     response::{IntoResponse, Response},
 };
@@ -48,7 +47,7 @@ pub(super) async fn health() -> Json<Health> {
 #[utoipa::path(get, path = "/ready", tag = "health", security(()),
     responses((status = 200, body = Health, description = "It is ready"),
         (status = 503, body = Health, description = "It is not, for this reason")))]
-pub(super) async fn ready(Extract(world): State) -> Response {
+pub(super) async fn ready(Extension(world): State) -> Response {
     match not_ready(&world) {
         Some(health) => (StatusCode::SERVICE_UNAVAILABLE, Json(health)).into_response(),
         None => Json(Health::OK).into_response(),
@@ -75,7 +74,7 @@ fn not_ready(world: &World) -> Option<Health> {
 /// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, content_type = "text/plain", body = String)))]
-pub(super) async fn metrics(Extract(world): State) -> Response {
+pub(super) async fn metrics(Extension(world): State) -> Response {
     let mut page = Page::default();
     page.family("toolrack_up_seconds", "gauge", "Time since the daemon began.");
     page.value("toolrack_up_seconds", &[], world.began.elapsed().as_secs_f64());

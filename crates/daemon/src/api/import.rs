@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State as Extract, http::StatusCode};
+use axum::{Extension, Json, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolrack_config::import::{Client, Offer, look};
@@ -52,7 +52,7 @@ async fn found(world: &World) -> Result<toolrack_config::import::Found, ApiError
 
 /// The servers that other programs have configured and that can be added here.
 #[utoipa::path(get, path = "/api/v1/import", tag = "servers", responses((status = 200, body = Offers)))]
-pub(super) async fn list(Extract(world): State) -> Answer<Offers> {
+pub(super) async fn list(Extension(world): State) -> Answer<Offers> {
     let (found, loaded) = (found(&world).await?, world.loaded());
     let offered = found.offers.iter().map(|offer| Offered {
         client: offer.client.to_string(),
@@ -98,7 +98,7 @@ pub(super) struct Imported {
 #[utoipa::path(post, path = "/api/v1/import", tag = "servers", request_body = Taken,
     responses((status = 200, body = Imported), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn take(Extract(world): State, By(caller): By, Body(taken): Body<Taken>) -> Answer<Imported> {
+pub(super) async fn take(Extension(world): State, By(caller): By, Body(taken): Body<Taken>) -> Answer<Imported> {
     let found = found(&world).await?;
     let mut chosen = BTreeMap::new();
     for Choice { client, name, hash } in &taken.offers {

@@ -1,6 +1,6 @@
 //! The model that answers in conversations, and the providers of others.
 
-use axum::{Json, extract::State as Extract};
+use axum::{Extension, Json};
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolrack_agent::model::provider::PROVIDERS;
@@ -53,7 +53,7 @@ fn providers(environment: &Environment) -> Vec<KnownProvider> {
 
 /// The model that would answer now, or the next step if there is none; and the other providers.
 #[utoipa::path(get, path = "/api/v1/model", tag = "conversations", responses((status = 200, body = WhoAnswers)))]
-pub(super) async fn model(Extract(world): State) -> Answer<WhoAnswers> {
+pub(super) async fn model(Extension(world): State) -> Answer<WhoAnswers> {
     let providers = providers(&world.environment);
     Ok(Json(match (world.models)(None, world.loaded()).await {
         Ok(chosen) => WhoAnswers { model: Some(chosen.model.name().to_owned()), error: None, providers },

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
+use axum::{Extension, Json, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
 use toolrack_config::{given_in, is_secret_word};
 use toolrack_host::{Caller, text};
@@ -75,7 +75,7 @@ fn failed(why: String) -> ApiError {
 /// What servers of the person who asks need of them, and what they have given. Values are never shown.
 #[utoipa::path(get, path = "/api/v1/me/credentials", tag = "me",
     responses((status = 200, body = MyCredentials), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<MyCredentials> {
+pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyCredentials> {
     let mut needed = needed(&world);
     let given = match own(&world, &caller) {
         Ok(credentials) => credentials.given().await.map_err(failed)?,
@@ -107,7 +107,7 @@ pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<MyCred
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn give(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
     Body(NewCredential { value }): Body<NewCredential>,
@@ -129,7 +129,7 @@ pub(super) async fn give(
 #[utoipa::path(delete, path = "/api/v1/me/credentials/{name}", tag = "me", params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn take_back(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
+use axum::{Extension, Json, http::StatusCode, response::Response};
 use serde::{Deserialize, Serialize};
 use toolrack_config::OwnServer;
 use toolrack_host::{Caller, ServerName};
@@ -59,7 +59,7 @@ fn not_stored(why: String) -> ApiError {
 /// The servers that the caller has added for themselves. States and tools of them are with those of all others.
 #[utoipa::path(get, path = "/api/v1/me/servers", tag = "me",
     responses((status = 200, body = MyServers), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<MyServers> {
+pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<MyServers> {
     let Ok(own) = allowed(&world) else { return Ok(Json(MyServers { most: 0, servers: Vec::new() })) };
     let servers = own.of(caller.principal()).await.map_err(not_stored)?;
     let shown = servers.into_iter().map(|(name, server)| MyServer {
@@ -76,7 +76,7 @@ pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<MyServ
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
     Body(NewOwnServer { url, headers }): Body<NewOwnServer>,
@@ -109,7 +109,7 @@ pub(super) async fn add(
 #[utoipa::path(delete, path = "/api/v1/me/servers/{name}", tag = "me", params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn remove(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {

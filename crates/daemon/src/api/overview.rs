@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Extension, Json, extract::State as Extract};
+use axum::{Extension, Json};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -64,7 +64,7 @@ impl From<Recent> for Call {
 
 /// The daemon at a glance.
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview", responses((status = 200, body = Overview)))]
-pub(super) async fn get(Extract(world): State, Extension(agents): Known) -> Json<Overview> {
+pub(super) async fn get(Extension(world): State, Extension(agents): Known) -> Json<Overview> {
     let mut by_state = BTreeMap::new();
     for (_, state) in servers::states_of(&world) {
         *by_state.entry(state).or_default() += 1;

@@ -1,6 +1,6 @@
 //! The profiles of `toolrack.toml`, each with an MCP endpoint of its own.
 
-use axum::{Json, extract::State as Extract};
+use axum::{Extension, Json};
 use serde::Serialize;
 use toolrack_team::Endpoint;
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ struct ProfileView {
 
 /// All profiles, by name.
 #[utoipa::path(get, path = "/api/v1/profiles", tag = "profiles", responses((status = 200, body = Profiles)))]
-pub(super) async fn list(Extract(world): State) -> Answer<Profiles> {
+pub(super) async fn list(Extension(world): State) -> Answer<Profiles> {
     let (profiles, catalog) = (&world.loaded().settings.profiles, world.host.catalog());
     let profiles = profiles.iter().map(|(name, profile)| ProfileView {
         name: name.to_string(),

@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use axum::{Extension, Json, extract::State as Extract, http::StatusCode, response::Response};
+use axum::{Extension, Json, http::StatusCode, response::Response};
 use serde::Serialize;
 use toolrack_host::Principal;
 use utoipa::ToSchema;
@@ -30,7 +30,7 @@ pub(super) struct Open {
 /// with `agent`, and are answered in the same way.
 #[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = Open)))]
 pub(super) async fn list(
-    Extract(world): State,
+    Extension(world): State,
     Extension(agents): Known,
     Extension(principal): Extension<Principal>,
 ) -> Json<Open> {
@@ -61,7 +61,7 @@ fn shown(question: Question, world: &World) -> serde_json::Value {
     params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn answer(
-    Extract(world): State,
+    Extension(world): State,
     Extension(agents): Known,
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,

@@ -1,6 +1,6 @@
 //! Quotas: what may be used, and what is used of it.
 
-use axum::{Json, extract::State as Extract};
+use axum::{Extension, Json};
 use serde::Serialize;
 use serde_json::Value;
 use toolrack_host::Principal;
@@ -72,7 +72,7 @@ impl QuotaView {
 /// The quotas of the member who asks, those that all members share, and those of profiles. A member with the right
 /// `operate` also sees those of all other members who have used something.
 #[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", responses((status = 200, body = Quotas)))]
-pub(super) async fn list(Extract(world): State, By(caller): By) -> Answer<Quotas> {
+pub(super) async fn list(Extension(world): State, By(caller): By) -> Answer<Quotas> {
     let (you, mut usage) = (caller.principal(), world.quotas.usage_of(caller.principal()));
     let key = you.key();
     if sees_all(you) {

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{
-    Json,
-    extract::State as Extract,
+    Extension, Json,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -196,7 +195,7 @@ fn accepted(world: &World, name: &str) -> Result<Response, ApiError> {
 
 /// All servers and their states.
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses((status = 200, body = Servers)))]
-pub(super) async fn list(Extract(world): State) -> Json<Servers> {
+pub(super) async fn list(Extension(world): State) -> Json<Servers> {
     world.findings_cache.at(world.host.catalog()).await;
     let problems = world.problems().iter().map(Problem::from).collect();
     Json(Servers { servers: all(&world), problems })
@@ -206,7 +205,7 @@ pub(super) async fn list(Extract(world): State) -> Json<Servers> {
 #[utoipa::path(get, path = "/api/v1/servers/{name}", tag = "servers",
     params(("name" = String, Path)),
     responses((status = 200, body = Server), (status = 404, body = ApiError)))]
-pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn get(Extension(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
     world.findings_cache.at(world.host.catalog()).await;
     let server = one(&world, &name)?;
     let tag = format!("\"{}\"", server.version);
@@ -334,7 +333,7 @@ pub(super) async fn add_all(
     responses((status = 200, body = Edited), (status = 201, body = Edited), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn add(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Body(new): Body<NewServer>,
 ) -> Result<(StatusCode, Json<Edited>), ApiError> {
@@ -368,7 +367,7 @@ pub(super) struct Revision {
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 412, body = ApiError), (status = 422, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revise(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
     headers: HeaderMap,
@@ -396,7 +395,7 @@ pub(super) struct Dry {
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
 pub(super) async fn remove(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
     Query(dry): Query<Dry>,
@@ -408,7 +407,7 @@ pub(super) async fn remove(
 #[utoipa::path(post, path = "/api/v1/servers/{name}/enable", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn enable(Extract(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
+pub(super) async fn enable(Extension(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
     world.hold(&name, false).await?;
     edit(&world, &name, Change::Switch(true), false, &caller).await.map(Json)
 }
@@ -417,14 +416,14 @@ pub(super) async fn enable(Extract(world): State, By(caller): By, Path(name): Pa
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disable", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Edited), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn disable(Extract(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
+pub(super) async fn disable(Extension(world): State, By(caller): By, Path(name): Path<String>) -> Answer<Edited> {
     edit(&world, &name, Change::Switch(false), false, &caller).await.map(Json)
 }
 
 /// Starts a server that was disconnected, or that has used up its attempts.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/connect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn connect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn connect(Extension(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
     runnable(&world, &name)?;
     world.hold(&name, false).await?;
     let is_idle = world.host.status().iter().any(|status| {
@@ -440,7 +439,7 @@ pub(super) async fn connect(Extract(world): State, Path(name): Path<String>) -> 
 /// Stops a server until a user connects it again, or the daemon restarts. Changes no file.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/disconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError)))]
-pub(super) async fn disconnect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn disconnect(Extension(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
     entry(&world, &world.loaded(), &name)?;
     world.hold(&name, true).await?;
     accepted(&world, &name)
@@ -449,7 +448,7 @@ pub(super) async fn disconnect(Extract(world): State, Path(name): Path<String>) 
 /// Ends the connection of a server and makes a new one.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/reconnect", tag = "servers", params(("name" = String, Path)),
     responses((status = 202, body = Server), (status = 404, body = ApiError), (status = 409, body = ApiError)))]
-pub(super) async fn reconnect(Extract(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn reconnect(Extension(world): State, Path(name): Path<String>) -> Result<Response, ApiError> {
     runnable(&world, &name)?;
     match world.is_held(&name) {
         true => world.hold(&name, false).await?,
@@ -493,7 +492,7 @@ struct Step {
 /// Follows the way from the entry of a server to its tools, and says where it ends.
 #[utoipa::path(post, path = "/api/v1/servers/{name}/test", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Tested), (status = 404, body = ApiError)))]
-pub(super) async fn test(Extract(world): State, Path(name): Path<String>) -> Answer<Tested> {
+pub(super) async fn test(Extension(world): State, Path(name): Path<String>) -> Answer<Tested> {
     entry(&world, &world.loaded(), &name)?;
     let why = world.host.why(&name);
     let steps = why.steps.into_iter().map(|step| Step { stage: step.stage, ok: step.ok, what: step.what });

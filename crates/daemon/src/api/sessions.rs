@@ -1,8 +1,7 @@
 //! Stored conversations.
 
 use axum::{
-    Json,
-    extract::State as Extract,
+    Extension, Json,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -92,7 +91,7 @@ async fn find_to_read(store: &Store, caller: &Caller, typed: &str) -> Result<Ses
     responses((status = 200, body = Sessions), (status = 403, body = ApiError), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn list(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Query(wanted): Query<SessionsQuery>,
 ) -> Answer<Sessions> {
@@ -161,7 +160,7 @@ async fn messages_from(
     responses((status = 200, body = Transcript), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn get(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(id): Path<String>,
     Query(part): Query<Part>,
@@ -179,7 +178,7 @@ pub(super) async fn get(
     responses((status = 204), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn delete(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -218,7 +217,7 @@ enum Kind {
     responses((status = 200, content_type = "text/markdown", body = String), (status = 404, body = ApiError),
         (status = 409, body = ApiError)))]
 pub(super) async fn export(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(id): Path<String>,
     Query(format): Query<Format>,

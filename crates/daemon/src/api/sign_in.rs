@@ -1,6 +1,6 @@
 //! Signing in to a server, with the user's browser.
 
-use axum::{Json, extract::State as Extract, http::StatusCode, response::Response};
+use axum::{Extension, Json, http::StatusCode, response::Response};
 use serde::Deserialize;
 use toolrack_host::spec::Transport;
 use utoipa::ToSchema;
@@ -15,7 +15,7 @@ use crate::world::{NoSignIn, PasteRefused, SigningIn};
     responses((status = 202, body = SigningIn), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 502, body = ApiError)))]
 pub(super) async fn begin(
-    Extract(world): State,
+    Extension(world): State,
     Path(name): Path<String>,
 ) -> Result<(StatusCode, Json<SigningIn>), ApiError> {
     runnable(&world, &name)?;
@@ -49,7 +49,7 @@ pub(super) async fn begin(
 /// The state of the last sign-in to a server.
 #[utoipa::path(get, path = "/api/v1/servers/{name}/sign-in", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = SigningIn), (status = 404, body = ApiError)))]
-pub(super) async fn get(Extract(world): State, Path(name): Path<String>) -> Answer<SigningIn> {
+pub(super) async fn get(Extension(world): State, Path(name): Path<String>) -> Answer<SigningIn> {
     let signing = world.signing_in(&name);
     signing.map(Json).ok_or_else(|| ApiError::not_found("no sign-in to it has begun").server(name))
 }
@@ -68,7 +68,7 @@ pub(super) struct BrowserAddress {
     params(("name" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn came_back(
-    Extract(world): State,
+    Extension(world): State,
     Path(name): Path<String>,
     Body(BrowserAddress { address }): Body<BrowserAddress>,
 ) -> Result<Response, ApiError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State as Extract};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use toolrack_host::{CatalogTool, Selection, ServerName, mcp::Annotations};
@@ -92,7 +92,7 @@ impl Tool {
 /// The tools of all servers, or those that match some words.
 #[utoipa::path(get, path = "/api/v1/tools", tag = "tools", params(ToolsQuery),
     responses((status = 200, body = Tools), (status = 404, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, Query(wanted): Query<ToolsQuery>) -> Answer<Tools> {
+pub(super) async fn list(Extension(world): State, Query(wanted): Query<ToolsQuery>) -> Answer<Tools> {
     let catalog = world.host.catalog();
     let mut selection = Selection::all();
     if let Some(server) = &wanted.server {
@@ -144,7 +144,7 @@ pub(super) struct WholeTool {
 #[utoipa::path(get, path = "/api/v1/tools/{server}/{tool}", tag = "tools",
     params(("server" = String, Path), ("tool" = String, Path)),
     responses((status = 200, body = WholeTool), (status = 404, body = ApiError)))]
-pub(super) async fn get(Extract(world): State, Path((server, tool)): Path<(String, String)>) -> Answer<WholeTool> {
+pub(super) async fn get(Extension(world): State, Path((server, tool)): Path<(String, String)>) -> Answer<WholeTool> {
     let catalog = world.host.catalog();
     let mut all = catalog.tools().chain(catalog.quarantined());
     let found = all.find(|entry| entry.server.as_str() == server && entry.tool().name == tool);

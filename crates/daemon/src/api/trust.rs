@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use axum::{extract::State as Extract, http::StatusCode, response::Response};
+use axum::{Extension, http::StatusCode, response::Response};
 use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -144,7 +144,7 @@ struct Trusted {
 /// The entries and tools that wait for a user's agreement, and the entries that have it.
 #[utoipa::path(get, path = "/api/v1/trust", tag = "trust",
     responses((status = 200, body = Trust), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
-pub(super) async fn list(Extract(world): State, By(caller): By) -> Result<Response, ApiError> {
+pub(super) async fn list(Extension(world): State, By(caller): By) -> Result<Response, ApiError> {
     let loaded = world.loaded();
     let approvals = world.approvals().await?;
     let before = |entry: &Entry| {
@@ -205,7 +205,7 @@ pub(super) struct Approve {
 #[utoipa::path(post, path = "/api/v1/trust/approve", tag = "trust", request_body = Approve,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Body(shown): Body<Approve>,
 ) -> Result<Response, ApiError> {
@@ -223,7 +223,7 @@ pub(super) async fn approve(
 #[utoipa::path(post, path = "/api/v1/trust/refuse", tag = "trust", request_body = Approve,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn refuse(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Body(shown): Body<Approve>,
 ) -> Result<Response, ApiError> {
@@ -267,7 +267,7 @@ pub(super) struct Revoke {
 #[utoipa::path(post, path = "/api/v1/trust/revoke", tag = "trust", request_body = Revoke,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn revoke(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Body(agreed): Body<Revoke>,
 ) -> Result<Response, ApiError> {
@@ -293,7 +293,7 @@ pub(super) struct ApproveTool {
 #[utoipa::path(post, path = "/api/v1/trust/tools/approve", tag = "trust", request_body = ApproveTool,
     responses((status = 204), (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 507, body = ApiError)))]
 pub(super) async fn approve_tool(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Body(shown): Body<ApproveTool>,
 ) -> Result<Response, ApiError> {

@@ -4,7 +4,6 @@ use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
     Extension,
-    extract::State as Extract,
     http::StatusCode,
     response::{
         Response,
@@ -68,7 +67,7 @@ pub(super) struct NewTurn {
     responses((status = 200, content_type = "text/event-stream", body = String), (status = 403, body = ApiError),
         (status = 404, body = ApiError), (status = 409, body = ApiError), (status = 422, body = ApiError)))]
 pub(super) async fn begin(
-    Extract(world): State,
+    Extension(world): State,
     Extension(principal): Extension<Principal>,
     Body(new): Body<NewTurn>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
@@ -124,7 +123,7 @@ fn check_price(world: &World, chosen: &ChosenModel) -> Result<(), ApiError> {
 #[utoipa::path(delete, path = "/api/v1/turns/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ApiError)))]
 pub(super) async fn cancel(
-    Extract(world): State,
+    Extension(world): State,
     Extension(principal): Extension<Principal>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {

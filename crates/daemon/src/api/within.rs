@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{Json, extract::State as Extract};
+use axum::{Extension, Json};
 use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use toolrack_host::mcp;
@@ -43,7 +43,11 @@ struct Line {
 #[utoipa::path(get, path = "/api/v1/servers/{name}/logs", tag = "servers", params(("name" = String, Path), Limit),
     responses((status = 200, body = Lines), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 507, body = ApiError)))]
-pub(super) async fn logs(Extract(world): State, Path(name): Path<String>, Query(limit): Query<Limit>) -> Answer<Lines> {
+pub(super) async fn logs(
+    Extension(world): State,
+    Path(name): Path<String>,
+    Query(limit): Query<Limit>,
+) -> Answer<Lines> {
     let loaded = world.loaded();
     let entry = super::servers::entry(&world, &loaded, &name)?;
     let source = entry.source.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
@@ -71,7 +75,7 @@ pub(super) struct Resources {
 #[utoipa::path(get, path = "/api/v1/servers/{name}/resources", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Resources), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
-pub(super) async fn resources(Extract(world): State, Path(name): Path<String>) -> Answer<Resources> {
+pub(super) async fn resources(Extension(world): State, Path(name): Path<String>) -> Answer<Resources> {
     let (resources, templates) = tokio::join!(world.host.resources(&name), world.host.resource_templates(&name));
     Ok(Json(Resources { resources: resources?, templates: templates? }))
 }
@@ -95,7 +99,7 @@ pub(super) struct Contents {
     responses((status = 200, body = Contents), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn read(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
     Body(read): Body<Read>,
@@ -115,7 +119,7 @@ pub(super) struct Prompts {
 #[utoipa::path(get, path = "/api/v1/servers/{name}/prompts", tag = "servers", params(("name" = String, Path)),
     responses((status = 200, body = Prompts), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
-pub(super) async fn prompts(Extract(world): State, Path(name): Path<String>) -> Answer<Prompts> {
+pub(super) async fn prompts(Extension(world): State, Path(name): Path<String>) -> Answer<Prompts> {
     Ok(Json(Prompts { prompts: world.host.prompts(&name).await? }))
 }
 
@@ -134,7 +138,7 @@ pub(super) struct GetPrompt {
     responses((status = 200, body = Object), (status = 404, body = ApiError), (status = 409, body = ApiError),
         (status = 422, body = ApiError), (status = 424, body = ApiError), (status = 502, body = ApiError)))]
 pub(super) async fn prompt(
-    Extract(world): State,
+    Extension(world): State,
     By(caller): By,
     Path(name): Path<String>,
     Body(wanted): Body<GetPrompt>,

@@ -7,9 +7,9 @@ mod events;
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     body::{Body, to_bytes},
-    extract::{Request, State},
+    extract::Request,
     http::{Extensions, HeaderMap, HeaderValue, StatusCode, header},
     middleware::map_response,
     response::Response,
@@ -37,10 +37,9 @@ use super::{
 const SESSION: &str = "mcp-session-id";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The endpoint.
-pub(super) fn router(gateway: Gateway) -> Router {
-    let router = Router::new().route("/", post(taken).get(listened).delete(left)).with_state(gateway);
-    router.layer(map_response(streams::passed_on))
+/// The endpoint of the gateway that a request has in its extensions.
+pub(super) fn router() -> Router {
+    Router::new().route("/", post(taken).get(listened).delete(left)).layer(map_response(streams::passed_on))
 }
 
 /// A refusal on its way out.
@@ -80,7 +79,7 @@ fn empty(status: StatusCode) -> Response {
     response
 }
 
-async fn taken(State(gateway): State<Gateway>, request: Request) -> Response {
+async fn taken(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let take = async {
         let principal = principal(&gateway, &parts.extensions)?;
@@ -304,7 +303,7 @@ impl Gateway {
 }
 
 /// GET: the stream on which a client of the older era gets notifications and requests.
-async fn listened(State(gateway): State<Gateway>, request: Request) -> Response {
+async fn listened(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let open = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;
@@ -325,7 +324,7 @@ async fn listened(State(gateway): State<Gateway>, request: Request) -> Response 
 }
 
 /// DELETE: a client of the older era ends its session.
-async fn left(State(gateway): State<Gateway>, request: Request) -> Response {
+async fn left(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let headers = request.headers();
     let end = || -> Result<Response, Refused> {
         guard(headers, &gateway.0.options.hosts)?;

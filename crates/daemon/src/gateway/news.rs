@@ -1,5 +1,7 @@
 //! Sends changes behind the gateway to the clients that listen for them.
 
+use std::sync::OnceLock;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -123,19 +125,13 @@ impl Filter {
     }
 }
 
-/// The source of news.
-#[derive(Debug)]
-pub(super) struct NewsSender(broadcast::Sender<News>);
-
-impl Default for NewsSender {
-    fn default() -> Self {
-        Self(broadcast::channel(BEHIND).0)
-    }
-}
+/// The source of news. The room for them is made for the first client that listens, because most gateways in a team have none.
+#[derive(Debug, Default)]
+pub(super) struct NewsSender(OnceLock<broadcast::Sender<News>>);
 
 impl NewsSender {
     pub(super) fn subscribe(&self) -> broadcast::Receiver<News> {
-        self.0.subscribe()
+        self.0.get_or_init(|| broadcast::channel(BEHIND).0).subscribe()
     }
 
     /// Sends what an event of the host means to clients, if anything.
@@ -158,8 +154,10 @@ impl NewsSender {
     }
 
     pub(super) fn tell(&self, news: News) {
-        // It is no error if no client listens.
-        let _ = self.0.send(news);
+        if let Some(listeners) = self.0.get() {
+            // It is no error if no client listens any more.
+            let _ = listeners.send(news);
+        }
     }
 }
 

@@ -1,9 +1,6 @@
 //! The view of one client: selections that narrow each other down.
 
-use std::{
-    iter::repeat_with,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -36,13 +33,21 @@ struct Pages {
     /// Of the catalog.
     version: u64,
     profile: Option<Arc<ToolProfile>>,
-    /// Each page is in the first free place.
-    rendered: Box<[OnceLock<(PageKey, Bytes)>]>,
+    first: OnceLock<Box<Page>>,
+}
+
+/// A page.
+#[derive(Debug)]
+struct Page {
+    key: PageKey,
+    rendered: Bytes,
+    /// The page that a client listed next.
+    next: OnceLock<Box<Page>>,
 }
 
 impl Pages {
     fn of(version: u64, profile: Option<Arc<ToolProfile>>) -> Self {
-        Self { version, profile, rendered: repeat_with(OnceLock::new).take(KEPT_PAGES).collect() }
+        Self { version, profile, first: OnceLock::new() }
     }
 
     /// Whether the pages are those of the catalog of this `version`, seen through `profile`.
@@ -51,13 +56,17 @@ impl Pages {
     }
 
     fn page(&self, key: PageKey, render: impl Fn(Option<&str>) -> Bytes) -> Bytes {
-        for place in &self.rendered {
-            let (known, page) = place.get_or_init(|| (key.clone(), render(key.1.as_deref())));
-            if *known == key {
-                return page.clone();
+        let rendered = || render(key.1.as_deref());
+        let mut place = &self.first;
+        for _ in 0..KEPT_PAGES {
+            let new = || Box::new(Page { key: key.clone(), rendered: rendered(), next: OnceLock::new() });
+            let page = place.get_or_init(new);
+            if page.key == key {
+                return page.rendered.clone();
             }
+            place = &page.next;
         }
-        render(key.1.as_deref())
+        rendered()
     }
 }
 

@@ -9,14 +9,14 @@ use std::{
 
 use serde_json::json;
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot, watch},
     time::{Instant, sleep_until},
 };
 use toolrack_config::{Loaded, Problem, Rejected, Request, Watch, reload, trust::Candidate};
 use toolrack_store::Approval;
 
 use super::{NotReloaded, World};
-use crate::{credentials::WorldOf, event_log::Audience, own_servers::with_own, shown};
+use crate::{event_log::Audience, own_servers::with_own, shown};
 
 /// How long a missing file may take to reappear: some editors delete a file and write it again.
 const GRACE: Duration = Duration::from_secs(1);
@@ -29,33 +29,41 @@ pub(super) enum Order {
     Hold { name: String, hold: bool, done: oneshot::Sender<Result<(), NotReloaded>> },
 }
 
+/// Another world, whose configuration this one has.
+pub(super) struct Base {
+    pub(super) world: Arc<World>,
+    /// Notices each time that it applies its configuration.
+    pub(super) applied: watch::Receiver<bool>,
+}
+
 pub(super) struct Keeper {
     world: Arc<World>,
+    /// `None` for a world that reads files.
+    base: Option<Base>,
     inbox: mpsc::Receiver<Order>,
     before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
     changed: Arc<Notify>,
-    /// `None` where files cannot be watched: then only orders are handled.
+    /// `None` where files cannot be watched, or none are read: then only orders are handled.
     watch: Option<Watch>,
 }
 
 impl Keeper {
     pub(super) fn new(
         world: Arc<World>,
+        base: Option<Base>,
         inbox: mpsc::Receiver<Order>,
         before_applying: Box<dyn Fn(&Loaded) + Send + Sync>,
     ) -> Self {
         let changed = Arc::new(Notify::new());
         let tells = Arc::clone(&changed);
-        // The world of a member reads its files when the tenant's does.
-        let watches = !matches!(world.of, WorldOf::Person(_));
-        let watch = match watches.then(|| Watch::new(move || tells.notify_one())).transpose() {
+        let watch = match base.is_none().then(|| Watch::new(move || tells.notify_one())).transpose() {
             Ok(watch) => watch,
             Err(error) => {
                 tracing::warn!("{error}; changes are applied on request");
                 None
             }
         };
-        let mut keeper = Self { world, inbox, before_applying, changed, watch };
+        let mut keeper = Self { world, base, inbox, before_applying, changed, watch };
         keeper.follow();
         keeper
     }
@@ -80,6 +88,7 @@ impl Keeper {
                     }
                 }
                 () = patience.ends() => drop(self.reload().await),
+                () = applied(self.base.as_mut()) => drop(self.reload().await),
                 order = self.inbox.recv() => match order {
                     Some(Order::Reload(done)) => drop(done.send(self.reload().await)),
                     Some(Order::Hold { name, hold, done }) => {
@@ -121,16 +130,11 @@ impl Keeper {
 
     async fn reload(&mut self) -> Result<(), NotReloaded> {
         let before = self.world.loaded();
-        let approvals = match self.world.approvals().await {
-            Ok(approvals) => approvals,
-            Err(error) => return self.reject(vec![Problem::error(error.to_string())]),
-        };
-        let request = with_own(&self.world.request, self.world.own_servers.as_deref(), &self.world.of).await;
-        match load(&request, approvals, Some(Arc::clone(&before))).await {
+        match self.load(&before).await {
             Ok(loaded) => {
                 self.world.rejected.store(Arc::default());
                 let changes = changes(&before, &loaded);
-                self.world.loaded.store(Arc::new(loaded));
+                self.world.loaded.store(loaded);
                 self.release_removed();
                 self.apply().await;
                 self.follow();
@@ -139,8 +143,19 @@ impl Keeper {
                 }
                 Ok(())
             }
-            Err(rejected) => self.reject(rejected.problems),
+            Err(problems) => self.reject(problems),
         }
+    }
+
+    /// Reads the files and what the member has added, or takes over the configuration of the base, if that is all.
+    async fn load(&self, before: &Arc<Loaded>) -> Result<Arc<Loaded>, Vec<Problem>> {
+        let request = with_own(&self.world.request, self.world.own_servers.as_deref(), &self.world.of).await;
+        if let Some(base) = self.base.as_ref().filter(|_| request.of_member.is_empty()) {
+            return Ok(base.world.loaded());
+        }
+        let approvals = self.world.approvals().await.map_err(|error| vec![Problem::error(error.to_string())])?;
+        let loaded = load(&request, approvals, Some(Arc::clone(before))).await;
+        loaded.map(Arc::new).map_err(|rejected| rejected.problems)
     }
 
     fn reject(&self, problems: Vec<Problem>) -> Result<(), NotReloaded> {
@@ -159,6 +174,17 @@ impl Keeper {
             let run = loaded.entries.iter().flat_map(|entry| &entry.files).map(PathBuf::as_path);
             watch.follow(loaded.files.iter().map(|file| file.path.as_path()).chain(run));
         }
+    }
+}
+
+/// Waits until `base` applies its configuration; forever without one, and after the end of its world, which ends this one, too.
+async fn applied(base: Option<&mut Base>) {
+    let is_applied = match base {
+        Some(base) => base.applied.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_applied {
+        std::future::pending().await
     }
 }
 

@@ -279,6 +279,22 @@ async fn what_a_witness_is_told_is_written_in_order_and_without_secrets() {
 }
 
 #[tokio::test]
+async fn rows_of_a_member_have_no_secret_that_only_the_member_knows() {
+    let (_folder, store) = new_store().await;
+    let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));
+    let log = Arc::new(log);
+    let ann = log.of_member(Arc::new(|text| text.replace("of-ann", "***")));
+    let failed = || Fact::Failed { server: ServerName::new("fs").unwrap(), error: "with of-ann".to_owned() };
+    ann.saw(failed());
+    log.of_member(Arc::new(|text| text.replace("of-bob", "***"))).saw(failed());
+    log.close();
+    writer.run().await;
+    let rows = store.audit(&AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+    let why: Vec<_> = rows.iter().map(|row| row.entry.why.as_deref().unwrap()).collect();
+    assert_eq!(why, ["with ***", "with of-ann"]);
+}
+
+#[tokio::test]
 async fn rows_name_the_agent_in_whose_name_they_are_and_are_found_by_it() {
     let (_folder, store) = new_store().await;
     let (log, writer) = AuditLog::new(store.clone(), Arc::new(str::to_owned));

@@ -31,8 +31,17 @@ const COLLECT_FOR: Duration = Duration::from_millis(250);
 /// Returns a text without the secrets in it.
 pub type Hide = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// A fact in the queue: when it happened, the agent that acted, and what happened.
-type Queued = (i64, Option<Arc<str>>, Fact);
+/// A fact in the queue: when it happened, in whose name, and what happened.
+type Queued = (i64, InName, Fact);
+
+/// In whose name a fact happened.
+#[derive(Clone, Default)]
+struct InName {
+    /// The agent that acted.
+    agent: Option<Arc<str>>,
+    /// Hides the secrets of the member of a tenant in whose world it happened, in place of what hides those of the log.
+    hide: Option<Hide>,
+}
 
 /// Queues what a host reports to its witness; never waits.
 pub struct AuditLog {
@@ -70,11 +79,19 @@ impl AuditLog {
     /// A witness for the host of `agent`, whose rows name the agent.
     #[must_use]
     pub fn of_agent(self: &Arc<Self>, agent: &str) -> Arc<dyn Witness> {
-        Arc::new(AgentWitness { log: Arc::clone(self), agent: agent.into() })
+        let name = InName { agent: Some(agent.into()), hide: None };
+        Arc::new(WitnessInName { log: Arc::clone(self), name })
     }
 
-    fn take(&self, agent: Option<Arc<str>>, fact: Fact) {
-        if self.queue.try_send((Utc::now().timestamp_millis(), agent, fact)).is_err() {
+    /// A witness for the host of a member of a tenant, whose log this is. Its rows have no secrets that `hide` knows.
+    #[must_use]
+    pub fn of_member(self: &Arc<Self>, hide: Hide) -> Arc<dyn Witness> {
+        let name = InName { agent: None, hide: Some(hide) };
+        Arc::new(WitnessInName { log: Arc::clone(self), name })
+    }
+
+    fn take(&self, name: InName, fact: Fact) {
+        if self.queue.try_send((Utc::now().timestamp_millis(), name, fact)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -87,7 +104,7 @@ impl AuditLog {
 
 impl Witness for AuditLog {
     fn saw(&self, fact: Fact) {
-        self.take(None, fact);
+        self.take(InName::default(), fact);
     }
 
     fn wants_arguments(&self) -> bool {
@@ -95,15 +112,15 @@ impl Witness for AuditLog {
     }
 }
 
-/// Records what the host of one agent reports.
-struct AgentWitness {
+/// Records what the host of one agent or member reports.
+struct WitnessInName {
     log: Arc<AuditLog>,
-    agent: Arc<str>,
+    name: InName,
 }
 
-impl Witness for AgentWitness {
+impl Witness for WitnessInName {
     fn saw(&self, fact: Fact) {
-        self.log.take(Some(Arc::clone(&self.agent)), fact);
+        self.log.take(self.name.clone(), fact);
     }
 
     fn wants_arguments(&self) -> bool {
@@ -175,7 +192,9 @@ impl AuditWriter {
         if facts.is_empty() && lost == 0 {
             return;
         }
-        let entry = |(at, agent, fact): Queued| (at, Entry::of(fact, agent.as_deref(), &self.hide));
+        let entry = |(at, InName { agent, hide }, fact): Queued| {
+            (at, Entry::of(fact, agent.as_deref(), hide.as_ref().unwrap_or(&self.hide)))
+        };
         let mut entries: Vec<_> = facts.into_iter().map(entry).collect();
         let told = entries.len() as u64;
         if lost > 0 {

@@ -106,7 +106,7 @@ async fn forget_in(home: &Path, member: &str) -> Result<(), String> {
     if path.exists() {
         let store = Store::open(path).await.map_err(|error| with_causes(&error))?;
         let forgotten = forget_from(&store, member).await;
-        store.leave().await;
+        store.close().await;
         forgotten.map_err(|error| with_causes(&error))?;
     }
     let folder = Places::under(home).data().join("people").join(member);
@@ -182,6 +182,9 @@ async fn begin(tenant: Tenant, environment: Environment, typed: ForAllWorlds) ->
     let then = async move {
         keeping.end().await;
         world.close().await;
+        if let Ok(store) = world.store() {
+            store.close().await;
+        }
     };
     Ok(WorldParts { parts, for_agents, for_people, then: Box::pin(then) })
 }
@@ -267,13 +270,13 @@ fn of_person(
     of_tenant: OfTenant,
 ) -> WorldParts {
     let OfTenant { request, store, questions, quotas, vault, own_servers } = of_tenant;
-    let Person { environment, secrets, sign_in, hosts, credentials, audit } = person;
+    let Person { environment, secrets, sign_in, hosts, credentials } = person;
     let questions = questions.concealing(Arc::clone(&secrets));
     // The rules of its files are known before anything of it runs.
     let gate = Arc::new(LiveRules::new(Policy::default()));
     let asker = Arc::new(AnyClient::or(Arc::new(questions.clone())));
     let host = hosts.make(Arc::<LiveRules>::clone(&gate), asker, None);
-    let (named, typed_rules, audited) = (host.clone(), typed.rules.clone(), Arc::clone(&audit));
+    let (named, typed_rules) = (host.clone(), typed.rules.clone());
     let parts = Parts {
         host,
         request,
@@ -290,14 +293,10 @@ fn of_person(
         own_servers,
         before_applying: Box::new(move |loaded: &Loaded| {
             gate.replace(rules(&typed_rules, loaded, &[&discovery_name(&loaded.desired)]));
-            audited.set(loaded.settings.audit);
             named.set_naming(loaded.settings.tools.naming.clone());
         }),
     };
-    let then = async move {
-        sign_in.settled().await;
-        audit.close().await;
-    };
+    let then = async move { sign_in.settled().await };
     WorldParts { parts, for_agents: None, for_people: None, then: Box::pin(then) }
 }
 
